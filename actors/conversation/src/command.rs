@@ -1,0 +1,200 @@
+//! What is asked of a conversation. Time, ids and everything looked up elsewhere comes in here.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::Timestamp;
+use crate::event::{Executor, Intent, OnInterrupt, Shape};
+use crate::ids::{AgentName, CallId, MessageId, Principal, Revision, TurnId};
+use crate::message::{Outcome, Ui, Usage};
+
+/// An action and the moment at which it is judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    pub at: Timestamp,
+    pub action: Action,
+}
+
+/// The stories; each has a file in `decide`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    Create(Create),
+    Send(Send),
+    Start(Start),
+    ModelReplied(ModelReplied),
+    ModelFailed(ModelFailed),
+    ToolReturned(ToolReturned),
+    Resolve(Resolve),
+    PageMissing(PageMissing),
+    Wake,
+    Cancel(Cancel),
+    Revive,
+    Dispatch(Dispatch),
+}
+
+/// Brings the conversation into being.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Create {
+    pub agent: AgentName,
+    pub assigns: Map<String, Value>,
+    pub metadata: Map<String, Value>,
+    pub tools: Vec<Value>,
+}
+
+/// The agent's facts that a turn starts with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Basis {
+    pub agent: AgentName,
+    pub revision: Revision,
+    pub max_steps: u32,
+}
+
+/// What to do with a message while a turn runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfBusy {
+    #[default]
+    Reject,
+    Queue,
+    Interrupt,
+}
+
+/// A user's message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Send {
+    /// Creates the conversation first, if it does not exist.
+    pub create: Option<Create>,
+    pub basis: Basis,
+    pub turn_id: TurnId,
+    pub id: MessageId,
+    pub content: Vec<Value>,
+    pub message_id: Option<String>,
+    pub principal: Principal,
+    pub assigns: Map<String, Value>,
+    pub shape: Shape,
+    pub if_busy: IfBusy,
+    /// What the running stream had said, in case this interrupts it.
+    pub partial: Option<Partial>,
+}
+
+/// The next queued turn starts, or fails since its agent is gone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    pub turn: TurnId,
+    pub basis: Option<Basis>,
+}
+
+/// What a stream had said when it was cut.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Partial {
+    pub id: MessageId,
+    pub step: u32,
+    pub content: Vec<Value>,
+}
+
+/// The model's whole message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelReplied {
+    pub turn: TurnId,
+    pub step: u32,
+    pub id: MessageId,
+    pub content: Vec<Value>,
+    pub calls: Vec<Planned>,
+    pub usage: Option<Usage>,
+    /// How a structured answer was judged; `None` for a plain one.
+    pub object: Option<Result<Value, String>>,
+}
+
+/// A call as the model made it, and what the turn's definition says of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// What the provider calls it.
+    pub given_id: String,
+    pub tool: String,
+    pub args: Value,
+    pub plan: Plan,
+}
+
+/// What is to become of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// It ends at once: refused, answered by its default, or executed by the provider.
+    Answer { executor: Executor, intent: Intent, outcome: Outcome },
+    /// It goes to its executor, behind a gate if `gate` has the question to ask there.
+    Execute {
+        executor: Executor,
+        intent: Intent,
+        gate: Option<String>,
+        /// What a person or a page is shown by a call that is theirs to answer.
+        message: String,
+        timeout_ms: u64,
+        grace_ms: Option<u64>,
+        on_interrupt: OnInterrupt,
+    },
+}
+
+/// The model could not be asked, or its stream broke.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelFailed {
+    pub turn: TurnId,
+    pub step: u32,
+    pub reason: String,
+    pub partial: Option<Partial>,
+}
+
+/// A run of a tool came to an end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolReturned {
+    pub call: CallId,
+    pub attempt: u32,
+    pub outcome: Outcome,
+    pub ui: Option<Ui>,
+    /// Ends the turn as halted, with this reason.
+    pub halt: Option<String>,
+}
+
+/// An answer to an open suspension.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolve {
+    pub call: CallId,
+    /// The suspension that is meant; absent: whichever is open.
+    pub suspension: Option<u32>,
+    pub by: Principal,
+    pub answer: Answer,
+}
+
+/// The forms of an answer; each fits one kind of suspension.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// For an approval. Edited arguments have been validated.
+    Approval { approved: bool, reason: Option<String>, args: Option<Value> },
+    /// For an elicitation or a client call.
+    Result(Value),
+    /// The same, as an error.
+    Error(String),
+}
+
+/// No page was connected for the grace time of a client call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageMissing {
+    pub call: CallId,
+    pub suspension: u32,
+}
+
+/// Ends the running turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cancel {
+    pub partial: Option<Partial>,
+}
+
+/// A user's own call of a server tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dispatch {
+    pub call: CallId,
+    pub tool: String,
+    pub input: Value,
+    pub principal: Principal,
+    pub revision: Revision,
+    pub on_interrupt: OnInterrupt,
+    pub requests: BTreeMap<String, String>,
+}

@@ -1,0 +1,66 @@
+//! What a command comes to: the events to journal, or a refusal.
+
+mod cancel;
+mod create;
+mod dispatch;
+mod draft;
+mod model_failed;
+mod model_replied;
+mod page_missing;
+mod resolve;
+mod revive;
+mod send;
+mod settle;
+mod start;
+#[cfg(test)]
+mod tests;
+mod tool_returned;
+mod wake;
+
+use crate::command::{Action, Command};
+use crate::event::Event;
+use crate::state::State;
+use draft::Draft;
+
+/// Why a command was refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error("the conversation does not exist")]
+    NotFound,
+    #[error("the conversation exists")]
+    ConversationExists,
+    #[error("the conversation belongs to agent {0}")]
+    AgentMismatch(String),
+    #[error("a turn is in flight")]
+    TurnInFlight,
+    #[error("too many messages are queued")]
+    QueueFull,
+    #[error("{0}")]
+    CallNotOpen(&'static str),
+    /// A report of something that is no longer wanted.
+    #[error("stale")]
+    Stale,
+}
+
+/// Judges a command. Returns the events to append, in order; none if there is nothing to do.
+pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> {
+    let mut draft = Draft::new(state, command.at);
+    if !state.exists() && !matches!(command.action, Action::Create(_) | Action::Send(_)) {
+        return Err(Rejection::NotFound);
+    }
+    match command.action {
+        Action::Create(create) => create::create(&mut draft, create)?,
+        Action::Send(send) => send::send(&mut draft, send)?,
+        Action::Start(start) => start::start(&mut draft, start)?,
+        Action::ModelReplied(reply) => model_replied::model_replied(&mut draft, reply)?,
+        Action::ModelFailed(failure) => model_failed::model_failed(&mut draft, failure)?,
+        Action::ToolReturned(returned) => tool_returned::tool_returned(&mut draft, returned)?,
+        Action::Resolve(resolve) => resolve::resolve(&mut draft, resolve)?,
+        Action::PageMissing(missing) => page_missing::page_missing(&mut draft, missing)?,
+        Action::Wake => wake::wake(&mut draft),
+        Action::Cancel(cancel) => cancel::cancel(&mut draft, cancel.partial),
+        Action::Revive => revive::revive(&mut draft),
+        Action::Dispatch(dispatch) => dispatch::dispatch(&mut draft, dispatch),
+    }
+    Ok(draft.into_events())
+}

@@ -1,0 +1,50 @@
+//! Events as they are decided, each folded in at once, so that the next is judged on what it left.
+
+use crate::Timestamp;
+use crate::event::{Data, Event, ToolResult};
+use crate::evolve::evolve;
+use crate::ids::{CallId, TurnId};
+use crate::message::{ErrorType, Outcome};
+use crate::state::{Call, Phase, State};
+
+pub(super) struct Draft {
+    pub(super) state: State,
+    pub(super) at: Timestamp,
+    events: Vec<Event>,
+}
+
+impl Draft {
+    pub(super) fn new(state: &State, at: Timestamp) -> Self {
+        Self { state: state.clone(), at, events: Vec::new() }
+    }
+
+    /// Adds an event of the open turn, or of none.
+    pub(super) fn push(&mut self, data: Data) {
+        let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
+        self.push_of(turn, data);
+    }
+
+    pub(super) fn push_of(&mut self, turn_id: Option<TurnId>, data: Data) {
+        let event = Event { seq: self.state.seq + 1, at: self.at, turn_id, data };
+        self.state = evolve(std::mem::take(&mut self.state), &event);
+        self.events.push(event);
+    }
+
+    pub(super) fn result(&mut self, call_id: CallId, outcome: Outcome) {
+        self.push(Data::ToolResult(ToolResult { call_id, outcome, ui: None }));
+    }
+
+    pub(super) fn error(&mut self, call_id: CallId, error: impl Into<String>, kind: ErrorType) {
+        self.result(call_id, Outcome::Err(error.into(), kind));
+    }
+
+    /// The calls that have no result yet, in call order.
+    pub(super) fn open_calls(&self) -> Vec<Call> {
+        let calls = self.state.turn.iter().flat_map(|turn| &turn.calls);
+        calls.filter(|call| call.phase != Phase::Done).cloned().collect()
+    }
+
+    pub(super) fn into_events(self) -> Vec<Event> {
+        self.events
+    }
+}

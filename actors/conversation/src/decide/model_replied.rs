@@ -1,0 +1,130 @@
+//! The model spoke: its message, its calls and their suspensions are one commit.
+
+use super::Rejection;
+use super::draft::Draft;
+use super::settle::{after, end, settle};
+use crate::command::{ModelReplied, Plan, Planned};
+use crate::event::{AssistantMsg, Data, Ending, Executor, Kind, RepairRequested, ToolCall};
+use crate::ids::CallId;
+use crate::message::{CallRef, Message, Role, Status};
+use crate::state::State;
+
+pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<(), Rejection> {
+    if !awaits(&draft.state, &reply.turn, reply.step) {
+        return Err(Rejection::Stale);
+    }
+    let calls = identify(&draft.state, reply.calls);
+    let object = reply.object.as_ref().and_then(|judged| judged.as_ref().ok()).cloned();
+    let name = |(id, planned): &(CallId, Planned)| CallRef {
+        id: id.clone(),
+        name: planned.tool.clone(),
+        args: planned.args.clone(),
+    };
+    let message = Message {
+        id: reply.id,
+        role: Role::Assistant,
+        content: reply.content,
+        tool_calls: calls.iter().map(name).collect(),
+        tool_call_id: None,
+        status: None,
+        object,
+    };
+    let (status, step, usage) = (Status::Complete, reply.step, reply.usage);
+    draft.push(Data::AssistantMsg(AssistantMsg { message, status, step, usage }));
+    let speaks = calls.is_empty();
+    for (id, planned) in calls {
+        hand_over(draft, id, planned);
+    }
+    match reply.object {
+        Some(Err(reason)) if speaks => repair(draft, reason),
+        Some(_) | None if speaks => end(draft, Ending::Completed, None),
+        Some(_) | None => settle(draft),
+    }
+    Ok(())
+}
+
+/// Whether the state waits for this step of the model.
+pub(super) fn awaits(state: &State, turn: &crate::ids::TurnId, step: u32) -> bool {
+    let open = |open: &crate::state::Turn| {
+        open.id == *turn && open.settled() && open.step.saturating_add(1) == step
+    };
+    state.turn.as_ref().is_some_and(open)
+}
+
+fn identify(state: &State, planned: Vec<Planned>) -> Vec<(CallId, Planned)> {
+    let Some(mut turn) = state.turn.clone() else { return Vec::new() };
+    let mut used = state.used_ids.clone();
+    let mut name = |planned: Planned| {
+        let id = used.unique(&planned.given_id, &turn);
+        turn.late_ids.push(id.clone());
+        used.insert(&id);
+        (id, planned)
+    };
+    planned.into_iter().map(&mut name).collect()
+}
+
+/// Journals a call, and whatever it comes to at once: a suspension, a start, a result.
+fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
+    let Planned { tool, args, plan, .. } = planned;
+    let call = |executor, intent, started| ToolCall {
+        call_id: call_id.clone(),
+        tool,
+        args,
+        executor,
+        intent,
+        started,
+        message: String::new(),
+        timeout_ms: 0,
+        grace_ms: None,
+        on_interrupt: Default::default(),
+    };
+    match plan {
+        Plan::Answer { executor, intent, outcome } => {
+            draft.push(Data::ToolCall(call(executor, intent, outcome.is_ok())));
+            draft.result(call_id, outcome);
+        }
+        Plan::Execute { executor, intent, gate, message, timeout_ms, grace_ms, on_interrupt } => {
+            let call = call(executor, intent, gate.is_none());
+            draft.push(Data::ToolCall(ToolCall {
+                message,
+                timeout_ms,
+                grace_ms,
+                on_interrupt,
+                ..call
+            }));
+            match gate {
+                Some(question) => suspend(draft, &call_id, Kind::Approval, question),
+                None => wait_for_executor(draft, &call_id),
+            }
+        }
+    }
+}
+
+/// Suspends a call that somebody outside executes; a server call needs nothing more.
+pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
+    let Some(call) = draft.state.call(id) else { return };
+    let kind = match call.executor {
+        Executor::Human => Kind::Elicitation,
+        Executor::Client => Kind::ClientExec,
+        Executor::Server | Executor::Provider => return,
+    };
+    let message = call.message.clone();
+    suspend(draft, id, kind, message);
+}
+
+fn suspend(draft: &mut Draft, id: &CallId, kind: Kind, message: String) {
+    let Some(call) = draft.state.call(id) else { return };
+    let expires_at = after(draft.at, call.timeout_ms);
+    let suspension = call.suspend(kind, message, expires_at);
+    draft.push(Data::Suspension(suspension));
+}
+
+/// Asks for one repair; a second bad answer fails the turn, as does one with no step left.
+fn repair(draft: &mut Draft, reason: String) {
+    let repaired = draft.state.turn.as_ref().is_some_and(|turn| turn.repaired);
+    if repaired {
+        return end(draft, Ending::Failed, Some("schema_violation".to_owned()));
+    }
+    draft.push(Data::RepairRequested(RepairRequested { reason }));
+    settle(draft);
+}

@@ -1,0 +1,80 @@
+//! Somebody answers a suspension. At most one of answer, expiry and cancel closes it.
+
+use super::Rejection;
+use super::draft::Draft;
+use super::model_replied::wait_for_executor;
+use super::settle::settle;
+use crate::command::{Answer, Resolve};
+use crate::event::{Data, Executor, Kind, Resolution, ToolStarted};
+use crate::ids::CallId;
+use crate::message::{ErrorType, Outcome};
+
+pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
+    let call =
+        draft.state.call(&resolve.call).ok_or(Rejection::CallNotOpen("no such open call"))?;
+    let waiting = call.waiting().ok_or(Rejection::CallNotOpen("the call does not wait"))?;
+    if resolve.suspension.is_some_and(|meant| meant != waiting.suspension) {
+        return Err(Rejection::CallNotOpen("that suspension of the call is over"));
+    }
+    if draft.at >= waiting.expires_at {
+        return Err(Rejection::CallNotOpen("the answer came after its time"));
+    }
+    let fits = match resolve.answer {
+        Answer::Approval { .. } => waiting.kind == Kind::Approval,
+        Answer::Result(_) | Answer::Error(_) => waiting.kind != Kind::Approval,
+    };
+    if !fits {
+        return Err(Rejection::CallNotOpen("the answer has the form of another kind"));
+    }
+    let mut resolution = Resolution {
+        call_id: resolve.call.clone(),
+        kind: waiting.kind,
+        suspension: waiting.suspension,
+        by: resolve.by,
+        approved: None,
+        reason: None,
+        args: None,
+    };
+    let id = resolve.call;
+    match resolve.answer {
+        Answer::Approval { approved: true, reason, args } => {
+            (resolution.approved, resolution.reason, resolution.args) = (Some(true), reason, args);
+            draft.push(Data::Resolution(resolution));
+            run(draft, &id);
+        }
+        Answer::Approval { approved: false, reason, .. } => {
+            let said = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            (resolution.approved, resolution.reason) = (Some(false), reason);
+            draft.push(Data::Resolution(resolution));
+            draft.error(id, format!("denied by approver{said}"), ErrorType::Denied);
+        }
+        Answer::Result(value) => {
+            draft.push(Data::Resolution(resolution));
+            draft.result(id, Outcome::Ok(value));
+        }
+        Answer::Error(error) => {
+            draft.push(Data::Resolution(resolution));
+            draft.error(id, error, ErrorType::ToolError);
+        }
+    }
+    settle(draft);
+    Ok(())
+}
+
+/// Hands an approved call to its executor: a server call runs, a client call waits for the page.
+pub(super) fn run(draft: &mut Draft, id: &CallId) {
+    let Some(call) = draft.state.call(id) else { return };
+    let started = ToolStarted {
+        call_id: id.clone(),
+        tool: call.tool.clone(),
+        executor: call.executor,
+        intent: call.intent,
+        args: call.args.clone(),
+        attempt: 1,
+    };
+    let executor = call.executor;
+    draft.push(Data::ToolStarted(started));
+    if executor != Executor::Server {
+        wait_for_executor(draft, id);
+    }
+}

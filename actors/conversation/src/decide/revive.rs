@@ -1,0 +1,69 @@
+//! A conversation comes back after its actor died: what ran then runs again, or is interrupted.
+
+use super::draft::Draft;
+use super::model_replied::wait_for_executor;
+use super::resolve::run;
+use super::settle::settle;
+use crate::event::{Data, Dispatch, DispatchStarted, Executor, OnInterrupt, ToolStarted};
+use crate::ids::CallId;
+use crate::message::{ErrorType, Outcome};
+use crate::state::{Call, Phase, RunningDispatch};
+
+const INTERRUPTED: &str = "tool call interrupted";
+
+pub(super) fn revive(draft: &mut Draft) {
+    for call in draft.open_calls() {
+        match call.phase {
+            Phase::Approved => run(draft, &call.id),
+            Phase::Running { attempt, .. } => again(draft, call, attempt),
+            Phase::Requested => draft.error(call.id, INTERRUPTED, ErrorType::Interrupted),
+            Phase::Suspended(_) | Phase::Done => {}
+        }
+    }
+    for (id, run) in draft.state.dispatches.clone() {
+        dispatch_again(draft, id, run);
+    }
+    settle(draft);
+}
+
+fn again(draft: &mut Draft, call: Call, attempt: u32) {
+    if call.executor != Executor::Server {
+        return wait_for_executor(draft, &call.id);
+    }
+    if call.on_interrupt == OnInterrupt::Fail {
+        return draft.error(call.id, INTERRUPTED, ErrorType::Interrupted);
+    }
+    draft.push(Data::ToolStarted(ToolStarted {
+        call_id: call.id,
+        tool: call.tool,
+        executor: call.executor,
+        intent: call.intent,
+        args: call.args,
+        attempt: attempt.saturating_add(1),
+    }));
+}
+
+fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
+    let RunningDispatch { tool, input, principal, revision, attempt, on_interrupt, requests } = run;
+    let data = match on_interrupt {
+        OnInterrupt::Fail => Data::Dispatch(Dispatch {
+            call_id,
+            tool,
+            input,
+            principal,
+            result: Outcome::Err(INTERRUPTED.to_owned(), ErrorType::Interrupted),
+            ui: None,
+        }),
+        OnInterrupt::Redispatch => Data::DispatchStarted(DispatchStarted {
+            call_id,
+            tool,
+            input,
+            principal,
+            revision,
+            attempt: attempt.saturating_add(1),
+            on_interrupt,
+            requests,
+        }),
+    };
+    draft.push_of(None, data);
+}

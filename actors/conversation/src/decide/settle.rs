@@ -1,0 +1,50 @@
+//! What follows when a step's last call is done, and how a turn ends.
+
+use super::draft::Draft;
+use crate::Timestamp;
+use crate::command::Partial;
+use crate::event::{AssistantMsg, Data, Ending, TurnEnded};
+use crate::message::{ErrorType, Message, Role, Status};
+
+/// Ends the turn if no call is open and no step is left; else the next step is wanted.
+pub(super) fn settle(draft: &mut Draft) {
+    let spent = |turn: &crate::state::Turn| turn.settled() && turn.step >= turn.max_steps;
+    if draft.state.turn.as_ref().is_some_and(spent) {
+        end(draft, Ending::Halted, Some("max_steps".to_owned()));
+    }
+}
+
+/// Closes every open call as cancelled, then the turn.
+pub(super) fn end(draft: &mut Draft, outcome: Ending, reason: Option<String>) {
+    for call in draft.open_calls() {
+        draft.error(call.id, "[cancelled]", ErrorType::Cancelled);
+    }
+    draft.push(Data::TurnEnded(TurnEnded { outcome, reason }));
+}
+
+/// Keeps what a cut stream had said, marked; once, since a step that is done has no partial text.
+pub(super) fn keep_partial(draft: &mut Draft, partial: Option<Partial>, status: Status) {
+    let Some(turn) = &draft.state.turn else { return };
+    let streams = |partial: &Partial| turn.settled() && partial.step == turn.step + 1;
+    let Some(partial) = partial.filter(streams).filter(|partial| !partial.content.is_empty())
+    else {
+        return;
+    };
+    let message = Message {
+        id: partial.id,
+        role: Role::Assistant,
+        content: partial.content,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        status: Some(status),
+        object: None,
+    };
+    let step = partial.step;
+    draft.push(Data::AssistantMsg(AssistantMsg { message, status, step, usage: None }));
+}
+
+/// `ms` after `at`, or the end of time.
+pub(super) fn after(at: Timestamp, ms: u64) -> Timestamp {
+    let span = jiff::SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
+    at.checked_add(span).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,274 @@
+//! What is journalled: the append-only truth of one conversation.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Timestamp;
+use crate::ids::{AgentName, CallId, Principal, Revision, TurnId};
+use crate::message::{Message, Outcome, Status, Ui, Usage};
+
+/// One entry of a journal; `seq` counts from 1 without gaps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    pub seq: u64,
+    pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    #[serde(flatten)]
+    pub data: Data,
+}
+
+/// The kinds of events; the contract names the ones that readers may rely on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data", rename_all = "snake_case")]
+pub enum Data {
+    Created(Created),
+    UserMsg(UserMsg),
+    TurnStarted(TurnStarted),
+    AssistantMsg(AssistantMsg),
+    ToolCall(ToolCall),
+    Suspension(Suspension),
+    Resolution(Resolution),
+    ToolStarted(ToolStarted),
+    ToolResult(ToolResult),
+    RepairRequested(RepairRequested),
+    TurnEnded(TurnEnded),
+    DispatchStarted(DispatchStarted),
+    Dispatch(Dispatch),
+}
+
+/// The conversation exists.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    pub agent: AgentName,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub assigns: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// Tools that the client declared for this conversation, as definitions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Value>,
+}
+
+/// A user's message; its turn is the event's, and starts with `turn_started`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserMsg {
+    pub message: Message,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    pub principal: Principal,
+    /// This message's own; they win over the conversation's and the agent's.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub assigns: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Shape::is_agent")]
+    pub schema: Shape,
+}
+
+/// What shape the turn's answer must have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// As the agent's `response_format` says.
+    #[default]
+    Agent,
+    /// Plain, whatever the agent says.
+    Plain,
+    /// This JSON Schema.
+    Schema(Value),
+}
+
+impl Shape {
+    fn is_agent(&self) -> bool {
+        *self == Shape::Agent
+    }
+}
+
+/// A turn runs, to its end on this revision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnStarted {
+    pub agent: AgentName,
+    pub revision: Revision,
+    pub max_steps: u32,
+}
+
+/// The model spoke; that ends a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AssistantMsg {
+    pub message: Message,
+    pub status: Status,
+    pub step: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// Who produces a call's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Executor {
+    Server,
+    Human,
+    Client,
+    Provider,
+}
+
+/// What a tool does, for whoever shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Intent {
+    #[default]
+    Compute,
+    Action,
+    Render,
+}
+
+/// What happens to a run whose node died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnInterrupt {
+    /// It runs again under the same key, as a higher attempt.
+    #[default]
+    Redispatch,
+    /// It never runs twice; the call ends as interrupted.
+    Fail,
+}
+
+/// A call was planned. All that its later phases need is here, since definitions change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub call_id: CallId,
+    pub tool: String,
+    pub args: Value,
+    pub executor: Executor,
+    #[serde(default)]
+    pub intent: Intent,
+    /// Whether it was handed to its executor at once, as attempt 1.
+    pub started: bool,
+    /// What a person or a page is shown while it waits for them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// How long each of its suspensions may wait.
+    #[serde(default)]
+    pub timeout_ms: u64,
+    /// How long a client call waits while no page is connected; absent: as long as it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
+    #[serde(default)]
+    pub on_interrupt: OnInterrupt,
+}
+
+/// What a suspension waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Approval,
+    Elicitation,
+    ClientExec,
+}
+
+/// A call waits outside, until it is resolved, expires or is cancelled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspension {
+    pub call_id: CallId,
+    pub kind: Kind,
+    /// 1 for a call's first suspension, 2 for its second.
+    pub suspension: u32,
+    pub expires_at: Timestamp,
+    pub tool: String,
+    pub executor: Executor,
+    #[serde(default)]
+    pub intent: Intent,
+    pub args: Value,
+    pub message: String,
+}
+
+/// A suspension was answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Resolution {
+    pub call_id: CallId,
+    pub kind: Kind,
+    pub suspension: u32,
+    pub by: Principal,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The arguments as the approver edited them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Value>,
+}
+
+/// A call was handed to its executor after an approval, or again after its node died.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolStarted {
+    pub call_id: CallId,
+    pub tool: String,
+    pub executor: Executor,
+    #[serde(default)]
+    pub intent: Intent,
+    pub args: Value,
+    pub attempt: u32,
+}
+
+/// A call is done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    pub call_id: CallId,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ui: Option<Ui>,
+}
+
+/// A structured answer broke its schema; the model is asked once more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RepairRequested {
+    pub reason: String,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    Completed,
+    Cancelled,
+    Halted,
+    Failed,
+}
+
+/// A turn is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnEnded {
+    pub outcome: Ending,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A user's own call starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DispatchStarted {
+    pub call_id: CallId,
+    pub tool: String,
+    pub input: Value,
+    pub principal: Principal,
+    pub revision: Revision,
+    pub attempt: u32,
+    #[serde(default)]
+    pub on_interrupt: OnInterrupt,
+    /// The request that asked for it, so that a repeat joins it: key → fingerprint of its body.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<String, String>,
+}
+
+/// A user's own call, done. The model never sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dispatch {
+    pub call_id: CallId,
+    pub tool: String,
+    pub input: Value,
+    pub principal: Principal,
+    pub result: Outcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ui: Option<Ui>,
+}

@@ -1,0 +1,27 @@
+//! One conversation as a pure value: what may happen next, what has happened, what must run now.
+//!
+//! Three functions, without clock, chance or I/O: [`decide`] says what a command comes to,
+//! [`evolve`] folds an event into the state, [`wanted`] names the activities that must be running.
+
+pub mod activity;
+pub mod command;
+pub mod decide;
+pub mod event;
+mod evolve;
+pub mod ids;
+pub mod message;
+pub mod state;
+pub mod used_ids;
+mod wanted;
+
+pub use activity::Activity;
+pub use command::{Action, Command};
+pub use decide::{Rejection, decide};
+pub use event::Event;
+pub use evolve::{evolve, replay};
+pub use ids::*;
+pub use state::State;
+pub use wanted::wanted;
+
+/// A moment, in UTC.
+pub type Timestamp = jiff::Timestamp;

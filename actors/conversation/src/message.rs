@@ -1,0 +1,149 @@
+//! Messages and results, in the shapes that clients and models see.
+
+use serde::de::Error as _;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::ids::{CallId, MessageId};
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    User,
+    Assistant,
+    Tool,
+}
+
+/// How an assistant's message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Complete,
+    Cancelled,
+    Error,
+}
+
+/// One call as the assistant's message names it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRef {
+    pub id: CallId,
+    pub name: String,
+    /// As the model gave them; a string when they were not JSON.
+    pub args: Value,
+}
+
+/// A message. A block of an unknown `type` passes through untouched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    pub id: MessageId,
+    pub role: Role,
+    pub content: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<CallRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<CallId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Value>,
+}
+
+impl Message {
+    /// The text blocks, joined.
+    pub fn text(&self) -> String {
+        let text = |block: &Value| {
+            (block["type"] == "text").then(|| block["text"].as_str().map(str::to_owned))?
+        };
+        self.content.iter().filter_map(text).collect()
+    }
+}
+
+/// A `text` block.
+pub fn text_block(text: impl Into<String>) -> Value {
+    serde_json::json!({"type": "text", "text": text.into()})
+}
+
+/// The vocabulary of `error_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorType {
+    Denied,
+    PermissionDenied,
+    Expired,
+    Cancelled,
+    ToolNotFound,
+    ValidationError,
+    ToolError,
+    ToolCrashed,
+    Timeout,
+    Interrupted,
+    NoClient,
+}
+
+/// What a call came to: `{"ok": true, "result"}` or `{"ok": false, "error", "error_type"}`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Ok(Value),
+    Err(String, ErrorType),
+}
+
+impl Outcome {
+    /// Whether it is a result, not an error.
+    pub fn is_ok(&self) -> bool {
+        matches!(self, Outcome::Ok(_))
+    }
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("ok", &self.is_ok())?;
+        match self {
+            Outcome::Ok(result) => map.serialize_entry("result", result)?,
+            Outcome::Err(error, error_type) => {
+                map.serialize_entry("error", error)?;
+                map.serialize_entry("error_type", error_type)?;
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Outcome {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            ok: bool,
+            #[serde(default)]
+            result: Value,
+            error: Option<String>,
+            error_type: Option<ErrorType>,
+        }
+        let wire = Wire::deserialize(deserializer)?;
+        match (wire.ok, wire.error) {
+            (true, _) => Ok(Outcome::Ok(wire.result)),
+            (false, Some(error)) => {
+                Ok(Outcome::Err(error, wire.error_type.unwrap_or(ErrorType::ToolError)))
+            }
+            (false, None) => Err(D::Error::missing_field("error")),
+        }
+    }
+}
+
+/// What a tool shows to people; the model never sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ui {
+    pub kind: String,
+    pub payload: Value,
+}
+
+/// What a model call cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    #[serde(default)]
+    pub input_tokens: u64,
+    #[serde(default)]
+    pub output_tokens: u64,
+}

@@ -1,0 +1,235 @@
+//! What a conversation's journal comes to: a small value, folded by `evolve`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Timestamp;
+use crate::event::{Executor, Intent, Kind, OnInterrupt, Shape, Suspension};
+use crate::ids::{AgentName, CallId, Principal, Revision, TurnId};
+use crate::used_ids::UsedIds;
+
+/// The folded journal. `State::default()` is the conversation that does not exist yet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The last event's `seq`; 0 before the first.
+    pub seq: u64,
+    pub agent: Option<AgentName>,
+    pub created_at: Option<Timestamp>,
+    pub assigns: Map<String, Value>,
+    pub metadata: Map<String, Value>,
+    pub tools: Vec<Value>,
+    pub turn: Option<Turn>,
+    /// Messages whose turns have not started, oldest first.
+    pub queue: VecDeque<QueuedTurn>,
+    /// How many turns have started.
+    pub turns: u64,
+    pub used_ids: UsedIds,
+    /// Users' own calls that run now.
+    pub dispatches: BTreeMap<CallId, RunningDispatch>,
+}
+
+/// A message whose turn waits for the one before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuedTurn {
+    pub id: TurnId,
+    pub principal: Principal,
+    pub assigns: Map<String, Value>,
+    pub shape: Shape,
+}
+
+/// The open turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    pub id: TurnId,
+    /// 1 for the conversation's first turn.
+    pub ordinal: u64,
+    pub agent: AgentName,
+    pub revision: Revision,
+    pub max_steps: u32,
+    pub started_at: Timestamp,
+    pub principal: Principal,
+    pub assigns: Map<String, Value>,
+    pub shape: Shape,
+    /// Model calls that are done.
+    pub step: u32,
+    /// The calls of the last step, in the model's order.
+    pub calls: Vec<Call>,
+    /// Whether the one repair of a structured answer was asked for.
+    pub repaired: bool,
+    /// The ids of this turn that `used_ids` had no room for.
+    pub late_ids: Vec<CallId>,
+}
+
+/// One call of the open step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    pub id: CallId,
+    pub tool: String,
+    pub args: Value,
+    pub executor: Executor,
+    pub intent: Intent,
+    pub message: String,
+    pub timeout_ms: u64,
+    pub grace_ms: Option<u64>,
+    pub on_interrupt: OnInterrupt,
+    /// Whom it runs as: the turn's principal, or the approver.
+    pub principal: Principal,
+    /// How many suspensions it has had.
+    pub suspensions: u32,
+    pub phase: Phase,
+}
+
+/// Where a call is in its life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Named by the model, and not yet handed to anybody.
+    Requested,
+    /// It waits outside.
+    Suspended(Waiting),
+    /// Approved, and not yet handed to its executor.
+    Approved,
+    /// Its executor has it.
+    Running { attempt: u32, since: Timestamp },
+    /// It has its one result.
+    Done,
+}
+
+/// An open suspension.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub kind: Kind,
+    pub suspension: u32,
+    pub since: Timestamp,
+    pub expires_at: Timestamp,
+    pub message: String,
+}
+
+/// A user's own call that runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunningDispatch {
+    pub tool: String,
+    pub input: Value,
+    pub principal: Principal,
+    pub revision: Revision,
+    pub attempt: u32,
+    pub on_interrupt: OnInterrupt,
+    pub requests: BTreeMap<String, String>,
+}
+
+/// What a conversation is doing, as clients see it. Awaiting wins over executing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activeness {
+    Idle,
+    Preparing,
+    Streaming,
+    ExecutingTools,
+    AwaitingInput,
+}
+
+/// An open suspension as the snapshot and the inbox show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    pub call_id: CallId,
+    pub tool: String,
+    pub executor: Executor,
+    pub kind: Kind,
+    pub args: Value,
+    pub message: String,
+    pub intent: Intent,
+    pub suspension: u32,
+    pub suspended_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+impl State {
+    /// Whether the conversation was created.
+    pub fn exists(&self) -> bool {
+        self.seq > 0
+    }
+
+    /// What it is doing. `Streaming` is known only to a live actor: the journal says `Preparing`.
+    pub fn activeness(&self) -> Activeness {
+        let Some(turn) = &self.turn else {
+            return match self.queue.is_empty() {
+                true => Activeness::Idle,
+                false => Activeness::Preparing,
+            };
+        };
+        if turn.calls.iter().any(|call| call.waiting().is_some()) {
+            Activeness::AwaitingInput
+        } else if turn.settled() {
+            Activeness::Preparing
+        } else {
+            Activeness::ExecutingTools
+        }
+    }
+
+    /// The open suspensions, in call order.
+    pub fn pending(&self) -> Vec<Pending> {
+        let calls = self.turn.iter().flat_map(|turn| &turn.calls);
+        calls.filter_map(Call::pending).collect()
+    }
+
+    /// When the conversation must be woken: the earliest of its deadlines.
+    pub fn alarm(&self) -> Option<Timestamp> {
+        self.pending().iter().map(|pending| pending.expires_at).min()
+    }
+
+    /// An open call of the running turn.
+    pub fn call(&self, id: &CallId) -> Option<&Call> {
+        self.turn.as_ref()?.calls.iter().find(|call| call.id == *id)
+    }
+}
+
+impl Turn {
+    /// Whether no call is open.
+    pub fn settled(&self) -> bool {
+        self.calls.iter().all(|call| call.phase == Phase::Done)
+    }
+}
+
+impl Call {
+    /// The open suspension, if there is one.
+    pub fn waiting(&self) -> Option<&Waiting> {
+        match &self.phase {
+            Phase::Suspended(waiting) => Some(waiting),
+            Phase::Requested | Phase::Approved | Phase::Running { .. } | Phase::Done => None,
+        }
+    }
+
+    /// The open suspension as people see it.
+    pub fn pending(&self) -> Option<Pending> {
+        let waiting = self.waiting()?;
+        Some(Pending {
+            call_id: self.id.clone(),
+            tool: self.tool.clone(),
+            executor: self.executor,
+            kind: waiting.kind,
+            args: self.args.clone(),
+            message: waiting.message.clone(),
+            intent: self.intent,
+            suspension: waiting.suspension,
+            suspended_at: waiting.since,
+            expires_at: waiting.expires_at,
+        })
+    }
+
+    /// The next suspension of this call, to be journalled.
+    pub fn suspend(&self, kind: Kind, message: String, expires_at: Timestamp) -> Suspension {
+        Suspension {
+            call_id: self.id.clone(),
+            kind,
+            suspension: self.suspensions + 1,
+            expires_at,
+            tool: self.tool.clone(),
+            executor: self.executor,
+            intent: self.intent,
+            args: self.args.clone(),
+            message,
+        }
+    }
+}

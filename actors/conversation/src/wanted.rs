@@ -1,0 +1,49 @@
+//! Which activities a state calls for.
+
+use std::collections::BTreeSet;
+
+use crate::activity::Activity;
+use crate::event::{Executor, Kind};
+use crate::state::{Call, Phase, State, Turn};
+
+/// What must be running now.
+pub fn wanted(state: &State) -> BTreeSet<Activity> {
+    let mut wanted: BTreeSet<Activity> = state
+        .dispatches
+        .iter()
+        .map(|(call, run)| Activity::Tool { call: call.clone(), attempt: run.attempt })
+        .collect();
+    match (&state.turn, state.queue.front()) {
+        (None, Some(next)) => {
+            wanted.insert(Activity::Start { turn: next.id.clone() });
+        }
+        (Some(turn), _) if turn.settled() => {
+            wanted.insert(Activity::Model { turn: turn.id.clone(), step: next_step(turn) });
+        }
+        (Some(turn), _) => wanted.extend(turn.calls.iter().filter_map(of_call)),
+        (None, None) => {}
+    }
+    wanted
+}
+
+fn next_step(turn: &Turn) -> u32 {
+    turn.step.saturating_add(1)
+}
+
+fn of_call(call: &Call) -> Option<Activity> {
+    match &call.phase {
+        Phase::Running { attempt, .. } if call.executor == Executor::Server => {
+            Some(Activity::Tool { call: call.id.clone(), attempt: *attempt })
+        }
+        Phase::Suspended(waiting) if waiting.kind == Kind::ClientExec => Some(Activity::Page {
+            call: call.id.clone(),
+            suspension: waiting.suspension,
+            grace_ms: call.grace_ms?,
+        }),
+        Phase::Requested
+        | Phase::Suspended(_)
+        | Phase::Approved
+        | Phase::Running { .. }
+        | Phase::Done => None,
+    }
+}

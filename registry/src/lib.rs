@@ -1,0 +1,3 @@
+//! Where conversations live and how to reach them.
+
+pub mod store;

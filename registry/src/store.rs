@@ -1,0 +1,117 @@
+//! The store as a port: journals, claims, alarms, the inbox, and agents' definitions.
+
+use abide_actors::journal::{
+    Answer, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Refusal,
+};
+use abide_conversation::state::Activeness;
+use abide_conversation::{AgentName, ConversationId, Revision, Timestamp};
+use async_trait::async_trait;
+use serde_json::Value;
+
+/// One page of a listing, and where the next begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Opaque; `None` at the end. A page may be short, even empty, before the end.
+    pub cursor: Option<String>,
+}
+
+/// Which conversations are asked for; `None` is any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeadFilter {
+    pub agent: Option<AgentName>,
+    pub state: Option<Activeness>,
+}
+
+impl HeadFilter {
+    /// Whether the conversation is asked for.
+    pub fn admits(&self, head: &Head) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == head.agent)
+            && self.state.is_none_or(|state| state == head.state)
+    }
+}
+
+/// A definition as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredAgent {
+    pub name: AgentName,
+    pub revision: Revision,
+    pub definition: Value,
+}
+
+/// All that a node needs from its store. Every refusal is a value.
+#[async_trait]
+pub trait Store: Journal {
+    /// Claims a conversation for `me`, if nobody holds it, `dead` does, or `me` already does.
+    ///
+    /// Returns the holding after the call, with a higher epoch if it is a new one: whoever lost the
+    /// race reads the winner from it. Also claims a conversation that does not exist yet.
+    async fn claim(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<Holding, Refusal>;
+
+    /// Gives a claim up; nothing happens if it is not the present one.
+    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal>;
+
+    /// Who holds the conversation now.
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal>;
+
+    /// Removes a conversation with all its indexes, keeping `answer` under its scope. `Fenced`
+    /// unless `held` is the present holding.
+    async fn delete(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+        answer: Option<Answer>,
+    ) -> Result<(), Refusal>;
+
+    /// What lists show of it.
+    async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal>;
+
+    /// Conversations, by id.
+    async fn conversations(
+        &self,
+        filter: &HeadFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ConversationId, Head)>, Refusal>;
+
+    /// Open suspensions, oldest deadline first.
+    async fn inbox(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<InboxEntry>, Refusal>;
+
+    /// The next alarms, earliest first.
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal>;
+
+    /// Conversations that want something running.
+    async fn active(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<ConversationId>, Refusal>;
+
+    /// Stores a definition and makes it the newest of its name, keeping `answer` under the scope
+    /// `agents/<name>`. Returns whether the name was new. A revision once stored stays for ever.
+    async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal>;
+
+    /// The newest definition of a name.
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal>;
+
+    /// A definition by its revision, also one that was replaced or deleted.
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal>;
+
+    /// The newest definitions of all names, by name.
+    async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal>;
+
+    /// Deletes a name, keeping `answer` under `agents/<name>`; its revisions stay. Returns whether
+    /// it was there.
+    async fn delete_agent(&self, name: &AgentName, answer: Option<Answer>)
+    -> Result<bool, Refusal>;
+}
