@@ -57,7 +57,6 @@ pub struct Answer {
     pub key: String,
     /// Of the request's body; a repeat with another is a mistake of the client.
     pub fingerprint: String,
-    pub status: u16,
     pub body: Value,
     /// After this it may be forgotten.
     pub expires_at: Timestamp,
@@ -125,10 +124,35 @@ impl InboxFilter {
 /// Reads and writes one conversation's journal.
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
+    /// Claims a conversation for `me`, if nobody holds it or `dead` does, with a higher epoch.
+    ///
+    /// Returns the holding after the call: whoever lost the race reads the winner from it. With
+    /// `dead` its own holder, a node fences an earlier actor of its own. Also claims a conversation
+    /// that does not exist yet.
+    async fn claim(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<Holding, Refusal>;
+
+    /// Gives a claim up; nothing happens if it is not the present one.
+    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal>;
+
+    /// Removes a conversation with all its indexes, keeping `answer` under its scope. `Fenced`
+    /// unless `held` is the present holding.
+    async fn delete(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+        answer: Option<Answer>,
+    ) -> Result<(), Refusal>;
+
     /// Appends one commit atomically, at the configured durability.
     ///
     /// `Fenced` unless `held` is the conversation's present holding; `Conflict` unless the first
-    /// event follows the journal's last. After `Unavailable` the outcome is unknown: replay.
+    /// event follows the journal's last. After `Unavailable` the outcome is unknown: replay. A commit
+    /// without events still writes its head and answers.
     async fn append(
         &self,
         id: &ConversationId,

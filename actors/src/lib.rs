@@ -2,9 +2,15 @@
 //!
 //! The rules are in [`abide_conversation`]; here they meet the clock, the network and a store.
 
+mod activity;
 pub mod agent;
 pub mod clock;
+pub mod conversation;
 pub mod journal;
 pub mod live;
 pub mod model;
+pub mod request;
+pub mod snapshot;
+pub mod streaming;
 pub mod tools;
+pub mod why;

@@ -1,3 +1,8 @@
 //! Where conversations live and how to reach them.
 
+pub mod agents;
+pub mod alarms;
+pub mod conversations;
+pub mod host;
+pub mod live;
 pub mod store;

@@ -1,8 +1,6 @@
 //! The store as a port: journals, claims, alarms, the inbox, and agents' definitions.
 
-use abide_actors::journal::{
-    Answer, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Refusal,
-};
+use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Journal, Refusal};
 use abide_conversation::state::Activeness;
 use abide_conversation::{AgentName, ConversationId, Revision, Timestamp};
 use async_trait::async_trait;
@@ -42,31 +40,8 @@ pub struct StoredAgent {
 /// All that a node needs from its store. Every refusal is a value.
 #[async_trait]
 pub trait Store: Journal {
-    /// Claims a conversation for `me`, if nobody holds it, `dead` does, or `me` already does.
-    ///
-    /// Returns the holding after the call, with a higher epoch if it is a new one: whoever lost the
-    /// race reads the winner from it. Also claims a conversation that does not exist yet.
-    async fn claim(
-        &self,
-        id: &ConversationId,
-        me: &Holder,
-        dead: Option<&Holder>,
-    ) -> Result<Holding, Refusal>;
-
-    /// Gives a claim up; nothing happens if it is not the present one.
-    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal>;
-
     /// Who holds the conversation now.
     async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal>;
-
-    /// Removes a conversation with all its indexes, keeping `answer` under its scope. `Fenced`
-    /// unless `held` is the present holding.
-    async fn delete(
-        &self,
-        id: &ConversationId,
-        held: &Holding,
-        answer: Option<Answer>,
-    ) -> Result<(), Refusal>;
 
     /// What lists show of it.
     async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal>;

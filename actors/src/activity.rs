@@ -1,0 +1,98 @@
+//! An activity becomes a task that reports back, once, as an action to decide on.
+
+mod model_step;
+mod page;
+mod start;
+mod tool_run;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use abide_conversation::{Action, Activity, CallId, ConversationId, State};
+use futures::FutureExt;
+use serde_json::Value;
+
+use crate::agent::{self, Definition};
+use crate::conversation::Deps;
+use crate::journal::Refusal;
+use crate::live::Signal;
+use crate::streaming::Stream;
+use crate::tools::Toolbox;
+
+/// What became of an activity.
+pub struct Report {
+    pub activity: Activity,
+    pub ended: Result<Action, Trouble>,
+}
+
+/// Why an activity could not end as it should. The actor dies of it, and its successor starts over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("{0} panicked")]
+    Panicked(Activity),
+}
+
+/// What an activity works with: the state as it was when it became wanted.
+pub(crate) struct Surroundings {
+    pub(crate) id: ConversationId,
+    pub(crate) deps: Arc<Deps>,
+    pub(crate) state: State,
+    pub(crate) stream: Stream,
+    pub(crate) progress: Progress,
+}
+
+/// How far the running tools have come: the last that each said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress(Arc<Mutex<BTreeMap<CallId, Value>>>);
+
+impl Progress {
+    fn say(&self, around: &Surroundings, call: &CallId, payload: Value) {
+        self.with(|said| said.insert(call.clone(), payload.clone()));
+        let signal = Signal::Progress { call: call.clone(), payload };
+        around.deps.live.publish(&around.id, signal);
+    }
+
+    /// Forgets the calls that are not `kept`.
+    pub(crate) fn retain(&self, kept: impl Fn(&CallId) -> bool) {
+        self.with(|said| said.retain(|call, _| kept(call)));
+    }
+
+    /// What was said last, by call.
+    pub(crate) fn said(&self) -> BTreeMap<CallId, Value> {
+        self.with(|said| said.clone())
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<CallId, Value>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Surroundings {
+    fn toolbox(&self, definition: Arc<Definition>) -> Toolbox {
+        // They were checked when the conversation was created.
+        let own = agent::client_tools(&self.state.tools).unwrap_or_default();
+        Toolbox::new(definition, own)
+    }
+}
+
+/// Runs an activity to its end. Dropping the future ends it at once.
+pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
+    let work = async {
+        match &activity {
+            Activity::Start { turn } => start::start(&around, turn).await,
+            Activity::Model { step, .. } => model_step::model_step(&around, *step).await,
+            Activity::Tool { call, attempt } => tool_run::tool_run(&around, call, *attempt).await,
+            Activity::Page { call, suspension, grace_ms } => {
+                Ok(page::page(&around, call, *suspension, *grace_ms).await)
+            }
+        }
+    };
+    let ended = match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(ended) => ended.map_err(Trouble::from),
+        Err(_) => Err(Trouble::Panicked(activity.clone())),
+    };
+    Report { activity, ended }
+}

@@ -1,0 +1,16 @@
+//! A queued turn finds the newest revision of its agent.
+
+use abide_conversation::command::Start;
+use abide_conversation::{Action, TurnId};
+
+use super::Surroundings;
+use crate::journal::Refusal;
+
+pub(super) async fn start(around: &Surroundings, turn: &TurnId) -> Result<Action, Refusal> {
+    let newest = match &around.state.agent {
+        Some(agent) => around.deps.agents.newest(agent).await?,
+        None => None,
+    };
+    let basis = newest.map(|definition| definition.basis());
+    Ok(Action::Start(Start { turn: turn.clone(), basis }))
+}

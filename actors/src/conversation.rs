@@ -1,0 +1,268 @@
+//! The actor of one conversation: load, then decide, append, evolve, publish, reconcile.
+//!
+//! It dies with nothing but itself: its activities are aborted with it, its supervisor revives it,
+//! and the journal says where it was.
+
+mod activities;
+mod commit;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use abide_conversation::event::Event;
+use abide_conversation::{
+    Action, Activity, CallId, Command, ConversationId, Rejection, State, decide, replay, wanted,
+};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::activity::{Progress, Report, Trouble};
+use crate::agent::Agents;
+use crate::clock::Clock;
+use crate::journal::{Holder, Holding, Journal, Refusal};
+use crate::live::Live;
+use crate::model::Model;
+use crate::request::{Delivery, Failure, Inspection, Reply};
+use crate::streaming::Stream;
+use crate::tools::Runner;
+
+/// What all conversations of a node work with.
+pub struct Deps {
+    pub me: Holder,
+    pub journal: Arc<dyn Journal>,
+    pub agents: Arc<dyn Agents>,
+    pub live: Arc<dyn Live>,
+    pub model: Arc<dyn Model>,
+    pub runner: Arc<Runner>,
+    pub clock: Arc<dyn Clock>,
+    /// How long an actor with nothing to do stays in memory.
+    pub passivate_after: Duration,
+}
+
+/// The actor; it has no state of its own beside [`Live`](crate::live::Live)'s.
+pub struct Conversation;
+
+/// What an actor starts with.
+pub struct Arguments {
+    pub id: ConversationId,
+    pub deps: Arc<Deps>,
+    /// How many messages wait for it; the sender adds, the actor takes away.
+    pub depth: Arc<AtomicUsize>,
+}
+
+/// The protocol of the actor. It never leaves the process.
+pub enum ConversationMsg {
+    Deliver(Box<Delivery>),
+    Report(Box<Report>),
+    Inspect(RpcReplyPort<Box<Inspection>>),
+    /// An operator crashes the actor, as a bug would.
+    Kill,
+    /// Nothing was asked since this many messages.
+    Idle(u64),
+}
+
+/// Why an actor ended itself; its supervisor reads it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Death {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("killed by an operator")]
+    Killed,
+    #[error("held by {0}")]
+    HeldElsewhere(Holder),
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+}
+
+/// A loaded conversation.
+pub struct Loaded {
+    pub(crate) id: ConversationId,
+    pub(crate) deps: Arc<Deps>,
+    depth: Arc<AtomicUsize>,
+    held: Holding,
+    state: State,
+    /// Up to where the stored state cache goes.
+    cached_seq: u64,
+    running: BTreeMap<Activity, AbortOnDropHandle<()>>,
+    stream: Stream,
+    progress: Progress,
+    dispatched: BTreeMap<CallId, Vec<oneshot::Sender<Result<Reply, Failure>>>>,
+    handled: u64,
+    idle: Option<AbortOnDropHandle<()>>,
+}
+
+impl Actor for Conversation {
+    type Msg = ConversationMsg;
+    type State = Loaded;
+    type Arguments = Arguments;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        arguments: Arguments,
+    ) -> Result<Loaded, ActorProcessingErr> {
+        let Arguments { id, deps, depth } = arguments;
+        let held = Holding { holder: deps.me.clone(), epoch: 0 };
+        Ok(Loaded {
+            id,
+            deps,
+            depth,
+            held,
+            state: State::default(),
+            cached_seq: 0,
+            running: BTreeMap::new(),
+            stream: Stream::default(),
+            progress: Progress::default(),
+            dispatched: BTreeMap::new(),
+            handled: 0,
+            idle: None,
+        })
+    }
+
+    /// Claims, replays, and takes up what ran when the last actor died.
+    async fn post_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        live: &mut Loaded,
+    ) -> Result<(), ActorProcessingErr> {
+        live.load().await?;
+        if live.state.exists() {
+            live.act(&myself, Action::Revive).await?;
+        }
+        live.rest(&myself);
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        message: ConversationMsg,
+        live: &mut Loaded,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ConversationMsg::Deliver(delivery) => {
+                live.depth.fetch_sub(1, Ordering::Relaxed);
+                live.handled += 1;
+                live.deliver(&myself, *delivery).await?;
+            }
+            ConversationMsg::Report(report) => {
+                live.handled += 1;
+                live.report(&myself, *report).await?;
+            }
+            ConversationMsg::Inspect(reply) => {
+                // Who asked may have gone; that is no concern of the conversation's.
+                let _ = reply.send(Box::new(live.inspect()));
+            }
+            ConversationMsg::Kill => return Err(Death::Killed.into()),
+            ConversationMsg::Idle(handled) => live.passivate(&myself, handled),
+        }
+        live.rest(&myself);
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        live: &mut Loaded,
+    ) -> Result<(), ActorProcessingErr> {
+        live.running.clear();
+        Ok(live.deps.journal.release(&live.id, &live.held).await?)
+    }
+}
+
+impl Loaded {
+    /// Whether it was cut off while something had to run.
+    pub fn wants_something(&self) -> bool {
+        !wanted(&self.state).is_empty()
+    }
+
+    async fn load(&mut self) -> Result<(), Death> {
+        let journal = &self.deps.journal;
+        // This node's former actor of the conversation is gone: its writes are fenced from here on.
+        self.held = journal.claim(&self.id, &self.deps.me, Some(&self.deps.me)).await?;
+        if self.held.holder != self.deps.me {
+            return Err(Death::HeldElsewhere(self.held.holder.clone()));
+        }
+        if let Some(stored) = journal.load(&self.id).await? {
+            self.cached_seq = stored.state.seq;
+            self.state = replay(stored.state, &stored.events);
+        }
+        Ok(())
+    }
+
+    /// Carries out an action of the system's own. One that came too late changes nothing.
+    async fn act(
+        &mut self,
+        myself: &ActorRef<ConversationMsg>,
+        action: Action,
+    ) -> Result<(), Death> {
+        match decide(&self.state, self.command(action)) {
+            Ok(events) => self.commit(myself, events, Vec::new()).await?,
+            Err(rejection) => self.ignore(&rejection),
+        }
+        Ok(())
+    }
+
+    fn command(&self, action: Action) -> Command {
+        Command { at: self.deps.clock.now(), action }
+    }
+
+    fn ignore(&self, rejection: &Rejection) {
+        tracing::debug!(conversation = %self.id, %rejection, "ignored");
+    }
+
+    async fn report(
+        &mut self,
+        myself: &ActorRef<ConversationMsg>,
+        report: Report,
+    ) -> Result<(), Death> {
+        let Report { activity, ended } = report;
+        self.running.remove(&activity);
+        self.act(myself, ended?).await?;
+        self.reconcile(myself);
+        Ok(())
+    }
+
+    fn inspect(&self) -> Inspection {
+        Inspection {
+            state: self.state.clone(),
+            held: self.held.clone(),
+            streaming: self.stream.message(),
+            progress: self.progress.said(),
+            running: self.running.keys().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Arms the timer of an actor with nothing to do.
+    fn rest(&mut self, myself: &ActorRef<ConversationMsg>) {
+        if !self.running.is_empty() {
+            self.idle = None;
+        } else if self.idle.is_none() {
+            let (myself, handled) = (myself.clone(), self.handled);
+            let after = self.deps.passivate_after;
+            self.idle = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+                tokio::time::sleep(after).await;
+                // An actor that has ended needs no timer.
+                let _ = myself.cast(ConversationMsg::Idle(handled));
+            })));
+        }
+    }
+
+    /// Ends the actor, unless something was asked meanwhile. What waits in its mailbox is answered
+    /// first; what comes later is refused by the mailbox, and the door starts the next actor.
+    fn passivate(&mut self, myself: &ActorRef<ConversationMsg>, handled: u64) {
+        self.idle = None;
+        if self.handled == handled && self.running.is_empty() && myself.drain().is_err() {
+            tracing::debug!(conversation = %self.id, "already ending");
+        }
+    }
+}
+
+/// The first event of a kind, as the answer to a request needs it.
+fn seq_of(events: &[Event], is: impl Fn(&Event) -> bool) -> u64 {
+    events.iter().find(|event| is(event)).map(|event| event.seq).unwrap_or_default()
+}

@@ -1,0 +1,52 @@
+//! Reconciles what runs with what the state calls for.
+
+use abide_conversation::{Activity, wanted};
+use ractor::ActorRef;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{ConversationMsg, Loaded};
+use crate::activity::{self, Surroundings};
+use crate::streaming::Stream;
+
+impl Loaded {
+    /// Ends what is no longer wanted: its task is dropped, and with it a stream's connection.
+    pub(super) fn stop_unwanted(&mut self) {
+        let wanted = wanted(&self.state);
+        self.running.retain(|activity, _| wanted.contains(activity));
+        let streams = |activity: &Activity, step: u32| match activity {
+            Activity::Model { step: wanted, .. } => *wanted == step,
+            Activity::Start { .. } | Activity::Tool { .. } | Activity::Page { .. } => false,
+        };
+        let over = |step| !wanted.iter().any(|activity| streams(activity, step));
+        if self.stream.message().is_some_and(|message| over(message.step)) {
+            self.stream = Stream::default();
+        }
+        let runs =
+            |activity: &Activity, id| matches!(activity, Activity::Tool { call, .. } if call == id);
+        self.progress.retain(|id| wanted.iter().any(|activity| runs(activity, id)));
+    }
+
+    /// Starts what is wanted and does not run.
+    pub(super) fn reconcile(&mut self, myself: &ActorRef<ConversationMsg>) {
+        self.stop_unwanted();
+        for activity in wanted(&self.state) {
+            if self.running.contains_key(&activity) {
+                continue;
+            }
+            let around = Surroundings {
+                id: self.id.clone(),
+                deps: self.deps.clone(),
+                state: self.state.clone(),
+                stream: self.stream.clone(),
+                progress: self.progress.clone(),
+            };
+            let (myself, task) = (myself.clone(), activity.clone());
+            let task = tokio::spawn(async move {
+                let report = activity::run(task, around).await;
+                // An actor that has ended wants no report; its successor starts over.
+                let _ = myself.cast(ConversationMsg::Report(Box::new(report)));
+            });
+            self.running.insert(activity, AbortOnDropHandle::new(task));
+        }
+    }
+}

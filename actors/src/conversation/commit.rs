@@ -1,0 +1,148 @@
+//! One decision becomes one append; then the world hears of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_conversation::event::{Data, Event};
+use abide_conversation::state::{Activeness, Pending};
+use abide_conversation::{AgentName, State, replay, wanted};
+use ractor::ActorRef;
+use serde_json::Value;
+
+use super::{ConversationMsg, Loaded};
+use crate::journal::{Answer, Closed, Commit, Head, Refusal};
+use crate::live::Signal;
+use crate::request::{RepeatKey, Reply};
+
+/// An append that takes longer has an unknown outcome: the actor dies and replays.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How many events may follow the stored state cache; revival folds no more than about these.
+const CACHE_EVERY: u64 = 64;
+/// How long the first answer is kept for repeats.
+const KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+
+impl Loaded {
+    /// Appends the events, folds them in, publishes them, and reconciles what runs.
+    pub(super) async fn commit(
+        &mut self,
+        myself: &ActorRef<ConversationMsg>,
+        events: Vec<Event>,
+        mut answers: Vec<Answer>,
+    ) -> Result<(), Refusal> {
+        if events.is_empty() && answers.is_empty() {
+            self.reconcile(myself);
+            return Ok(());
+        }
+        let before = self.activeness();
+        answers.extend(events.iter().flat_map(|event| self.of_dispatch(event)));
+        let next = replay(self.state.clone(), &events);
+        let commit = self.compose(&next, events.clone(), answers);
+        let cached = commit.state.is_some();
+        let append = self.deps.journal.append(&self.id, &self.held, commit);
+        match tokio::time::timeout(DEADLINE, append).await {
+            Ok(appended) => appended?,
+            Err(_) => return Err(Refusal::Unavailable("the append took too long".to_owned())),
+        }
+        if cached {
+            self.cached_seq = next.seq;
+        }
+        self.state = next;
+        self.answer_dispatches(&events);
+        self.deps.live.publish(&self.id, Signal::Committed(Arc::from(events)));
+        self.stop_unwanted();
+        let after = self.activeness();
+        if after != before {
+            self.deps.live.publish(&self.id, Signal::State(after));
+        }
+        self.reconcile(myself);
+        Ok(())
+    }
+
+    /// What the conversation is doing, the live stream included.
+    pub(super) fn activeness(&self) -> Activeness {
+        match (self.state.activeness(), self.stream.message()) {
+            (Activeness::Preparing, Some(_)) => Activeness::Streaming,
+            (other, _) => other,
+        }
+    }
+
+    fn compose(&self, next: &State, events: Vec<Event>, answers: Vec<Answer>) -> Commit {
+        let (was, is) = (self.state.pending(), next.pending());
+        let cache = next.seq.saturating_sub(self.cached_seq) >= CACHE_EVERY;
+        Commit {
+            events,
+            head: head(next),
+            opened: is.iter().filter(|open| !among(&was, open)).cloned().collect(),
+            closed: was.iter().filter(|open| !among(&is, open)).map(closed).collect(),
+            state: cache.then(|| next.clone()),
+            answers,
+        }
+    }
+
+    /// The answers to keep for repeats of a request.
+    pub(super) fn remember(&self, repeats: &[RepeatKey], reply: &Reply) -> Vec<Answer> {
+        let keys = repeats.iter().map(|repeat| (&repeat.key, &repeat.fingerprint));
+        self.kept(keys, reply)
+    }
+
+    /// The answers to keep for a user's own call that is done with this event.
+    fn of_dispatch(&self, event: &Event) -> Vec<Answer> {
+        let Data::Dispatch(done) = &event.data else { return Vec::new() };
+        let Some(run) = self.state.dispatches.get(&done.call_id) else { return Vec::new() };
+        let reply = Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
+        self.kept(&run.requests, &reply)
+    }
+
+    fn kept<'a>(
+        &self,
+        keys: impl IntoIterator<Item = (&'a String, &'a String)>,
+        reply: &Reply,
+    ) -> Vec<Answer> {
+        let expires_at = self.deps.clock.now().checked_add(KEPT).unwrap_or(jiff::Timestamp::MAX);
+        let body = serde_json::to_value(reply).unwrap_or(Value::Null);
+        let answer = |(key, fingerprint): (&String, &String)| Answer {
+            key: key.clone(),
+            fingerprint: fingerprint.clone(),
+            body: body.clone(),
+            expires_at,
+        };
+        keys.into_iter().map(answer).collect()
+    }
+
+    /// Answers those who wait for a user's own call that is done now.
+    fn answer_dispatches(&mut self, events: &[Event]) {
+        for event in events {
+            let Data::Dispatch(done) = &event.data else { continue };
+            for reply in self.dispatched.remove(&done.call_id).unwrap_or_default() {
+                let answer =
+                    Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
+                // Who asked may have gone; the journal has the result.
+                let _ = reply.send(Ok(answer));
+            }
+        }
+    }
+}
+
+fn head(state: &State) -> Head {
+    Head {
+        agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
+        state: state.activeness(),
+        last_seq: state.seq,
+        created_at: state.created_at.unwrap_or(jiff::Timestamp::UNIX_EPOCH),
+        metadata: state.metadata.clone(),
+        alarm: state.alarm(),
+        active: !wanted(state).is_empty(),
+    }
+}
+
+fn among(all: &[Pending], one: &Pending) -> bool {
+    all.iter().any(|other| (&other.call_id, other.suspension) == (&one.call_id, one.suspension))
+}
+
+fn closed(pending: &Pending) -> Closed {
+    Closed {
+        call_id: pending.call_id.clone(),
+        suspension: pending.suspension,
+        expires_at: pending.expires_at,
+    }
+}

@@ -1,0 +1,144 @@
+//! What may be asked of a live conversation, and what it answers.
+
+use std::collections::BTreeMap;
+
+use abide_conversation::command::{Answer, IfBusy};
+use abide_conversation::event::Shape;
+use abide_conversation::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
+use abide_conversation::message::{Outcome, Ui};
+use abide_conversation::{Rejection, State};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+
+use crate::journal::{Holding, Refusal};
+use crate::streaming::StreamingMessage;
+
+/// A request on its way to a conversation.
+#[derive(Debug)]
+pub struct Delivery {
+    pub request: Request,
+    /// What makes it a repeat of an earlier one.
+    pub repeats: Vec<RepeatKey>,
+    pub reply: oneshot::Sender<Result<Reply, Failure>>,
+}
+
+/// A name that a client gave its request, and a fingerprint of what it asked under that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepeatKey {
+    pub key: String,
+    pub fingerprint: String,
+    /// Where the client said the name, for the error when it is used for something else.
+    pub field: &'static str,
+}
+
+/// A client's request; everything in it has been parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    Create(CreateRequest),
+    Send(SendRequest),
+    Resolve(ResolveRequest),
+    Cancel,
+    Dispatch(DispatchRequest),
+    /// The alarm rang.
+    Wake,
+    Delete,
+}
+
+/// `POST /v1/conversations`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateRequest {
+    pub agent: AgentName,
+    pub assigns: Map<String, Value>,
+    pub metadata: Map<String, Value>,
+    pub tools: Vec<Value>,
+}
+
+/// `POST …/messages`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendRequest {
+    /// Creates the conversation, if it is new.
+    pub agent: Option<AgentName>,
+    pub content: Vec<Value>,
+    pub message_id: Option<String>,
+    pub principal: Principal,
+    pub assigns: Map<String, Value>,
+    pub shape: Shape,
+    pub if_busy: IfBusy,
+}
+
+/// `POST …/calls/{call_id}/resolution`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolveRequest {
+    pub call: CallId,
+    pub suspension: Option<u32>,
+    pub by: Principal,
+    pub answer: Answer,
+}
+
+/// `POST …/dispatch`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DispatchRequest {
+    pub tool: String,
+    pub input: Value,
+    pub approved: bool,
+    pub principal: Principal,
+}
+
+/// What was done. Kept with the commit, so that a repeat gets the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    Created { id: ConversationId, agent: AgentName, revision: Revision },
+    Sent { conversation_id: ConversationId, turn_id: TurnId, seq: u64 },
+    Resolved { seq: u64 },
+    Cancelled { cancelled: bool },
+    Dispatched { outcome: Outcome, ui: Option<Ui> },
+    Woken,
+    Deleted,
+}
+
+/// Why it was not done, or not known to be done.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error("agent {0} does not exist")]
+    AgentMissing(AgentName),
+    #[error("{field}: {message}")]
+    Invalid { field: String, message: String },
+    #[error("unknown tool: {0}")]
+    ToolNotFound(String),
+    #[error("tool {0} needs an approval: send \"approved\": true")]
+    ApprovalRequired(String),
+    #[error("{0}: was used before, for another request")]
+    KeyReused(&'static str),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The actor died before it answered; whether the request was carried out is unknown.
+    #[error("the conversation's actor stopped before it answered")]
+    Lost,
+    #[error("the conversation is quarantined: {0}")]
+    Quarantined(String),
+    #[error("too many requests wait for this conversation")]
+    Overloaded,
+}
+
+impl Failure {
+    /// The field of the request that is wrong, and how.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), message: message.into() }
+    }
+}
+
+/// A live conversation, as it is at one moment.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    pub state: State,
+    pub held: Holding,
+    pub streaming: Option<StreamingMessage>,
+    /// What each running tool said last.
+    pub progress: BTreeMap<CallId, Value>,
+    /// What runs, for people.
+    pub running: Vec<String>,
+}

@@ -1,0 +1,121 @@
+//! A conversation as clients see it: its state, and what only a live actor knows.
+
+use std::collections::BTreeMap;
+
+use abide_conversation::event::Executor;
+use abide_conversation::ids::{AgentName, CallId, ConversationId, Revision, TurnId};
+use abide_conversation::state::{Activeness, Call, Pending, Phase};
+use abide_conversation::{State, Timestamp};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::journal::Holding;
+use crate::streaming::StreamingMessage;
+
+/// `GET /v1/conversations/{id}`, and the first frame of every event stream.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Snapshot {
+    pub id: ConversationId,
+    pub agent: AgentName,
+    /// The open turn's, else the agent's newest; null when the agent was deleted.
+    pub revision: Option<Revision>,
+    pub state: Activeness,
+    pub last_seq: u64,
+    pub turn: Option<OpenTurn>,
+    pub streaming_message: Option<StreamingMessage>,
+    pub in_flight: Vec<InFlight>,
+    pub pending: Vec<Pending>,
+    pub queued: usize,
+    pub todos: Vec<Value>,
+    /// Null when no node holds the conversation.
+    pub holder: Option<HolderView>,
+    pub metadata: Map<String, Value>,
+    pub created_at: Option<Timestamp>,
+}
+
+/// The turn that runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OpenTurn {
+    pub id: TurnId,
+    /// The model call that runs, or whose calls run; from 1.
+    pub step: u32,
+    pub started_at: Timestamp,
+}
+
+/// A call that its executor has.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InFlight {
+    pub call_id: CallId,
+    pub tool: String,
+    pub executor: Executor,
+    pub attempt: u32,
+    pub started_at: Timestamp,
+    /// What a streaming tool said last.
+    pub progress: Option<Value>,
+}
+
+/// Who holds it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HolderView {
+    pub node: String,
+    pub epoch: u64,
+}
+
+/// What a live actor adds to the journal's state.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    pub held: Option<Holding>,
+    pub streaming: Option<StreamingMessage>,
+    pub progress: BTreeMap<CallId, Value>,
+}
+
+impl Snapshot {
+    /// Draws a conversation that exists.
+    pub fn new(
+        id: ConversationId,
+        state: &State,
+        overlay: Overlay,
+        newest: Option<Revision>,
+    ) -> Self {
+        let Overlay { held, streaming, progress } = overlay;
+        let activeness = match (state.activeness(), &streaming) {
+            (Activeness::Preparing, Some(_)) => Activeness::Streaming,
+            (other, _) => other,
+        };
+        let holder = held.map(|held| HolderView { node: held.holder.node, epoch: held.epoch });
+        let calls = state.turn.iter().flat_map(|turn| &turn.calls);
+        Self {
+            id,
+            agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
+            revision: state.turn.as_ref().map(|turn| turn.revision.clone()).or(newest),
+            state: activeness,
+            last_seq: state.seq,
+            turn: state.turn.as_ref().map(open_turn),
+            streaming_message: streaming,
+            in_flight: calls.filter_map(|call| in_flight(call, &progress)).collect(),
+            pending: state.pending(),
+            queued: state.queue.len(),
+            todos: Vec::new(),
+            holder,
+            metadata: state.metadata.clone(),
+            created_at: state.created_at,
+        }
+    }
+}
+
+fn open_turn(turn: &abide_conversation::state::Turn) -> OpenTurn {
+    let step = if turn.settled() { turn.step + 1 } else { turn.step };
+    OpenTurn { id: turn.id.clone(), step, started_at: turn.started_at }
+}
+
+fn in_flight(call: &Call, progress: &BTreeMap<CallId, Value>) -> Option<InFlight> {
+    let Phase::Running { attempt, since } = &call.phase else { return None };
+    Some(InFlight {
+        call_id: call.id.clone(),
+        tool: call.tool.clone(),
+        executor: call.executor,
+        attempt: *attempt,
+        started_at: *since,
+        progress: progress.get(&call.id).cloned(),
+    })
+}

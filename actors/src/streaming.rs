@@ -1,0 +1,90 @@
+//! The message that a model is speaking now: live, lossy, and never the truth.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use abide_conversation::command::Partial;
+use abide_conversation::message::text_block;
+use abide_conversation::{ConversationId, MessageId};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::live::{Live, Signal};
+
+/// As far as the stream has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamingMessage {
+    pub id: MessageId,
+    pub text: String,
+    pub thinking: String,
+    /// How many deltas it was told in.
+    pub delta_seq: u64,
+    #[serde(skip)]
+    pub step: u32,
+}
+
+impl StreamingMessage {
+    /// The content blocks of a message that says this.
+    pub fn content(&self) -> Vec<Value> {
+        let thinking = (!self.thinking.is_empty())
+            .then(|| json!({"type": "reasoning", "text": self.thinking}));
+        let text = (!self.text.is_empty()).then(|| text_block(&self.text));
+        thinking.into_iter().chain(text).collect()
+    }
+}
+
+/// One stream, shared by the task that reads it and the actor that may have to cut it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stream(Arc<Mutex<Option<StreamingMessage>>>);
+
+impl Stream {
+    /// The message so far; `None` before its first piece.
+    pub(crate) fn message(&self) -> Option<StreamingMessage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is to be kept if the stream is cut now.
+    pub(crate) fn partial(&self) -> Option<Partial> {
+        let message = self.message()?;
+        let content = message.content();
+        Some(Partial { id: message.id, step: message.step, content })
+    }
+
+    /// Begins the message; the first piece follows.
+    pub(crate) fn begin(&self, id: MessageId, step: u32) {
+        let fresh = StreamingMessage {
+            id,
+            text: String::new(),
+            thinking: String::new(),
+            delta_seq: 0,
+            step,
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh);
+    }
+
+    /// Adds a piece and tells the listeners.
+    pub(crate) fn add(&self, live: &dyn Live, conversation: &ConversationId, piece: Piece<'_>) {
+        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(message) = guard.as_mut() else { return };
+        message.delta_seq += 1;
+        let (id, delta_seq) = (message.id.clone(), message.delta_seq);
+        let signal = match piece {
+            Piece::Text(text) => {
+                message.text.push_str(text);
+                Signal::Text { message: id, text: text.to_owned(), delta_seq }
+            }
+            Piece::Thinking(text) => {
+                message.thinking.push_str(text);
+                Signal::Thinking { message: id, text: text.to_owned(), delta_seq }
+            }
+        };
+        drop(guard);
+        live.publish(conversation, signal);
+    }
+}
+
+/// A piece of a streaming message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Piece<'a> {
+    Text(&'a str),
+    Thinking(&'a str),
+}

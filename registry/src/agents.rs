@@ -1,0 +1,95 @@
+//! Agents' definitions: parsed once, kept by revision, the newest by name.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use abide_actors::agent::{Agents, Definition};
+use abide_actors::journal::{Answer, Refusal};
+use abide_actors::tools::Natives;
+use abide_conversation::{AgentName, Revision};
+use async_trait::async_trait;
+
+use crate::store::{Store, StoredAgent};
+
+/// How many parsed revisions are kept. Past that all are dropped and parsed again when needed.
+const KEPT: usize = 1_000;
+
+/// The definitions of a cluster, as this node reads them.
+pub struct Catalogue {
+    store: Arc<dyn Store>,
+    natives: Arc<Natives>,
+    parsed: RwLock<HashMap<Revision, Arc<Definition>>>,
+}
+
+impl Catalogue {
+    /// Reads through to `store`; definitions may use these native tools.
+    pub fn new(store: Arc<dyn Store>, natives: Arc<Natives>) -> Self {
+        Self { store, natives, parsed: RwLock::default() }
+    }
+
+    /// The native tools that a definition may name.
+    pub fn natives(&self) -> &Natives {
+        &self.natives
+    }
+
+    /// Makes a definition the newest of its name. Returns whether the name was new.
+    pub async fn put(
+        &self,
+        definition: Definition,
+        answer: Option<Answer>,
+    ) -> Result<bool, Refusal> {
+        let stored = StoredAgent {
+            name: definition.name.clone(),
+            revision: definition.revision.clone(),
+            definition: definition.source.clone(),
+        };
+        self.keep(Arc::new(definition));
+        self.store.put_agent(stored, answer).await
+    }
+
+    fn keep(&self, definition: Arc<Definition>) {
+        let mut parsed = self.parsed.write().unwrap_or_else(PoisonError::into_inner);
+        if parsed.len() >= KEPT {
+            parsed.clear();
+        }
+        parsed.insert(definition.revision.clone(), definition);
+    }
+
+    fn kept(&self, revision: &Revision) -> Option<Arc<Definition>> {
+        let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
+        parsed.get(revision).cloned()
+    }
+
+    /// A stored definition that this version does not accept counts as gone.
+    fn parse(&self, stored: StoredAgent) -> Option<Arc<Definition>> {
+        match Definition::parse(stored.definition, &self.natives) {
+            Ok(parsed) => {
+                let definition = Arc::new(parsed.definition);
+                self.keep(definition.clone());
+                Some(definition)
+            }
+            Err(mistakes) => {
+                let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+                tracing::error!(agent = %stored.name, revision = %stored.revision, ?mistakes,
+                    "a stored definition is not accepted by this version");
+                None
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Agents for Catalogue {
+    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, Refusal> {
+        let Some(stored) = self.store.agent(name).await? else { return Ok(None) };
+        Ok(self.kept(&stored.revision).or_else(|| self.parse(stored)))
+    }
+
+    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, Refusal> {
+        if let Some(kept) = self.kept(revision) {
+            return Ok(Some(kept));
+        }
+        let stored = self.store.revision(revision).await?;
+        Ok(stored.and_then(|stored| self.parse(stored)))
+    }
+}

@@ -1,0 +1,313 @@
+//! The supervisor of a node's conversations: starts them, revives them, gives up on the hopeless.
+//!
+//! A conversation dies alone: its failure reaches only this actor, which starts it again. If the
+//! host dies, the node's conversations die with it, and so does the program.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use abide_actors::conversation::{Arguments, Conversation, ConversationMsg, Death, Deps, Loaded};
+use abide_actors::journal::Refusal;
+use abide_conversation::{ConversationId, Timestamp};
+use ractor::{
+    Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort,
+    SupervisionEvent,
+};
+
+/// So many crashes within `WINDOW` and the conversation is quarantined: a bug that comes back at
+/// once will come back again, and each time costs everybody else.
+const CRASHES: usize = 5;
+const WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+/// The pause before a revival doubles from the second crash on, up to the second of these.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// A live conversation, as the door sees it.
+#[derive(Clone)]
+pub struct Handle {
+    pub actor: ActorRef<ConversationMsg>,
+    /// Deliveries that it has not taken up.
+    pub depth: Arc<AtomicUsize>,
+    pub since: Timestamp,
+    /// How often it was revived after a crash, by this process.
+    pub restarts: u32,
+}
+
+/// Who lives here; read by the door without asking the host.
+#[derive(Default)]
+pub struct Table(RwLock<HashMap<ConversationId, Handle>>);
+
+impl Table {
+    /// The live actor of a conversation.
+    pub fn get(&self, id: &ConversationId) -> Option<Handle> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// How many live here.
+    pub fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether none lives here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// At most `limit` of them, by id, after `cursor`.
+    pub fn page(&self, cursor: Option<&str>, limit: usize) -> Vec<(ConversationId, Handle)> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let after = |id: &ConversationId| cursor.is_none_or(|cursor| id.as_str() > cursor);
+        let mut page: Vec<_> = table
+            .iter()
+            .filter(|(id, _)| after(id))
+            .map(|(id, handle)| (id.clone(), handle.clone()))
+            .collect();
+        page.sort_by(|(a, _), (b, _)| a.cmp(b));
+        page.truncate(limit);
+        page
+    }
+
+    fn set(&self, id: ConversationId, handle: Option<Handle>) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match handle {
+            Some(handle) => table.insert(id, handle),
+            None => table.remove(&id),
+        };
+    }
+}
+
+/// The answer to a wish for a live actor.
+pub type Ensured = Result<Handle, Quarantined>;
+
+/// A conversation that crashed too often; nothing is delivered to it until an operator kills it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    pub reason: String,
+    pub since: Timestamp,
+}
+
+/// The protocol of the host.
+pub enum HostMsg {
+    /// The live actor of a conversation, started if there is none.
+    Ensure(ConversationId, RpcReplyPort<Ensured>),
+    /// The pause after a crash is over.
+    Revive(ConversationId),
+    /// Lets a conversation out of quarantine.
+    Pardon(ConversationId),
+    Quarantined(ConversationId, RpcReplyPort<Option<Quarantined>>),
+}
+
+/// The actor.
+pub struct Host;
+
+/// What the host knows.
+pub struct State {
+    deps: Arc<Deps>,
+    table: Arc<Table>,
+    ids: HashMap<ActorId, ConversationId>,
+    /// Who waits for an actor that is ending, to get the next one.
+    waiting: HashMap<ConversationId, Vec<RpcReplyPort<Ensured>>>,
+    /// Only conversations that crashed lately.
+    records: HashMap<ConversationId, Record>,
+}
+
+#[derive(Default)]
+struct Record {
+    crashes: VecDeque<Timestamp>,
+    /// Revivals that the store refused, one after another.
+    refused: u32,
+    restarts: u32,
+    quarantined: Option<Quarantined>,
+}
+
+impl Actor for Host {
+    type Msg = HostMsg;
+    type State = State;
+    type Arguments = (Arc<Deps>, Arc<Table>);
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<HostMsg>,
+        (deps, table): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        let (ids, waiting, records) = Default::default();
+        Ok(State { deps, table, ids, waiting, records })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<HostMsg>,
+        message: HostMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            HostMsg::Ensure(id, reply) => state.ensure(&myself, id, Some(reply)).await?,
+            HostMsg::Revive(id) => state.ensure(&myself, id, None).await?,
+            HostMsg::Pardon(id) => {
+                let was = state.records.remove(&id);
+                if was.is_some_and(|record| record.quarantined.is_some()) {
+                    state.ensure(&myself, id, None).await?;
+                }
+            }
+            HostMsg::Quarantined(id, reply) => {
+                let record = state.records.get(&id);
+                // Who asked may have gone.
+                let _ = reply.send(record.and_then(|record| record.quarantined.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<HostMsg>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorTerminated(who, last, _) => {
+                let last = last.and_then(|mut last| last.take::<Loaded>().ok());
+                let restless = last.is_some_and(|live| live.wants_something());
+                state.ended(&myself, &who, restless).await?;
+            }
+            SupervisionEvent::ActorFailed(who, error) => {
+                state.failed(&myself, &who, error).await?;
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    async fn ensure(
+        &mut self,
+        myself: &ActorRef<HostMsg>,
+        id: ConversationId,
+        reply: Option<RpcReplyPort<Ensured>>,
+    ) -> Result<(), ActorProcessingErr> {
+        let live = self.table.get(&id);
+        let ending = |handle: &Handle| handle.actor.get_status() >= ActorStatus::Draining;
+        let quarantined = self.records.get(&id).and_then(|record| record.quarantined.clone());
+        let ensured = match (live, quarantined) {
+            (Some(handle), _) if ending(&handle) => {
+                self.waiting.entry(id).or_default().extend(reply);
+                return Ok(());
+            }
+            (Some(handle), _) => Ok(handle),
+            (None, Some(quarantined)) => Err(quarantined),
+            (None, None) => Ok(self.start(myself, id).await?),
+        };
+        if let Some(reply) = reply {
+            // Who asked may have gone.
+            let _ = reply.send(ensured);
+        }
+        Ok(())
+    }
+
+    async fn start(
+        &mut self,
+        myself: &ActorRef<HostMsg>,
+        id: ConversationId,
+    ) -> Result<Handle, ActorProcessingErr> {
+        let depth = Arc::new(AtomicUsize::new(0));
+        let (deps, since) = (self.deps.clone(), self.deps.clock.now());
+        let arguments = Arguments { id: id.clone(), deps, depth: depth.clone() };
+        let supervisor = myself.get_cell();
+        let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
+        let restarts = self.records.get(&id).map(|record| record.restarts).unwrap_or_default();
+        let handle = Handle { actor, depth, since, restarts };
+        self.ids.insert(handle.actor.get_id(), id.clone());
+        self.table.set(id, Some(handle.clone()));
+        Ok(handle)
+    }
+
+    /// Forgets an actor that has ended, and starts the next one if somebody waits for it.
+    async fn ended(
+        &mut self,
+        myself: &ActorRef<HostMsg>,
+        who: &ActorCell,
+        wanted: bool,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(id) = self.ids.remove(&who.get_id()) else { return Ok(()) };
+        self.table.set(id.clone(), None);
+        let waiting = self.waiting.remove(&id).unwrap_or_default();
+        if wanted || !waiting.is_empty() {
+            self.ensure(myself, id.clone(), None).await?;
+        }
+        for reply in waiting {
+            self.ensure(myself, id.clone(), Some(reply)).await?;
+        }
+        Ok(())
+    }
+
+    async fn failed(
+        &mut self,
+        myself: &ActorRef<HostMsg>,
+        who: &ActorCell,
+        error: ActorProcessingErr,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(id) = self.ids.get(&who.get_id()).cloned() else { return Ok(()) };
+        let now = self.deps.clock.now();
+        let death = error.downcast_ref::<Death>();
+        let record = self.records.entry(id.clone()).or_default();
+        record.restarts += 1;
+        let pause = match death {
+            Some(Death::Killed) => Some(Duration::ZERO),
+            Some(Death::HeldElsewhere(_) | Death::Refused(Refusal::Fenced)) => None,
+            Some(Death::Refused(Refusal::Unavailable(_))) => {
+                record.refused += 1;
+                Some(pause(record.refused))
+            }
+            Some(Death::Refused(Refusal::Conflict) | Death::Trouble(_)) | None => {
+                record.crash(now, &error.to_string())
+            }
+        };
+        tracing::warn!(conversation = %id, %error, ?pause, "a conversation's actor ended");
+        metrics::counter!("abide_actor_deaths_total").increment(1);
+        self.forget_old(now);
+        self.ended(myself, who, pause == Some(Duration::ZERO)).await?;
+        if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
+            myself.send_after(pause, move || HostMsg::Revive(id));
+        }
+        Ok(())
+    }
+
+    fn forget_old(&mut self, now: Timestamp) {
+        self.records.retain(|_, record| {
+            record.quarantined.is_some()
+                || record.refused > 0
+                || record.restarts > 0 && self.table.len() < 10_000
+                || record.crashes.back().is_some_and(|last| now.duration_since(*last) < WINDOW)
+        });
+    }
+}
+
+impl Record {
+    /// Counts a crash. Returns the pause before the next try; `None` when there is none.
+    fn crash(&mut self, now: Timestamp, reason: &str) -> Option<Duration> {
+        self.crashes.push_back(now);
+        self.crashes.retain(|crash| now.duration_since(*crash) < WINDOW);
+        if self.crashes.len() >= CRASHES {
+            self.quarantined = Some(Quarantined { reason: reason.to_owned(), since: now });
+            return None;
+        }
+        Some(pause(u32::try_from(self.crashes.len()).unwrap_or(u32::MAX) - 1))
+    }
+}
+
+/// Nothing the first time; then it doubles.
+fn pause(times: u32) -> Duration {
+    match times {
+        0 => Duration::ZERO,
+        times => PAUSE.0.saturating_mul(1 << times.min(10)).min(PAUSE.1),
+    }
+}
+
+impl Handle {
+    /// How many deliveries wait.
+    pub fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed)
+    }
+}
