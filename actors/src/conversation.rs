@@ -9,7 +9,7 @@ mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_conversation::event::Event;
@@ -18,7 +18,7 @@ use abide_conversation::{
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Progress, Report, Trouble};
 use crate::agent::Agents;
@@ -41,6 +41,10 @@ pub struct Deps {
     pub clock: Arc<dyn Clock>,
     /// How long an actor with nothing to do stays in memory.
     pub passivate_after: Duration,
+    /// Model calls and tool runs under way, so that a drain can wait for them.
+    pub work: TaskTracker,
+    /// Set when the node stops taking work: nothing new is started then.
+    pub draining: Arc<AtomicBool>,
 }
 
 /// The actor; it has no state of its own beside [`Live`](crate::live::Live)'s.

@@ -1,1 +1,10 @@
-//! .
+//! The program `abide`: configuration, composition, HTTP, and how it starts and stops.
+
+pub mod admin;
+pub mod clock;
+pub mod config;
+pub mod demo;
+pub mod http;
+pub mod node;
+mod serve;
+pub mod telemetry;

@@ -1,1 +1,74 @@
-fn main() {}
+//! Parse, build, report the addresses, wait, drain.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use abide::config::{Cli, Command, Config};
+use abide::node::{Node, Unready};
+use abide::telemetry;
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Bad configuration.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let config = match cli.command {
+        Some(Command::Openapi) => return openapi(),
+        Some(Command::Serve(config)) => config,
+        None => cli.serve,
+    };
+    telemetry::log(config.log_format);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.to_string(), 1),
+    };
+    match runtime.block_on(run(config)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(unready @ (Unready::Config(_) | Unready::Listen(..))) => {
+            fail(&unready.to_string(), USAGE)
+        }
+        Err(unready @ Unready::Broken(_)) => fail(&unready.to_string(), 1),
+    }
+}
+
+async fn run(config: Config) -> Result<(), Unready> {
+    let broken = |error: std::io::Error| Unready::Broken(error.to_string());
+    let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
+    let patience = config.drain_timeout;
+    let node = Node::start(config, telemetry::metrics()).await?;
+    let (public, admin, name) = (node.public, node.admin, &node.name);
+    say(&format!("ready public={public} admin={admin} cluster=- node={name}"));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = node.asked_to_drain() => {}
+    }
+    tracing::info!(?patience, "draining");
+    tokio::select! {
+        () = node.drain() => tracing::info!("drained"),
+        () = tokio::time::sleep(patience) => tracing::warn!("work was still running"),
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    }
+    node.stop().await;
+    Ok(())
+}
+
+fn say(line: &str) {
+    // Nobody reads standard output: the node serves all the same.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn fail(line: &str, code: u8) -> ExitCode {
+    // Nobody reads standard error either; the exit code tells.
+    let _ = writeln!(std::io::stderr(), "abide: {line}");
+    ExitCode::from(code)
+}
+
+fn openapi() -> ExitCode {
+    say("{}");
+    ExitCode::SUCCESS
+}

@@ -1,5 +1,7 @@
 //! Reconciles what runs with what the state calls for.
 
+use std::sync::atomic::Ordering;
+
 use abide_conversation::{Activity, wanted};
 use ractor::ActorRef;
 use tokio_util::task::AbortOnDropHandle;
@@ -29,6 +31,9 @@ impl Loaded {
     /// Starts what is wanted and does not run.
     pub(super) fn reconcile(&mut self, myself: &ActorRef<ConversationMsg>) {
         self.stop_unwanted();
+        if self.deps.draining.load(Ordering::Relaxed) {
+            return;
+        }
         for activity in wanted(&self.state) {
             if self.running.contains_key(&activity) {
                 continue;
@@ -41,11 +46,15 @@ impl Loaded {
                 progress: self.progress.clone(),
             };
             let (myself, task) = (myself.clone(), activity.clone());
-            let task = tokio::spawn(async move {
+            let task = async move {
                 let report = activity::run(task, around).await;
                 // An actor that has ended wants no report; its successor starts over.
                 let _ = myself.cast(ConversationMsg::Report(Box::new(report)));
-            });
+            };
+            let task = match activity {
+                Activity::Model { .. } | Activity::Tool { .. } => self.deps.work.spawn(task),
+                Activity::Start { .. } | Activity::Page { .. } => tokio::spawn(task),
+            };
             self.running.insert(activity, AbortOnDropHandle::new(task));
         }
     }

@@ -1,0 +1,133 @@
+//! The command line and the environment (contract §9).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Durable conversations between people, models and tools.
+#[derive(Debug, Parser)]
+#[command(name = "abide", version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub serve: Config,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serves conversations; the same as no command.
+    Serve(Config),
+    /// Prints the OpenAPI document of the public API.
+    Openapi,
+}
+
+/// How a node runs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Config {
+    /// memory, or embedded:DIR
+    #[arg(long, env = "ABIDE_STORE", default_value = "embedded:.abide")]
+    pub store: StoreUrl,
+    /// Public API; port 0 is any free one
+    #[arg(long, env = "ABIDE_LISTEN", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Operators' API
+    #[arg(long, env = "ABIDE_ADMIN_LISTEN", default_value = "127.0.0.1:9090")]
+    pub admin_listen: SocketAddr,
+    /// Node to node; used with a Redis store only
+    #[arg(long, env = "ABIDE_CLUSTER_LISTEN", default_value = "127.0.0.1:7070")]
+    pub cluster_listen: SocketAddr,
+    /// What other nodes dial; the listen address if not given
+    #[arg(long)]
+    pub cluster_advertise: Option<String>,
+    /// The node's name; a restart is a new incarnation of it
+    #[arg(long, env = "ABIDE_NODE")]
+    pub node: Option<String>,
+    /// A directory of agents' definitions
+    #[arg(long, env = "ABIDE_AGENTS")]
+    pub agents: Option<PathBuf>,
+    /// How long a silent node is still believed alive
+    #[arg(long, env = "ABIDE_LEASE", default_value = "5s", value_parser = duration)]
+    pub lease: Duration,
+    /// How long an actor with nothing to do stays in memory
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    pub passivate_after: Duration,
+    /// How long SIGTERM waits for running work
+    #[arg(long, default_value = "25s", value_parser = duration)]
+    pub drain_timeout: Duration,
+    /// Workspaces of conversations
+    #[arg(long, env = "ABIDE_WORKSPACES", default_value = ".abide/workspaces")]
+    pub workspaces: PathBuf,
+    /// What a 2xx promises: fsync, or os
+    #[arg(long, default_value = "fsync")]
+    pub durability: Durability,
+    /// text on a terminal, else json
+    #[arg(long)]
+    pub log_format: Option<LogFormat>,
+}
+
+/// Where journals are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    Memory,
+    Embedded(PathBuf),
+}
+
+impl FromStr for StoreUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let redis = ["redis://", "rediss://", "redis+cluster://", "redis+sentinel://"];
+        match text.split_once(':') {
+            _ if text == "memory" => Ok(Self::Memory),
+            Some(("embedded", dir)) if !dir.is_empty() => Ok(Self::Embedded(dir.into())),
+            _ if redis.iter().any(|scheme| text.starts_with(scheme)) => {
+                Err("a Redis store is not supported by this version".to_owned())
+            }
+            _ => Err("must be memory or embedded:DIR".to_owned()),
+        }
+    }
+}
+
+/// What a 2xx to a mutating call promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It survives the machine.
+    Fsync,
+    /// It survives the process.
+    Os,
+}
+
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "fsync" => Ok(Self::Fsync),
+            "os" => Ok(Self::Os),
+            text if text.starts_with("replicas=") => {
+                Err("replicas=N needs a Redis store".to_owned())
+            }
+            _ => Err("must be fsync or os".to_owned()),
+        }
+    }
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    Duration::try_from(span).map_err(|_| wrong())
+}
+
+fn wrong() -> String {
+    "must be a duration such as 300s, 5m or 250ms".to_owned()
+}

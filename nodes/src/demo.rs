@@ -1,0 +1,82 @@
+//! The demo agent: every kind of tool, no network and no key.
+
+use std::time::Duration;
+
+use abide_actors::agent::{Definition, Format, Parsed, from_text};
+use abide_actors::tools::{Context, NativeTool, Natives, Returned};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The definition, as a person would write it.
+const AGENT: &str = include_str!("demo.yaml");
+/// How long `look_up` takes, in so many steps of progress.
+const STEP: Duration = Duration::from_millis(100);
+const STEPS: u32 = 10;
+
+/// The demo's definition.
+pub fn agent(natives: &Natives) -> Result<Parsed, String> {
+    let source = from_text(AGENT, Format::Yaml).map_err(|error| error.to_string())?;
+    Definition::parse(source, natives).map_err(|mistakes| {
+        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        mistakes.join("; ")
+    })
+}
+
+/// The native tools that the program brings.
+pub fn natives() -> Natives {
+    let mut natives = Natives::default();
+    natives.insert("demo_send_email", Arc::new(SendEmail));
+    natives.insert("demo_look_up", Arc::new(LookUp));
+    natives
+}
+
+/// Pretends to send an e-mail.
+struct SendEmail;
+
+#[async_trait]
+impl NativeTool for SendEmail {
+    fn description(&self) -> String {
+        "Sends one e-mail (in the demo: it only says so).".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {"to": {"type": "string"}, "subject": {"type": "string"}},
+            "required": ["to"],
+        })
+    }
+
+    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+        Returned::ok(json!({"sent_to": args["to"], "approved_by": context.principal}))
+    }
+}
+
+/// Takes a second and says how far it has come.
+struct LookUp;
+
+#[async_trait]
+impl NativeTool for LookUp {
+    fn description(&self) -> String {
+        "Looks something up; takes a second.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {"query": {"type": "string"}},
+            "required": ["query"],
+        })
+    }
+
+    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+        for step in 1..=STEPS {
+            tokio::time::sleep(STEP).await;
+            context.progress(json!({"percent": step * 100 / STEPS}));
+        }
+        Returned::ok(
+            json!({"query": args["query"], "answer": "it is so", "attempt": context.attempt}),
+        )
+    }
+}

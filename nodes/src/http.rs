@@ -1,0 +1,98 @@
+//! The public API: contract §3 to §6.
+
+mod agents;
+mod calls;
+mod conversations;
+mod events;
+mod frames;
+mod messages;
+pub mod parse;
+pub mod problem;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use abide_actors::clock::Clock;
+use abide_registry::agents::Catalogue;
+use abide_registry::conversations::Conversations;
+use abide_registry::live::Hub;
+use abide_registry::store::Store;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use problem::{Kind, Problem};
+
+/// How many requests may be under way. Each may hold a body and a place in a mailbox.
+const AT_ONCE: usize = 4_096;
+/// The largest sum of a request's headers.
+const HEADER_BYTES: usize = 32 << 10;
+
+/// What the handlers work with.
+#[derive(Clone)]
+pub struct Api {
+    pub conversations: Conversations,
+    pub catalogue: Arc<Catalogue>,
+    pub store: Arc<dyn Store>,
+    pub hub: Hub,
+    pub clock: Arc<dyn Clock>,
+    pub under_way: Arc<AtomicUsize>,
+    /// Set when the node stops taking work.
+    pub draining: Arc<AtomicBool>,
+}
+
+/// All public paths.
+pub fn router(api: Api) -> Router {
+    Router::new()
+        .route("/v1/agents", get(agents::list))
+        .route("/v1/agents/{name}", put(agents::put).get(agents::get).delete(agents::delete))
+        .route("/v1/conversations", get(conversations::list).post(conversations::create))
+        .route("/v1/conversations/{id}", get(conversations::get).delete(conversations::delete))
+        .route("/v1/conversations/{id}/messages", get(messages::list).post(messages::send))
+        .route("/v1/conversations/{id}/calls/{call_id}/resolution", post(calls::resolve))
+        .route("/v1/conversations/{id}/cancel", post(calls::cancel))
+        .route("/v1/conversations/{id}/dispatch", post(calls::dispatch))
+        .route("/v1/conversations/{id}/journal", get(conversations::journal))
+        .route("/v1/conversations/{id}/events", get(events::events))
+        .route("/v1/pending", get(calls::pending))
+        .fallback(async || Problem::not_found("such path"))
+        .method_not_allowed_fallback(async || Problem::method())
+        .layer(middleware::from_fn_with_state(api.clone(), admit))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(api)
+}
+
+/// Lets a request in, unless there are too many, the node stops, or its headers are too large.
+async fn admit(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let sizes = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    if sizes.sum::<usize>() + request.uri().to_string().len() > HEADER_BYTES {
+        return Problem::headers().into_response();
+    }
+    if api.draining.load(Ordering::Relaxed) && !request.method().is_safe() {
+        return Problem::new(Kind::Unavailable, "the node is draining").into_response();
+    }
+    let under_way = api.under_way.fetch_add(1, Ordering::Relaxed);
+    let _leaves = Leaves(api.under_way.clone());
+    match under_way < AT_ONCE {
+        true => next.run(request).await,
+        false => Problem::new(Kind::Overloaded, "too many requests are under way").into_response(),
+    }
+}
+
+/// Counts a request out, also when its client went away.
+struct Leaves(Arc<AtomicUsize>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Problem::new(Kind::Internal, said.unwrap_or("a panic without words")).into_response()
+}

@@ -1,0 +1,164 @@
+//! The event stream of a conversation: a snapshot, then what was missed, then what happens.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use abide_actors::live::Signal;
+use abide_actors::snapshot::Snapshot;
+use abide_conversation::ConversationId;
+use abide_conversation::event::Event;
+use abide_conversation::ids::MessageId;
+use abide_registry::live::{Heard, Subscription};
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{self, KeepAlive, Sse};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::Api;
+use super::frames::{self, Frame};
+use super::parse::{self, Query};
+use super::problem::Problem;
+
+/// How many frames may wait for a slow reader; then it is fed from the store at its own pace.
+const WAITING: usize = 64;
+/// How many events are read from the store at once.
+const PAGE: usize = 200;
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    after: Option<u64>,
+}
+
+type Frames = ReceiverStream<Result<sse::Event, Infallible>>;
+
+pub(super) async fn events(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Sse<sse::KeepAliveStream<Frames>>, Problem> {
+    let id = parse::conversation(&id)?;
+    let resume = match headers.get("Last-Event-ID") {
+        Some(given) => {
+            let seq = given.to_str().ok().and_then(|given| given.trim().parse().ok());
+            Some(seq.ok_or_else(|| Problem::field("Last-Event-ID", "is not a seq"))?)
+        }
+        None => query.after,
+    };
+    // First listen, then look, so that nothing falls in between.
+    let subscription = api.hub.subscribe(&id);
+    let snapshot = api.conversations.snapshot(&id).await?;
+    let snapshot = snapshot.ok_or_else(|| Problem::not_found("such conversation"))?;
+    let (frames, stream) = mpsc::channel(WAITING);
+    let feed = Feed {
+        api,
+        id,
+        frames: frames.clone(),
+        sent: resume.unwrap_or(snapshot.last_seq).min(snapshot.last_seq),
+        delta: snapshot.streaming_message.as_ref().map(|said| (said.id.clone(), said.delta_seq)),
+    };
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = feed.run(subscription, snapshot) => {}
+            () = frames.closed() => {}
+        }
+    });
+    Ok(Sse::new(ReceiverStream::new(stream)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+/// Feeds one reader.
+struct Feed {
+    api: Api,
+    id: ConversationId,
+    frames: mpsc::Sender<Result<sse::Event, Infallible>>,
+    /// The last event whose frames were sent.
+    sent: u64,
+    /// The last delta that the reader knows.
+    delta: Option<(MessageId, u64)>,
+}
+
+/// The stream is over: its reader went, its conversation went, or the store did.
+struct Over;
+
+impl Feed {
+    async fn run(mut self, mut subscription: Subscription, snapshot: Snapshot) -> Result<(), Over> {
+        self.send(Frame::live("snapshot", json!(snapshot))).await?;
+        self.catch_up().await?;
+        while let Some(heard) = subscription.next().await {
+            match heard {
+                Heard::Signal(Signal::Committed(events)) => self.committed(&events).await?,
+                Heard::Signal(Signal::Deleted) => return Err(Over),
+                Heard::Signal(signal) if self.knows(&signal) => {}
+                Heard::Signal(signal) => {
+                    if let Some(frame) = frames::of_signal(&signal) {
+                        self.send(frame).await?;
+                    }
+                }
+                Heard::Missed => self.recover().await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn committed(&mut self, events: &[Event]) -> Result<(), Over> {
+        if events.first().is_some_and(|first| first.seq > self.sent + 1) {
+            return self.catch_up().await;
+        }
+        for event in events {
+            self.mirror(event).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the journal has and the reader does not.
+    async fn catch_up(&mut self) -> Result<(), Over> {
+        loop {
+            let events = self.api.store.events(&self.id, self.sent, PAGE).await;
+            let events = events.map_err(|_| Over)?;
+            for event in &events {
+                self.mirror(event).await?;
+            }
+            if events.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    /// After a loss: the journal's frames, and the state as it is now.
+    async fn recover(&mut self) -> Result<(), Over> {
+        self.catch_up().await?;
+        let snapshot = self.api.conversations.snapshot(&self.id).await;
+        let snapshot = snapshot.ok().flatten().ok_or(Over)?;
+        self.send(Frame::live("state_changed", json!({"state": snapshot.state}))).await
+    }
+
+    async fn mirror(&mut self, event: &Event) -> Result<(), Over> {
+        if event.seq <= self.sent {
+            return Ok(());
+        }
+        self.sent = event.seq;
+        for frame in frames::of_event(event) {
+            self.send(frame).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the reader has this delta from the snapshot.
+    fn knows(&mut self, signal: &Signal) -> bool {
+        let (Signal::Text { message, delta_seq, .. } | Signal::Thinking { message, delta_seq, .. }) =
+            signal
+        else {
+            return false;
+        };
+        self.delta.as_ref().is_some_and(|(known, seq)| known == message && delta_seq <= seq)
+    }
+
+    async fn send(&self, frame: Frame) -> Result<(), Over> {
+        self.frames.send(Ok(frame.into())).await.map_err(|_| Over)
+    }
+}

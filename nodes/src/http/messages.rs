@@ -1,0 +1,208 @@
+//! Messages: said, and read back.
+
+use abide_actors::request::{RepeatKey, Reply, Request, SendRequest};
+use abide_actors::tools::Schema;
+use abide_conversation::command::IfBusy;
+use abide_conversation::event::{Data, Event, Shape};
+use abide_conversation::message::{Message, Role, text_block};
+use abide_conversation::{ConversationId, MessageId};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::Api;
+use super::conversations::{agent_name, existing, unexpected};
+use super::parse::{self, Body, Caller, Idempotency, Query};
+use super::problem::Problem;
+
+/// How many events are read at once, to find messages among them.
+const PAGE: usize = 200;
+/// The longest `message_id`.
+const MESSAGE_ID_CHARS: usize = 255;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewMessage {
+    text: Option<String>,
+    content: Option<Vec<Value>>,
+    message_id: Option<String>,
+    agent: Option<String>,
+    #[serde(default)]
+    if_busy: Busy,
+    schema: Option<Value>,
+    #[serde(default)]
+    assigns: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Busy {
+    #[default]
+    Reject,
+    Queue,
+    Interrupt,
+}
+
+pub(super) async fn send(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Caller(principal): Caller,
+    idempotency: Idempotency,
+    body: Body<NewMessage>,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    let said = body.value;
+    let id = match said.agent {
+        Some(_) => parse::new_conversation(&id)?,
+        None => parse::conversation(&id)?,
+    };
+    let content = content(said.text, said.content)?;
+    let mut repeats = idempotency.repeats(body.fingerprint);
+    repeats.extend(said.message_id.as_deref().map(|id| named(id, &content)).transpose()?);
+    let request = Request::Send(SendRequest {
+        agent: said.agent.as_deref().map(agent_name).transpose()?,
+        content,
+        message_id: said.message_id,
+        principal,
+        assigns: parse::bounded("assigns", said.assigns)?,
+        shape: shape(said.schema)?,
+        if_busy: match said.if_busy {
+            Busy::Reject => IfBusy::Reject,
+            Busy::Queue => IfBusy::Queue,
+            Busy::Interrupt => IfBusy::Interrupt,
+        },
+    });
+    match api.conversations.deliver(&id, request, repeats).await? {
+        Reply::Sent { conversation_id, turn_id, seq } => {
+            let body = json!({"conversation_id": conversation_id, "turn_id": turn_id, "seq": seq});
+            Ok((StatusCode::ACCEPTED, Json(body)))
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Value>, Problem> {
+    let blocks = match (text, content) {
+        (Some(text), None) if !text.is_empty() => return Ok(vec![text_block(text)]),
+        (Some(_), None) => return Err(Problem::field("text", "is empty")),
+        (None, Some(blocks)) => blocks,
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Problem::field("text", "give either text or content"));
+        }
+    };
+    if blocks.is_empty() {
+        return Err(Problem::field("content", "is empty"));
+    }
+    for (place, block) in blocks.iter().enumerate() {
+        let field = format!("content[{place}]");
+        match block.get("type").and_then(Value::as_str) {
+            Some("text") if !block["text"].is_string() => {
+                return Err(Problem::field(&field, "a text block has a string in text"));
+            }
+            Some(_) => {}
+            None => return Err(Problem::field(&field, "a block is an object with a type")),
+        }
+    }
+    Ok(blocks)
+}
+
+/// A message that its client named is a repeat when the same name says the same.
+fn named(id: &str, content: &[Value]) -> Result<RepeatKey, Problem> {
+    if !(1..=MESSAGE_ID_CHARS).contains(&id.chars().count()) {
+        let legal = format!("must be 1 to {MESSAGE_ID_CHARS} characters");
+        return Err(Problem::field("message_id", legal));
+    }
+    let said = parse::canonical(&Value::Array(content.to_vec()));
+    let fingerprint = parse::fingerprint(&[&said]);
+    Ok(RepeatKey { key: format!("message:{id}"), fingerprint, field: "message_id" })
+}
+
+fn shape(schema: Option<Value>) -> Result<Shape, Problem> {
+    match schema {
+        None => Ok(Shape::Agent),
+        Some(Value::Bool(false)) => Ok(Shape::Plain),
+        Some(schema @ Value::Object(_)) => match Schema::compile(&schema) {
+            Ok(_) => Ok(Shape::Schema(schema)),
+            Err(why) => Err(Problem::field("schema", why)),
+        },
+        Some(_) => Err(Problem::field("schema", "must be a JSON Schema object, or false")),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    before: Option<String>,
+    limit: Option<usize>,
+}
+
+/// A page of scrollback, oldest first; `cursor` goes into `before` for the page above it.
+#[derive(Debug, Serialize)]
+pub(super) struct MessagePage {
+    messages: Vec<Message>,
+    cursor: Option<String>,
+    more: bool,
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<MessagePage>, Problem> {
+    let id = parse::conversation(&id)?;
+    let limit = parse::limit(query.limit, 50, 1_000)?;
+    let before = query.before.as_deref().map(str::parse).transpose();
+    let before = before.map_err(|_| Problem::field("before", "is not a cursor"))?;
+    existing(&api, &id).await?;
+    let mut found = newest(&api, &id, before.unwrap_or(u64::MAX), limit + 1).await?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let cursor = found.last().filter(|_| more).map(|(seq, _)| seq.to_string());
+    let messages = found.into_iter().rev().map(|(_, message)| message).collect();
+    Ok(Json(MessagePage { messages, cursor, more }))
+}
+
+/// At most `limit` messages before a place in the journal, newest first.
+async fn newest(
+    api: &Api,
+    id: &ConversationId,
+    mut before: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Message)>, Problem> {
+    let mut found = Vec::new();
+    loop {
+        let events = api.store.events_before(id, before, PAGE).await?;
+        let Some(oldest) = events.last().map(|event| event.seq) else { return Ok(found) };
+        for event in events {
+            found.extend(message(&event).map(|message| (event.seq, message)));
+            if found.len() == limit {
+                return Ok(found);
+            }
+        }
+        before = oldest;
+    }
+}
+
+fn message(event: &Event) -> Option<Message> {
+    match &event.data {
+        Data::UserMsg(said) => Some(said.message.clone()),
+        Data::AssistantMsg(spoken) => {
+            Some(Message { status: Some(spoken.status), ..spoken.message.clone() })
+        }
+        Data::ToolResult(result) => {
+            let envelope = json!(result.outcome);
+            let text = envelope.to_string();
+            Some(Message {
+                id: MessageId::new(format!("result_{}", result.call_id)),
+                role: Role::Tool,
+                content: vec![json!({"type": "json", "data": envelope, "text": text})],
+                tool_calls: Vec::new(),
+                tool_call_id: Some(result.call_id.clone()),
+                status: None,
+                object: None,
+            })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,191 @@
+//! Requests are parsed here, at the border; what is inside may trust them.
+
+use abide_actors::request::RepeatKey;
+use abide_conversation::{ConversationId, Principal};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::problem::{Kind, Problem};
+
+/// The largest body that is read.
+pub const BODY_BYTES: usize = 1 << 20;
+/// The largest `assigns` or `metadata`: they travel with every call.
+const MAP_BYTES: usize = 64 << 10;
+/// The longest name that a client may give a request.
+const KEY_CHARS: usize = 255;
+
+/// A body that was read whole: its value, and a fingerprint of the request.
+pub struct Body<T> {
+    pub value: T,
+    pub fingerprint: String,
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let target = format!("{} {}", request.method(), request.uri().path());
+        let yaml = media(request.headers())?;
+        let bytes = axum::body::to_bytes(request.into_body(), BODY_BYTES).await;
+        let bytes = bytes.map_err(|error| too_large(&error))?;
+        let value = match yaml {
+            true => {
+                let text = std::str::from_utf8(&bytes);
+                let text = text.map_err(|_| Problem::unreadable("the body is not UTF-8"))?;
+                abide_actors::agent::from_text(text, abide_actors::agent::Format::Yaml)
+                    .map_err(|error| Problem::unreadable(error.to_string()))?
+            }
+            false => serde_json::from_slice(&bytes)
+                .map_err(|error| Problem::unreadable(format!("the body is not JSON: {error}")))?,
+        };
+        let fingerprint = fingerprint(&[&target, &canonical(&value)]);
+        let value = shape(value)?;
+        Ok(Self { value, fingerprint })
+    }
+}
+
+/// Whether a body is YAML. A form or plain text is refused: a page of another origin may send those.
+fn media(headers: &HeaderMap) -> Result<bool, Problem> {
+    let Some(given) = headers.get(header::CONTENT_TYPE) else { return Ok(false) };
+    let given = given.to_str().unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.as_str() {
+        "application/json" => Ok(false),
+        "application/yaml" | "application/x-yaml" | "text/yaml" => Ok(true),
+        other if other.ends_with("+json") => Ok(false),
+        _ => Err(Problem::unreadable("Content-Type: must be application/json")),
+    }
+}
+
+fn too_large(error: &axum::Error) -> Problem {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(cause) = source {
+        if cause.to_string().contains("length limit") {
+            let detail = format!("the body is larger than {BODY_BYTES} bytes");
+            return Problem::new(Kind::PayloadTooLarge, detail);
+        }
+        source = cause.source();
+    }
+    Problem::unreadable("the body could not be read")
+}
+
+fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." => Problem::new(Kind::InvalidRequest, error.inner().to_string()),
+            path => Problem::field(path, error.inner()),
+        }
+    })
+}
+
+/// A query string; unknown parameters are an error.
+pub struct Query<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
+        let query = query.map_err(|error| Problem::new(Kind::InvalidRequest, error.body_text()))?;
+        Ok(Self(query.0))
+    }
+}
+
+/// On whose behalf a request is made: the `Abide-Principal` header that a gateway sets.
+pub struct Caller(pub Principal);
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let Some(given) = named(&parts.headers, "Abide-Principal")? else {
+            return Ok(Self(Principal::new("anonymous")));
+        };
+        match given == Principal::system().as_str() {
+            true => Err(Problem::field("Abide-Principal", "nobody may be \"system\"")),
+            false => Ok(Self(Principal::new(given))),
+        }
+    }
+}
+
+/// The `Idempotency-Key` of a request.
+pub struct Idempotency(Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self(named(&parts.headers, "Idempotency-Key")?))
+    }
+}
+
+impl Idempotency {
+    /// The key itself.
+    pub fn key(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// What makes a request with this body a repeat.
+    pub fn repeats(&self, fingerprint: String) -> Vec<RepeatKey> {
+        let key = self.0.as_ref().map(|key| format!("key:{key}"));
+        let repeat = |key| RepeatKey { key, fingerprint, field: "Idempotency-Key" };
+        key.map(repeat).into_iter().collect()
+    }
+}
+
+fn named(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default();
+    let legal = (1..=KEY_CHARS).contains(&text.len());
+    match legal {
+        true => Ok(Some(text.to_owned())),
+        false => Err(Problem::field(name, format!("must be 1 to {KEY_CHARS} visible characters"))),
+    }
+}
+
+/// A conversation's id in a path. One that cannot exist does not.
+pub fn conversation(id: &str) -> Result<ConversationId, Problem> {
+    ConversationId::parse(id).ok_or_else(|| Problem::not_found("such conversation"))
+}
+
+/// A conversation's id that a client chose.
+pub fn new_conversation(id: &str) -> Result<ConversationId, Problem> {
+    let legal = "must be 1 to 128 of A-Z a-z 0-9 _ . : -";
+    ConversationId::parse(id).ok_or_else(|| Problem::field("id", legal))
+}
+
+/// `assigns` or `metadata`, within their bound.
+pub fn bounded(field: &str, map: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    match serde_json::to_string(&map).is_ok_and(|text| text.len() <= MAP_BYTES) {
+        true => Ok(map),
+        false => Err(Problem::field(field, format!("is larger than {MAP_BYTES} bytes"))),
+    }
+}
+
+/// A page's size.
+pub fn limit(given: Option<usize>, default: usize, most: usize) -> Result<usize, Problem> {
+    match given.unwrap_or(default) {
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        _ => Err(Problem::field("limit", format!("must be 1 to {most}"))),
+    }
+}
+
+/// The same for the same parts, and for nothing else.
+pub fn fingerprint(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A value's text that does not depend on the order of its keys.
+pub fn canonical(value: &Value) -> String {
+    serde_json_canonicalizer::to_string(value).unwrap_or_else(|_| value.to_string())
+}

@@ -1,0 +1,230 @@
+//! One node, composed of its parts; how it starts, and how it stops.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use abide_actors::agent::{self, Definition};
+use abide_actors::clock::Clock;
+use abide_actors::conversation::Deps;
+use abide_actors::journal::Holder;
+use abide_actors::model::Models;
+use abide_actors::tools::{Natives, Runner};
+use abide_registry::agents::Catalogue;
+use abide_registry::alarms;
+use abide_registry::conversations::Conversations;
+use abide_registry::host::{Host, Table};
+use abide_registry::live::Hub;
+use abide_registry::store::Store;
+use abide_registry::store::embedded::{self, Embedded};
+use abide_registry::store::memory::Memory;
+use metrics_exporter_prometheus::PrometheusHandle;
+use ractor::Actor;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{self, Admin, Me};
+use crate::clock::SystemClock;
+use crate::config::{Config, Durability, StoreUrl};
+use crate::http::{self, Api};
+use crate::{demo, serve};
+
+/// Why a node did not start; one line for the person who started it.
+#[derive(Debug, thiserror::Error)]
+pub enum Unready {
+    #[error("{0}")]
+    Config(String),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// A node that serves.
+pub struct Node {
+    pub public: SocketAddr,
+    pub admin: SocketAddr,
+    pub name: String,
+    /// Turns true when somebody asks the node to drain.
+    drain: watch::Sender<bool>,
+    draining: Arc<AtomicBool>,
+    work: TaskTracker,
+    stop: watch::Sender<bool>,
+    servers: Vec<tokio::task::JoinHandle<()>>,
+    _alarms: AbortOnDropHandle<()>,
+}
+
+impl Node {
+    /// Opens the store, takes up what ran, and serves.
+    pub async fn start(config: Config, metrics: Option<PrometheusHandle>) -> Result<Self, Unready> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let natives = Arc::new(demo::natives());
+        // Everything that may be refused comes before the first write.
+        let definitions = definitions(config.agents.as_deref(), &natives)?;
+        let public = listen(config.listen).await?;
+        let operators = listen(config.admin_listen).await?;
+        let (public_at, admin_at) = (local(&public)?, local(&operators)?);
+        let store = open(&config)?;
+        let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone()));
+        define(&catalogue, &*store, definitions).await?;
+
+        let name = config.node.clone().unwrap_or_else(host_name);
+        let me = Holder { node: name.clone(), incarnation: clock.id("inc") };
+        let hub = Hub::default();
+        let work = TaskTracker::new();
+        let draining = Arc::new(AtomicBool::new(false));
+        let deps = Arc::new(Deps {
+            me: me.clone(),
+            journal: store.clone(),
+            agents: catalogue.clone(),
+            live: Arc::new(hub.clone()),
+            model: Arc::new(Models::default()),
+            runner: Arc::new(Runner::new(natives, clock.clone())),
+            clock: clock.clone(),
+            passivate_after: config.passivate_after,
+            work: work.clone(),
+            draining: draining.clone(),
+        });
+        let table = Arc::new(Table::default());
+        let host = Actor::spawn(None, Host, (deps.clone(), table.clone())).await;
+        let (host, _) = host.map_err(|error| Unready::Broken(error.to_string()))?;
+        let conversations = Conversations::new(host, table, deps, store.clone());
+        let (drain, _) = watch::channel(false);
+        let (stop, stopped) = watch::channel(false);
+        let api = Api {
+            conversations: conversations.clone(),
+            catalogue,
+            store: store.clone(),
+            hub,
+            clock: clock.clone(),
+            under_way: Arc::new(AtomicUsize::new(0)),
+            draining: draining.clone(),
+        };
+        let operators_api = Admin {
+            conversations: conversations.clone(),
+            store: store.clone(),
+            clock: clock.clone(),
+            metrics,
+            me: Me {
+                name: name.clone(),
+                incarnation: me.incarnation,
+                address: public_at.to_string(),
+                since: clock.now(),
+            },
+            draining: draining.clone(),
+            drain: drain.clone(),
+        };
+        let servers = vec![
+            tokio::spawn(serve::serve(public, http::router(api), stopped.clone())),
+            tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
+        ];
+        let revived = conversations.clone();
+        tokio::spawn(async move {
+            match revived.revive_active().await {
+                Ok(0) => {}
+                Ok(revived) => tracing::info!(revived, "took up what was running"),
+                Err(error) => tracing::error!(%error, "could not take up what was running"),
+            }
+        });
+        let alarms = AbortOnDropHandle::new(tokio::spawn(alarms::run(conversations, store, clock)));
+        Ok(Self {
+            public: public_at,
+            admin: admin_at,
+            name,
+            drain,
+            draining,
+            work,
+            stop,
+            servers,
+            _alarms: alarms,
+        })
+    }
+
+    /// Waits until an operator asks for a drain.
+    pub async fn asked_to_drain(&self) {
+        // The node itself holds the sender: this cannot fail.
+        let _ = self.drain.subscribe().wait_for(|asked| *asked).await;
+    }
+
+    /// Takes no more work and lets running steps and tools finish; what they came to is journalled,
+    /// and goes on at the next start.
+    pub async fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.work.close();
+        self.work.wait().await;
+    }
+
+    /// Stops serving.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        for server in self.servers {
+            if let Err(error) = server.await {
+                tracing::error!(%error, "a server ended badly");
+            }
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Unready> {
+    TcpListener::bind(address).await.map_err(|error| Unready::Listen(address, error))
+}
+
+fn local(listener: &TcpListener) -> Result<SocketAddr, Unready> {
+    listener.local_addr().map_err(|error| Unready::Broken(error.to_string()))
+}
+
+fn open(config: &Config) -> Result<Arc<dyn Store>, Unready> {
+    match &config.store {
+        StoreUrl::Memory => Ok(Arc::new(Memory::default())),
+        StoreUrl::Embedded(dir) => {
+            let durability = match config.durability {
+                Durability::Fsync => embedded::Durability::Fsync,
+                Durability::Os => embedded::Durability::Os,
+            };
+            let opened = Embedded::open(dir, durability);
+            Ok(Arc::new(opened.map_err(|error| Unready::Config(error.to_string()))?))
+        }
+    }
+}
+
+/// The definitions that the node brings: those of `--agents`, else the demo agent.
+fn definitions(dir: Option<&Path>, natives: &Natives) -> Result<Vec<Definition>, Unready> {
+    let parsed = match dir {
+        Some(dir) => agent::load_dir(dir, natives).map_err(|error| error.to_string()),
+        None => demo::agent(natives).map(|parsed| vec![parsed]),
+    };
+    let parsed = parsed.map_err(Unready::Config)?;
+    let keep = |parsed: agent::Parsed| {
+        for warning in parsed.warnings {
+            tracing::warn!(agent = %parsed.definition.name, warning);
+        }
+        parsed.definition
+    };
+    Ok(parsed.into_iter().map(keep).collect())
+}
+
+async fn define(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    definitions: Vec<Definition>,
+) -> Result<(), Unready> {
+    for definition in definitions {
+        let stored = store.agent(&definition.name).await;
+        let stored = stored.map_err(|refusal| Unready::Broken(refusal.to_string()))?;
+        // An unchanged start writes nothing.
+        if stored.is_none_or(|stored| stored.revision != definition.revision) {
+            let put = catalogue.put(definition, None).await;
+            put.map_err(|refusal| Unready::Broken(refusal.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "node".to_owned() } else { name.to_owned() }
+}
