@@ -1,5 +1,13 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+pub mod openai;
+pub mod prompt;
+pub mod providers;
+pub mod retry;
+pub mod scripted;
+#[cfg(test)]
+mod testing;
+
 use std::time::Duration;
 
 use abide_conversation::message::{Message, Usage};
@@ -88,6 +96,18 @@ pub struct Failure {
     /// For people; never a secret, never a provider's whole answer.
     pub message: String,
     pub retry: Retry,
+}
+
+impl Failure {
+    /// One that would only fail again.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self { message: message.into(), retry: Retry::Never }
+    }
+
+    /// One that may pass.
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self { message: message.into(), retry: Retry::After(None) }
+    }
 }
 
 /// Whether a failed call may be tried again, before its first token.
