@@ -8,6 +8,7 @@ pub mod scripted;
 #[cfg(test)]
 mod testing;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::message::{Message, Usage};
@@ -126,4 +127,11 @@ pub type Parts = BoxStream<'static, Result<Part, Failure>>;
 pub trait Model: Send + Sync + 'static {
     /// Asks the model once, without retrying.
     async fn ask(&self, request: Request) -> Result<Parts, Failure>;
+}
+
+#[async_trait]
+impl<M: Model + ?Sized> Model for Arc<M> {
+    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+        self.as_ref().ask(request).await
+    }
 }
