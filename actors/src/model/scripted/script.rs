@@ -96,11 +96,12 @@ impl Script {
             let built = RegexBuilder::new(when).size_limit(REGEX).build();
             built.map_err(|error| format!("{at}.when: {}", one_line(&error.to_string())))
         });
+        let when = when.transpose()?;
         let steps = match fields.get("steps") {
             Some(Value::Array(steps)) => self.entries_at(steps, &format!("{at}.steps"))?,
             Some(_) | None => return Err(format!("{at}.steps: must be a list of entries")),
         };
-        Ok(Rule { when: when.transpose()?, steps })
+        Ok(Rule { when, steps })
     }
 
     fn entries_at(&mut self, sources: &[Value], at: &str) -> Result<Vec<Entry>, String> {
@@ -207,7 +208,7 @@ fn error(fields: &Map<String, Value>, at: &str) -> Result<Option<Failure>, Strin
     }
 }
 
-fn delay(fields: &Map<String, Value>, at: &str) -> Result<Duration, String> {
+pub(super) fn delay(fields: &Map<String, Value>, at: &str) -> Result<Duration, String> {
     let Some(delay) = text(fields, "delay", at)? else { return Ok(Duration::ZERO) };
     let parsed = delay.parse::<jiff::SignedDuration>().ok();
     let parsed = parsed.and_then(|delay| Duration::try_from(delay).ok());
