@@ -1,5 +1,14 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+pub mod openai;
+pub mod prompt;
+pub mod providers;
+pub mod retry;
+pub mod scripted;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::message::{Message, Usage};
@@ -90,6 +99,18 @@ pub struct Failure {
     pub retry: Retry,
 }
 
+impl Failure {
+    /// One that would only fail again.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self { message: message.into(), retry: Retry::Never }
+    }
+
+    /// One that may pass.
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self { message: message.into(), retry: Retry::After(None) }
+    }
+}
+
 /// Whether a failed call may be tried again, before its first token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
@@ -106,4 +127,11 @@ pub type Parts = BoxStream<'static, Result<Part, Failure>>;
 pub trait Model: Send + Sync + 'static {
     /// Asks the model once, without retrying.
     async fn ask(&self, request: Request) -> Result<Parts, Failure>;
+}
+
+#[async_trait]
+impl<M: Model + ?Sized> Model for Arc<M> {
+    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+        self.as_ref().ask(request).await
+    }
 }

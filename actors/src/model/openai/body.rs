@@ -1,0 +1,141 @@
+//! The body of a chat completions request.
+
+use std::borrow::Cow;
+
+use abide_conversation::message::{Message, Role, Status};
+use serde_json::{Map, Value, json};
+
+use crate::model::{Request, ToolSpec};
+
+/// What the model reads at the end of a message that was cut.
+const CUT: &str = "[interrupted]";
+
+/// How long a function's name may be on this wire.
+const NAME: usize = 64;
+
+/// Renders a request. `own` says that OpenAI itself is asked: its newer models know the limit of
+/// tokens only by its new name, other servers often only by the old one.
+pub(super) fn body(request: &Request, own: bool) -> Value {
+    let settings = &request.settings;
+    let system =
+        (!request.system.is_empty()).then(|| json!({"role": "system", "content": request.system}));
+    let messages: Vec<Value> =
+        system.into_iter().chain(request.messages.iter().map(message)).collect();
+    let mut body = json!({
+        "model": settings.name,
+        "messages": messages,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    if let Some(temperature) = settings.temperature {
+        body["temperature"] = json!(temperature);
+    }
+    if let Some(limit) = settings.max_tokens {
+        body[if own { "max_completion_tokens" } else { "max_tokens" }] = json!(limit);
+    }
+    if let Some(schema) = &request.schema {
+        let shape = json!({"name": "answer", "schema": schema});
+        body["response_format"] = json!({"type": "json_schema", "json_schema": shape});
+    }
+    body
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    let ToolSpec { name, description, parameters } = spec;
+    let function = json!({"name": name, "description": description, "parameters": parameters});
+    json!({"type": "function", "function": function})
+}
+
+fn message(message: &Message) -> Value {
+    match message.role {
+        Role::User => json!({"role": "user", "content": user(&message.content)}),
+        Role::Assistant => assistant(message),
+        Role::Tool => {
+            let id = message.tool_call_id.as_ref().map(|id| id.as_str());
+            let text = texts(&message.content).join("\n");
+            json!({"role": "tool", "tool_call_id": id.unwrap_or_default(), "content": text})
+        }
+    }
+}
+
+fn assistant(message: &Message) -> Value {
+    let mut text = texts(&message.content).concat();
+    if matches!(message.status, Some(Status::Cancelled | Status::Error)) {
+        let space = if text.is_empty() { "" } else { " " };
+        text = format!("{text}{space}{CUT}");
+    }
+    let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();
+    match (text.is_empty(), calls.is_empty()) {
+        (_, true) => json!({"role": "assistant", "content": text}),
+        (true, false) => json!({"role": "assistant", "content": null, "tool_calls": calls}),
+        (false, false) => json!({"role": "assistant", "content": text, "tool_calls": calls}),
+    }
+}
+
+fn call(call: &abide_conversation::message::CallRef) -> Value {
+    let args = if call.args.is_object() { call.args.to_string() } else { "{}".to_owned() };
+    let function = json!({"name": legal(&call.name), "arguments": args});
+    json!({"id": call.id, "type": "function", "function": function})
+}
+
+/// A name that the wire allows. A model that once invented another one must not make every later
+/// request of its conversation fail.
+fn legal(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(NAME).map(plain).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
+}
+
+/// One text where it is all text, since not every server takes parts.
+fn user(blocks: &[Value]) -> Value {
+    let parts: Vec<Value> = blocks.iter().filter_map(part).collect();
+    if parts.iter().all(|part| part["type"] == "text") {
+        let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        return texts.join("\n").into();
+    }
+    Value::Array(parts)
+}
+
+fn part(block: &Value) -> Option<Value> {
+    let image = (block["type"] == "image").then(|| image(block)).flatten();
+    let image = image.map(|url| json!({"type": "image_url", "image_url": {"url": url}}));
+    image.or_else(|| text(block).map(|text| json!({"type": "text", "text": text})))
+}
+
+fn texts(blocks: &[Value]) -> Vec<Cow<'_, str>> {
+    blocks.iter().filter_map(text).collect()
+}
+
+/// What a block is as text. Thinking is never sent back; what cannot be shown is named.
+fn text(block: &Value) -> Option<Cow<'_, str>> {
+    match block["type"].as_str() {
+        Some("text") => block["text"].as_str().map(Cow::Borrowed),
+        Some("json") => Some(Cow::Owned(block["data"].to_string())),
+        Some("reasoning") => None,
+        Some(other) => {
+            let other: String = other.chars().take(NAME).collect();
+            Some(Cow::Owned(format!("[{other} that cannot be shown]")))
+        }
+        None => Some(Cow::Borrowed("[content that cannot be shown]")),
+    }
+}
+
+/// Where an image is: its address, or its bytes as one. The fields stand in the block or in its
+/// `source`, in either spelling.
+fn image(block: &Value) -> Option<String> {
+    let empty = Map::new();
+    let own = block.as_object().unwrap_or(&empty);
+    let source = block["source"].as_object().unwrap_or(own);
+    let field = |names: &[&str]| {
+        let places = [source, own];
+        places.iter().find_map(|place| names.iter().find_map(|name| place.get(*name)?.as_str()))
+    };
+    if let Some(url) = field(&["url"]) {
+        return Some(url.to_owned());
+    }
+    let media = field(&["mimeType", "mime_type", "media_type"]).unwrap_or("image/png");
+    field(&["data", "base64"]).map(|data| format!("data:{media};base64,{data}"))
+}

@@ -1,0 +1,195 @@
+//! What can go wrong with a provider, in words for people, and whether it may pass.
+
+use std::time::Duration;
+
+use abide_conversation::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::StatusCode;
+use serde_json::Value;
+
+use crate::model::{Failure, Retry};
+
+/// How much of a provider's own message is shown.
+const SHOWN: usize = 300;
+
+/// How much of a key gives it away; providers echo keys half masked.
+const TELLTALE: usize = 6;
+
+/// The provider answered with an error. `body` is the beginning of its answer.
+pub(super) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> Failure {
+    let said = serde_json::from_str(body).map_or_else(|_| plain(body), |body| said(&body));
+    let said = if said.is_empty() { said } else { format!(": {}", shown(&said)) };
+    let retry = if passes(status.as_u16()) { Retry::After(wait) } else { Retry::Never };
+    Failure { message: format!("the model's provider answered {status}{said}"), retry }
+}
+
+/// The provider said in its stream that it failed.
+pub(super) fn in_stream(error: &Value) -> Failure {
+    let message = format!("the model's provider failed: {}", shown(&said(error)));
+    let code = &error["code"];
+    let number = code.as_u64().or_else(|| code.as_str()?.parse().ok());
+    let text = code.as_str().or(error["type"].as_str()).unwrap_or_default();
+    let kind = error["type"].as_str().unwrap_or_default();
+    let lasting = |word: &str| {
+        ["invalid", "authentication", "permission", "quota", "not_found", "context_length"]
+            .iter()
+            .any(|part| word.contains(part))
+    };
+    let retry = match number.and_then(|number| u16::try_from(number).ok()) {
+        Some(number) if !passes(number) => Retry::Never,
+        None if lasting(text) || lasting(kind) => Retry::Never,
+        Some(_) | None => Retry::After(None),
+    };
+    Failure { message, retry }
+}
+
+/// The connection could not be made, or broke.
+pub(super) fn transport(error: reqwest::Error) -> Failure {
+    let error = error.without_url();
+    if error.is_builder() {
+        return Failure::permanent(format!("the model's request is not valid: {error}"));
+    }
+    let what = match (error.is_connect(), error.is_timeout()) {
+        (true, true) => "the model's provider did not accept a connection in time".to_owned(),
+        (true, false) => format!("the model's provider cannot be reached: {}", cause(&error)),
+        (false, _) => format!("the connection to the model's provider broke: {}", cause(&error)),
+    };
+    Failure::transient(shown(&what))
+}
+
+/// The provider said nothing for this long.
+pub(super) fn silent(limit: Duration) -> Failure {
+    Failure::transient(format!("the model's provider said nothing for {limit:?}"))
+}
+
+/// The provider went on for longer than a call may take.
+pub(super) fn endless(limit: Duration) -> Failure {
+    Failure::permanent(format!("the model's reply took longer than {limit:?}"))
+}
+
+/// The stream ended before the message did.
+pub(super) fn ended() -> Failure {
+    Failure::transient("the model's reply ended before it was whole")
+}
+
+/// The stream holds something else than chunks.
+pub(super) fn garbled(what: &str) -> Failure {
+    Failure::transient(format!("the model's provider sent something unreadable: {}", shown(what)))
+}
+
+/// The reply is larger than any may be.
+pub(super) fn too_large() -> Failure {
+    Failure::permanent(format!("the model's reply has more than {} bytes", super::reply::REPLY))
+}
+
+/// The reply makes more calls than any may.
+pub(super) fn too_many_calls(limit: usize) -> Failure {
+    Failure::permanent(format!("the model's reply has more than {limit} calls"))
+}
+
+/// The same failure without the key, or a part of it, in its message.
+pub(super) fn redacted(failure: Failure, key: Option<&str>) -> Failure {
+    let Some(key) = key else { return failure };
+    let telltale: String = key.chars().take(TELLTALE).collect();
+    let word = |word| if str::contains(word, &telltale) { "[key]" } else { word };
+    let words: Vec<&str> = failure.message.split(' ').map(word).collect();
+    Failure { message: words.join(" "), retry: failure.retry }
+}
+
+/// How long `Retry-After` asks to wait: seconds, or until a date.
+pub(super) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
+    let header = header.trim();
+    if let Ok(seconds) = header.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = DateTimeParser::new().parse_timestamp(header).ok()?;
+    let wait = date.as_millisecond().saturating_sub(now.as_millisecond());
+    Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
+}
+
+/// 409 is how some providers say that a lock was not had in time.
+fn passes(status: u16) -> bool {
+    matches!(status, 408 | 409 | 429 | 500..)
+}
+
+/// The message in an error's JSON, in any of the places where servers put it.
+fn said(error: &Value) -> String {
+    ["/error/message", "/message", "/detail", "/error", ""]
+        .iter()
+        .find_map(|place| error.pointer(place)?.as_str())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// An answer that is not JSON, unless it is a page for a browser.
+fn plain(body: &str) -> String {
+    if body.trim_start().starts_with('<') { String::new() } else { body.to_owned() }
+}
+
+/// On one line, and bounded.
+fn shown(text: &str) -> String {
+    let line = text.split(|c: char| c.is_control() || c.is_whitespace());
+    let line = line.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// The innermost cause, which says what happened.
+fn cause(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_retry_after_is_seconds_or_a_date() {
+        let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
+        let wait = |header| retry_after(header, now);
+        assert_eq!(wait(" 7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("Sat, 21 Nov 2026 08:01:30 GMT"), Some(Duration::from_secs(90)));
+        assert_eq!(wait("Sat, 21 Nov 2026 07:00:00 GMT"), Some(Duration::ZERO));
+        for nonsense in ["soon", "-1", "", "99999999999999999999999"] {
+            assert_eq!(wait(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        for code in 300..=599 {
+            let failure = status(StatusCode::from_u16(code).unwrap(), None, "");
+            let passes = matches!(code, 408 | 409 | 429) || code >= 500;
+            assert_eq!(failure.retry != Retry::Never, passes, "{code}");
+        }
+        let retry = |error| in_stream(&error).retry;
+        assert_eq!(retry(json!({"code": "429"})), Retry::After(None));
+        assert_eq!(retry(json!({"code": 400})), Retry::Never);
+        assert_eq!(retry(json!({"type": "invalid_request_error", "code": null})), Retry::Never);
+        assert_eq!(retry(json!({"type": "x", "code": "insufficient_quota"})), Retry::Never);
+        assert_eq!(retry(json!({"type": "server_error"})), Retry::After(None));
+        assert_eq!(retry(json!("overloaded")), Retry::After(None));
+    }
+
+    #[test]
+    fn messages_are_short_single_lines_without_the_key() {
+        let long = json!({"error": {"message": format!("bad\n\tkey{}", " ä".repeat(500))}});
+        let failure = status(StatusCode::BAD_REQUEST, None, &long.to_string());
+        assert!(failure.message.starts_with("the model's provider answered 400 Bad Request: bad"));
+        assert!(failure.message.chars().count() < SHOWN + 60 && !failure.message.contains('\n'));
+        let page = status(StatusCode::BAD_GATEWAY, None, "<html>proxy</html>");
+        assert_eq!(page.message, "the model's provider answered 502 Bad Gateway");
+        let echo = Failure::permanent("no such key: sk-abcdef***xyz, sorry");
+        let redacted = redacted(echo, Some("sk-abcdefghijkl"));
+        assert_eq!(redacted.message, "no such key: [key] sorry");
+    }
+}

@@ -1,0 +1,208 @@
+//! A reply of chat completions, collected from the chunks of its stream.
+
+use abide_conversation::message::Usage;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::failure;
+use crate::model::{Failure, GivenCall, Part};
+
+/// How many bytes a reply may have. No model writes as much; what does never ends.
+pub(super) const REPLY: usize = 16 * 1024 * 1024;
+
+/// How many calls one message may make: twice what providers allow.
+const CALLS: usize = 256;
+
+/// What has come so far of one reply.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    calls: Vec<Fragments>,
+    usage: Option<Usage>,
+    finish: Option<String>,
+    bytes: usize,
+    done: bool,
+}
+
+impl Reply {
+    /// Takes the `data` of one event and returns the text and thinking in it.
+    pub(super) fn take(&mut self, data: &str) -> Result<Vec<Part>, Failure> {
+        if data.trim() == "[DONE]" {
+            self.done = true;
+            return Ok(Vec::new());
+        }
+        let chunk: Chunk = serde_json::from_str(data)
+            .map_err(|error| failure::garbled(&format!("not the expected JSON: {error}")))?;
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(failure::in_stream(&error));
+        }
+        if let Some(usage) = chunk.usage {
+            self.usage = Some(Usage {
+                input_tokens: usage.prompt_tokens.unwrap_or(0),
+                output_tokens: usage.completion_tokens.unwrap_or(0),
+            });
+        }
+        let mut parts = Vec::new();
+        for choice in chunk.choices.unwrap_or_default() {
+            if choice.index.unwrap_or(0) != 0 {
+                continue;
+            }
+            self.delta(choice.delta.unwrap_or_default(), &mut parts)?;
+            self.finish = choice.finish_reason.or(self.finish.take());
+        }
+        Ok(parts)
+    }
+
+    /// Whether the provider has said that its message ends; usage may still follow.
+    pub(super) fn finished(&self) -> bool {
+        self.done || self.finish.is_some()
+    }
+
+    /// Whether nothing can follow any more.
+    pub(super) fn done(&self) -> bool {
+        self.done
+    }
+
+    /// What the whole reply adds to what was streamed: its calls and the end.
+    pub(super) fn end(self) -> Vec<Part> {
+        let cut = self.finish.as_deref() == Some("length");
+        let calls = self.calls.into_iter().map(|call| Part::Call(call.assemble(cut)));
+        calls.chain([Part::Done { usage: self.usage }]).collect()
+    }
+
+    fn delta(&mut self, delta: Delta, parts: &mut Vec<Part>) -> Result<(), Failure> {
+        let thinking = text(delta.reasoning_content).or_else(|| text(delta.reasoning));
+        if let Some(thinking) = thinking {
+            self.count(thinking.len())?;
+            parts.push(Part::Thinking(thinking));
+        }
+        for said in [text(delta.content), text(delta.refusal)].into_iter().flatten() {
+            self.count(said.len())?;
+            parts.push(Part::Text(said));
+        }
+        for fragment in delta.tool_calls.unwrap_or_default() {
+            self.fragment(fragment)?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.bytes += bytes;
+        if self.bytes > REPLY { Err(failure::too_large()) } else { Ok(()) }
+    }
+
+    /// Adds a fragment to its call. Its index says which; of servers that leave it out, or that
+    /// give every call the same one, a new id beside a name says that a new call begins.
+    fn fragment(&mut self, fragment: Fragment) -> Result<(), Failure> {
+        let function = fragment.function.unwrap_or_default();
+        let id = fragment.id.unwrap_or_default();
+        let name = function.name.unwrap_or_default();
+        let args = match function.arguments {
+            Some(Value::String(args)) => args,
+            Some(Value::Null) | None => String::new(),
+            Some(whole) => whole.to_string(),
+        };
+        self.count(id.len() + name.len() + args.len())?;
+        let belongs = |call: &Fragments| {
+            let begins = !id.is_empty() && !call.id.is_empty() && id != call.id && !name.is_empty();
+            fragment.index.is_none_or(|index| call.index == index) && !begins
+        };
+        let known = match fragment.index {
+            Some(index) => self.calls.iter().rposition(|call| call.index == index),
+            None => self.calls.len().checked_sub(1),
+        };
+        let at = match known.filter(|at| self.calls.get(*at).is_some_and(belongs)) {
+            Some(at) => at,
+            None if self.calls.len() == CALLS => return Err(failure::too_many_calls(CALLS)),
+            None => {
+                let index = fragment.index.unwrap_or(self.calls.len() as u64);
+                self.calls.push(Fragments { index, ..Default::default() });
+                self.calls.len() - 1
+            }
+        };
+        let call = &mut self.calls[at];
+        if call.id.is_empty() {
+            call.id = id;
+        }
+        if call.name.is_empty() {
+            call.name = name;
+        }
+        call.args.push_str(&args);
+        Ok(())
+    }
+}
+
+/// A call whose arguments are still coming.
+#[derive(Debug, Default)]
+struct Fragments {
+    index: u64,
+    id: String,
+    name: String,
+    args: String,
+}
+
+impl Fragments {
+    /// A tool without parameters is often called with no text at all; that is `{}`, unless the
+    /// reply was cut at `max_tokens`, maybe before the first argument.
+    fn assemble(self, cut: bool) -> GivenCall {
+        let args = match serde_json::from_str(&self.args) {
+            Ok(args) => Ok(args),
+            Err(_) if self.args.trim().is_empty() && !cut => Ok(Value::Object(Default::default())),
+            Err(_) => Err(self.args),
+        };
+        GivenCall { id: self.id, name: self.name, args, provided: None }
+    }
+}
+
+/// Text, also where a server sends it as a list of typed pieces; nothing if it is empty.
+fn text(value: Option<Value>) -> Option<String> {
+    let text = match value? {
+        Value::String(text) => text,
+        Value::Array(pieces) => {
+            pieces.iter().filter_map(|piece| piece.get("text")?.as_str()).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    error: Option<Value>,
+    choices: Option<Vec<Choice>>,
+    usage: Option<Tokens>,
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    index: Option<u64>,
+    delta: Option<Delta>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta {
+    content: Option<Value>,
+    refusal: Option<Value>,
+    reasoning_content: Option<Value>,
+    reasoning: Option<Value>,
+    tool_calls: Option<Vec<Fragment>>,
+}
+
+#[derive(Deserialize)]
+struct Fragment {
+    index: Option<u64>,
+    id: Option<String>,
+    function: Option<Function>,
+}
+
+#[derive(Default, Deserialize)]
+struct Function {
+    name: Option<String>,
+    arguments: Option<Value>,
+}

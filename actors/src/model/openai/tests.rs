@@ -1,0 +1,478 @@
+//! Against a real server that speaks the wire format, well or badly.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_conversation::CallId;
+use abide_conversation::MessageId;
+use abide_conversation::message::{CallRef, Message, Role, Status, Usage, text_block};
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use super::{Limits, Openai};
+use crate::model::testing::{
+    Answer, DONE, End, Server, Still, answered, delta, event, finish, request, settings, whole,
+};
+use crate::model::{Failure, GivenCall, Model, Part, Provider, Request, Retry, Settings, ToolSpec};
+
+const KEY: &str = "sk-test-0123456789";
+
+fn openai(limits: Limits) -> Openai {
+    Openai::new(Arc::new(Still), limits, |name| (name == "A_KEY").then(|| KEY.to_owned()))
+}
+
+fn asking(server: &Server) -> Request {
+    request(Settings {
+        name: "some-model".to_owned(),
+        base_url: Some(server.url.clone()),
+        ..settings(Provider::Openai)
+    })
+}
+
+async fn reply(answer: Answer) -> Vec<Result<Part, Failure>> {
+    let server = Server::start([answer]).await;
+    answered(&openai(Limits::default()), asking(&server)).await
+}
+
+fn said(text: &str) -> Result<Part, Failure> {
+    Ok(Part::Text(text.to_owned()))
+}
+
+fn done() -> Part {
+    Part::Done { usage: None }
+}
+
+fn failure(mut parts: Vec<Result<Part, Failure>>) -> Failure {
+    parts.pop().unwrap().unwrap_err()
+}
+
+fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
+    Message {
+        id: MessageId::new(id),
+        role,
+        content,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        status: None,
+        object: None,
+    }
+}
+
+#[tokio::test]
+async fn text_streams_and_usage_comes_last() {
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}});
+    let pieces = [
+        ": keep-alive\n\n".to_owned(),
+        delta(json!({"role": "assistant", "content": ""})),
+        delta(json!({"content": "Grüß"})),
+        ": keep-alive\n".to_owned(),
+        delta(json!({"content": " Gott"})),
+        finish("stop"),
+        event(usage),
+        DONE.to_owned(),
+    ];
+    let parts = whole(reply(Answer::stream(pieces)).await);
+    let usage = Some(Usage { input_tokens: 7, output_tokens: 3 });
+    let text = |text: &str| Part::Text(text.to_owned());
+    assert_eq!(parts, [text("Grüß"), text(" Gott"), Part::Done { usage }]);
+}
+
+#[tokio::test]
+async fn thinking_streams_under_either_of_its_names() {
+    let pieces = [
+        delta(json!({"reasoning_content": "Hm."})),
+        delta(json!({"reasoning": " So."})),
+        delta(json!({"content": "Yes"})),
+        finish("stop"),
+        DONE.to_owned(),
+    ];
+    let parts = whole(reply(Answer::stream(pieces)).await);
+    let thinking = |text: &str| Part::Thinking(text.to_owned());
+    let expected = [thinking("Hm."), thinking(" So."), Part::Text("Yes".to_owned()), done()];
+    assert_eq!(parts, expected);
+}
+
+fn fragment(index: u64, fields: Value) -> String {
+    let mut call = json!({"index": index});
+    for (key, value) in fields.as_object().unwrap() {
+        call[key] = value.clone();
+    }
+    delta(json!({"tool_calls": [call]}))
+}
+
+fn two_calls() -> String {
+    let args = |index, args: &str| fragment(index, json!({"function": {"arguments": args}}));
+    let begin = |id: &str, name: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": ""}});
+    [
+        delta(json!({"content": "Über "})),
+        fragment(0, begin("call_a", "search")),
+        args(0, "{\"q\":"),
+        fragment(1, begin("call_b", "mail")),
+        args(1, "{\"to\": \"a@b"),
+        args(0, " \"größe 🦀\"}"),
+        args(1, ".c\"}"),
+        finish("tool_calls").replace("\n\n", "\r\n\r\n"),
+        DONE.to_owned(),
+    ]
+    .concat()
+}
+
+fn call(id: &str, name: &str, args: Result<Value, String>) -> Part {
+    Part::Call(GivenCall { id: id.to_owned(), name: name.to_owned(), args, provided: None })
+}
+
+#[tokio::test]
+async fn two_calls_are_whole_wherever_the_stream_is_split() {
+    let stream = two_calls().into_bytes();
+    let splits = 1..stream.len();
+    let split = |at: usize| Answer::stream([stream[..at].to_vec(), stream[at..].to_vec()]);
+    let server = Server::start(splits.clone().map(split)).await;
+    let openai = openai(Limits::default());
+    let expected = [
+        Part::Text("Über ".to_owned()),
+        call("call_a", "search", Ok(json!({"q": "größe 🦀"}))),
+        call("call_b", "mail", Ok(json!({"to": "a@b.c"}))),
+        done(),
+    ];
+    for at in splits {
+        let parts = whole(answered(&openai, asking(&server)).await);
+        assert_eq!(parts, expected, "split at {at}");
+    }
+    let bytes = Answer::stream(stream.chunks(1).map(<[u8]>::to_vec));
+    assert_eq!(whole(reply(bytes).await), expected);
+}
+
+#[tokio::test]
+async fn a_server_may_leave_out_the_index_or_repeat_it() {
+    let begin = |id: &str, index: Value| {
+        let function = json!({"name": "f", "arguments": "{\"id\": "});
+        let mut call = json!({"id": id, "function": function});
+        if !index.is_null() {
+            call["index"] = index;
+        }
+        delta(json!({"tool_calls": [call]}))
+    };
+    let more = |args: &str, index: Value| {
+        delta(json!({"tool_calls": [{"index": index, "function": {"arguments": args}}]}))
+    };
+    for index in [json!(null), json!(0), json!(u64::MAX)] {
+        let pieces = [
+            begin("a", index.clone()),
+            more("1}", index.clone()),
+            begin("b", index.clone()),
+            more("2}", index.clone()),
+            finish("tool_calls"),
+        ];
+        let parts = whole(reply(Answer::stream(pieces)).await);
+        let expected =
+            [call("a", "f", Ok(json!({"id": 1}))), call("b", "f", Ok(json!({"id": 2}))), done()];
+        assert_eq!(parts, expected, "index {index}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_not_json_are_handed_on_raw() {
+    let args = |args: &str, reason: &str| {
+        let function = json!({"name": "f", "arguments": args});
+        Answer::stream([fragment(0, json!({"id": "a", "function": function})), finish(reason)])
+    };
+    for (given, reason, expected) in [
+        ("{\"a\": ", "tool_calls", Err("{\"a\": ".to_owned())),
+        ("[1]", "tool_calls", Ok(json!([1]))),
+        ("", "tool_calls", Ok(json!({}))),
+        ("", "length", Err(String::new())),
+        ("{}", "length", Ok(json!({}))),
+    ] {
+        let parts = whole(reply(args(given, reason)).await);
+        assert_eq!(parts, [call("a", "f", expected), done()], "{given} {reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_has_ended_needs_no_goodbye() {
+    let limits = Limits { tail: Duration::from_millis(50), ..Limits::default() };
+    for end in [End::Whole, End::Dies, End::Hangs] {
+        let pieces = [delta(json!({"content": "Hi"})), finish("stop")];
+        let server = Server::start([Answer::stream(pieces).ending(end)]).await;
+        let parts = whole(answered(&openai(limits), asking(&server)).await);
+        assert_eq!(parts, [Part::Text("Hi".to_owned()), done()], "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_before_its_message_is_a_failure() {
+    for end in [End::Whole, End::Dies] {
+        let parts = reply(Answer::stream([delta(json!({"content": "Hi"}))]).ending(end)).await;
+        assert_eq!(parts[0], said("Hi"));
+        assert_eq!(failure(parts).retry, Retry::After(None), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let soon = Duration::from_millis(100);
+    let limits = Limits { header: soon, idle: soon, ..Limits::default() };
+    let begun = Answer::stream([delta(json!({"content": "Hi"}))]);
+    for (answer, parts) in [
+        (Answer::stream([""; 0]).ending(End::Mute), 1),
+        (Answer::stream([""; 0]).ending(End::Hangs), 1),
+        (begun.ending(End::Hangs), 2),
+    ] {
+        let server = Server::start([answer]).await;
+        let heard = answered(&openai(limits), asking(&server)).await;
+        assert_eq!(heard.len(), parts);
+        let silent = Failure::transient("the model's provider said nothing for 100ms");
+        assert_eq!(failure(heard), silent);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_only_keeps_alive_is_given_up_too() {
+    let limits = Limits { total: Duration::from_millis(100), ..Limits::default() };
+    let answer = Answer::stream([": still here\n\n"]).ending(End::Hangs);
+    let server = Server::start([answer]).await;
+    let failure = failure(answered(&openai(limits), asking(&server)).await);
+    assert_eq!(failure.retry, Retry::Never);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_may_be_there_later() {
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap();
+    drop(server);
+    let base_url = Some(format!("http://{address}/v1?secret=word"));
+    let settings = Settings { base_url, ..settings(Provider::Openai) };
+    let failure = failure(answered(&openai(Limits::default()), request(settings)).await);
+    assert_eq!(failure.retry, Retry::After(None));
+    assert!(failure.message.contains("cannot be reached"), "{failure}");
+    assert!(!failure.message.contains("secret"), "{failure}");
+}
+
+#[tokio::test]
+async fn garbage_in_a_stream_is_a_failure_after_what_came_before_it() {
+    let good = delta(json!({"content": "Hi"}));
+    for (bad, retry) in [
+        ("data: {\"choices\": [\n\n".to_owned(), Retry::After(None)),
+        ("data: 7\n\n".to_owned(), Retry::After(None)),
+        (event(json!({"error": {"message": "overloaded", "code": 503}})), Retry::After(None)),
+        (event(json!({"error": {"message": "no", "type": "invalid_request_error"}})), Retry::Never),
+    ] {
+        let parts = reply(Answer::stream([format!("{good}{bad}{DONE}")])).await;
+        assert_eq!(parts[0], said("Hi"));
+        assert_eq!(parts.len(), 2);
+        assert_eq!(failure(parts).retry, retry, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_whether_it_may_pass() {
+    let busy = Answer::error(429, "slow down").with("retry-after", "7");
+    let date = Answer::error(503, "later").with("retry-after", "Sat, 21 Nov 2026 08:00:09 GMT");
+    for (answer, retry) in [
+        (busy, Retry::After(Some(Duration::from_secs(7)))),
+        (date, Retry::After(Some(Duration::from_secs(9)))),
+        (Answer::error(500, "oops"), Retry::After(None)),
+        (Answer::error(400, "no"), Retry::Never),
+        (Answer::error(307, "moved").with("location", "http://127.0.0.1:1/"), Retry::Never),
+    ] {
+        let status = answer.status;
+        let failure = failure(reply(answer).await);
+        assert_eq!(failure.retry, retry);
+        assert!(failure.message.contains(&status.to_string()), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_stream_is_refused() {
+    let whole = Answer { status: 200, ..Answer::error(200, "whole") };
+    assert_eq!(failure(reply(whole).await).retry, Retry::Never);
+}
+
+#[tokio::test]
+async fn a_reply_without_end_is_refused() {
+    let piece = delta(json!({"content": "x".repeat(1024 * 1024)}));
+    let parts = reply(Answer::stream(vec![piece; 20]).ending(End::Hangs)).await;
+    assert_eq!(parts.len(), 17);
+    assert_eq!(failure(parts).retry, Retry::Never);
+
+    let calls = (0..300).map(|n| fragment(n, json!({"id": "a", "function": {"name": "f"}})));
+    let failure = failure(reply(Answer::stream(calls).ending(End::Hangs)).await);
+    assert_eq!(failure.message, "the model's reply has more than 256 calls");
+}
+
+#[tokio::test]
+async fn ten_megabytes_of_arguments_are_collected() {
+    let args = "x".repeat(100);
+    let piece = fragment(0, json!({"id": "a", "function": {"name": "f", "arguments": args}}));
+    let pieces = vec![piece.repeat(1000); 100];
+    let parts = whole(reply(Answer::stream(pieces.into_iter().chain([finish("stop")]))).await);
+    assert_eq!(parts[0], call("a", "f", Err("x".repeat(10_000_000))));
+}
+
+#[tokio::test]
+async fn leaving_closes_the_connection() {
+    let text = Answer::stream([delta(json!({"content": "Hi"}))]).ending(End::Hangs);
+    let mute = Answer::stream([""; 0]).ending(End::Mute);
+    let mut server = Server::start([text, mute]).await;
+    let openai = openai(Limits::default());
+    let mut parts = openai.ask(asking(&server)).await.unwrap();
+    assert_eq!(parts.next().await, Some(said("Hi")));
+    assert_eq!(*server.dropped.borrow(), 0);
+    drop(parts);
+    let gone = server.dropped.wait_for(|dropped| *dropped == 1);
+    tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap().unwrap();
+
+    let asking = tokio::spawn({
+        let request = asking(&server);
+        async move { openai.ask(request).await.map(drop) }
+    });
+    while server.asked().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    asking.abort();
+    let gone = server.dropped.wait_for(|dropped| *dropped == 2);
+    tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_key_is_sent_and_never_told() {
+    let echo = format!("no such key: {KEY}, masked: {}***", &KEY[..8]);
+    let answers = [
+        Answer::error(401, &echo),
+        Answer::stream([event(json!({"error": {"message": echo, "code": 401}}))]),
+    ];
+    let server = Server::start(answers).await;
+    let openai = openai(Limits::default());
+    let mut request = asking(&server);
+    request.settings.api_key_env = Some("A_KEY".to_owned());
+    for _ in 0..2 {
+        let failure = failure(answered(&openai, request.clone()).await);
+        assert_eq!(failure.retry, Retry::Never);
+        assert!(failure.message.contains("no such key: [key] masked: [key]"), "{failure}");
+    }
+    let asked = server.asked();
+    assert_eq!(asked[0].headers["authorization"], format!("Bearer {KEY}"));
+
+    request.settings.api_key_env = Some("NO_KEY".to_owned());
+    let missing = failure(answered(&openai, request).await);
+    let message = "the environment variable NO_KEY has no key in it";
+    assert_eq!(missing, Failure::permanent(message));
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_goes_to_another_server_only() {
+    let server = Server::start([Answer::stream([finish("stop")])]).await;
+    let openai = openai(Limits::default());
+    whole(answered(&openai, asking(&server)).await);
+    assert_eq!(server.asked()[0].headers.get("authorization"), None);
+    let own = failure(answered(&openai, request(settings(Provider::Openai))).await);
+    assert!(own.message.contains("OPENAI_API_KEY") && own.retry == Retry::Never, "{own}");
+}
+
+fn conversation() -> Vec<Message> {
+    let image = json!({"type": "image", "source": {"type": "base64", "data": "AA==",
+                       "mimeType": "image/gif"}});
+    let link = json!({"type": "image", "url": "http://127.0.0.1/i.png"});
+    let data = json!({"type": "json", "data": {"z": 1, "a": 2}});
+    let calls = [("call_1", "search", json!({"z": 1, "a": 2})), ("c~2", "a.b", json!("broken"))];
+    let calls =
+        calls.map(|(id, name, args)| CallRef { id: CallId::new(id), name: name.to_owned(), args });
+    let reasoning = json!({"type": "reasoning", "text": "hidden"});
+    let result = |id: &str, text: &str| Message {
+        tool_call_id: Some(CallId::new(id)),
+        ..message("r", Role::Tool, vec![text_block(text)])
+    };
+    let content = vec![reasoning, text_block("I "), text_block("look.")];
+    vec![
+        message("1", Role::User, vec![text_block("one"), data, json!({"type": "video"})]),
+        Message { tool_calls: calls.to_vec(), ..message("2", Role::Assistant, content) },
+        result("call_1", "{\"ok\":true,\"result\":1}"),
+        result("c~2", "{\"ok\":false}"),
+        Message {
+            status: Some(Status::Cancelled),
+            ..message("3", Role::Assistant, vec![text_block("Half a")])
+        },
+        message("4", Role::User, vec![text_block("see"), image, link]),
+    ]
+}
+
+fn wire_messages() -> Value {
+    let call = |id: &str, name: &str, args: &str| {
+        let function = json!({"name": name, "arguments": args});
+        json!({"id": id, "type": "function", "function": function})
+    };
+    json!([
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "one\n{\"z\":1,\"a\":2}\n[video that cannot be shown]"},
+        {"role": "assistant", "content": "I look.",
+         "tool_calls": [call("call_1", "search", "{\"z\":1,\"a\":2}"), call("c~2", "a_b", "{}")]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "{\"ok\":true,\"result\":1}"},
+        {"role": "tool", "tool_call_id": "c~2", "content": "{\"ok\":false}"},
+        {"role": "assistant", "content": "Half a [interrupted]"},
+        {"role": "user", "content": [
+            {"type": "text", "text": "see"},
+            {"type": "image_url", "image_url": {"url": "data:image/gif;base64,AA=="}},
+            {"type": "image_url", "image_url": {"url": "http://127.0.0.1/i.png"}},
+        ]},
+    ])
+}
+
+#[tokio::test]
+async fn the_body_on_the_wire_is_as_written() {
+    let server = Server::start([Answer::stream([finish("stop")])]).await;
+    let parameters = json!({"type": "object", "required": ["z"],
+        "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}});
+    let request = Request {
+        settings: Settings {
+            temperature: Some(0.5),
+            max_tokens: Some(99),
+            ..asking(&server).settings
+        },
+        system: "Be brief.".to_owned(),
+        messages: conversation(),
+        tools: vec![ToolSpec {
+            name: "search".to_owned(),
+            description: "Searches.".to_owned(),
+            parameters: parameters.clone(),
+        }],
+        schema: Some(json!({"type": "object"})),
+    };
+    whole(answered(&openai(Limits::default()), request).await);
+    let asked = server.asked().remove(0);
+    assert_eq!(asked.path, "/v1/chat/completions");
+    assert_eq!(asked.headers["content-type"], "application/json");
+    let function = json!({"name": "search", "description": "Searches.", "parameters": parameters});
+    let expected = json!({
+        "model": "some-model",
+        "messages": wire_messages(),
+        "stream": true,
+        "stream_options": {"include_usage": true},
+        "tools": [{"type": "function", "function": function}],
+        "temperature": 0.5,
+        "max_tokens": 99,
+        "response_format": {"type": "json_schema",
+            "json_schema": {"name": "answer", "schema": {"type": "object"}}},
+    });
+    assert_eq!(asked.body.to_string(), expected.to_string());
+}
+
+#[test]
+fn the_address_keeps_its_query_and_needs_no_slash() {
+    for (base, expected) in [
+        ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1/chat/completions"),
+        ("http://127.0.0.1:9/v1/", "http://127.0.0.1:9/v1/chat/completions"),
+        ("http://127.0.0.1:9", "http://127.0.0.1:9/chat/completions"),
+        ("https://h/d?api-version=1", "https://h/d/chat/completions?api-version=1"),
+    ] {
+        assert_eq!(super::address(base).unwrap().as_str(), expected);
+    }
+}
+
+#[test]
+fn openai_itself_is_told_the_limit_by_its_new_name() {
+    let settings = Settings { max_tokens: Some(5), ..settings(Provider::Openai) };
+    let body = super::body::body(&request(settings), true);
+    assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(5), &Value::Null));
+}

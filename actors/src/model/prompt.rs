@@ -1,0 +1,154 @@
+//! From the journal to what the model reads: every call followed by its one result.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+
+use abide_conversation::event::{AssistantMsg, Data, Event, RepairRequested};
+use abide_conversation::message::{CallRef, ErrorType, Message, Outcome, Role, Status, text_block};
+use abide_conversation::{CallId, MessageId, TurnId};
+
+/// How much of one result the model reads. The journal keeps all of it.
+const RESULT: usize = 64 * 1024;
+
+/// How much is told of what was wrong with a structured answer.
+const REASON: usize = 4 * 1024;
+
+/// What stands in place of what was cut off.
+const TRUNCATED: &str = "[...truncated...]";
+
+/// The messages for a step of `turn`, oldest first.
+///
+/// Turns stand in the order in which they started, up to `turn`; a message whose turn has not
+/// started is absent. Right after an assistant message stand the results of its calls, in call
+/// order; a call whose result the events lack is told as interrupted, and a result without its
+/// call is left out, so that no provider ever sees an orphan, whatever the events are.
+pub fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
+    let mut read = Read { results: results(events), ..Read::default() };
+    let mut by_turn: HashMap<&TurnId, Vec<&Event>> = HashMap::new();
+    for event in events {
+        if let Some(of) = &event.turn_id {
+            by_turn.entry(of).or_default().push(event);
+        }
+    }
+    for started in started(events, turn) {
+        let events = by_turn.remove(started).unwrap_or_default();
+        let said = events.iter().find_map(|event| {
+            if let Data::UserMsg(said) = &event.data { Some(&said.message) } else { None }
+        });
+        read.messages.extend(said.cloned());
+        for event in events {
+            read.take(event);
+        }
+    }
+    read.messages
+}
+
+/// The turns that have started, up to the one that is asked for.
+fn started<'a>(events: &'a [Event], turn: &TurnId) -> Vec<&'a TurnId> {
+    let mut turns = Vec::new();
+    let mut known = HashSet::new();
+    for event in events.iter().filter(|event| matches!(event.data, Data::TurnStarted(_))) {
+        let Some(id) = &event.turn_id else { continue };
+        if known.insert(id) {
+            turns.push(id);
+        }
+        if id == turn {
+            break;
+        }
+    }
+    turns
+}
+
+fn results(events: &[Event]) -> HashMap<&CallId, &Outcome> {
+    let mut results = HashMap::new();
+    for event in events {
+        if let Data::ToolResult(result) = &event.data {
+            results.entry(&result.call_id).or_insert(&result.outcome);
+        }
+    }
+    results
+}
+
+#[derive(Default)]
+struct Read<'a> {
+    results: HashMap<&'a CallId, &'a Outcome>,
+    /// Calls that were told; an id is told once.
+    told: HashSet<CallId>,
+    messages: Vec<Message>,
+}
+
+impl Read<'_> {
+    fn take(&mut self, event: &Event) {
+        match &event.data {
+            Data::AssistantMsg(spoken) => self.spoken(spoken),
+            Data::RepairRequested(wrong) => self.messages.push(repair(event.seq, wrong)),
+            Data::Created(_)
+            | Data::UserMsg(_)
+            | Data::TurnStarted(_)
+            | Data::ToolCall(_)
+            | Data::Suspension(_)
+            | Data::Resolution(_)
+            | Data::ToolStarted(_)
+            | Data::ToolResult(_)
+            | Data::TurnEnded(_)
+            | Data::DispatchStarted(_)
+            | Data::Dispatch(_) => {}
+        }
+    }
+
+    fn spoken(&mut self, spoken: &AssistantMsg) {
+        let mut message = spoken.message.clone();
+        message.status = match spoken.status {
+            Status::Complete => None,
+            cut @ (Status::Cancelled | Status::Error) => Some(cut),
+        };
+        message.tool_calls.retain(|call| self.told.insert(call.id.clone()));
+        let results: Vec<Message> =
+            message.tool_calls.iter().map(|call| self.result(call)).collect();
+        self.messages.push(message);
+        self.messages.extend(results);
+    }
+
+    fn result(&self, call: &CallRef) -> Message {
+        let cut = Outcome::Err("tool call interrupted".to_owned(), ErrorType::Interrupted);
+        let outcome = self.results.get(&call.id).copied().unwrap_or(&cut);
+        // An envelope of JSON values always has a text.
+        let envelope = serde_json::to_string(outcome).unwrap_or_default();
+        Message {
+            id: MessageId::new(format!("result_{}", call.id)),
+            role: Role::Tool,
+            content: vec![text_block(bounded(envelope, RESULT))],
+            tool_calls: Vec::new(),
+            tool_call_id: Some(call.id.clone()),
+            status: None,
+            object: None,
+        }
+    }
+}
+
+fn repair(seq: u64, wrong: &RepairRequested) -> Message {
+    let reason = bounded(wrong.reason.clone(), REASON);
+    let text = format!(
+        "Your last answer does not satisfy the JSON schema that was asked for: {reason}\n\
+         Answer again, with nothing but JSON that satisfies the schema."
+    );
+    Message {
+        id: MessageId::new(format!("repair_{seq}")),
+        role: Role::User,
+        content: vec![text_block(text)],
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        status: None,
+        object: None,
+    }
+}
+
+fn bounded(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit));
+        text.push_str(TRUNCATED);
+    }
+    text
+}

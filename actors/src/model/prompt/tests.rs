@@ -1,0 +1,213 @@
+//! Journals as they are, and as they should never be.
+#![allow(clippy::unwrap_used)]
+
+use abide_conversation::event::{
+    AssistantMsg, Data, Dispatch, Ending, Event, RepairRequested, Shape, ToolResult, TurnEnded,
+    TurnStarted, UserMsg,
+};
+use abide_conversation::message::{
+    CallRef, ErrorType, Message, Outcome, Role, Status, Ui, text_block,
+};
+use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Timestamp, TurnId};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::messages;
+
+fn message(id: &str, role: Role, text: &str) -> Message {
+    Message {
+        id: MessageId::new(id),
+        role,
+        content: vec![text_block(text)],
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        status: None,
+        object: None,
+    }
+}
+
+fn user(text: &str) -> Data {
+    Data::UserMsg(UserMsg {
+        message: message("u", Role::User, text),
+        message_id: None,
+        principal: Principal::new("anna"),
+        assigns: Default::default(),
+        schema: Shape::Agent,
+    })
+}
+
+fn started() -> Data {
+    let agent = AgentName::new("demo");
+    Data::TurnStarted(TurnStarted { agent, revision: Revision::new("r"), max_steps: 9 })
+}
+
+fn ended() -> Data {
+    Data::TurnEnded(TurnEnded { outcome: Ending::Completed, reason: None })
+}
+
+fn spoken(text: &str, calls: &[&str], status: Status) -> Data {
+    let call = |id: &&str| CallRef { id: CallId::new(*id), name: "t".into(), args: json!({}) };
+    let tool_calls = calls.iter().map(call).collect();
+    let message = Message { tool_calls, ..message("a", Role::Assistant, text) };
+    Data::AssistantMsg(AssistantMsg { message, status, step: 1, usage: None })
+}
+
+fn returned(call: &str, outcome: Outcome) -> Data {
+    let ui = Some(Ui { kind: "card".into(), payload: json!("SECRET") });
+    Data::ToolResult(ToolResult { call_id: CallId::new(call), outcome, ui })
+}
+
+fn dispatched() -> Data {
+    Data::Dispatch(Dispatch {
+        call_id: CallId::new("d"),
+        tool: "t".into(),
+        input: json!({}),
+        principal: Principal::new("anna"),
+        result: Outcome::Ok(json!("SECRET")),
+        ui: None,
+    })
+}
+
+fn journal(events: impl IntoIterator<Item = (&'static str, Data)>) -> Vec<Event> {
+    let at = Timestamp::UNIX_EPOCH;
+    let event = |(n, (turn, data)): (usize, (&str, Data))| {
+        let turn_id = (!turn.is_empty()).then(|| TurnId::new(turn));
+        Event { seq: n as u64 + 1, at, turn_id, data }
+    };
+    events.into_iter().enumerate().map(event).collect()
+}
+
+/// One line a message: its role, its text, and what binds it to calls.
+fn told(events: &[Event], turn: &str) -> Vec<String> {
+    let line = |message: Message| {
+        let role = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        };
+        let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
+        let of = message.tool_call_id.as_ref().map_or("", |id| id.as_str());
+        format!("{role} {} {}{of}", message.text(), calls.join(","))
+    };
+    messages(events, &TurnId::new(turn)).into_iter().map(line).collect()
+}
+
+#[test]
+fn a_journal_is_told_turn_by_turn() {
+    let denied = Outcome::Err("denied by approver".into(), ErrorType::Denied);
+    let events = journal([
+        ("t1", user("one")),
+        ("t1", started()),
+        ("t2", user("two")),
+        ("t1", spoken("look", &["a", "b"], Status::Complete)),
+        ("", dispatched()),
+        ("t1", returned("b", Outcome::Ok(json!({"z": 1, "a": 2})))),
+        ("t3", user("three")),
+        ("t1", returned("a", denied)),
+        ("t1", spoken("done", &[], Status::Complete)),
+        ("t1", ended()),
+        ("t2", started()),
+        ("t2", spoken("half", &[], Status::Cancelled)),
+    ]);
+    let denied = r#"{"ok":false,"error":"denied by approver","error_type":"DENIED"}"#;
+    let first = [
+        "user one ",
+        "assistant look a,b",
+        &format!("tool {denied} a"),
+        r#"tool {"ok":true,"result":{"z":1,"a":2}} b"#,
+        "assistant done ",
+    ];
+    let second = ["user two ", "assistant half "];
+    assert_eq!(told(&events, "t2"), [first.as_slice(), &second].concat());
+    assert_eq!(told(&events, "t1"), first);
+    let last = messages(&events, &TurnId::new("t2")).pop().unwrap();
+    assert_eq!(last.status, Some(Status::Cancelled));
+}
+
+#[test]
+fn a_call_without_a_result_is_told_as_interrupted() {
+    let events = journal([
+        ("t1", user("one")),
+        ("t1", started()),
+        ("t1", spoken("look", &["a", "b"], Status::Complete)),
+        ("t1", returned("b", Outcome::Ok(json!(1)))),
+    ]);
+    let cut = r#"{"ok":false,"error":"tool call interrupted","error_type":"INTERRUPTED"}"#;
+    let expected = format!("tool {cut} a");
+    assert_eq!(told(&events, "t1")[2..], [expected, r#"tool {"ok":true,"result":1} b"#.into()]);
+}
+
+#[test]
+fn a_repair_is_asked_for_where_it_happened() {
+    let events = journal([
+        ("t1", user("one")),
+        ("t1", started()),
+        ("t1", spoken("{}", &[], Status::Complete)),
+        ("t1", Data::RepairRequested(RepairRequested { reason: "name: is missing".into() })),
+    ]);
+    let told = messages(&events, &TurnId::new("t1")).pop().unwrap();
+    assert_eq!(told.role, Role::User);
+    assert!(told.text().contains("name: is missing"));
+    assert_eq!(told.id.as_str(), "repair_4");
+}
+
+#[test]
+fn a_large_result_is_cut_between_characters() {
+    for (size, whole) in [(10, true), (super::RESULT, false), (super::RESULT + 1, false)] {
+        let text = "ä".repeat(size);
+        let events = journal([
+            ("t1", started()),
+            ("t1", spoken("", &["a"], Status::Complete)),
+            ("t1", returned("a", Outcome::Ok(json!(text)))),
+        ]);
+        let told = messages(&events, &TurnId::new("t1")).pop().unwrap().text();
+        assert_eq!(told.ends_with("ä\"}"), whole);
+        assert_eq!(told.ends_with("ä[...truncated...]"), !whole);
+        assert!(told.len() <= super::RESULT + super::TRUNCATED.len());
+    }
+}
+
+fn any_event() -> impl Strategy<Value = (&'static str, Data)> {
+    let turn = prop::sample::select(vec!["t1", "t2", "t3", ""]);
+    let id = prop::sample::select(vec!["a", "b", "c", "d", "e", "f"]);
+    let ids = prop::collection::vec(id.clone(), 0..4);
+    let status = prop::sample::select(vec![Status::Complete, Status::Cancelled, Status::Error]);
+    let data = prop_oneof![
+        2 => Just(started()),
+        2 => Just(user("hello")),
+        4 => (ids, status).prop_map(|(ids, status)| spoken("so", &ids, status)),
+        4 => id.prop_map(|id| returned(id, Outcome::Ok(json!(id)))),
+        1 => Just(ended()),
+        1 => Just(dispatched()),
+        1 => Just(Data::RepairRequested(RepairRequested { reason: "no".into() })),
+    ];
+    (turn, data)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn every_call_is_followed_by_its_one_result(
+        events in prop::collection::vec(any_event(), 0..40),
+        turn in prop::sample::select(vec!["t1", "t2", "t3"]),
+    ) {
+        let mut due = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for message in messages(&journal(events), &TurnId::new(turn)) {
+            let hidden = message.content.iter().all(|block| !block.to_string().contains("SECRET"));
+            prop_assert!(hidden);
+            if let Some(id) = message.tool_call_id {
+                prop_assert_eq!(message.role, Role::Tool);
+                prop_assert!(!due.is_empty());
+                prop_assert_eq!(due.remove(0), id);
+                continue;
+            }
+            prop_assert!(message.role != Role::Tool && due.is_empty());
+            due = message.tool_calls.into_iter().map(|call| call.id).collect();
+            for id in &due {
+                prop_assert!(seen.insert(id.clone()), "{} twice", id);
+            }
+        }
+        prop_assert!(due.is_empty());
+    }
+}

@@ -1,0 +1,135 @@
+//! All models behind one: who is asked is in the request's settings.
+
+#[cfg(test)]
+mod tests;
+
+use async_trait::async_trait;
+use reqwest::Url;
+
+use super::openai::Openai;
+use super::scripted::{self, Scripted};
+use super::{Failure, Model, Parts, Provider, Request, Settings};
+
+/// Every provider of this version. Ask through one value, so that connections are shared.
+pub struct Models {
+    scripted: Scripted,
+    openai: Openai,
+}
+
+impl Models {
+    /// Connects nothing yet.
+    pub fn new(openai: Openai) -> Self {
+        Self { scripted: Scripted::default(), openai }
+    }
+}
+
+#[async_trait]
+impl Model for Models {
+    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+        match request.settings.provider {
+            Provider::Scripted => self.scripted.ask(request).await,
+            Provider::Openai => self.openai.ask(request).await,
+            later @ (Provider::OpenaiResponses
+            | Provider::Anthropic
+            | Provider::Gemini
+            | Provider::Ollama) => Err(Failure::permanent(unsupported(later))),
+        }
+    }
+}
+
+/// What is wrong with a definition's `model`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {message}")]
+pub struct Mistake {
+    /// Where it is, such as `model.base_url` or `script[2].text` below `model`.
+    pub field: String,
+    pub message: String,
+}
+
+impl Settings {
+    /// Judges the settings when their agent is defined; the first mistake is named.
+    pub fn check(&self) -> Result<(), Mistake> {
+        match self.provider {
+            Provider::Scripted => self.check_scripted(),
+            Provider::Openai => self.check_openai(),
+            later @ (Provider::OpenaiResponses
+            | Provider::Anthropic
+            | Provider::Gemini
+            | Provider::Ollama) => Err(mistake("provider", &unsupported(later))),
+        }
+    }
+
+    fn check_scripted(&self) -> Result<(), Mistake> {
+        let script = self.script.as_ref();
+        let script = script.ok_or_else(|| mistake("script", "is needed by provider scripted"))?;
+        let elsewhere = [
+            ("base_url", self.base_url.is_some()),
+            ("api_key_env", self.api_key_env.is_some()),
+            ("temperature", self.temperature.is_some()),
+            ("max_tokens", self.max_tokens.is_some()),
+        ];
+        if let Some((field, _)) = elsewhere.iter().find(|(_, given)| *given) {
+            return Err(mistake(field, "means nothing to provider scripted"));
+        }
+        scripted::check(script).map_err(|wrong| {
+            let (field, message) = wrong.split_once(": ").unwrap_or(("script", &wrong));
+            mistake(field, message)
+        })
+    }
+
+    fn check_openai(&self) -> Result<(), Mistake> {
+        if self.name.trim().is_empty() {
+            return Err(mistake("name", "is needed by provider openai"));
+        }
+        if self.script.is_some() {
+            return Err(mistake("script", "means nothing to provider openai"));
+        }
+        if let Some(base) = &self.base_url {
+            check_base_url(base)?;
+        }
+        if self.api_key_env.as_deref().is_some_and(|name| !is_variable(name)) {
+            let message = "must be the name of an environment variable, never a key";
+            return Err(mistake("api_key_env", message));
+        }
+        if self.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
+            return Err(mistake("temperature", "must be between 0 and 2"));
+        }
+        if self.max_tokens == Some(0) {
+            return Err(mistake("max_tokens", "must be at least 1"));
+        }
+        Ok(())
+    }
+}
+
+fn mistake(field: &str, message: &str) -> Mistake {
+    Mistake { field: format!("model.{field}"), message: message.to_owned() }
+}
+
+fn unsupported(provider: Provider) -> String {
+    let name = match provider {
+        Provider::Scripted => "scripted",
+        Provider::Openai => "openai",
+        Provider::OpenaiResponses => "openai_responses",
+        Provider::Anthropic => "anthropic",
+        Provider::Gemini => "gemini",
+        Provider::Ollama => "ollama",
+    };
+    format!("{name} is not supported by this version")
+}
+
+fn check_base_url(base: &str) -> Result<(), Mistake> {
+    let url = Url::parse(base).map_err(|_| mistake("base_url", "is not a URL"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(mistake("base_url", "must be an http or https URL"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(mistake("base_url", "must not hold credentials; use api_key_env"));
+    }
+    Ok(())
+}
+
+/// Whether this can be a variable's name; a pasted key is often no such name, and is refused here.
+fn is_variable(name: &str) -> bool {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    begins && name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}

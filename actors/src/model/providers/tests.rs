@@ -1,0 +1,87 @@
+//! What a definition may say of its model.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Models;
+use crate::model::openai::{Limits, Openai};
+use crate::model::testing::{Answer, Server, Still, answered, finish, request, whole};
+use crate::model::{Part, Retry, Settings};
+
+fn checked(settings: Value) -> Result<(), String> {
+    let settings: Settings = serde_json::from_value(settings).unwrap();
+    settings.check().map_err(|mistake| mistake.to_string())
+}
+
+fn models() -> Models {
+    Models::new(Openai::new(Arc::new(Still), Limits::default(), |_| None))
+}
+
+#[test]
+fn legal_settings_are_accepted() {
+    for settings in [
+        json!({"provider": "scripted", "script": []}),
+        json!({"provider": "scripted", "name": "demo", "script": [{"text": "Hi"}]}),
+        json!({"provider": "openai", "name": "gpt-5"}),
+        json!({"provider": "openai", "name": "m", "base_url": "http://127.0.0.1:9000/v1",
+               "api_key_env": "_KEY_2", "temperature": 2.0, "max_tokens": 1}),
+    ] {
+        assert_eq!(checked(settings.clone()), Ok(()), "{settings}");
+    }
+}
+
+#[test]
+fn every_mistake_names_its_field() {
+    let openai = |field: &str, value: Value| {
+        let mut settings = json!({"provider": "openai", "name": "m"});
+        settings[field] = value;
+        settings
+    };
+    for (settings, field) in [
+        (json!({"provider": "scripted"}), "model.script: "),
+        (json!({"provider": "scripted", "script": [{"a": 1}]}), "model.script[0].a: "),
+        (json!({"provider": "scripted", "script": [], "temperature": 1.0}), "model.temperature: "),
+        (json!({"provider": "scripted", "script": [], "base_url": "x"}), "model.base_url: "),
+        (openai("name", json!(" ")), "model.name: "),
+        (openai("script", json!([])), "model.script: "),
+        (openai("base_url", json!("nowhere")), "model.base_url: "),
+        (openai("base_url", json!("ftp://127.0.0.1/")), "model.base_url: "),
+        (openai("base_url", json!("http://me:pw@127.0.0.1/")), "model.base_url: "),
+        (openai("base_url", json!("http://me@127.0.0.1/")), "model.base_url: "),
+        (openai("api_key_env", json!("sk-proj-abc")), "model.api_key_env: "),
+        (openai("api_key_env", json!("")), "model.api_key_env: "),
+        (openai("temperature", json!(2.1)), "model.temperature: "),
+        (openai("temperature", json!(-0.1)), "model.temperature: "),
+        (openai("max_tokens", json!(0)), "model.max_tokens: "),
+    ] {
+        let mistake = checked(settings.clone()).unwrap_err();
+        assert!(mistake.starts_with(field), "{settings}: {mistake}");
+        assert!(!mistake.contains("pw@") && !mistake.contains("sk-proj"), "{mistake}");
+    }
+}
+
+#[tokio::test]
+async fn providers_of_later_versions_are_refused() {
+    for provider in ["openai_responses", "anthropic", "gemini", "ollama"] {
+        let message = format!("{provider} is not supported by this version");
+        let settings = json!({"provider": provider, "name": "m"});
+        assert_eq!(checked(settings.clone()), Err(format!("model.provider: {message}")));
+        let asked = request(serde_json::from_value(settings).unwrap());
+        let failure = answered(&models(), asked).await.remove(0).unwrap_err();
+        assert_eq!((failure.message, failure.retry), (message, Retry::Never));
+    }
+}
+
+#[tokio::test]
+async fn the_settings_say_who_is_asked() {
+    let script = json!({"provider": "scripted", "script": [{"text": "Hi"}]});
+    let parts = whole(answered(&models(), request(serde_json::from_value(script).unwrap())).await);
+    assert_eq!(parts[0], Part::Text("Hi".into()));
+    let server = Server::start([Answer::stream([finish("stop")])]).await;
+    let openai = json!({"provider": "openai", "name": "m", "base_url": server.url});
+    let parts = whole(answered(&models(), request(serde_json::from_value(openai).unwrap())).await);
+    assert_eq!(parts, [Part::Done { usage: None }]);
+    assert_eq!(server.asked().len(), 1);
+}

@@ -1,0 +1,124 @@
+//! Against a real server for what goes over the wire, with paused time for the waits.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::stream::{self, StreamExt};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{RetryPolicy, Retrying};
+use crate::model::openai::{Limits, Openai};
+use crate::model::testing::{
+    Answer, End, Server, Still, answered, delta, finish, request, settings, whole,
+};
+use crate::model::{Failure, Model, Part, Parts, Provider, Request, Retry, Settings};
+
+const QUICK: RetryPolicy =
+    RetryPolicy { max_attempts: 3, base: Duration::from_millis(1), max: Duration::from_millis(2) };
+
+async fn over_the_wire(answers: Vec<Answer>) -> (Vec<Result<Part, Failure>>, usize) {
+    let server = Server::start(answers).await;
+    let openai = Openai::new(Arc::new(Still), Limits::default(), |_| None);
+    let base_url = Some(server.url.clone());
+    let settings = Settings { base_url, ..settings(Provider::Openai) };
+    let model = Retrying::new(openai, QUICK, Arc::new(Still));
+    let parts = answered(&model, request(settings)).await;
+    (parts, server.asked().len())
+}
+
+fn hello() -> Answer {
+    Answer::stream([delta(json!({"content": "Hi"})), finish("stop")])
+}
+
+#[tokio::test]
+async fn a_provider_that_was_busy_is_asked_again() {
+    let busy = Answer::error(429, "busy").with("retry-after", "0");
+    let (parts, asked) = over_the_wire(vec![busy, hello()]).await;
+    assert_eq!(whole(parts), [Part::Text("Hi".into()), Part::Done { usage: None }]);
+    assert_eq!(asked, 2);
+}
+
+#[tokio::test]
+async fn the_last_failure_is_told() {
+    let (parts, asked) = over_the_wire(vec![
+        Answer::error(500, "one"),
+        Answer::error(500, "two"),
+        Answer::error(500, "three"),
+        hello(),
+    ])
+    .await;
+    let failure = parts[0].clone().unwrap_err();
+    assert!(failure.message.ends_with("three"), "{failure}");
+    assert_eq!(asked, 3);
+}
+
+#[tokio::test]
+async fn what_would_only_fail_again_is_not_asked_again() {
+    let (parts, asked) = over_the_wire(vec![Answer::error(400, "bad"), hello()]).await;
+    assert_eq!(parts[0].clone().unwrap_err().retry, Retry::Never);
+    assert_eq!(asked, 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_died_before_its_first_part_is_asked_again() {
+    let dead = Answer::stream([": hello\n\n"]).ending(End::Dies);
+    let (parts, asked) = over_the_wire(vec![dead, hello()]).await;
+    assert_eq!((whole(parts).len(), asked), (2, 2));
+}
+
+#[tokio::test]
+async fn after_the_first_part_a_failure_passes_through() {
+    let dies = Answer::stream([delta(json!({"content": "Hi"}))]).ending(End::Dies);
+    let (parts, asked) = over_the_wire(vec![dies, hello()]).await;
+    assert_eq!(parts[0], Ok(Part::Text("Hi".into())));
+    assert!(parts[1].is_err());
+    assert_eq!((parts.len(), asked), (2, 1));
+}
+
+/// Fails with each of these, and says nothing at all after them.
+struct Failing(Mutex<Vec<Retry>>);
+
+#[async_trait]
+impl Model for Failing {
+    async fn ask(&self, _: Request) -> Result<Parts, Failure> {
+        let mut left = self.0.lock().unwrap();
+        if left.is_empty() {
+            return Ok(stream::empty().boxed());
+        }
+        Err(Failure { message: "no".into(), retry: left.remove(0) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_are_backed_off_and_as_long_as_the_provider_asks() {
+    let hour = Duration::from_secs(3600);
+    for (failures, waited) in [
+        (vec![Retry::After(None); 2], Duration::from_millis(375 + 750)),
+        (vec![Retry::After(Some(Duration::from_secs(5))), Retry::Never], Duration::from_secs(5)),
+        (vec![Retry::After(Some(hour)), Retry::Never], Duration::from_secs(60)),
+        (vec![Retry::Never], Duration::ZERO),
+        (vec![], Duration::from_millis(375 + 750)),
+    ] {
+        let model = Failing(Mutex::new(failures));
+        let model = Retrying::new(model, RetryPolicy::default(), Arc::new(Still));
+        let began = Instant::now();
+        let parts = answered(&model, request(settings(Provider::Openai))).await;
+        assert!(parts[0].is_err());
+        let took = began.elapsed();
+        assert!((waited..waited + Duration::from_millis(5)).contains(&took), "{took:?}");
+    }
+}
+
+#[test]
+fn a_wait_grows_to_its_maximum_and_jitters_below_it() {
+    let policy = RetryPolicy::default();
+    let wait = |attempt, chance| policy.wait(attempt, None, chance).as_millis();
+    assert_eq!([wait(1, 0.0), wait(1, 1.0), wait(2, 1.0), wait(3, 1.0)], [250, 500, 1000, 2000]);
+    assert_eq!([wait(5, 1.0), wait(50, 1.0), wait(u32::MAX, 0.0)], [8000, 8000, 4000]);
+    let endless = RetryPolicy { base: Duration::MAX, max: Duration::MAX, max_attempts: 9 };
+    assert!(endless.wait(9, None, f64::NAN) <= Duration::MAX);
+}

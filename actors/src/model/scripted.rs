@@ -1,0 +1,204 @@
+//! The deterministic model: it says what the agent's script says.
+//!
+//! A script is a list of entries, one for each step of the turn, or a list of rules. A step is
+//! counted by the assistant's messages after the last user message. After the last entry the model
+//! says `Done.`
+//!
+//! ```yaml
+//! script:                             # entries
+//!   - text: "I look it up."
+//!     calls:
+//!       - {name: search, args: {query: "{{ user }}"}}
+//!   - text: "Found: {{ results.search.result }}"
+//! ```
+//!
+//! ```yaml
+//! script:                             # rules; the first that matches the user's text is played
+//!   - when: "(?i)refund"              # a regular expression; a rule without it always matches
+//!     steps:
+//!       - {calls: [{name: refund, args: {amount: 120}}]}
+//!       - {text: "{{ 'Refunded.' if results.refund.ok else results.refund.error }}"}
+//!   - steps: [{text: "You said: {{ user }}"}]
+//! ```
+//!
+//! An entry has any of:
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `thinking` | streamed first, word by word; a template |
+//! | `text` | streamed then, word by word; a template |
+//! | `calls` | `{name, args?, id?}` each. Texts within `args` are templates; `args` that are one text are taken as a provider's raw arguments, JSON or not. Without an id: `call_<step>_<n>`, both from 1 |
+//! | `error` | `{message, retry?}`: the call fails, after what stands above was streamed |
+//! | `delay` | such as `20ms`, at most 1 minute: how long to wait before every piece |
+//! | `usage` | `{input_tokens, output_tokens}` |
+//!
+//! A template (minijinja) sees `user`, the text of the last user message, and `results`: by tool
+//! name, the envelope of its last result in this turn. When a structured answer has to be
+//! repaired, the request for that is the last user message.
+
+mod script;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use abide_conversation::message::{Message, Role};
+use async_trait::async_trait;
+use futures::stream::{self, StreamExt};
+use minijinja::context;
+use minijinja::value::Serde;
+use serde_json::{Map, Value};
+
+use self::script::{Call, Entry, Script};
+use super::{Failure, GivenCall, Model, Part, Parts, Request};
+
+/// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
+const KEPT: usize = 32;
+
+/// Plays scripts, and keeps the last ones compiled.
+#[derive(Default)]
+pub struct Scripted {
+    compiled: Mutex<VecDeque<(Value, Arc<Script>)>>,
+}
+
+/// Judges a script when its agent is defined. The error begins with the place, such as
+/// `script[2].calls[0].name: …`.
+pub fn check(script: &Value) -> Result<(), String> {
+    Script::parse(script).map(|_| ())
+}
+
+#[async_trait]
+impl Model for Scripted {
+    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+        let source = request.settings.script.as_ref().unwrap_or(&Value::Null);
+        let script = self.compiled(source)?;
+        let scene = Scene::of(&request.messages);
+        let (delay, pieces) = play(&script, &scene)?;
+        let pace = move |piece: Result<Part, Failure>| async move {
+            if !delay.is_zero() && !matches!(piece, Ok(Part::Done { .. })) {
+                tokio::time::sleep(delay).await;
+            }
+            piece
+        };
+        Ok(stream::iter(pieces).then(pace).boxed())
+    }
+}
+
+impl Scripted {
+    fn compiled(&self, source: &Value) -> Result<Arc<Script>, Failure> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, script)) = compiled.iter().find(|(known, _)| known == source) {
+            return Ok(script.clone());
+        }
+        let script = Arc::new(Script::parse(source).map_err(Failure::permanent)?);
+        if compiled.len() == KEPT {
+            compiled.pop_front();
+        }
+        compiled.push_back((source.clone(), script.clone()));
+        Ok(script)
+    }
+}
+
+/// What a script reacts to.
+struct Scene {
+    user: String,
+    /// How many assistant messages the turn has.
+    step: usize,
+    results: BTreeMap<String, Value>,
+}
+
+impl Scene {
+    fn of(messages: &[Message]) -> Self {
+        let last = messages.iter().rposition(|message| message.role == Role::User);
+        let user = last.map(|at| messages[at].text()).unwrap_or_default();
+        let turn = &messages[last.map_or(0, |at| at + 1)..];
+        let spoken = turn.iter().filter(|message| message.role == Role::Assistant);
+        let names: HashMap<_, _> = spoken
+            .clone()
+            .flat_map(|message| &message.tool_calls)
+            .map(|call| (&call.id, &call.name))
+            .collect();
+        let result = |message: &Message| {
+            let name = names.get(message.tool_call_id.as_ref()?)?;
+            let text = message.text();
+            let envelope = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            Some(((*name).clone(), envelope))
+        };
+        Self { user, step: spoken.count(), results: turn.iter().filter_map(result).collect() }
+    }
+}
+
+type Pieces = Vec<Result<Part, Failure>>;
+
+fn play(script: &Script, scene: &Scene) -> Result<(Duration, Pieces), Failure> {
+    let say = |text: &str| {
+        let done = Part::Done { usage: None };
+        (Duration::ZERO, words(text, Part::Text).chain([Ok(done)]).collect())
+    };
+    let Some(entries) = script.entries(&scene.user) else {
+        return Ok(say("No rule of the script matches this message."));
+    };
+    match entries.get(scene.step) {
+        Some(entry) => Ok((entry.delay, pieces(script, entry, scene)?)),
+        None => Ok(say("Done.")),
+    }
+}
+
+fn pieces(script: &Script, entry: &Entry, scene: &Scene) -> Result<Pieces, Failure> {
+    let values = context! { user => scene.user.as_str(), results => Serde(&scene.results) };
+    let render = |text: &str| script.render(text, &values);
+    let mut pieces = Vec::new();
+    if let Some(thinking) = &entry.thinking {
+        pieces.extend(words(&render(thinking)?, Part::Thinking));
+    }
+    if let Some(text) = &entry.text {
+        pieces.extend(words(&render(text)?, Part::Text));
+    }
+    for (at, call) in entry.calls.iter().enumerate() {
+        let id = format!("call_{}_{}", scene.step + 1, at + 1);
+        pieces.push(Ok(Part::Call(given(call, id, &render)?)));
+    }
+    match &entry.error {
+        Some(failure) => pieces.push(Err(failure.clone())),
+        None => pieces.push(Ok(Part::Done { usage: entry.usage })),
+    }
+    Ok(pieces)
+}
+
+type Render<'a> = dyn Fn(&str) -> Result<String, Failure> + 'a;
+
+fn given(call: &Call, id: String, render: &Render<'_>) -> Result<GivenCall, Failure> {
+    let args = match &call.args {
+        Value::String(raw) => {
+            let raw = render(raw)?;
+            serde_json::from_str(&raw).map_err(|_| raw)
+        }
+        args => Ok(rendered(args, render)?),
+    };
+    let id = call.id.clone().unwrap_or(id);
+    Ok(GivenCall { id, name: call.name.clone(), args, provided: None })
+}
+
+fn rendered(value: &Value, render: &Render<'_>) -> Result<Value, Failure> {
+    Ok(match value {
+        Value::String(text) => Value::String(render(text)?),
+        Value::Array(values) => {
+            let values = values.iter().map(|value| rendered(value, render));
+            Value::Array(values.collect::<Result<_, _>>()?)
+        }
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| {
+                Ok::<_, Failure>((key.clone(), rendered(value, render)?))
+            };
+            Value::Object(fields.iter().map(field).collect::<Result<Map<_, _>, _>>()?)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    })
+}
+
+/// Words as they stream, each with the white space after it.
+fn words(text: &str, part: fn(String) -> Part) -> impl Iterator<Item = Result<Part, Failure>> {
+    text.split_inclusive(char::is_whitespace).map(move |word| Ok(part(word.to_owned())))
+}

@@ -1,0 +1,232 @@
+//! A real server on the loopback that speaks chat completions, well or badly, and its client.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Mutex};
+
+use abide_conversation::Timestamp;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Response, StatusCode, Uri};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::{Failure, Model, Part, Provider, Request, Settings};
+use crate::clock::Clock;
+
+/// What the server does with one request.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) pieces: Vec<Bytes>,
+    pub(super) end: End,
+}
+
+/// How an answer ends after its pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// As it should.
+    Whole,
+    /// The connection breaks.
+    Dies,
+    /// It never does.
+    Hangs,
+    /// Not even a header comes.
+    Mute,
+}
+
+impl Answer {
+    /// A stream of these pieces, each written by itself.
+    pub(super) fn stream(pieces: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
+        let headers = vec![("content-type", "text/event-stream".to_owned())];
+        let pieces = pieces.into_iter().map(Into::into).collect();
+        Self { status: 200, headers, pieces, end: End::Whole }
+    }
+
+    /// An error in the provider's usual shape.
+    pub(super) fn error(status: u16, message: &str) -> Self {
+        let body = json!({"error": {"message": message}}).to_string();
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Self { status, headers, pieces: vec![body.into()], end: End::Whole }
+    }
+
+    pub(super) fn ending(self, end: End) -> Self {
+        Self { end, ..self }
+    }
+
+    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+}
+
+/// A chunk with this delta, as an event.
+pub(super) fn delta(delta: Value) -> String {
+    event(json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]}))
+}
+
+/// The end of a message for this reason, as an event.
+pub(super) fn finish(reason: &str) -> String {
+    event(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}))
+}
+
+/// Any chunk as an event.
+pub(super) fn event(chunk: Value) -> String {
+    format!("data: {chunk}\n\n")
+}
+
+pub(super) const DONE: &str = "data: [DONE]\n\n";
+
+/// What the server was asked.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) path: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Value,
+}
+
+/// A running server; every request takes the next answer, and the last one stays.
+pub(super) struct Server {
+    pub(super) url: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    /// How many answers have been dropped, by their end or by the client's leaving.
+    pub(super) dropped: watch::Receiver<usize>,
+}
+
+#[derive(Clone)]
+struct Desk {
+    answers: Arc<Vec<Answer>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    dropped: Arc<watch::Sender<usize>>,
+}
+
+impl Server {
+    pub(super) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let (dropped, receiver) = watch::channel(0);
+        let asked = Arc::default();
+        let answers = Arc::new(answers.into_iter().collect());
+        let desk = Desk { answers, asked: Arc::clone(&asked), dropped: Arc::new(dropped) };
+        let router = Router::new().fallback(answer).with_state(desk);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { url, asked, dropped: receiver }
+    }
+
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+async fn answer(
+    State(desk): State<Desk>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let body = serde_json::from_slice(&body).unwrap();
+    let path = uri.to_string();
+    let at = {
+        let mut asked = desk.asked.lock().unwrap();
+        asked.push(Asked { path, headers, body });
+        asked.len() - 1
+    };
+    let dropped = Dropped(desk.dropped);
+    let answer = &desk.answers[at.min(desk.answers.len() - 1)];
+    if answer.end == End::Mute {
+        let _dropped = dropped;
+        return std::future::pending().await;
+    }
+    let mut response = Response::builder().status(StatusCode::from_u16(answer.status).unwrap());
+    for (name, value) in &answer.headers {
+        response = response.header(*name, value);
+    }
+    response.body(Body::from_stream(written(answer.clone(), dropped))).unwrap()
+}
+
+/// Yields after every piece, so that it is written before whatever comes next.
+fn written(answer: Answer, dropped: Dropped) -> BoxStream<'static, Result<Bytes, &'static str>> {
+    let piece = |piece| async {
+        tokio::task::yield_now().await;
+        Ok(piece)
+    };
+    let pieces = stream::iter(answer.pieces).then(piece);
+    let end = async move {
+        tokio::task::yield_now().await;
+        match answer.end {
+            End::Whole => None,
+            End::Dies => Some(Err("dies")),
+            End::Hangs | End::Mute => std::future::pending().await,
+        }
+    };
+    let end = stream::once(end).filter_map(std::future::ready);
+    let guarded = pieces.chain(end).map(move |piece| {
+        let _ = &dropped;
+        piece
+    });
+    guarded.boxed()
+}
+
+struct Dropped(Arc<watch::Sender<usize>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+}
+
+/// A clock that stands still, and chance that always says one half.
+pub(super) struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        "2026-11-21T08:00:00Z".parse().unwrap()
+    }
+
+    fn id(&self, prefix: &str) -> String {
+        format!("{prefix}_1")
+    }
+
+    fn chance(&self) -> f64 {
+        0.5
+    }
+}
+
+pub(super) fn settings(provider: Provider) -> Settings {
+    Settings {
+        provider,
+        name: String::new(),
+        base_url: None,
+        api_key_env: None,
+        temperature: None,
+        max_tokens: None,
+        script: None,
+    }
+}
+
+pub(super) fn request(settings: Settings) -> Request {
+    Request {
+        settings,
+        system: String::new(),
+        messages: Vec::new(),
+        tools: Vec::new(),
+        schema: None,
+    }
+}
+
+/// All that a model answers; whatever failed is last.
+pub(super) async fn answered(model: &impl Model, request: Request) -> Vec<Result<Part, Failure>> {
+    match model.ask(request).await {
+        Ok(parts) => parts.collect().await,
+        Err(failure) => vec![Err(failure)],
+    }
+}
+
+/// The parts, all of which came.
+pub(super) fn whole(parts: Vec<Result<Part, Failure>>) -> Vec<Part> {
+    parts.into_iter().collect::<Result<_, _>>().unwrap()
+}
