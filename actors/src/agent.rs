@@ -1,1 +1,211 @@
-//! .
+//! Agents as data: definitions, checked whole, named by what they contain.
+
+mod duration;
+mod entry;
+mod fields;
+mod invalid;
+mod later;
+mod text;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_conversation::{AgentName, Revision};
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::journal::Refusal;
+use crate::model::Settings;
+use crate::tools::bounds::{cut, encoded_len};
+use crate::tools::native::Natives;
+use crate::tools::schema::Schema;
+use crate::tools::tool::Tool;
+
+pub use entry::client_tools;
+use fields::Fields;
+pub use invalid::{Invalid, joined};
+pub use text::{Format, LoadError, from_text, load_dir};
+
+/// A definition is read, hashed and journalled in one piece: 1 MiB.
+const LARGEST_DEFINITION: usize = 1024 * 1024;
+/// Every one of them goes to the model with every step.
+const MOST_TOOLS: usize = 256;
+/// The longest text of a description; a system prompt is bounded by the definition.
+const LONGEST_DESCRIPTION: usize = 16_384;
+
+/// An agent: model, prompt, tools and policies, as one revision of them says.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub name: AgentName,
+    pub description: String,
+    pub model: Settings,
+    pub system_prompt: String,
+    /// How long an open suspension may wait, unless its tool says otherwise.
+    pub suspension_timeout: Duration,
+    /// Model calls in one turn.
+    pub max_steps: u32,
+    pub retry: RetryPolicy,
+    /// How long a client call waits while no page is connected; `None`: as long as it may.
+    pub client_grace: Option<Duration>,
+    /// What every answer must satisfy, unless a message says otherwise.
+    pub response_format: Option<Schema>,
+    pub assigns: Map<String, Value>,
+    /// In the order in which they were declared.
+    pub tools: Vec<Tool>,
+    /// The document as it was given.
+    pub source: Value,
+    /// Of `source`.
+    pub revision: Revision,
+}
+
+/// How often, and after how long, a model call is tried again before its first token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    pub max_attempts: u32,
+    pub base: Duration,
+    pub max: Duration,
+}
+
+/// A definition that is in order, and what its author may still want to know.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    pub definition: Definition,
+    pub warnings: Vec<String>,
+}
+
+/// Where definitions are found.
+#[async_trait]
+pub trait Agents: Send + Sync + 'static {
+    /// The newest revision of an agent; `None` if there is no such agent, or no longer.
+    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, Refusal>;
+
+    /// One revision, also of an agent that was deleted, for the turns that began with it.
+    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, Refusal>;
+}
+
+impl Definition {
+    /// Reads a document, and reports all of its mistakes together.
+    pub fn parse(source: Value, natives: &Natives) -> Result<Parsed, Vec<Invalid>> {
+        let whole = |message: &str| {
+            let (field, message) = ("definition".to_owned(), message.to_owned());
+            vec![Invalid { tool: None, field, message }]
+        };
+        if encoded_len(&source) > LARGEST_DEFINITION {
+            return Err(whole("must be at most 1 MB"));
+        }
+        let Value::Object(object) = source.clone() else {
+            return Err(whole("must be an object"));
+        };
+        let revision = revision_of(&source).map_err(|message| whole(&message))?;
+        let mut fields = Fields::new(None, "", object);
+        let mut warnings = Vec::new();
+        let tools = entry::tools(&mut fields, natives, &mut warnings);
+        let definition = definition(&mut fields, tools, source, revision);
+        let mistakes = fields.finish();
+        match definition {
+            Some(definition) if mistakes.is_empty() => Ok(Parsed { definition, warnings }),
+            Some(_) | None => Err(mistakes),
+        }
+    }
+}
+
+fn definition(
+    fields: &mut Fields,
+    tools: Vec<Tool>,
+    source: Value,
+    revision: Revision,
+) -> Option<Definition> {
+    let name = name(fields);
+    let model = model(fields);
+    later::refuse(fields);
+    Some(Definition {
+        description: fields.text("description", LONGEST_DESCRIPTION).unwrap_or_default(),
+        system_prompt: fields.text("system_prompt", LARGEST_DEFINITION).unwrap_or_default(),
+        suspension_timeout: fields
+            .duration("suspension_timeout")
+            .unwrap_or(Duration::from_secs(300)),
+        max_steps: fields.number("max_steps", 1..=1000).unwrap_or(25),
+        retry: retry(fields),
+        client_grace: client_grace(fields),
+        response_format: schema(fields, "response_format"),
+        assigns: fields.map("assigns"),
+        tools,
+        source,
+        revision,
+        name: name?,
+        model: model?,
+    })
+}
+
+/// The first 16 hex digits of the SHA-256 of the document's canonical JSON.
+fn revision_of(source: &Value) -> Result<Revision, String> {
+    let canonical = serde_json_canonicalizer::to_vec(source)
+        .map_err(|error| format!("has no canonical JSON: {}", cut(&error.to_string(), 200)))?;
+    let digest = Sha256::digest(&canonical);
+    Ok(Revision::new(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>()))
+}
+
+fn name(fields: &mut Fields) -> Option<AgentName> {
+    if !fields.says("name") {
+        fields.wrong("name", "is missing");
+    }
+    let text = fields.text("name", 64)?;
+    let name = AgentName::parse(&text);
+    if name.is_none() {
+        fields.wrong("name", "must be [a-z0-9][a-z0-9_-]{0,63}");
+    }
+    name
+}
+
+fn model(fields: &mut Fields) -> Option<Settings> {
+    let Some(value) = fields.any("model") else {
+        fields.wrong("model", "is missing");
+        return None;
+    };
+    let read = serde_json::from_value::<Settings>(value).map_err(|error| error.to_string());
+    let checked = read.and_then(|settings| check_model(&settings).map(|()| settings));
+    checked.map_err(|message| fields.wrong("model", cut(&message, 500))).ok()
+}
+
+/// The rules of the `model` section beyond its shape.
+fn check_model(settings: &Settings) -> Result<(), String> {
+    let _ = settings;
+    Ok(())
+}
+
+fn retry(fields: &mut Fields) -> RetryPolicy {
+    let default = RetryPolicy {
+        max_attempts: 3,
+        base: Duration::from_millis(500),
+        max: Duration::from_secs(8),
+    };
+    let Some(mut nested) = fields.nested("retry") else { return default };
+    let policy = RetryPolicy {
+        max_attempts: nested.number("max_attempts", 1..=20).unwrap_or(default.max_attempts),
+        base: nested.duration("base").unwrap_or(default.base),
+        max: nested.duration("max").unwrap_or(default.max),
+    };
+    fields.absorb(nested);
+    policy
+}
+
+/// Absent and null differ: five seconds, and no limit but the call's own.
+fn client_grace(fields: &mut Fields) -> Option<Duration> {
+    match (fields.has("client_grace"), fields.says("client_grace")) {
+        (false, _) => Some(Duration::from_secs(5)),
+        (true, true) => fields.grace("client_grace"),
+        (true, false) => {
+            fields.any("client_grace");
+            None
+        }
+    }
+}
+
+fn schema(fields: &mut Fields, field: &str) -> Option<Schema> {
+    let source = fields.any(field)?;
+    Schema::compile(&source).map_err(|message| fields.wrong(field, message)).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,96 @@
-//! .
+//! The tools that a turn has, and what becomes of a call that the model makes.
+
+pub(crate) mod bounds;
+pub mod condition;
+mod http;
+pub mod native;
+mod plan;
+pub mod run;
+pub mod schema;
+pub mod scope;
+pub mod template;
+pub mod tool;
+
+use std::sync::Arc;
+
+use abide_conversation::command::Planned;
+use serde_json::Value;
+
+use crate::agent::Definition;
+use crate::model::{GivenCall, ToolSpec};
+pub use native::{Natives, Returned};
+pub use run::{Run, Runner};
+pub use scope::{Scope, merged};
+pub use tool::Tool;
+
+/// An agent's tools, and those that a client declared for its conversation.
+#[derive(Clone, Debug)]
+pub struct Toolbox {
+    definition: Arc<Definition>,
+    /// The client's, without those whose names the agent's tools have.
+    own: Vec<Tool>,
+}
+
+impl Toolbox {
+    /// Joins the two; a conversation's own tool never replaces one of the agent's.
+    pub fn new(definition: Arc<Definition>, client_tools: Vec<Tool>) -> Self {
+        let taken = |tool: &Tool| definition.tools.iter().any(|other| other.name == tool.name);
+        let own = client_tools.into_iter().filter(|tool| !taken(tool)).collect();
+        Self { definition, own }
+    }
+
+    /// What the model is told, in the order of declaration.
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |tool: &Tool| ToolSpec {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.source().clone(),
+        };
+        self.tools().filter(|tool| tool.is_for_model()).map(spec).collect()
+    }
+
+    /// What is to become of a call that the model made. Depends on nothing but its arguments.
+    pub fn plan(&self, given: &GivenCall, scope: &Scope) -> Planned {
+        plan::plan(self, given, scope)
+    }
+
+    /// The tool of that name, whoever may call it.
+    pub fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools().find(|tool| tool.name == name)
+    }
+
+    /// The server tool that a user's own call means: by name before alias, of any audience.
+    pub fn dispatchable(&self, name: &str) -> Option<&Tool> {
+        let tools = || self.definition.tools.iter().filter(|tool| tool.target.is_some());
+        let by_alias = || tools().find(|tool| tool.aliases.iter().any(|alias| alias == name));
+        tools().find(|tool| tool.name == name).or_else(by_alias)
+    }
+
+    /// Whether a person must be asked before the tool runs with these arguments.
+    pub fn gated(&self, tool: &Tool, args: &Value, scope: &Scope) -> bool {
+        tool.is_gated(args, scope)
+    }
+
+    /// Whether these may be the tool's arguments; the error names each field.
+    pub fn check_args(&self, tool: &Tool, args: &Value) -> Result<(), String> {
+        plan::check_args(tool, args)
+    }
+
+    /// Whether this may be a person's or a page's answer. A tool that is gone takes any.
+    pub fn check_answer(&self, tool: &str, answer: &Value) -> Result<(), String> {
+        let schema = self.tool(tool).and_then(|tool| tool.result_schema.as_ref());
+        schema.map_or(Ok(()), |schema| schema.check(answer))
+    }
+
+    /// The definition whose tools these are.
+    pub fn definition(&self) -> &Arc<Definition> {
+        &self.definition
+    }
+
+    fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.definition.tools.iter().chain(&self.own)
+    }
+}
+
+#[cfg(test)]
+mod tests;

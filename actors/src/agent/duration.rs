@@ -1,0 +1,53 @@
+//! Durations as definitions write them: `300s`, `5m`, `250ms`, `1h 30m`.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+/// Nothing in a definition lasts longer: 365 days.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Reads a duration of more than nothing and at most 365 days.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    match parse_or_zero(text)? {
+        Duration::ZERO => Err("must be longer than nothing".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+/// The same, or none at all.
+pub(super) fn parse_or_zero(text: &str) -> Result<Duration, String> {
+    let form = || "must be a duration such as \"300s\", \"5m\" or \"250ms\"".to_owned();
+    let signed: SignedDuration = text.parse().map_err(|_| form())?;
+    let duration = Duration::try_from(signed).map_err(|_| form())?;
+    if duration > LONGEST {
+        return Err("must be at most 365 days (8760h)".to_owned());
+    }
+    if duration.subsec_nanos() % 1_000_000 != 0 {
+        return Err("must be whole milliseconds".to_owned());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_written() {
+        for (text, ms) in [("300s", 300_000), ("5m", 300_000), ("250ms", 250), ("1h30m", 5_400_000)]
+        {
+            assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        assert_eq!(parse("8760h"), Ok(LONGEST));
+        assert_eq!(parse_or_zero("0s"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for bad in ["", "5", "s", "0s", "-5s", "5s ago", "8761h", "1ns", "1.5", "5 parsecs", "1y"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(parse(&"9".repeat(100_000)).is_err());
+    }
+}

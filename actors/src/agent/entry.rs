@@ -1,0 +1,240 @@
+//! One entry of `tools`, checked against the rules of its executor.
+
+mod aliases;
+mod target;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use abide_conversation::event::Executor;
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use super::invalid::Invalid;
+use super::{LONGEST_DESCRIPTION, MOST_TOOLS, later, schema};
+use crate::tools::bounds::cut;
+use crate::tools::condition::Condition;
+use crate::tools::native::Natives;
+use crate::tools::schema::Schema;
+use crate::tools::template::Template;
+use crate::tools::tool::{Approval, Audience, Tool};
+use target::Described;
+
+/// Other names of one tool.
+const MOST_ALIASES: usize = 16;
+const LONGEST_NAME: usize = 64;
+
+/// Reads the tools that a client declares for its conversation: `client` and `human` ones.
+pub fn client_tools(entries: &[Value]) -> Result<Vec<Tool>, Vec<Invalid>> {
+    let object = Map::from_iter([("tools".to_owned(), Value::from(entries))]);
+    let mut fields = Fields::new(None, "", object);
+    let mut warnings = Vec::new();
+    let read = tools(&mut fields, &Natives::new(), &mut warnings);
+    for tool in &read {
+        match tool.executor {
+            Executor::Client | Executor::Human => {}
+            Executor::Server | Executor::Provider => {
+                let mut own = Fields::new(Some(&tool.name), "", Map::new());
+                own.wrong("executor", "of a conversation's own tool must be client or human");
+                fields.absorb(own);
+            }
+        }
+    }
+    match fields.finish() {
+        mistakes if mistakes.is_empty() => Ok(read),
+        mistakes => Err(mistakes),
+    }
+}
+
+/// Reads the tools of a definition; those with mistakes are left out.
+pub(super) fn tools(
+    fields: &mut Fields,
+    natives: &Natives,
+    warnings: &mut Vec<String>,
+) -> Vec<Tool> {
+    let mut tools = Vec::new();
+    let mut names = BTreeSet::new();
+    for (at, entry) in fields.list("tools", MOST_TOOLS).into_iter().enumerate() {
+        let place = format!("tools[{at}]");
+        if later::is_set(&entry, fields, &place) {
+            continue;
+        }
+        let Value::Object(object) = entry else {
+            fields.wrong(&place, "must be an object");
+            continue;
+        };
+        let Some(name) = name(&object) else {
+            fields.wrong(&format!("{place}.name"), "must be [A-Za-z0-9_-]{1,64}");
+            continue;
+        };
+        let mut own = Fields::new(Some(&name), "", object);
+        own.any("name");
+        if !names.insert(name.clone()) {
+            own.wrong("name", "is the name of two tools");
+        }
+        tools.extend(tool(name, &mut own, natives, warnings));
+        fields.absorb(own);
+    }
+    aliases::warn(&tools, warnings);
+    tools
+}
+
+fn name(object: &Map<String, Value>) -> Option<String> {
+    object.get("name")?.as_str().filter(|name| is_name(name)).map(str::to_owned)
+}
+
+fn is_name(name: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(legal)
+}
+
+fn tool(
+    name: String,
+    fields: &mut Fields,
+    natives: &Natives,
+    warnings: &mut Vec<String>,
+) -> Option<Tool> {
+    let executor = fields.word("executor", "server, human, client, provider");
+    let executor = executor.unwrap_or(Executor::Server);
+    let described = target::read(fields, executor, natives);
+    rules(fields, executor);
+    warn_idle(fields, &name, executor, warnings);
+    let right = described.is_some();
+    let Described { target, description, parameters } = described.unwrap_or_default();
+    let parameters = parameters.or_else(|| fields.any("parameters"));
+    let parameters = parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+    let parameters = arguments(fields, &parameters);
+    let approval = approval(fields, executor);
+    let tool = Tool {
+        name,
+        description: fields
+            .text("description", LONGEST_DESCRIPTION)
+            .or(description)
+            .unwrap_or_default(),
+        executor,
+        target,
+        run_timeout: fields.duration("run_timeout").unwrap_or(Duration::from_secs(60)),
+        on_interrupt: fields.word("on_interrupt", "redispatch, fail").unwrap_or_default(),
+        timeout: fields.duration("timeout"),
+        streaming: fields.flag("streaming", false),
+        intent: fields.word("intent", "compute, action, render").unwrap_or_default(),
+        audience: audience(fields),
+        aliases: aliases::read(fields),
+        confirmation_message: template(fields),
+        requires_response: fields.flag("requires_response", true),
+        default_result: fields.any("default_result").unwrap_or_default(),
+        result_schema: schema(fields, "result_schema"),
+        provider_options: fields.map("provider_options"),
+        retention: retention(fields),
+        parameters: parameters?,
+        approval: approval?,
+    };
+    right.then_some(tool)
+}
+
+/// What only some executors may say.
+fn rules(fields: &mut Fields, executor: Executor) {
+    let (answers, page) = match executor {
+        Executor::Human => (true, false),
+        Executor::Client => (true, true),
+        Executor::Server | Executor::Provider => (false, false),
+    };
+    for (field, allowed, whose) in [
+        ("result_schema", answers, "a human or client tool"),
+        ("default_result", page, "a client tool"),
+    ] {
+        if fields.says(field) && !allowed {
+            fields.wrong(field, format!("is for {whose} only"));
+        }
+    }
+    if !page && fields.peek("requires_response") == Some(&Value::Bool(false)) {
+        fields.wrong("requires_response", "is for a client tool only");
+    }
+}
+
+/// Settings that change nothing are legal, and worth a word.
+fn warn_idle(fields: &Fields, name: &str, executor: Executor, warnings: &mut Vec<String>) {
+    for field in ["run_timeout", "on_interrupt", "streaming"] {
+        if executor != Executor::Server && fields.says(field) {
+            warnings.push(format!("tool {name}: {field}: only a server tool's runs heed it"));
+        }
+    }
+}
+
+/// The schema of the arguments, which are always an object.
+fn arguments(fields: &mut Fields, source: &Value) -> Option<Schema> {
+    let schema = match source.get("type") {
+        None => Schema::compile(source),
+        Some(kind) if *kind == "object" => Schema::compile(source),
+        Some(_) => Err("must describe an object: type: object".to_owned()),
+    };
+    schema.map_err(|message| fields.wrong("parameters", message)).ok()
+}
+
+fn approval(fields: &mut Fields, executor: Executor) -> Option<Approval> {
+    let approval = match fields.any("approval") {
+        None => return Some(Approval::Auto),
+        Some(Value::String(word)) if word == "auto" => return Some(Approval::Auto),
+        Some(Value::String(word)) if word == "requires_approval" => Some(Approval::Required),
+        Some(Value::Object(object)) => condition(fields, object).map(Approval::When),
+        Some(_) => {
+            fields.wrong("approval", "must be auto, requires_approval or {when: CONDITION}");
+            None
+        }
+    };
+    match executor {
+        Executor::Server | Executor::Client => {}
+        Executor::Human => fields.wrong("approval", "cannot gate a human tool"),
+        Executor::Provider => fields.wrong("approval", "cannot gate a provider tool"),
+    }
+    if fields.peek("requires_response") == Some(&Value::Bool(false)) {
+        fields.wrong("approval", "cannot gate a call that is answered at once");
+    }
+    approval
+}
+
+fn condition(fields: &mut Fields, object: Map<String, Value>) -> Option<Condition> {
+    let when = object.get("when").and_then(Value::as_str);
+    let Some(when) = when.filter(|_| object.len() == 1) else {
+        fields.wrong("approval", "must be {when: CONDITION} and nothing else");
+        return None;
+    };
+    Condition::compile(when).map_err(|message| fields.wrong("approval.when", message)).ok()
+}
+
+fn audience(fields: &mut Fields) -> Audience {
+    let word: Option<String> = fields.word("audience", "model, user, all");
+    match word.as_deref() {
+        None | Some("model") => Audience::Model,
+        Some("user") => Audience::User,
+        Some("all") => Audience::All,
+        Some(word) => {
+            let word = cut(word, LONGEST_NAME);
+            fields.wrong("audience", format!("must be one of model, user, all, not {word}"));
+            Audience::Model
+        }
+    }
+}
+
+fn template(fields: &mut Fields) -> Option<Template> {
+    let source = fields.text("confirmation_message", LONGEST_DESCRIPTION)?;
+    let compiled = Template::compile(&source);
+    compiled.map_err(|message| fields.wrong("confirmation_message", message)).ok()
+}
+
+/// `{mode: age | count, value: n, never_evict: bool}`, kept as it is.
+fn retention(fields: &mut Fields) -> Option<Value> {
+    let kept = fields.peek("retention").cloned();
+    let mut retention = fields.nested("retention")?;
+    let never = retention.flag("never_evict", false);
+    let mode: Option<String> = retention.word("mode", "age, count");
+    let value = retention.number("value", 1..=u32::MAX);
+    match mode.as_deref() {
+        None if never => {}
+        Some("age" | "count") if never || value.is_some() => {}
+        Some("age" | "count") => retention.wrong("value", "is missing"),
+        None | Some(_) => retention.wrong("mode", "must be one of age, count"),
+    }
+    fields.absorb(retention);
+    kept
+}

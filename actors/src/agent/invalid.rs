@@ -1,0 +1,29 @@
+//! What is wrong with a definition.
+
+use std::fmt;
+
+/// One mistake: which tool, which field, and what about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// `None` for the agent's own fields.
+    pub tool: Option<String>,
+    /// A path such as `run.http.url`.
+    pub field: String,
+    pub message: String,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(tool) = &self.tool {
+            write!(f, "tool {tool}: ")?;
+        }
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// All mistakes in one line.
+pub fn joined(mistakes: &[Invalid]) -> String {
+    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,95 @@
+//! Conditions of an approval, in CEL: one that fails, or takes too long, asks.
+
+mod meter;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+
+use cel::objects::{Key, Map};
+use cel::{Context, Env, IdedExpr};
+use serde_json::Value;
+
+use super::bounds::{cut, encoded_len};
+use meter::Meter;
+
+/// The longest expression.
+const LONGEST_SOURCE: usize = 4_096;
+/// The most that a condition looks at; beyond it a person does.
+const LARGEST_INPUT: usize = 256 * 1024;
+
+static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+
+/// A compiled condition.
+///
+/// The library has no bound of its own on evaluation, only on nesting (96). Here every round of
+/// every `all`, `exists`, `map` … is counted, a compiled pattern in it a hundredfold, and an
+/// evaluation over its budget fails: at 20,000 that is a fraction of a second.
+#[derive(Clone)]
+pub struct Condition {
+    source: String,
+    metered: Arc<IdedExpr>,
+}
+
+impl Condition {
+    /// Compiles an expression; at most 4 kB. An unknown name in it fails when evaluated.
+    pub fn compile(source: &str) -> Result<Self, String> {
+        if source.len() > LONGEST_SOURCE {
+            return Err(format!("must be at most {LONGEST_SOURCE} bytes"));
+        }
+        let program = catch_unwind(|| ENV.compile(source))
+            .map_err(|_| "does not compile".to_owned())?
+            .map_err(|errors| format!("does not compile: {}", cut(&errors.to_string(), 300)))?;
+        let metered = Arc::new(meter::metered(program.expression().clone()));
+        Ok(Self { source: source.to_owned(), metered })
+    }
+
+    /// Whether a person must be asked: true unless the condition is plainly false.
+    pub fn asks(&self, values: &Value) -> bool {
+        if encoded_len(values) > LARGEST_INPUT {
+            return true;
+        }
+        let evaluate = || -> Option<bool> {
+            let mut context = Context::with_env(Arc::clone(&ENV));
+            Meter::default().attach(&mut context)?;
+            for (name, value) in values.as_object()? {
+                context.add_variable_from_value(name.as_str(), cel_value(value));
+            }
+            match cel::Value::resolve(&self.metered, &context) {
+                Ok(cel::Value::Bool(asks)) => Some(asks),
+                Ok(_) | Err(_) => None,
+            }
+        };
+        // The interpreter is not ours: a panic in it fails closed like any other failure.
+        catch_unwind(AssertUnwindSafe(evaluate)).ok().flatten().unwrap_or(true)
+    }
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Condition").field(&self.source).finish()
+    }
+}
+
+/// JSON in CEL's types: whole numbers are `int`, so that `args.amount * 2 > 100` works.
+fn cel_value(value: &Value) -> cel::Value {
+    match value {
+        Value::Null => cel::Value::Null,
+        Value::Bool(value) => cel::Value::Bool(*value),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => cel::Value::Int(number),
+            (None, Some(number)) => cel::Value::UInt(number),
+            (None, None) => cel::Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
+        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(cel_value).collect())),
+        Value::Object(object) => {
+            let entry =
+                |(name, value): (&String, &Value)| (Key::from(name.clone()), cel_value(value));
+            cel::Value::Map(Map { map: Arc::new(object.iter().map(entry).collect()) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

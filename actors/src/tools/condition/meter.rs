@@ -1,0 +1,148 @@
+//! Bounds what an expression may do, by counting the rounds of its loops from the inside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
+use cel::{Context, ExecutionError, IdedExpr};
+
+/// The function that the metered expression calls once a round; no identifier can name it.
+const ROUND: &str = "@round";
+/// Rounds that one evaluation may take.
+const BUDGET: i64 = 20_000;
+/// What a call of `matches` counts in a round: it compiles its pattern every time.
+const PATTERN: i64 = 100;
+
+/// What is left of one evaluation's budget.
+pub(super) struct Meter(Arc<AtomicI64>);
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self(Arc::new(AtomicI64::new(BUDGET)))
+    }
+}
+
+impl Meter {
+    /// Lets the expressions of a context spend this budget.
+    pub(super) fn attach(&self, context: &mut Context<'_, '_>) -> Option<()> {
+        let left = Arc::clone(&self.0);
+        let round = move |cost: i64| -> Result<bool, ExecutionError> {
+            match left.fetch_sub(cost, Ordering::Relaxed) >= cost {
+                true => Ok(true),
+                false => Err(ExecutionError::function_error("round", "over the budget")),
+            }
+        };
+        context.add_function(ROUND, round).ok()
+    }
+}
+
+/// The same expression, in which every round of every loop spends from the meter.
+pub(super) fn metered(mut expression: IdedExpr) -> IdedExpr {
+    match &mut expression.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+        Expr::Call(call) => {
+            each(call.target.as_deref_mut());
+            each(&mut call.args);
+        }
+        Expr::Comprehension(comprehension) => meter(comprehension),
+        Expr::List(list) => each(&mut list.elements),
+        Expr::Map(map) => map.entries.iter_mut().for_each(|entry| each_entry(&mut entry.expr)),
+        Expr::Struct(it) => it.entries.iter_mut().for_each(|entry| each_entry(&mut entry.expr)),
+        Expr::Select(select) => each([&mut *select.operand]),
+    }
+    expression
+}
+
+fn each<'e>(expressions: impl IntoIterator<Item = &'e mut IdedExpr>) {
+    for expression in expressions {
+        *expression = metered(std::mem::take(expression));
+    }
+}
+
+fn each_entry(entry: &mut EntryExpr) {
+    match entry {
+        EntryExpr::StructField(field) => each([&mut field.value]),
+        EntryExpr::MapEntry(entry) => each([&mut entry.key, &mut entry.value]),
+    }
+}
+
+fn meter(comprehension: &mut ComprehensionExpr) {
+    let cost = 1 + PATTERN * patterns(&comprehension.loop_step);
+    each([
+        &mut comprehension.iter_range,
+        &mut comprehension.accu_init,
+        &mut comprehension.loop_cond,
+        &mut comprehension.loop_step,
+        &mut comprehension.result,
+    ]);
+    let spot = spot(comprehension);
+    let metered = std::mem::take(spot);
+    let round = call(ROUND, vec![literal(LiteralValue::Int(cost.into()))]);
+    let never = literal(LiteralValue::Boolean(false.into()));
+    *spot = call(operators::CONDITIONAL, vec![round, metered, never]);
+}
+
+/// What a comprehension evaluates once a round: the guard or item of a `map` or `filter`, whose
+/// shape must stay so that the library appends in place, else the condition to go on.
+fn spot(comprehension: &mut ComprehensionExpr) -> &mut IdedExpr {
+    let ComprehensionExpr { loop_step, loop_cond, .. } = comprehension;
+    match &mut loop_step.expr {
+        Expr::Call(step) => match (step.func_name.as_str(), step.args.as_mut_slice()) {
+            (operators::CONDITIONAL, [guard, step, _]) if appends(step) => guard,
+            (operators::ADD, [_, list]) => appended_item(list).unwrap_or(loop_cond),
+            _ => loop_cond,
+        },
+        Expr::Unspecified
+        | Expr::Ident(_)
+        | Expr::Literal(_)
+        | Expr::Comprehension(_)
+        | Expr::List(_)
+        | Expr::Map(_)
+        | Expr::Struct(_)
+        | Expr::Select(_) => loop_cond,
+    }
+}
+
+/// Whether it is `list + [item]`.
+fn appends(step: &IdedExpr) -> bool {
+    let Expr::Call(step) = &step.expr else { return false };
+    let list = |arg: &IdedExpr| matches!(&arg.expr, Expr::List(list) if !list.elements.is_empty());
+    step.func_name == operators::ADD && step.args.get(1).is_some_and(list)
+}
+
+fn appended_item(list: &mut IdedExpr) -> Option<&mut IdedExpr> {
+    let Expr::List(list) = &mut list.expr else { return None };
+    list.elements.first_mut()
+}
+
+/// How many patterns one round of a loop may compile, loops within it not counted twice.
+fn patterns(expression: &IdedExpr) -> i64 {
+    let all = |them: &[IdedExpr]| them.iter().map(patterns).sum::<i64>();
+    match &expression.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Comprehension(_) => 0,
+        Expr::Call(call) => {
+            let own = i64::from(call.func_name == "matches");
+            own + call.target.as_deref().map_or(0, patterns) + all(&call.args)
+        }
+        Expr::List(list) => all(&list.elements),
+        Expr::Map(map) => map.entries.iter().map(|entry| entry_patterns(&entry.expr)).sum(),
+        Expr::Struct(it) => it.entries.iter().map(|entry| entry_patterns(&entry.expr)).sum(),
+        Expr::Select(select) => patterns(&select.operand),
+    }
+}
+
+fn entry_patterns(entry: &EntryExpr) -> i64 {
+    match entry {
+        EntryExpr::StructField(field) => patterns(&field.value),
+        EntryExpr::MapEntry(entry) => patterns(&entry.key) + patterns(&entry.value),
+    }
+}
+
+fn call(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+    let expr = Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args });
+    IdedExpr { id: 0, expr }
+}
+
+fn literal(value: LiteralValue) -> IdedExpr {
+    IdedExpr { id: 0, expr: Expr::Literal(value) }
+}

@@ -1,0 +1,62 @@
+#![allow(clippy::unwrap_used)]
+
+use serde_json::json;
+
+use super::*;
+
+fn asks(source: &str, args: Value) -> bool {
+    let conversation = json!({"id": "c1", "assigns": {"limit": 10}, "metadata": {}});
+    let values = json!({"args": args, "principal": "ann", "conversation": conversation});
+    Condition::compile(source).unwrap().asks(&values)
+}
+
+#[test]
+fn a_condition_sees_arguments_principal_and_conversation() {
+    for amount in [json!(101), json!(100.5), json!(u64::MAX)] {
+        assert!(asks("args.amount > 100", json!({"amount": amount})));
+    }
+    for amount in [json!(100), json!(99.5), json!(-1)] {
+        assert!(!asks("args.amount > 100", json!({"amount": amount})));
+    }
+    assert!(!asks("principal != 'ann'", json!({})));
+    assert!(!asks("conversation.id != 'c1' || conversation.assigns.limit * 2 > 20", json!({})));
+    assert!(!asks("has(args.to) && args.to.endsWith('.org')", json!({"to": "a@b.c"})));
+    assert!(!asks("args.to.exists(to, !to.matches('^[a-z]+$'))", json!({"to": ["a", "b"]})));
+    assert!(!asks("args.l.map(x, x * 2).filter(x, x > 3).size() > 2", json!({"l": [1, 2, 3]})));
+}
+
+#[test]
+fn a_condition_that_fails_or_is_not_boolean_asks() {
+    for source in
+        ["amount > 100", "args.amount > 100", "args.amount", "1", "'text'", "args", "1 / 0 == 1"]
+    {
+        assert!(asks(source, json!({"amount": "text"})), "{source}");
+        assert!(asks(source, json!({})), "{source}");
+    }
+    assert!(asks("args.n + 1 == 0", json!({"n": i64::MAX})));
+}
+
+#[test]
+fn a_condition_that_does_not_compile_is_refused() {
+    for bad in ["", "args.", "args.x >", &"(".repeat(2000), "a b"] {
+        assert!(Condition::compile(bad).is_err(), "{bad}");
+    }
+    let long = format!("{} > 1", "1 + ".repeat(2000) + "1");
+    assert!(Condition::compile(&long).is_err());
+}
+
+#[test]
+fn loops_within_loops_are_cut_short_and_ask() {
+    let args = json!({"l": vec![1; 1000]});
+    let deep = "args.l.exists(a, args.l.exists(b, args.l.exists(c, a + b + c > 3)))";
+    assert!(asks(deep, args.clone()));
+    assert!(asks("args.l.map(a, args.l.map(b, args.l.map(c, 1))).size() < 0", args.clone()));
+    assert!(asks("args.l.exists(a, args.p.matches('x'))", json!({"l": vec![1; 300], "p": "y"})));
+    assert!(!asks("args.l.exists(a, a > 1)", args));
+}
+
+#[test]
+fn more_than_a_condition_can_look_at_asks() {
+    assert!(asks("false", json!({"text": "x".repeat(LARGEST_INPUT)})));
+    assert!(!asks("false", json!({"text": "x".repeat(LARGEST_INPUT / 2)})));
+}

@@ -1,0 +1,145 @@
+//! Tools in Rust, for programs that embed these crates.
+//!
+//! ```
+//! use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
+//! use serde_json::{Value, json};
+//!
+//! struct Add;
+//!
+//! #[async_trait::async_trait]
+//! impl NativeTool for Add {
+//!     fn description(&self) -> String {
+//!         "Adds two numbers.".to_owned()
+//!     }
+//!
+//!     fn parameters(&self) -> Value {
+//!         json!({"type": "object", "required": ["a", "b"],
+//!                "properties": {"a": {"type": "number"}, "b": {"type": "number"}}})
+//!     }
+//!
+//!     async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+//!         context.report(json!({"about_to": "add"}));
+//!         match (args["a"].as_f64(), args["b"].as_f64()) {
+//!             (Some(a), Some(b)) => Returned::ok(json!(a + b)),
+//!             _ => Returned::error("two numbers are needed"),
+//!         }
+//!     }
+//! }
+//!
+//! // A definition then says `run: {native: add}`.
+//! let natives = Natives::new().with("add", Add);
+//! assert!(natives.get("add").is_some());
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use abide_conversation::message::{ErrorType, Outcome, Ui};
+use abide_conversation::{CallId, ConversationId, Principal, TurnId};
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+/// A tool that runs in this process.
+///
+/// It may be aborted at any await, and may run again for the same call with a higher attempt. A
+/// panic ends the call as `tool crashed` and nothing else.
+#[async_trait]
+pub trait NativeTool: Send + Sync + 'static {
+    /// What the model is told of it, unless the definition says otherwise.
+    fn description(&self) -> String;
+
+    /// The JSON Schema of its arguments, an object; they satisfy it when `run` is called.
+    fn parameters(&self) -> Value;
+
+    /// Runs one call.
+    async fn run(&self, args: Value, context: Context<'_>) -> Returned;
+}
+
+/// The call that a native tool runs for.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    pub conversation: &'a ConversationId,
+    /// `None` for a user's own call.
+    pub turn: Option<&'a TurnId>,
+    pub call: &'a CallId,
+    /// 1 for the first; `conversation` and `call` are the same for every attempt.
+    pub attempt: u32,
+    pub assigns: &'a Map<String, Value>,
+    pub principal: &'a Principal,
+    pub(super) progress: &'a mpsc::Sender<Value>,
+}
+
+impl Context<'_> {
+    /// Tells whoever watches how far the run has come. Lossy, and lost unless the tool is declared
+    /// `streaming`; never blocks.
+    pub fn report(&self, progress: Value) {
+        let _ = self.progress.try_send(progress);
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Returned {
+    pub outcome: Outcome,
+    /// Shown to people, never to the model.
+    pub ui: Option<Ui>,
+    /// Ends the turn as halted, with this reason.
+    pub halt: Option<String>,
+}
+
+impl Returned {
+    /// A result: text, any JSON, or content blocks.
+    pub fn ok(result: impl Into<Value>) -> Self {
+        Self { outcome: Outcome::Ok(result.into()), ui: None, halt: None }
+    }
+
+    /// The tool failed; the model reads the message.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self::failed(message, ErrorType::ToolError)
+    }
+
+    /// The turn is to end here, with this reason. The call still gets its result.
+    pub fn halt(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { halt: Some(reason.clone()), ..Self::ok(reason) }
+    }
+
+    /// The same, with something to show to people.
+    pub fn with_ui(self, kind: impl Into<String>, payload: impl Into<Value>) -> Self {
+        Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
+    }
+
+    pub(super) fn failed(message: impl Into<String>, error_type: ErrorType) -> Self {
+        Self { outcome: Outcome::Err(message.into(), error_type), ui: None, halt: None }
+    }
+}
+
+/// The native tools that a program offers, by the name that definitions use.
+#[derive(Clone, Default)]
+pub struct Natives(BTreeMap<String, Arc<dyn NativeTool>>);
+
+impl Natives {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same and one more; a later tool of one name replaces the earlier.
+    pub fn with(mut self, name: impl Into<String>, tool: impl NativeTool) -> Self {
+        self.0.insert(name.into(), Arc::new(tool));
+        self
+    }
+
+    /// The tool of that name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn NativeTool>> {
+        self.0.get(name)
+    }
+}
+
+impl fmt::Debug for Natives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

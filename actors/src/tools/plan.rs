@@ -1,0 +1,119 @@
+//! What becomes of one call: refused, answered at once, or handed to its executor.
+
+use std::time::Duration;
+
+use abide_conversation::command::{Plan, Planned};
+use abide_conversation::event::{Executor, Intent};
+use abide_conversation::message::{ErrorType, Outcome};
+use serde_json::{Map, Value};
+
+use super::Toolbox;
+use super::bounds::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
+use super::scope::Scope;
+use super::tool::Tool;
+use crate::model::GivenCall;
+
+/// The longest name of a tool; a model may have made up a longer one.
+const LONGEST_NAME: usize = 64;
+/// Refused arguments are kept whole up to this; no tool will see them, the model will.
+const SMALL_ARGS: usize = 16 * 1024;
+
+pub(super) fn plan(toolbox: &Toolbox, given: &GivenCall, scope: &Scope) -> Planned {
+    let Some(tool) = toolbox.tool(&given.name).filter(|tool| tool.is_for_model()) else {
+        let name = cut(&given.name, LONGEST_NAME);
+        let message = format!("unknown tool: {name}");
+        let plan = refusal(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
+        return Planned { given_id: given.id.clone(), tool: name, args: shown(&given.args), plan };
+    };
+    let (args, plan) = match arguments(tool, &given.args) {
+        Ok(args) => {
+            let plan = decide(toolbox, tool, &args, given.provided.as_ref(), scope);
+            (args, plan)
+        }
+        Err(mistake) => {
+            let message = format!("invalid tool arguments: {mistake}");
+            let kind = ErrorType::ValidationError;
+            (shown(&given.args), refusal(tool.executor, tool.intent, message, kind))
+        }
+    };
+    Planned { given_id: given.id.clone(), tool: tool.name.clone(), args, plan }
+}
+
+/// The rules for arguments, whoever gives them.
+pub(super) fn check_args(tool: &Tool, args: &Value) -> Result<(), String> {
+    if !args.is_object() {
+        return Err("must be an object".to_owned());
+    }
+    if encoded_len(args) > LARGEST_VALUE {
+        return Err("must be at most 1 MB".to_owned());
+    }
+    tool.parameters.check(args)
+}
+
+fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {
+    let args = match given {
+        Ok(args) => args.clone(),
+        // Providers send nothing at all for a tool without arguments.
+        Err(raw) if raw.trim().is_empty() => Value::Object(Map::new()),
+        Err(_) => return Err("not JSON".to_owned()),
+    };
+    check_args(tool, &args).map(|()| args)
+}
+
+fn decide(
+    toolbox: &Toolbox,
+    tool: &Tool,
+    args: &Value,
+    provided: Option<&Value>,
+    scope: &Scope,
+) -> Plan {
+    let (executor, intent) = (tool.executor, tool.intent);
+    let answer = |outcome| Plan::Answer { executor, intent, outcome };
+    let message = match executor {
+        Executor::Provider => {
+            let outcome = match provided {
+                Some(result) => Outcome::Ok(result.clone()),
+                None => {
+                    Outcome::Err("the provider sent no result".to_owned(), ErrorType::ToolError)
+                }
+            };
+            return answer(outcome);
+        }
+        Executor::Client if !tool.requires_response => {
+            return answer(Outcome::Ok(tool.default_result.clone()));
+        }
+        Executor::Server => String::new(),
+        Executor::Human | Executor::Client => {
+            tool.message(args, scope).unwrap_or_else(|| tool.description.clone())
+        }
+    };
+    let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
+    let agent = toolbox.definition();
+    let grace = agent.client_grace.filter(|_| executor == Executor::Client);
+    Plan::Execute {
+        executor,
+        intent,
+        gate: tool.is_gated(args, scope).then(question),
+        message,
+        timeout_ms: millis(tool.timeout.unwrap_or(agent.suspension_timeout)),
+        grace_ms: grace.map(millis),
+        on_interrupt: tool.on_interrupt,
+    }
+}
+
+fn refusal(executor: Executor, intent: Intent, message: String, kind: ErrorType) -> Plan {
+    Plan::Answer { executor, intent, outcome: Outcome::Err(message, kind) }
+}
+
+/// Refused arguments as the journal keeps them: whole if small, else the beginning of their text.
+fn shown(given: &Result<Value, String>) -> Value {
+    match given {
+        Ok(args) if encoded_len(args) <= SMALL_ARGS => args.clone(),
+        Ok(args) => Value::String(cut(&args.to_string(), SHOWN_TEXT)),
+        Err(raw) => Value::String(cut(raw, SHOWN_TEXT)),
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,167 @@
+//! Runs one call of a server tool to its end, whatever the tool does.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_conversation::message::{ErrorType, Outcome};
+use abide_conversation::{CallId, ConversationId, Principal, TurnId};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::bounds::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
+use super::http::Http;
+use super::native::{Context, NativeTool, Natives, Returned};
+use super::tool::{Target, Tool};
+use crate::clock::Clock;
+
+/// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
+const PROGRESS_WAITING: usize = 64;
+
+/// One run of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    pub conversation: ConversationId,
+    /// `None` for a user's own call.
+    pub turn: Option<TurnId>,
+    pub call: CallId,
+    pub attempt: u32,
+    pub args: Value,
+    pub assigns: Map<String, Value>,
+    pub principal: Principal,
+}
+
+/// Why there is no runner.
+#[derive(Debug, thiserror::Error)]
+#[error("the client of HTTP tools cannot be made: {0}")]
+pub struct NoClient(#[source] reqwest::Error);
+
+/// Reads a variable of the environment.
+pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Runs server tools; one for the whole program, since it keeps the connections.
+pub struct Runner {
+    natives: Natives,
+    http: Http,
+}
+
+impl Runner {
+    /// A runner that takes secrets from the environment.
+    pub fn new(natives: Natives, clock: Arc<dyn Clock>) -> Result<Self, NoClient> {
+        Self::with_variables(natives, clock, Arc::new(|name| std::env::var(name).ok()))
+    }
+
+    /// A runner that takes secrets from elsewhere.
+    pub fn with_variables(
+        natives: Natives,
+        clock: Arc<dyn Clock>,
+        variables: Variables,
+    ) -> Result<Self, NoClient> {
+        Ok(Self { natives, http: Http::new(clock, variables).map_err(NoClient)? })
+    }
+
+    /// Runs the call; dropping the future stops it. Takes at most the tool's `run_timeout`.
+    ///
+    /// `progress` is called while it runs, if the tool is `streaming`.
+    pub async fn run(
+        &self,
+        tool: &Tool,
+        mut run: Run,
+        progress: impl Fn(Value) + Send + Sync,
+    ) -> Returned {
+        run.args = tool.parameters.fill(run.args);
+        let report = |payload: Value| {
+            if tool.streaming {
+                progress(payload);
+            }
+        };
+        let running = async {
+            match &tool.target {
+                Some(Target::Http(endpoint)) => {
+                    self.http.call(endpoint, &tool.name, &run, &report).await
+                }
+                Some(Target::Native(name)) => match self.natives.get(name) {
+                    Some(native) => run_native(Arc::clone(native), run.clone(), &report).await,
+                    None => Returned::error(format!("no native tool is called {name}")),
+                },
+                None => Returned::error("the tool does not run on the server"),
+            }
+        };
+        bounded(within(tool.run_timeout, running).await)
+    }
+}
+
+async fn within(limit: Duration, running: impl Future<Output = Returned>) -> Returned {
+    match tokio::time::timeout(limit, running).await {
+        Ok(returned) => returned,
+        Err(_) => {
+            Returned::failed(format!("timed out after {}", spoken(limit)), ErrorType::Timeout)
+        }
+    }
+}
+
+/// In a task of its own, so that a panic ends there, and a run that never yields blocks no other.
+async fn run_native(
+    native: Arc<dyn NativeTool>,
+    run: Run,
+    report: &(impl Fn(Value) + Send + Sync),
+) -> Returned {
+    let (sender, mut reports) = mpsc::channel(PROGRESS_WAITING);
+    let mut task = AbortOnDropHandle::new(tokio::spawn(async move {
+        let args = run.args.clone();
+        let context = Context {
+            conversation: &run.conversation,
+            turn: run.turn.as_ref(),
+            call: &run.call,
+            attempt: run.attempt,
+            assigns: &run.assigns,
+            principal: &run.principal,
+            progress: &sender,
+        };
+        native.run(args, context).await
+    }));
+    let ended = loop {
+        tokio::select! {
+            biased;
+            Some(payload) = reports.recv() => report(payload),
+            ended = &mut task => break ended,
+        }
+    };
+    while let Ok(payload) = reports.try_recv() {
+        report(payload);
+    }
+    ended.unwrap_or_else(|error| {
+        tracing::error!(%error, "a native tool crashed");
+        Returned::failed("tool crashed", ErrorType::ToolCrashed)
+    })
+}
+
+/// No result is larger than what may travel between nodes.
+fn bounded(returned: Returned) -> Returned {
+    let Returned { outcome, ui, halt } = returned;
+    let large = |value: &Value| encoded_len(value) > LARGEST_VALUE;
+    let outcome = match outcome {
+        Outcome::Ok(result) if large(&result) => {
+            Outcome::Err("the result is larger than 1 MB".to_owned(), ErrorType::ToolError)
+        }
+        Outcome::Ok(result) => Outcome::Ok(result),
+        Outcome::Err(message, error_type) => Outcome::Err(cut(&message, LONGEST_ERROR), error_type),
+    };
+    Returned {
+        outcome,
+        ui: ui.filter(|ui| !large(&ui.payload)),
+        halt: halt.map(|reason| cut(&reason, LONGEST_ERROR)),
+    }
+}
+
+/// `60s`, `1500ms`.
+fn spoken(limit: Duration) -> String {
+    match limit.subsec_nanos() {
+        0 => format!("{}s", limit.as_secs()),
+        _ => format!("{}ms", limit.as_millis()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

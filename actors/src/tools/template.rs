@@ -1,0 +1,114 @@
+//! Messages for people, as templates over the arguments and the conversation.
+
+use std::fmt;
+use std::io;
+
+use minijinja::{Environment, UndefinedBehavior};
+use serde_json::Value;
+
+/// The longest template; a message is a sentence or a page, not a program.
+const LONGEST_SOURCE: usize = 4_096;
+/// Instructions one rendering may take, so that a loop within a loop ends.
+const FUEL: u64 = 50_000;
+/// The longest message; it is journalled and shown in the inbox.
+const LONGEST_OUTPUT: usize = 16_384;
+
+/// A compiled template.
+#[derive(Clone)]
+pub struct Template {
+    source: String,
+    environment: Environment<'static>,
+}
+
+impl Template {
+    /// Compiles a template.
+    pub fn compile(source: &str) -> Result<Self, String> {
+        if source.len() > LONGEST_SOURCE {
+            return Err(format!("must be at most {LONGEST_SOURCE} bytes"));
+        }
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        environment.set_fuel(Some(FUEL));
+        for unbounded in ["indent", "format"] {
+            environment.remove_filter(unbounded);
+        }
+        environment
+            .add_template_owned("message", source.to_owned())
+            .map_err(|error| format!("does not compile: {error}"))?;
+        Ok(Self { source: source.to_owned(), environment })
+    }
+
+    /// The text, unless a value is missing or a bound is reached.
+    pub fn render(&self, values: &Value) -> Option<String> {
+        let template = self.environment.get_template("message").ok()?;
+        let mut text = Bounded(Vec::new());
+        template.render_captured_to(minijinja::value::Serde(values), &mut text).ok()?;
+        String::from_utf8(text.0).ok()
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Template").field(&self.source).finish()
+    }
+}
+
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > LONGEST_OUTPUT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn render(source: &str) -> Option<String> {
+        let values = json!({"args": {"to": "a@b.c", "n": 1000, "list": vec![1; 1000]},
+            "principal": "ann", "conversation": {"id": "c1", "assigns": {"shop": "x"}}});
+        Template::compile(source).unwrap().render(&values)
+    }
+
+    #[test]
+    fn a_message_shows_the_arguments_as_they_are() {
+        let source = "{{principal}}: send to {{args.to}} in {{conversation.assigns.shop}}?";
+        assert_eq!(render(source).unwrap(), "ann: send to a@b.c in x?");
+    }
+
+    #[test]
+    fn a_missing_value_renders_nothing_rather_than_half_a_message() {
+        assert_eq!(render("Send to {{args.nobody}}?"), None);
+        assert_eq!(render("Send{% if args.nobody %} x{% endif %}?").unwrap(), "Send?");
+    }
+
+    #[test]
+    fn endless_work_and_endless_text_render_nothing() {
+        let within = "{% for a in args.list %}{% for b in args.list %}{% endfor %}{% endfor %}";
+        assert_eq!(render(within), None);
+        assert_eq!(render("{{ 'x' * (args.n * 17) }}"), None);
+    }
+
+    #[test]
+    fn a_broken_or_overlong_template_does_not_compile() {
+        for bad in ["{{", "{% for %}", "{{ args.x | nothing }}"] {
+            let compiled = Template::compile(bad);
+            let renders = compiled.is_ok_and(|it| it.render(&json!({"args": {}})).is_some());
+            assert!(!renders, "{bad}");
+        }
+        assert!(Template::compile("{{").is_err());
+        assert!(Template::compile(&"x".repeat(LONGEST_SOURCE + 1)).is_err());
+    }
+}

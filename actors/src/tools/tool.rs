@@ -1,0 +1,106 @@
+//! One tool of a definition, parsed and compiled.
+
+use std::time::Duration;
+
+use abide_conversation::event::{Executor, Intent, OnInterrupt};
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+use serde_json::{Map, Value};
+
+use super::condition::Condition;
+use super::schema::Schema;
+use super::scope::Scope;
+use super::template::Template;
+
+/// A tool: what the model is told of it, who produces its results, and under which rules.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    pub name: String,
+    pub description: String,
+    pub parameters: Schema,
+    pub executor: Executor,
+    pub approval: Approval,
+    /// How it runs; `Some` of a server tool and of no other.
+    pub target: Option<Target>,
+    pub run_timeout: Duration,
+    pub on_interrupt: OnInterrupt,
+    /// Of its suspensions; else the agent's.
+    pub timeout: Option<Duration>,
+    /// Whether its progress is shown.
+    pub streaming: bool,
+    pub intent: Intent,
+    pub audience: Audience,
+    pub aliases: Vec<String>,
+    pub confirmation_message: Option<Template>,
+    /// Of a client tool; `false`: answered at once with `default_result`.
+    pub requires_response: bool,
+    pub default_result: Value,
+    /// What a person's or a page's answer must satisfy.
+    pub result_schema: Option<Schema>,
+    /// By provider, merged into the wire definition as it is.
+    pub provider_options: Map<String, Value>,
+    /// How long its results stay in the prompt; checked for its shape and kept.
+    pub retention: Option<Value>,
+}
+
+/// The gate in front of a call.
+#[derive(Clone, Debug)]
+pub enum Approval {
+    Auto,
+    Required,
+    When(Condition),
+}
+
+/// How a server tool runs.
+#[derive(Clone, Debug)]
+pub enum Target {
+    Http(Endpoint),
+    /// The name in `Natives`.
+    Native(String),
+}
+
+/// Where an HTTP tool is called.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub url: Url,
+    pub headers: HeaderMap,
+    /// The name of the variable that holds the secret; never the secret.
+    pub signing_secret_env: Option<String>,
+}
+
+/// Who may call a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Audience {
+    #[default]
+    Model,
+    User,
+    All,
+}
+
+impl Tool {
+    /// Whether the model is told of it and may call it.
+    pub fn is_for_model(&self) -> bool {
+        match self.audience {
+            Audience::Model | Audience::All => true,
+            Audience::User => false,
+        }
+    }
+
+    /// Whether a person must be asked before it runs with these arguments.
+    pub fn is_gated(&self, args: &Value, scope: &Scope) -> bool {
+        match &self.approval {
+            Approval::Auto => false,
+            Approval::Required => true,
+            Approval::When(condition) => condition.asks(&self.values(args, scope)),
+        }
+    }
+
+    /// The confirmation message for these arguments, if there is one and it renders.
+    pub(super) fn message(&self, args: &Value, scope: &Scope) -> Option<String> {
+        self.confirmation_message.as_ref()?.render(&self.values(args, scope))
+    }
+
+    fn values(&self, args: &Value, scope: &Scope) -> Value {
+        scope.values(self.parameters.fill(args.clone()))
+    }
+}
