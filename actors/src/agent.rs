@@ -10,6 +10,7 @@ mod text;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::command::Basis;
 use abide_conversation::{AgentName, Revision};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -17,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::journal::Refusal;
 use crate::model::Settings;
+use crate::model::retry::RetryPolicy;
 use crate::tools::bounds::{cut, encoded_len};
 use crate::tools::native::Natives;
 use crate::tools::schema::Schema;
@@ -59,14 +61,6 @@ pub struct Definition {
     pub revision: Revision,
 }
 
-/// How often, and after how long, a model call is tried again before its first token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryPolicy {
-    pub max_attempts: u32,
-    pub base: Duration,
-    pub max: Duration,
-}
-
 /// A definition that is in order, and what its author may still want to know.
 #[derive(Clone, Debug)]
 pub struct Parsed {
@@ -85,6 +79,15 @@ pub trait Agents: Send + Sync + 'static {
 }
 
 impl Definition {
+    /// The facts that a turn of this definition starts with.
+    pub fn basis(&self) -> Basis {
+        Basis {
+            agent: self.name.clone(),
+            revision: self.revision.clone(),
+            max_steps: self.max_steps,
+        }
+    }
+
     /// Reads a document, and reports all of its mistakes together.
     pub fn parse(source: Value, natives: &Natives) -> Result<Parsed, Vec<Invalid>> {
         let whole = |message: &str| {

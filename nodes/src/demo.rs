@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use abide_actors::agent::{Definition, Format, Parsed, from_text};
-use abide_actors::tools::{Context, NativeTool, Natives, Returned};
+use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// The definition, as a person would write it.
 const AGENT: &str = include_str!("demo.yaml");
@@ -25,10 +24,7 @@ pub fn agent(natives: &Natives) -> Result<Parsed, String> {
 
 /// The native tools that the program brings.
 pub fn natives() -> Natives {
-    let mut natives = Natives::default();
-    natives.insert("demo_send_email", Arc::new(SendEmail));
-    natives.insert("demo_look_up", Arc::new(LookUp));
-    natives
+    Natives::new().with("demo_send_email", SendEmail).with("demo_look_up", LookUp)
 }
 
 /// Pretends to send an e-mail.
@@ -73,7 +69,7 @@ impl NativeTool for LookUp {
     async fn run(&self, args: Value, context: Context<'_>) -> Returned {
         for step in 1..=STEPS {
             tokio::time::sleep(STEP).await;
-            context.progress(json!({"percent": step * 100 / STEPS}));
+            context.report(json!({"percent": step * 100 / STEPS}));
         }
         Returned::ok(
             json!({"query": args["query"], "answer": "it is so", "attempt": context.attempt}),

@@ -9,7 +9,8 @@ use abide_actors::agent::{self, Definition};
 use abide_actors::clock::Clock;
 use abide_actors::conversation::Deps;
 use abide_actors::journal::Holder;
-use abide_actors::model::Models;
+use abide_actors::model::openai::{Limits, Openai};
+use abide_actors::model::providers::Models;
 use abide_actors::tools::{Natives, Runner};
 use abide_registry::agents::Catalogue;
 use abide_registry::alarms;
@@ -74,6 +75,10 @@ impl Node {
         let name = config.node.clone().unwrap_or_else(host_name);
         let me = Holder { node: name.clone(), incarnation: clock.id("inc") };
         let hub = Hub::default();
+        let variable = |name: &str| std::env::var(name).ok();
+        let model = Models::new(Openai::new(clock.clone(), Limits::default(), variable));
+        let runner = Runner::new((*natives).clone(), clock.clone());
+        let runner = runner.map_err(|error| Unready::Broken(error.to_string()))?;
         let work = TaskTracker::new();
         let draining = Arc::new(AtomicBool::new(false));
         let deps = Arc::new(Deps {
@@ -81,8 +86,8 @@ impl Node {
             journal: store.clone(),
             agents: catalogue.clone(),
             live: Arc::new(hub.clone()),
-            model: Arc::new(Models::default()),
-            runner: Arc::new(Runner::new(natives, clock.clone())),
+            model: Arc::new(model),
+            runner: Arc::new(runner),
             clock: clock.clone(),
             passivate_after: config.passivate_after,
             work: work.clone(),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::agent::Agents;
 use abide_actors::conversation::{ConversationMsg, Deps};
 use abide_actors::journal::Refusal;
 use abide_actors::request::{Delivery, Failure, Inspection, RepeatKey, Reply, Request};
@@ -14,7 +13,7 @@ use ractor::{ActorRef, MessagingErr};
 use tokio::sync::oneshot;
 
 use crate::host::{Handle, HostMsg, Quarantined, Table};
-use crate::store::Store;
+use crate::store::{ListRefusal, Store};
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -57,8 +56,20 @@ impl Conversations {
         }
         let patient = matches!(request, Request::Dispatch(_));
         let (reply, answer) = oneshot::channel();
-        let mut message = ConversationMsg::Deliver(Box::new(Delivery { request, repeats, reply }));
-        let mut sent = false;
+        self.send(id, Delivery { request, repeats, reply }).await?;
+        let answered = match patient {
+            // A user's own call takes as long as its tool may.
+            true => answer.await,
+            false => tokio::time::timeout(DEADLINE, answer)
+                .await
+                .map_err(|_| Refusal::Unavailable("the conversation took too long".to_owned()))?,
+        };
+        answered.unwrap_or(Err(Failure::Lost))
+    }
+
+    /// Puts a delivery into the mailbox of the live actor. A mailbox that is closing gives it back.
+    async fn send(&self, id: &ConversationId, delivery: Delivery) -> Result<(), Failure> {
+        let mut message = ConversationMsg::Deliver(Box::new(delivery));
         for _ in 0..TRIES {
             let handle = self.ensure_started(id).await?;
             if handle.depth.fetch_add(1, Ordering::Relaxed) >= DEPTH {
@@ -66,31 +77,14 @@ impl Conversations {
                 return Err(Failure::Overloaded);
             }
             match handle.actor.cast(message) {
-                Ok(()) => {
-                    sent = true;
-                    break;
-                }
+                Ok(()) => return Ok(()),
                 Err(MessagingErr::SendErr(refused)) => message = refused,
-                Err(_) => return Err(Failure::Lost),
-            }
-            if let ConversationMsg::Deliver(_) = &message {
-                tokio::task::yield_now().await;
-            }
-        }
-        if !sent {
-            return Err(Refusal::Unavailable("the actor keeps ending".to_owned()).into());
-        }
-        let answered = match patient {
-            true => answer.await,
-            false => match tokio::time::timeout(DEADLINE, answer).await {
-                Ok(answered) => answered,
-                Err(_) => {
-                    let slow = "the conversation took too long".to_owned();
-                    return Err(Refusal::Unavailable(slow).into());
+                Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => {
+                    return Err(Failure::Lost);
                 }
-            },
-        };
-        answered.unwrap_or(Err(Failure::Lost))
+            }
+        }
+        Err(Refusal::Unavailable("the actor keeps ending".to_owned()).into())
     }
 
     /// The live actor of a conversation, started if there is none.
@@ -168,7 +162,7 @@ impl Conversations {
     }
 
     /// Starts every conversation that wants something running.
-    pub async fn revive_active(&self) -> Result<usize, Failure> {
+    pub async fn revive_active(&self) -> Result<usize, ListRefusal> {
         let (mut cursor, mut revived) = (None, 0);
         loop {
             let page = self.store.active(cursor.as_deref(), 1_000).await?;

@@ -1,9 +1,19 @@
 //! The store as a port: journals, claims, alarms, the inbox, and agents' definitions.
 
+mod claims;
+#[cfg(test)]
+mod conformance;
+pub mod embedded;
+pub mod floor;
+pub mod memory;
+mod paging;
+mod rules;
+
 use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Journal, Refusal};
 use abide_conversation::state::Activeness;
 use abide_conversation::{AgentName, ConversationId, Revision, Timestamp};
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// One page of a listing, and where the next begins.
@@ -12,6 +22,16 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Opaque; `None` at the end. A page may be short, even empty, before the end.
     pub cursor: Option<String>,
+}
+
+/// Why a listing was not given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListRefusal {
+    /// It was not made by this listing.
+    #[error("cursor: not one that this listing gave")]
+    Cursor,
+    #[error(transparent)]
+    Store(#[from] Refusal),
 }
 
 /// Which conversations are asked for; `None` is any.
@@ -30,7 +50,7 @@ impl HeadFilter {
 }
 
 /// A definition as it is kept.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredAgent {
     pub name: AgentName,
     pub revision: Revision,
@@ -52,7 +72,7 @@ pub trait Store: Journal {
         filter: &HeadFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Head)>, Refusal>;
+    ) -> Result<Page<(ConversationId, Head)>, ListRefusal>;
 
     /// Open suspensions, oldest deadline first.
     async fn inbox(
@@ -60,7 +80,7 @@ pub trait Store: Journal {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<InboxEntry>, Refusal>;
+    ) -> Result<Page<InboxEntry>, ListRefusal>;
 
     /// The next alarms, earliest first.
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal>;
@@ -70,7 +90,7 @@ pub trait Store: Journal {
         &self,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<ConversationId>, Refusal>;
+    ) -> Result<Page<ConversationId>, ListRefusal>;
 
     /// Stores a definition and makes it the newest of its name, keeping `answer` under the scope
     /// `agents/<name>`. Returns whether the name was new. A revision once stored stays for ever.

@@ -12,9 +12,11 @@ use super::Surroundings;
 use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
-use crate::model::{self, GivenCall, Part, Parts, Request, prompt};
+use crate::model::retry::Retrying;
+use crate::model::{GivenCall, Model, Part, Parts, Request, prompt};
 use crate::streaming::Piece;
-use crate::tools::{Schema, Scope, Toolbox, merged};
+use crate::tools::schema::Schema;
+use crate::tools::{Scope, Toolbox, merged};
 
 /// How many events are read at once.
 const PAGE: usize = 1_000;
@@ -39,7 +41,7 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
     };
     let toolbox = around.toolbox(definition.clone());
     let schema = match &turn.shape {
-        Shape::Agent => definition.response_format.clone(),
+        Shape::Agent => definition.response_format.as_ref().map(|schema| schema.source().clone()),
         Shape::Plain => None,
         Shape::Schema(schema) => Some(schema.clone()),
     };
@@ -50,8 +52,8 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
         tools: toolbox.specs(),
         schema: schema.clone(),
     };
-    let (model, clock) = (&around.deps.model, &around.deps.clock);
-    let asked = model::retry::ask(&**model, request, &definition.retry, &**clock).await;
+    let (model, clock) = (around.deps.model.clone(), around.deps.clock.clone());
+    let asked = Retrying::new(model, definition.retry, clock).ask(request).await;
     let id = MessageId::new(around.deps.clock.id("msg"));
     let heard = match asked {
         Ok(parts) => listen(around, &id, step, parts).await,

@@ -23,9 +23,12 @@ impl Loaded {
         if self.stream.message().is_some_and(|message| over(message.step)) {
             self.stream = Stream::default();
         }
-        let runs =
-            |activity: &Activity, id| matches!(activity, Activity::Tool { call, .. } if call == id);
-        self.progress.retain(|id| wanted.iter().any(|activity| runs(activity, id)));
+        self.progress.retain(|id| {
+            wanted.iter().any(|activity| match activity {
+                Activity::Tool { call, .. } => call == id,
+                Activity::Start { .. } | Activity::Model { .. } | Activity::Page { .. } => false,
+            })
+        });
     }
 
     /// Starts what is wanted and does not run.

@@ -149,8 +149,13 @@ impl Loaded {
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
             let checked = match &answer {
                 Answer::Approval { approved: true, args: Some(args), .. } => {
-                    toolbox.check_args(&tool, args).map_err(|why| Failure::invalid("args", why))
+                    match toolbox.tool(&tool) {
+                        Some(tool) => toolbox.check_args(tool, args),
+                        None => Ok(()),
+                    }
+                    .map_err(|why| Failure::invalid("args", why))
                 }
+
                 Answer::Result(value) => toolbox
                     .check_answer(&tool, value)
                     .map_err(|why| Failure::invalid("result", why)),
@@ -250,7 +255,7 @@ impl Loaded {
         let toolbox = self.box_of(definition.clone());
         let found = toolbox.dispatchable(&tool).ok_or(Failure::ToolNotFound(tool))?;
         let invalid = |why| Failure::invalid("input", why);
-        toolbox.check_args(&found.name, &input).map_err(invalid)?;
+        toolbox.check_args(found, &input).map_err(invalid)?;
         let scope = Scope {
             conversation: self.id.clone(),
             principal: principal.clone(),

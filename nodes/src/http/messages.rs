@@ -1,7 +1,7 @@
 //! Messages: said, and read back.
 
 use abide_actors::request::{RepeatKey, Reply, Request, SendRequest};
-use abide_actors::tools::Schema;
+use abide_actors::tools::schema::Schema;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Data, Event, Shape};
 use abide_conversation::message::{Message, Role, text_block};

@@ -3,6 +3,7 @@
 use abide_actors::journal::Refusal;
 use abide_actors::request::Failure;
 use abide_conversation::Rejection;
+use abide_registry::store::ListRefusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
@@ -167,6 +168,15 @@ impl From<Refusal> for Problem {
                 tracing::warn!(why, "the store is unavailable");
                 Self::new(Kind::Unavailable, "the store is unavailable")
             }
+        }
+    }
+}
+
+impl From<ListRefusal> for Problem {
+    fn from(refusal: ListRefusal) -> Self {
+        match refusal {
+            ListRefusal::Cursor => Self::field("cursor", "is not one that this list gave"),
+            ListRefusal::Store(refusal) => refusal.into(),
         }
     }
 }

@@ -1,0 +1,289 @@
+//! The store in one directory of this machine, on redb, for one process.
+//!
+//! MEASURED
+
+mod disk;
+mod place;
+mod read;
+mod shared;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod write;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use abide_actors::journal::{
+    Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
+};
+use abide_conversation::{AgentName, ConversationId, Event, Revision, Timestamp};
+use async_trait::async_trait;
+use redb::{Error, ReadTransaction};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task;
+
+use self::disk::Probe;
+use self::place::Place;
+use self::shared::{Claim, Failed, Shared};
+use self::write::{Append, Kept, Outcome, Write};
+use self::writer::{Job, QUEUE, Writer};
+use super::paging;
+use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent, rules};
+
+pub use self::place::OpenError;
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The machine, as far as its disk honours fsync.
+    Fsync,
+    /// The death of the process at any moment, and not of the machine.
+    Os,
+}
+
+/// What a store has done since it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Accepted writes.
+    pub commits: u64,
+    /// Fsyncs that they shared.
+    pub fsyncs: u64,
+}
+
+/// A store that is open; dropping it waits for what is being written and closes the file.
+///
+/// Reads of one row run where they are asked for, all others on tokio's blocking threads.
+#[derive(Debug)]
+pub struct Embedded {
+    shared: Arc<Shared>,
+    queue: Option<mpsc::Sender<Job>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Embedded {
+    /// Opens the store in `dir`, making the directory if there is none.
+    ///
+    /// Blocks for as long as a repair takes after a crash. Where another process has the store,
+    /// nothing is written.
+    pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
+        let place = Place::take(dir, durability)?;
+        let probe = Arc::new(Probe::default());
+        let shared = Arc::new(Shared::new(place.open(&probe)?, probe));
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let writer = Writer { place, shared: Arc::clone(&shared), queue: jobs };
+        let thread = thread::Builder::new().name("store".to_owned());
+        let writer = thread.spawn(|| writer.run()).map_err(|error| OpenError::Unusable {
+            dir: dir.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self { shared, queue: Some(queue), writer: Some(writer) })
+    }
+
+    /// Commits and fsyncs so far.
+    pub fn stats(&self) -> Stats {
+        Stats { commits: self.shared.commits(), fsyncs: self.shared.probe.fsyncs() }
+    }
+
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, Refusal> {
+        let ended = || Refusal::Unavailable("the store's writer has ended".to_owned());
+        let (done, answer) = oneshot::channel();
+        let queue = self.queue.as_ref().ok_or_else(ended)?;
+        queue.send(job(done)).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())
+    }
+
+    async fn write(&self, write: Write) -> Outcome {
+        self.ask(|done| Job::Write(Box::new(write), done)).await?
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&ReadTransaction) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let shared = Arc::clone(&self.shared);
+        let outcome = task::spawn_blocking(move || shared.read(read)).await;
+        let outcome = outcome.map_err(|error| Refusal::Unavailable(error.to_string()))?;
+        outcome.map_err(|failed| self.blame(failed))
+    }
+
+    fn read_row<T>(
+        &self,
+        read: impl FnOnce(&ReadTransaction) -> Result<T, Error>,
+    ) -> Result<T, Refusal> {
+        self.shared.read(read).map_err(|failed| self.blame(failed))
+    }
+
+    /// Tells the writer of a broken file. If its queue is full, it will find out by itself.
+    fn blame(&self, failed: Failed) -> Refusal {
+        if let (Some(number), Some(queue)) = (failed.reopen, &self.queue) {
+            let _ = queue.try_send(Job::Reopen(number));
+        }
+        failed.refusal
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
+            tracing::error!("the store's writer panicked");
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for Embedded {
+    async fn append(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+        commit: Commit,
+    ) -> Result<(), Refusal> {
+        self.write(Write::Append(Append::new(id, held, commit)?)).await.map(|_| ())
+    }
+
+    async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
+        let id = id.clone();
+        self.read(move |from| read::load(from, id.as_str())).await
+    }
+
+    async fn events(
+        &self,
+        id: &ConversationId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, Refusal> {
+        let id = id.clone();
+        self.read(move |from| read::events(from, id.as_str(), after, limit)).await
+    }
+
+    async fn events_before(
+        &self,
+        id: &ConversationId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, Refusal> {
+        let id = id.clone();
+        self.read(move |from| read::events_before(from, id.as_str(), before, limit)).await
+    }
+
+    async fn answer(
+        &self,
+        scope: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<Answer>, Refusal> {
+        self.read_row(|from| read::answer(from, scope, key, now))
+    }
+
+    async fn claim(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<Holding, Refusal> {
+        match self.shared.claim(id, me, dead).map_err(|failed| self.blame(failed))? {
+            Claim::Holds(holding) => Ok(holding),
+            Claim::TakesOver(dead) => {
+                let (id, me) = (id.clone(), me.clone());
+                self.ask(|done| Job::TakeOver { id, me, dead, done }).await?
+            }
+        }
+    }
+
+    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal> {
+        let (id, held) = (id.clone(), held.clone());
+        self.ask(|done| Job::Release { id, held, done }).await
+    }
+
+    async fn delete(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+        answer: Option<Answer>,
+    ) -> Result<(), Refusal> {
+        let answer = kept(id.as_str(), answer)?;
+        let (id, held) = (id.clone(), held.clone());
+        self.write(Write::Delete { id, held, answer }).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl Store for Embedded {
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal> {
+        Ok(self.shared.claims().present(id).cloned())
+    }
+
+    async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal> {
+        let record = self.read_row(|from| read::record(from, id.as_str()))?;
+        Ok(record.map(|record| record.head))
+    }
+
+    async fn conversations(
+        &self,
+        filter: &HeadFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ConversationId, Head)>, ListRefusal> {
+        let (filter, after) = (filter.clone(), paging::decode(cursor)?);
+        Ok(self.read(move |from| read::conversations(from, &filter, after, limit)).await?)
+    }
+
+    async fn inbox(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<InboxEntry>, ListRefusal> {
+        let (filter, after) = (filter.clone(), paging::decode(cursor)?);
+        Ok(self.read(move |from| read::inbox(from, &filter, after, limit)).await?)
+    }
+
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+        self.read(move |from| read::alarms(from, limit)).await
+    }
+
+    async fn active(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<ConversationId>, ListRefusal> {
+        let after = paging::decode(cursor)?;
+        Ok(self.read(move |from| read::active(from, after, limit)).await?)
+    }
+
+    async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
+        let answer = kept(&rules::agent_scope(&agent.name), answer)?;
+        let json = write::json(&agent)?;
+        let (name, revision) = (agent.name, agent.revision.to_string());
+        self.write(Write::PutAgent { name, revision, json, answer }).await
+    }
+
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal> {
+        self.read_row(|from| read::agent(from, name.as_str()))
+    }
+
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal> {
+        self.read_row(|from| read::revision(from, revision.as_str()))
+    }
+
+    async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal> {
+        self.read(read::agents).await
+    }
+
+    async fn delete_agent(
+        &self,
+        name: &AgentName,
+        answer: Option<Answer>,
+    ) -> Result<bool, Refusal> {
+        let answer = kept(&rules::agent_scope(name), answer)?;
+        self.write(Write::DeleteAgent { name: name.clone(), answer }).await
+    }
+}
+
+fn kept(scope: &str, answer: Option<Answer>) -> Result<Option<Kept>, Refusal> {
+    answer.map(|answer| Kept::new(scope, &answer)).transpose()
+}

@@ -1,0 +1,107 @@
+//! The file under redb: it counts its fsyncs, and leaves them out when the machine is trusted.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redb::backends::FileBackend;
+use redb::{BackendError, StorageBackend};
+
+use super::Durability;
+
+type Io<T> = Result<T, std::io::Error>;
+type Lock<T> = Result<T, BackendError>;
+
+/// One open file.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) file: FileBackend,
+    pub(super) durability: Durability,
+    pub(super) probe: Arc<Probe>,
+}
+
+/// What is seen of the disk from outside; it outlives a file that is opened again.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    fsyncs: AtomicU64,
+    #[cfg(test)]
+    pub(super) fault: std::sync::Mutex<super::tests::Fault>,
+}
+
+impl Probe {
+    /// How many fsyncs there were.
+    pub(super) fn fsyncs(&self) -> u64 {
+        self.fsyncs.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    fn before_write(&self, bytes: usize) -> Io<()> {
+        self.fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner).strike(bytes)
+    }
+
+    #[cfg(not(test))]
+    fn before_write(&self, _bytes: usize) -> Io<()> {
+        Ok(())
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> Io<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Io<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> Io<()> {
+        self.probe.before_write(0)?;
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> Io<()> {
+        match self.durability {
+            Durability::Os => Ok(()),
+            Durability::Fsync => {
+                self.probe.before_write(0)?;
+                self.file.sync_data()?;
+                self.probe.fsyncs.fetch_add(1, Ordering::Relaxed);
+                metrics::counter!("abide_store_fsyncs_total").increment(1);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Io<()> {
+        self.probe.before_write(data.len())?;
+        self.file.write(offset, data)
+    }
+
+    fn close(&self) -> Io<()> {
+        self.file.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Lock<bool> {
+        self.file.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Lock<bool> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Lock<()> {
+        self.file.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Lock<()> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Lock<()> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Lock<bool> {
+        self.file.query_lock_range(start, end)
+    }
+}

@@ -1,0 +1,125 @@
+//! The directory of a store: locked for one process, its file made whole or not at all.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use redb::backends::FileBackend;
+use redb::{Database, DatabaseError, Error, ReadableDatabase};
+
+use super::Durability;
+use super::disk::{Disk, Probe};
+use super::tables;
+
+/// What redb may keep in memory, a half of it for what a commit writes.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// Why a directory is not a store that this process can have.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Only one process may have it.
+    #[error("the store in {dir} is in use by another process")]
+    InUse { dir: PathBuf },
+    /// Another version of the program wrote it.
+    #[error("the store in {dir} has format {found}; this program reads format {expected}")]
+    Format { dir: PathBuf, found: String, expected: u64 },
+    /// It is not a directory that can be written to, or the file in it is damaged.
+    #[error("the store in {dir} cannot be opened: {reason}")]
+    Unusable { dir: PathBuf, reason: String },
+}
+
+/// A directory that this process has to itself until it drops this.
+#[derive(Debug)]
+pub(super) struct Place {
+    dir: PathBuf,
+    durability: Durability,
+    _lock: File,
+}
+
+impl Place {
+    /// Takes the directory, making it if there is none.
+    pub(super) fn take(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
+        let unusable = |error: io::Error| refused(dir, &error);
+        fs::create_dir_all(dir).map_err(unusable)?;
+        let lock = dir.join("lock");
+        let lock = OpenOptions::new().create(true).append(true).open(lock).map_err(unusable)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse { dir: dir.to_owned() });
+            }
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+        }
+        Ok(Self { dir: dir.to_owned(), durability, _lock: lock })
+    }
+
+    /// Opens the file, repairing it after a crash, or makes a new one.
+    pub(super) fn open(&self, probe: &Arc<Probe>) -> Result<Database, OpenError> {
+        let path = self.dir.join("abide.redb");
+        let exists = path.try_exists().map_err(|error| refused(&self.dir, &error))?;
+        if !exists {
+            self.create(&path, probe)?;
+        }
+        let database = self.database(&path, probe)?;
+        match format(&database) {
+            Ok(tables::FORMAT) => Ok(database),
+            Ok(found) => Err(self.foreign(found)),
+            Err(error) => Err(refused(&self.dir, &error)),
+        }
+    }
+
+    /// A new file gets its name when it is whole, so that a crash never leaves half of one.
+    fn create(&self, path: &Path, probe: &Arc<Probe>) -> Result<(), OpenError> {
+        let unusable = |error: io::Error| refused(&self.dir, &error);
+        let draft = self.dir.join("abide.redb.new");
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(error)),
+            Ok(()) | Err(_) => {}
+        }
+        let database = self.database(&draft, probe)?;
+        fill(&database).map_err(|error| refused(&self.dir, &error))?;
+        database.close().map_err(|error| refused(&self.dir, &error))?;
+        fs::rename(&draft, path).map_err(unusable)?;
+        match self.durability {
+            Durability::Fsync => File::open(&self.dir).and_then(|dir| dir.sync_all()),
+            Durability::Os => Ok(()),
+        }
+        .map_err(unusable)
+    }
+
+    fn database(&self, path: &Path, probe: &Arc<Probe>) -> Result<Database, OpenError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(|error| refused(&self.dir, &error))?;
+        let file = FileBackend::new(file).map_err(|error| refused(&self.dir, &error))?;
+        let disk = Disk { file, durability: self.durability, probe: Arc::clone(probe) };
+        let opened = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk);
+        opened.map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { dir: self.dir.clone() },
+            DatabaseError::UpgradeRequired(found) => self.foreign(format!("redb {found}")),
+            other => refused(&self.dir, &other),
+        })
+    }
+
+    fn foreign(&self, found: impl ToString) -> OpenError {
+        let (dir, found) = (self.dir.clone(), found.to_string());
+        OpenError::Format { dir, found, expected: tables::FORMAT }
+    }
+}
+
+fn refused(dir: &Path, reason: &impl ToString) -> OpenError {
+    OpenError::Unusable { dir: dir.to_owned(), reason: reason.to_string() }
+}
+
+fn fill(database: &Database) -> Result<(), Error> {
+    let transaction = database.begin_write()?;
+    tables::create(&transaction)?;
+    Ok(transaction.commit()?)
+}
+
+fn format(database: &Database) -> Result<u64, Error> {
+    let meta = database.begin_read()?.open_table(tables::META)?;
+    let format = meta.get("format")?.map(|format| format.value());
+    format.ok_or_else(|| Error::Corrupted("meta: no format".to_owned()))
+}

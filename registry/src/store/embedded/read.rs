@@ -1,0 +1,166 @@
+//! What is read from the file, each from one snapshot.
+
+use std::ops::Bound;
+
+use abide_actors::journal::{Answer, Head, InboxEntry, InboxFilter, Loaded};
+use abide_conversation::{ConversationId, Event, State, Timestamp};
+use redb::{Error, ReadTransaction};
+
+use super::super::paging::{self, InboxKey};
+use super::super::{HeadFilter, Page, StoredAgent};
+use super::tables::{self, Record};
+
+/// The epoch and head of a conversation.
+pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>, Error> {
+    let record = from.open_table(tables::HEADS)?.get(id)?;
+    record.map(|json| tables::parse("head", json.value())).transpose()
+}
+
+/// The cached state and the events after it, or all events where no cache can be read.
+pub(super) fn load(from: &ReadTransaction, id: &str) -> Result<Option<Loaded>, Error> {
+    let Some(record) = record(from, id)? else { return Ok(None) };
+    let cached = from.open_table(tables::STATES)?.get(id)?;
+    let cached = cached.and_then(|cached| {
+        let (format, json) = cached.value();
+        (format == tables::STATE_FORMAT).then(|| serde_json::from_slice::<State>(json).ok())?
+    });
+    let fits = |state: &State| state.seq <= record.head.last_seq;
+    let state = cached.filter(fits).unwrap_or_default();
+    let events = events(from, id, state.seq, usize::MAX)?;
+    Ok(Some(Loaded { state, events }))
+}
+
+pub(super) fn events(
+    from: &ReadTransaction,
+    id: &str,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Event>, Error> {
+    let journal = from.open_table(tables::JOURNAL)?;
+    let rows = journal.range((Bound::Excluded((id, after)), Bound::Included((id, u64::MAX))))?;
+    rows.take(limit).map(|row| tables::parse("event", row?.1.value())).collect()
+}
+
+pub(super) fn events_before(
+    from: &ReadTransaction,
+    id: &str,
+    before: u64,
+    limit: usize,
+) -> Result<Vec<Event>, Error> {
+    let journal = from.open_table(tables::JOURNAL)?;
+    let rows = journal.range((id, 0)..(id, before))?.rev();
+    rows.take(limit).map(|row| tables::parse("event", row?.1.value())).collect()
+}
+
+pub(super) fn answer(
+    from: &ReadTransaction,
+    scope: &str,
+    key: &str,
+    now: Timestamp,
+) -> Result<Option<Answer>, Error> {
+    let Some(json) = from.open_table(tables::ANSWERS)?.get((scope, key))? else { return Ok(None) };
+    let answer: Answer = tables::parse("answer", json.value())?;
+    Ok((now < answer.expires_at).then_some(answer))
+}
+
+pub(super) fn conversations(
+    from: &ReadTransaction,
+    filter: &HeadFilter,
+    after: Option<ConversationId>,
+    limit: usize,
+) -> Result<Page<(ConversationId, Head)>, Error> {
+    let heads = from.open_table(tables::HEADS)?;
+    let start = after.as_ref().map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_str()));
+    let rows = heads.range::<&str>((start, Bound::Unbounded))?.map(|row| {
+        let (key, json) = row?;
+        let id = ConversationId::new(key.value());
+        let record: Record = tables::parse("head", json.value())?;
+        Ok((id.clone(), (id, record.head)))
+    });
+    paging::page(rows, limit, |(_, head)| filter.admits(head))
+}
+
+pub(super) fn active(
+    from: &ReadTransaction,
+    after: Option<ConversationId>,
+    limit: usize,
+) -> Result<Page<ConversationId>, Error> {
+    let active = from.open_table(tables::ACTIVE)?;
+    let start = after.as_ref().map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_str()));
+    let rows = active.range::<&str>((start, Bound::Unbounded))?.map(|row| {
+        let id = ConversationId::new(row?.0.value());
+        Ok((id.clone(), id))
+    });
+    paging::page(rows, limit, |_| true)
+}
+
+pub(super) fn inbox(
+    from: &ReadTransaction,
+    filter: &InboxFilter,
+    after: Option<InboxKey>,
+    limit: usize,
+) -> Result<Page<InboxEntry>, Error> {
+    let inbox = from.open_table(tables::INBOX)?;
+    if let Some(id) = &filter.conversation {
+        let rows = open(from, id)?.into_iter().filter(|key| Some(key) > after.as_ref());
+        let rows = rows.filter_map(|key| {
+            let json = inbox.get(tables::inbox_key(&key)).transpose()?;
+            let parse = |json: &[u8]| tables::parse("inbox entry", json);
+            Some(json.map_err(Error::from).and_then(|json| Ok((key, parse(json.value())?))))
+        });
+        return paging::page(rows, limit, |entry| filter.admits(entry));
+    }
+    let start = after.as_ref().map(tables::inbox_key).map_or(Bound::Unbounded, Bound::Excluded);
+    let rows = inbox.range((start, Bound::Unbounded))?.map(|row| {
+        let (key, json) = row?;
+        Ok((tables::named_key(key.value())?, tables::parse("inbox entry", json.value())?))
+    });
+    paging::page(rows, limit, |entry| filter.admits(entry))
+}
+
+/// The inbox keys of one conversation by deadline: no more than its one turn has calls.
+fn open(from: &ReadTransaction, id: &ConversationId) -> Result<Vec<InboxKey>, Error> {
+    let mut keys = Vec::new();
+    for row in from.open_table(tables::OPEN)?.range((id.as_str(), "", 0)..)? {
+        let (key, at) = row?;
+        let (conversation, call, suspension) = key.value();
+        if conversation != id.as_str() {
+            break;
+        }
+        keys.push(tables::named_key((at.value(), conversation, call, suspension))?);
+    }
+    keys.sort();
+    Ok(keys)
+}
+
+pub(super) fn alarms(
+    from: &ReadTransaction,
+    limit: usize,
+) -> Result<Vec<(ConversationId, Timestamp)>, Error> {
+    let alarms = from.open_table(tables::ALARMS)?;
+    let rows = alarms.range::<(tables::Nanos, &str)>(..)?.take(limit);
+    let named = rows.map(|row| {
+        let key = row?.0;
+        let (at, id) = key.value();
+        Ok((ConversationId::new(id), tables::timestamp(at)?))
+    });
+    named.collect()
+}
+
+pub(super) fn revision(from: &ReadTransaction, id: &str) -> Result<Option<StoredAgent>, Error> {
+    let json = from.open_table(tables::REVISIONS)?.get(id)?;
+    json.map(|json| tables::parse("agent", json.value())).transpose()
+}
+
+pub(super) fn agent(from: &ReadTransaction, name: &str) -> Result<Option<StoredAgent>, Error> {
+    match from.open_table(tables::AGENTS)?.get(name)? {
+        Some(newest) => revision(from, newest.value()),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn agents(from: &ReadTransaction) -> Result<Vec<StoredAgent>, Error> {
+    let agents = from.open_table(tables::AGENTS)?;
+    let newest = agents.range::<&str>(..)?.map(|row| revision(from, row?.1.value()));
+    newest.filter_map(Result::transpose).collect()
+}

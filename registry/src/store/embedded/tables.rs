@@ -1,0 +1,91 @@
+//! The tables of the file, and how keys and values are written in them.
+
+use abide_actors::journal::Head;
+use abide_conversation::{CallId, ConversationId, Timestamp};
+use redb::{Error, TableDefinition, WriteTransaction};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::super::paging::InboxKey;
+
+type Json = &'static [u8];
+type Text = &'static str;
+/// A timestamp as nanoseconds since 1970, so that keys sort by time.
+pub(super) type Nanos = i128;
+
+/// What the file is written in; another number is another program's.
+pub(super) const FORMAT: u64 = 1;
+/// What a cached state means; raise it when the fold changes and the shape does not.
+pub(super) const STATE_FORMAT: u32 = 1;
+
+pub(super) const META: TableDefinition<Text, u64> = TableDefinition::new("meta");
+/// Conversation, seq → event.
+pub(super) const JOURNAL: TableDefinition<(Text, u64), Json> = TableDefinition::new("journal");
+/// Conversation → [`Record`].
+pub(super) const HEADS: TableDefinition<Text, Json> = TableDefinition::new("heads");
+/// Conversation → format and folded state.
+pub(super) const STATES: TableDefinition<Text, (u32, Json)> = TableDefinition::new("states");
+/// Deadline, conversation, call, suspension → inbox entry.
+pub(super) const INBOX: TableDefinition<(Nanos, Text, Text, u32), Json> =
+    TableDefinition::new("inbox");
+/// Conversation, call, suspension → deadline: finds a conversation's entries in the inbox.
+pub(super) const OPEN: TableDefinition<(Text, Text, u32), Nanos> = TableDefinition::new("open");
+/// Due time, conversation.
+pub(super) const ALARMS: TableDefinition<(Nanos, Text), ()> = TableDefinition::new("alarms");
+pub(super) const ACTIVE: TableDefinition<Text, ()> = TableDefinition::new("active");
+/// Scope, key → answer.
+pub(super) const ANSWERS: TableDefinition<(Text, Text), Json> = TableDefinition::new("answers");
+/// Expiry, scope, key of an answer.
+pub(super) const EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
+    TableDefinition::new("expiries");
+/// Agent → its newest revision.
+pub(super) const AGENTS: TableDefinition<Text, Text> = TableDefinition::new("agents");
+/// Revision → definition.
+pub(super) const REVISIONS: TableDefinition<Text, Json> = TableDefinition::new("revisions");
+
+/// What is kept of a conversation beside its journal.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Of the holding that appended last.
+    pub(super) epoch: u64,
+    pub(super) head: Head,
+}
+
+/// Makes the tables, so that reading never meets a missing one.
+pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
+    transaction.open_table(META)?.insert("format", FORMAT)?;
+    transaction.open_table(JOURNAL)?;
+    transaction.open_table(HEADS)?;
+    transaction.open_table(STATES)?;
+    transaction.open_table(INBOX)?;
+    transaction.open_table(OPEN)?;
+    transaction.open_table(ALARMS)?;
+    transaction.open_table(ACTIVE)?;
+    transaction.open_table(ANSWERS)?;
+    transaction.open_table(EXPIRIES)?;
+    transaction.open_table(AGENTS)?;
+    transaction.open_table(REVISIONS)?;
+    Ok(())
+}
+
+pub(super) fn nanos(at: Timestamp) -> Nanos {
+    at.as_nanosecond()
+}
+
+pub(super) fn timestamp(nanos: Nanos) -> Result<Timestamp, Error> {
+    Timestamp::from_nanosecond(nanos).map_err(|error| Error::Corrupted(format!("time: {error}")))
+}
+
+pub(super) fn inbox_key((at, id, call, suspension): &InboxKey) -> (Nanos, &str, &str, u32) {
+    (nanos(*at), id.as_str(), call.as_str(), *suspension)
+}
+
+pub(super) fn named_key(key: (Nanos, &str, &str, u32)) -> Result<InboxKey, Error> {
+    let (at, id, call, suspension) = key;
+    Ok((timestamp(at)?, ConversationId::new(id), CallId::new(call), suspension))
+}
+
+/// Reads a value that this program wrote; `what` names it when it cannot be read.
+pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(json).map_err(|error| Error::Corrupted(format!("{what}: {error}")))
+}

@@ -1,0 +1,265 @@
+//! One write of a batch: checked first, then written whole.
+
+use abide_actors::journal::{Answer, Commit, Head, Holding, InboxEntry, Refusal};
+use abide_conversation::{AgentName, ConversationId, Timestamp};
+use redb::{Error, ReadableTable, Table, WriteTransaction};
+use serde::Serialize;
+
+use super::super::rules;
+use super::tables::{self, Nanos, Record, nanos};
+
+/// Expired answers that one commit removes: more than the few it can add, so that they never pile
+/// up, and little enough not to be felt.
+const EXPIRIES: usize = 8;
+
+/// Something to be written, turned into bytes by whoever asks for it.
+pub(super) enum Write {
+    Append(Append),
+    Delete { id: ConversationId, held: Holding, answer: Option<Kept> },
+    PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<Kept> },
+    DeleteAgent { name: AgentName, answer: Option<Kept> },
+}
+
+/// A commit as bytes.
+pub(super) struct Append {
+    pub(super) id: ConversationId,
+    pub(super) held: Holding,
+    commit: Commit,
+    record: Vec<u8>,
+    events: Vec<Vec<u8>>,
+    entries: Vec<Vec<u8>>,
+    state: Option<Vec<u8>>,
+    answers: Vec<Kept>,
+}
+
+/// An answer as bytes.
+pub(super) struct Kept {
+    scope: String,
+    key: String,
+    expires_at: Timestamp,
+    json: Vec<u8>,
+}
+
+/// Whether a write was done: of an agent, whether its name was new, or there to be deleted.
+pub(super) type Outcome = Result<bool, Refusal>;
+
+impl Append {
+    /// Does the costly part on the caller's thread.
+    pub(super) fn new(
+        id: &ConversationId,
+        held: &Holding,
+        commit: Commit,
+    ) -> Result<Self, Refusal> {
+        let record = json(&Record { epoch: held.epoch, head: commit.head.clone() })?;
+        let events = commit.events.iter().map(json).collect::<Result<_, _>>()?;
+        let entries = commit.opened.iter().map(|pending| {
+            let (id, agent) = (id.clone(), commit.head.agent.clone());
+            json(&InboxEntry { conversation_id: id, agent, pending: pending.clone() })
+        });
+        let entries = entries.collect::<Result<_, _>>()?;
+        let state = commit.state.as_ref().map(json).transpose()?;
+        let answers = commit.answers.iter().map(|answer| Kept::new(id.as_str(), answer));
+        let answers = answers.collect::<Result<_, _>>()?;
+        let (id, held) = (id.clone(), held.clone());
+        Ok(Self { id, held, commit, record, events, entries, state, answers })
+    }
+}
+
+impl Kept {
+    pub(super) fn new(scope: &str, answer: &Answer) -> Result<Self, Refusal> {
+        let (scope, key) = (scope.to_owned(), answer.key.clone());
+        Ok(Self { scope, key, expires_at: answer.expires_at, json: json(answer)? })
+    }
+}
+
+pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
+    serde_json::to_vec(value).map_err(|error| Refusal::Unavailable(error.to_string()))
+}
+
+/// The tables of one write transaction, opened once for all its writes.
+pub(super) struct Open<'t> {
+    journal: Table<'t, (&'static str, u64), &'static [u8]>,
+    heads: Table<'t, &'static str, &'static [u8]>,
+    states: Table<'t, &'static str, (u32, &'static [u8])>,
+    inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
+    open: Table<'t, (&'static str, &'static str, u32), Nanos>,
+    alarms: Table<'t, (Nanos, &'static str), ()>,
+    active: Table<'t, &'static str, ()>,
+    answers: Table<'t, (&'static str, &'static str), &'static [u8]>,
+    expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
+    agents: Table<'t, &'static str, &'static str>,
+    revisions: Table<'t, &'static str, &'static [u8]>,
+}
+
+impl<'t> Open<'t> {
+    pub(super) fn new(transaction: &'t WriteTransaction) -> Result<Self, Error> {
+        Ok(Self {
+            journal: transaction.open_table(tables::JOURNAL)?,
+            heads: transaction.open_table(tables::HEADS)?,
+            states: transaction.open_table(tables::STATES)?,
+            inbox: transaction.open_table(tables::INBOX)?,
+            open: transaction.open_table(tables::OPEN)?,
+            alarms: transaction.open_table(tables::ALARMS)?,
+            active: transaction.open_table(tables::ACTIVE)?,
+            answers: transaction.open_table(tables::ANSWERS)?,
+            expiries: transaction.open_table(tables::EXPIRIES)?,
+            agents: transaction.open_table(tables::AGENTS)?,
+            revisions: transaction.open_table(tables::REVISIONS)?,
+        })
+    }
+
+    /// Does one write whose holding was found to be the present one.
+    ///
+    /// A refusal has written nothing; after an error the whole transaction must be dropped.
+    pub(super) fn apply(&mut self, write: &Write) -> Result<Outcome, Error> {
+        match write {
+            Write::Append(append) => self.append(append),
+            Write::Delete { id, held: _, answer } => {
+                self.delete(id.as_str())?;
+                self.keep(answer)?;
+                Ok(Ok(true))
+            }
+            Write::PutAgent { name, revision, json, answer } => {
+                self.revisions.insert(revision.as_str(), json.as_slice())?;
+                let new = self.agents.insert(name.as_str(), revision.as_str())?.is_none();
+                self.keep(answer)?;
+                Ok(Ok(new))
+            }
+            Write::DeleteAgent { name, answer } => {
+                let was_there = self.agents.remove(name.as_str())?.is_some();
+                self.keep(answer)?;
+                Ok(Ok(was_there))
+            }
+        }
+    }
+
+    fn append(&mut self, append: &Append) -> Result<Outcome, Error> {
+        let (id, commit) = (append.id.as_str(), &append.commit);
+        let old = self.head(id)?;
+        if !rules::follows(commit, old.as_ref().map(|head| head.last_seq)) {
+            return Ok(Err(Refusal::Conflict));
+        }
+        for (event, json) in commit.events.iter().zip(&append.events) {
+            self.journal.insert((id, event.seq), json.as_slice())?;
+        }
+        self.heads.insert(id, append.record.as_slice())?;
+        if let Some(json) = &append.state {
+            self.states.insert(id, (tables::STATE_FORMAT, json.as_slice()))?;
+        }
+        self.mark(id, old.as_ref(), Some(&commit.head))?;
+        for closed in &commit.closed {
+            self.close(id, closed.call_id.as_str(), closed.suspension)?;
+        }
+        for (pending, json) in commit.opened.iter().zip(&append.entries) {
+            let (call, suspension) = (pending.call_id.as_str(), pending.suspension);
+            let at = nanos(pending.expires_at);
+            self.close(id, call, suspension)?;
+            self.open.insert((id, call, suspension), at)?;
+            self.inbox.insert((at, id, call, suspension), json.as_slice())?;
+        }
+        if let Some(event) = commit.events.last() {
+            self.expire(event.at)?;
+        }
+        self.keep(&append.answers)?;
+        Ok(Ok(true))
+    }
+
+    fn delete(&mut self, id: &str) -> Result<(), Error> {
+        let old = self.head(id)?;
+        self.mark(id, old.as_ref(), None)?;
+        self.heads.remove(id)?;
+        self.states.remove(id)?;
+        self.journal.retain_in((id, 0)..=(id, u64::MAX), |_, _| false)?;
+        let open = self.open.range((id, "", 0)..)?;
+        let mut calls = Vec::new();
+        for row in open {
+            let row = row?;
+            let (conversation, call, suspension) = row.0.value();
+            if conversation != id {
+                break;
+            }
+            calls.push((call.to_owned(), suspension));
+        }
+        for (call, suspension) in calls {
+            self.close(id, &call, suspension)?;
+        }
+        self.forget(id)
+    }
+
+    fn head(&self, id: &str) -> Result<Option<Head>, Error> {
+        let Some(json) = self.heads.get(id)? else { return Ok(None) };
+        let record: Record = tables::parse("head", json.value())?;
+        Ok(Some(record.head))
+    }
+
+    fn mark(&mut self, id: &str, old: Option<&Head>, new: Option<&Head>) -> Result<(), Error> {
+        let (was, is) = (old.and_then(|head| head.alarm), new.and_then(|head| head.alarm));
+        if was != is {
+            if let Some(at) = was {
+                self.alarms.remove((nanos(at), id))?;
+            }
+            if let Some(at) = is {
+                self.alarms.insert((nanos(at), id), ())?;
+            }
+        }
+        match (old.is_some_and(|head| head.active), new.is_some_and(|head| head.active)) {
+            (false, true) => self.active.insert(id, ()).map(|_| ())?,
+            (true, false) => self.active.remove(id).map(|_| ())?,
+            (true, true) | (false, false) => {}
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, id: &str, call: &str, suspension: u32) -> Result<(), Error> {
+        let at = self.open.remove((id, call, suspension))?.map(|at| at.value());
+        if let Some(at) = at {
+            self.inbox.remove((at, id, call, suspension))?;
+        }
+        Ok(())
+    }
+
+    fn keep<'k>(&mut self, answers: impl IntoIterator<Item = &'k Kept>) -> Result<(), Error> {
+        for kept in answers {
+            let (scope, key) = (kept.scope.as_str(), kept.key.as_str());
+            let old = self.answers.insert((scope, key), kept.json.as_slice())?;
+            let old =
+                old.map(|json| tables::parse::<Answer>("answer", json.value())).transpose()?;
+            if let Some(old) = old {
+                self.expiries.remove((nanos(old.expires_at), scope, key))?;
+            }
+            self.expiries.insert((nanos(kept.expires_at), scope, key), ())?;
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self, now: Timestamp) -> Result<(), Error> {
+        for _ in 0..EXPIRIES {
+            let Some(first) = self.expiries.first()? else { break };
+            let (at, scope, key) = first.0.value();
+            if at > nanos(now) {
+                break;
+            }
+            self.answers.remove((scope, key))?;
+            drop(first);
+            self.expiries.pop_first()?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, scope: &str) -> Result<(), Error> {
+        let mut kept = Vec::new();
+        for row in self.answers.range((scope, "")..)? {
+            let row = row?;
+            if row.0.value().0 != scope {
+                break;
+            }
+            let answer: Answer = tables::parse("answer", row.1.value())?;
+            kept.push((answer.key, nanos(answer.expires_at)));
+        }
+        for (key, at) in kept {
+            self.answers.remove((scope, key.as_str()))?;
+            self.expiries.remove((at, scope, key.as_str()))?;
+        }
+        Ok(())
+    }
+}
