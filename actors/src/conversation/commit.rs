@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{ConversationMsg, Loaded};
 use crate::journal::{Answer, Closed, Commit, Head, Refusal};
 use crate::live::Signal;
-use crate::request::{RepeatKey, Reply};
+use crate::request::{Answered, RepeatKey, Reply};
 
 /// An append that takes longer has an unknown outcome: the actor dies and replays.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -117,7 +117,7 @@ impl Loaded {
                 let answer =
                     Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
                 // Who asked may have gone; the journal has the result.
-                let _ = reply.send(Ok(answer));
+                let _ = reply.send(Answered::Done(answer));
             }
         }
     }

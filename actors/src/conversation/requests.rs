@@ -8,14 +8,13 @@ use abide_conversation::event::{Data, Event};
 use abide_conversation::ids::{AgentName, CallId, MessageId, TurnId};
 use abide_conversation::{Action, decide};
 use ractor::ActorRef;
-use tokio::sync::oneshot;
 
 use super::{ConversationMsg, Death, Loaded, seq_of};
 use crate::agent::{self, Definition};
 use crate::journal::Refusal;
 use crate::request::{
-    CreateRequest, Delivery, DispatchRequest, Failure, RepeatKey, Reply, Request, ResolveRequest,
-    SendRequest,
+    Answered, CreateRequest, Delivery, DispatchRequest, Failure, Parcel, RepeatKey, Reply,
+    ReplyPort, Request, ResolveRequest, SendRequest,
 };
 use crate::tools::{Scope, Toolbox, merged};
 
@@ -32,7 +31,7 @@ impl Loaded {
         myself: &ActorRef<ConversationMsg>,
         delivery: Delivery,
     ) -> Result<(), Death> {
-        let Delivery { request, repeats, reply } = delivery;
+        let Some(Parcel { request, repeats, reply }) = delivery.take() else { return Ok(()) };
         let answered = match self.repeated(&repeats).await {
             Ok(Some(first)) => Ok(first),
             Ok(None) => match request {
@@ -48,7 +47,7 @@ impl Loaded {
             _ => None,
         };
         // Who asked may have gone; the journal has what was done.
-        let _ = reply.send(answered);
+        let _ = reply.send(answered.into());
         deadly.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
@@ -196,7 +195,7 @@ impl Loaded {
         myself: &ActorRef<ConversationMsg>,
         request: DispatchRequest,
         repeats: &[RepeatKey],
-        reply: oneshot::Sender<Result<Reply, Failure>>,
+        reply: ReplyPort,
     ) -> Result<(), Death> {
         match self.joins(repeats) {
             Ok(Some(call)) => {
@@ -205,7 +204,7 @@ impl Loaded {
             }
             Ok(None) => {}
             Err(failure) => {
-                let _ = reply.send(Err(failure));
+                let _ = reply.send(Answered::Failed(failure));
                 return Ok(());
             }
         }
@@ -216,13 +215,13 @@ impl Loaded {
                 committed.map_err(|refusal| (self.dispatched.remove(&call), refusal))
             }
             Err(failure) => {
-                let _ = reply.send(Err(failure));
+                let _ = reply.send(Answered::Failed(failure));
                 return Ok(());
             }
         };
         begun.map_err(|(waiting, refusal)| {
             for reply in waiting.unwrap_or_default() {
-                let _ = reply.send(Err(refusal.clone().into()));
+                let _ = reply.send(Answered::Failed(refusal.clone().into()));
             }
             refusal.into()
         })
