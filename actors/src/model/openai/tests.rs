@@ -201,6 +201,13 @@ async fn a_message_that_has_ended_needs_no_goodbye() {
 }
 
 #[tokio::test]
+async fn comments_after_the_end_keep_nobody() {
+    let limits = Limits { tail: Duration::from_millis(50), ..Limits::default() };
+    let server = Server::start([Answer::stream([finish("stop")]).ending(End::Chats)]).await;
+    assert_eq!(whole(answered(&openai(limits), asking(&server)).await), [done()]);
+}
+
+#[tokio::test]
 async fn a_stream_that_ends_before_its_message_is_a_failure() {
     for end in [End::Whole, End::Dies] {
         let parts = reply(Answer::stream([delta(json!({"content": "Hi"}))]).ending(end)).await;
@@ -230,8 +237,7 @@ async fn a_server_that_says_nothing_is_given_up() {
 #[tokio::test]
 async fn a_server_that_only_keeps_alive_is_given_up_too() {
     let limits = Limits { total: Duration::from_millis(100), ..Limits::default() };
-    let answer = Answer::stream([": still here\n\n"]).ending(End::Hangs);
-    let server = Server::start([answer]).await;
+    let server = Server::start([Answer::stream([""; 0]).ending(End::Chats)]).await;
     let failure = failure(answered(&openai(limits), asking(&server)).await);
     assert_eq!(failure.retry, Retry::Never);
 }
