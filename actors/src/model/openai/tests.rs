@@ -103,7 +103,10 @@ fn fragment(index: u64, fields: Value) -> String {
 
 fn two_calls() -> String {
     let args = |index, args: &str| fragment(index, json!({"function": {"arguments": args}}));
-    let begin = |id: &str, name: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": ""}});
+    let begin = |id: &str, name: &str| {
+        let function = json!({"name": name, "arguments": ""});
+        json!({"id": id, "type": "function", "function": function})
+    };
     [
         delta(json!({"content": "Über "})),
         fragment(0, begin("call_a", "search")),
@@ -333,9 +336,12 @@ async fn leaving_closes_the_connection() {
         let request = asking(&server);
         async move { openai.ask(request).await.map(drop) }
     });
-    while server.asked().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let heard = async {
+        while server.asked().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), heard).await.unwrap();
     asking.abort();
     let gone = server.dropped.wait_for(|dropped| *dropped == 2);
     tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap().unwrap();
