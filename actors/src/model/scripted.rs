@@ -27,10 +27,13 @@
 //! |---|---|
 //! | `thinking` | streamed first, word by word; a template |
 //! | `text` | streamed then, word by word; a template |
-//! | `calls` | `{name, args?, id?}` each. Texts within `args` are templates; `args` that are one text are taken as a provider's raw arguments, JSON or not. Without an id: `call_<step>_<n>`, both from 1 |
+//! | `calls` | `{name, args?, id?}` each; texts within `args` are templates |
 //! | `error` | `{message, retry?}`: the call fails, after what stands above was streamed |
 //! | `delay` | such as `20ms`, at most 1 minute: how long to wait before every piece |
 //! | `usage` | `{input_tokens, output_tokens}` |
+//!
+//! `args` that are one text are taken as a provider's raw arguments, JSON or not. A call without an
+//! id is `call_<step>_<n>`, both counted from 1.
 //!
 //! A template (minijinja) sees `user`, the text of the last user message, and `results`: by tool
 //! name, the envelope of its last result in this turn. When a structured answer has to be
