@@ -70,8 +70,7 @@ impl Tables {
             let call = pending.call_id.clone();
             open.insert((call.clone(), pending.suspension), pending.expires_at);
             let key = (pending.expires_at, id.clone(), call, pending.suspension);
-            let entry =
-                InboxEntry { conversation_id: id.clone(), agent: agent.clone(), pending };
+            let entry = InboxEntry { conversation_id: id.clone(), agent: agent.clone(), pending };
             self.inbox.insert(key, entry);
         }
         self.mark(id, &commit.head);
@@ -305,4 +304,14 @@ impl Store for Memory {
 
 fn from<K>(after: Option<K>) -> (Bound<K>, Bound<K>) {
     (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::conformance::conformance;
+    use super::Memory;
+
+    conformance!(((), Arc::new(Memory::default()) as Arc<dyn super::Store>));
 }

@@ -222,7 +222,8 @@ impl<'t> Open<'t> {
         for kept in answers {
             let (scope, key) = (kept.scope.as_str(), kept.key.as_str());
             let old = self.answers.insert((scope, key), kept.json.as_slice())?;
-            let old = old.map(|json| tables::parse::<Answer>("answer", json.value())).transpose()?;
+            let old =
+                old.map(|json| tables::parse::<Answer>("answer", json.value())).transpose()?;
             if let Some(old) = old {
                 self.expiries.remove((nanos(old.expires_at), scope, key))?;
             }
