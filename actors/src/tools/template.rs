@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
+
+use super::aside::aside;
+use super::bounds::cut;
 
 /// The longest template; a message is a sentence or a page, not a program.
 const LONGEST_SOURCE: usize = 4_096;
@@ -12,6 +16,10 @@ const LONGEST_SOURCE: usize = 4_096;
 const FUEL: u64 = 50_000;
 /// The longest message; it is journalled and shown in the inbox.
 const LONGEST_OUTPUT: usize = 16_384;
+/// Compiling may take this long, on the busiest machine.
+const LONGEST_COMPILE: Duration = Duration::from_secs(10);
+/// The longest message of the parser that is passed on.
+const LONGEST_MESSAGE: usize = 300;
 
 /// A compiled template.
 #[derive(Clone)]
@@ -26,15 +34,9 @@ impl Template {
         if source.len() > LONGEST_SOURCE {
             return Err(format!("must be at most {LONGEST_SOURCE} bytes"));
         }
-        let mut environment = Environment::new();
-        environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-        environment.set_fuel(Some(FUEL));
-        for unbounded in ["indent", "format"] {
-            environment.remove_filter(unbounded);
-        }
-        environment
-            .add_template_owned("message", source.to_owned())
-            .map_err(|error| format!("does not compile: {error}"))?;
+        let owned = source.to_owned();
+        let environment = aside(LONGEST_COMPILE, move || compile(owned));
+        let environment = environment.unwrap_or_else(|| Err("does not compile".to_owned()))?;
         Ok(Self { source: source.to_owned(), environment })
     }
 
@@ -45,6 +47,19 @@ impl Template {
         template.render_captured_to(minijinja::value::Serde(values), &mut text).ok()?;
         String::from_utf8(text.0).ok()
     }
+}
+
+fn compile(source: String) -> Result<Environment<'static>, String> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    environment.set_fuel(Some(FUEL));
+    for unbounded in ["indent", "format"] {
+        environment.remove_filter(unbounded);
+    }
+    environment.add_template_owned("message", source).map_err(|error| {
+        format!("does not compile: {}", cut(&error.to_string(), LONGEST_MESSAGE))
+    })?;
+    Ok(environment)
 }
 
 impl fmt::Debug for Template {
@@ -110,5 +125,25 @@ mod tests {
         }
         assert!(Template::compile("{{").is_err());
         assert!(Template::compile(&"x".repeat(LONGEST_SOURCE + 1)).is_err());
+    }
+
+    #[test]
+    fn nesting_never_overflows() {
+        for (open, close, n) in [
+            ("(", ")", 1300),
+            ("[", "]", 1300),
+            ("not ", "", 900),
+            ("-", "", 3000),
+            ("{1:", "}", 600),
+            ("1+", "", 1500),
+            ("[1]|list|", "", 400),
+        ] {
+            let source = format!("{{{{ {}1{} }}}}", open.repeat(n), close.repeat(n));
+            let _ = Template::compile(&source).map(|it| it.render(&json!({})));
+        }
+        let ifs = "{% if 1 %}".repeat(180) + &"{% endif %}".repeat(180);
+        let _ = Template::compile(&ifs).map(|it| it.render(&json!({})));
+        let dots = format!("{{{{ args{} }}}}", ".a".repeat(1500));
+        let _ = Template::compile(&dots).map(|it| it.render(&json!({})));
     }
 }

@@ -91,7 +91,7 @@ impl Tool {
         match &self.approval {
             Approval::Auto => false,
             Approval::Required => true,
-            Approval::When(condition) => condition.asks(&self.values(args, scope)),
+            Approval::When(condition) => condition.asks(self.values(args, scope)),
         }
     }
 
