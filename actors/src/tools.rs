@@ -94,4 +94,6 @@ impl Toolbox {
 }
 
 #[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
 mod tests;

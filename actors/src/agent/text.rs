@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::document::Document;
 use super::invalid::{Invalid, joined};
 use super::{Definition, LARGEST_DEFINITION, Parsed};
 use crate::tools::bounds::cut;
@@ -39,7 +40,7 @@ pub enum LoadError {
 
 /// Reads a document; the error says where it is wrong.
 ///
-/// Duplicate keys, keys that are no text and documents that unfold without end are errors in YAML.
+/// Duplicate keys, keys that are no text and documents that unfold without end are errors.
 pub fn from_text(text: &str, format: Format) -> Result<Value, Invalid> {
     let wrong = |message: String| Invalid {
         tool: None,
@@ -50,7 +51,9 @@ pub fn from_text(text: &str, format: Format) -> Result<Value, Invalid> {
         return Err(wrong("must be at most 1 MB".to_owned()));
     }
     match format {
-        Format::Json => serde_json::from_str(text).map_err(|error| wrong(error.to_string())),
+        Format::Json => serde_json::from_str(text)
+            .map(|Document(value)| value)
+            .map_err(|error| wrong(error.to_string())),
         Format::Yaml => from_yaml(text).map_err(wrong),
     }
 }
@@ -109,7 +112,8 @@ fn from_yaml(text: &str) -> Result<Value, String> {
         strict_booleans: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    let read = serde_saphyr::from_str_with_options(text, options);
+    read.map(|Document(value)| value).map_err(|error| {
         let message = error.to_string();
         match error.location() {
             Some(at) if !message.contains("line ") => format!("{message} at line {}", at.line()),
