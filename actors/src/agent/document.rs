@@ -72,10 +72,7 @@ impl<'de> Visitor<'de> for Values {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(Document(key)) = entries.next_key()? {
-            let Value::String(key) = key else {
-                return Err(A::Error::custom(format_args!("the key {key} must be a text")));
-            };
+        while let Some(Key(key)) = entries.next_key()? {
             let Document(value) = entries.next_value()?;
             if map.contains_key(&key) {
                 let key = cut(&key, 64);
@@ -84,5 +81,28 @@ impl<'de> Visitor<'de> for Values {
             map.insert(key, value);
         }
         Ok(Value::Object(map))
+    }
+}
+
+/// A key, refused where it stands unless it is a text.
+struct Key(String);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Keys).map(Key)
+    }
+}
+
+struct Keys;
+
+impl Visitor<'_> for Keys {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key that is a text")
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<String, E> {
+        Ok(value.to_owned())
     }
 }
