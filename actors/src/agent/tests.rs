@@ -138,86 +138,75 @@ fn every_cell_of_executor_and_approval_is_legal_or_refused_by_name() {
     }
 }
 
+/// Each entry of `tools` in YAML, where `RUN` is a good `run`, and how its mistake begins.
+#[track_caller]
+fn refused_entries(entries: &[(&str, &str)]) {
+    for (entry, beginning) in entries {
+        let entry = entry.replace("RUN", "run: {http: {url: \"http://127.0.0.1:9/\"}}");
+        refused(source(json!([from_text(&entry, Format::Yaml).unwrap()])), beginning);
+    }
+}
+
 #[test]
 fn what_the_contract_calls_illegal_is_refused_by_tool_and_field() {
-    for (tool, wanted) in [
-        (json!({"name": "t"}), "tool t: run: is missing"),
-        (json!({"name": "t", "executor": "human", "run": server()}), "tool t: run: "),
-        (json!({"name": "t", "executor": "client", "run": server()}), "tool t: run: "),
-        (json!({"name": "t", "executor": "robot", "run": server()}), "tool t: executor: "),
-        (json!({"name": "t", "approval": "maybe", "run": server()}), "tool t: approval: "),
+    refused_entries(&[
+        ("{name: t}", "tool t: run: is missing"),
+        ("{name: t, executor: human, RUN}", "tool t: run: is for a server tool only"),
+        ("{name: t, executor: client, RUN}", "tool t: run: is for a server tool only"),
+        ("{name: t, executor: provider, RUN}", "tool t: run: is for a server tool only"),
+        ("{name: t, executor: robot, RUN}", "tool t: executor: must be one of"),
+        ("{name: t, approval: maybe, RUN}", "tool t: approval: must be"),
+        ("{name: t, approval: {when: args >}, RUN}", "tool t: approval.when: does not compile"),
+        ("{name: t, approval: {when: a, x: 1}, RUN}", "tool t: approval: must be"),
+        ("{name: t, intent: guess, RUN}", "tool t: intent: must be one of"),
+        ("{name: t, audience: nobody, RUN}", "tool t: audience: must be one of"),
+        ("{name: t, parameters: [], RUN}", "tool t: parameters: must be"),
+        ("{name: t, parameters: {type: string}, RUN}", "tool t: parameters: must"),
+        ("{name: t, parameters: {type: banana}, RUN}", "tool t: parameters: "),
+        ("{name: t, parameters: {$ref: \"http://a/x\"}, RUN}", "tool t: parameters: "),
+        ("{name: t, requires_response: false, RUN}", "tool t: requires_response: "),
+        ("{name: t, default_result: 1, RUN}", "tool t: default_result: "),
+        ("{name: t, result_schema: {}, RUN}", "tool t: result_schema: "),
         (
-            json!({"name": "t", "approval": {"when": "args >"}, "run": server()}),
-            "tool t: approval.when: ",
+            "{name: t, executor: client, requires_response: false, approval: requires_approval}",
+            "tool t: approval: cannot gate a call that is answered at once",
+        ),
+        ("{name: bad name, RUN}", "tools[0].name: must be"),
+        ("{RUN}", "tools[0].name: must be"),
+        ("7", "tools[0]: must be an object"),
+        ("{builtin: [read]}", "tools[0].builtin: "),
+        ("{mcp: docs}", "tools[0].mcp: "),
+    ]);
+}
+
+#[test]
+fn a_run_that_cannot_be_is_refused_by_its_path() {
+    refused_entries(&[
+        ("{name: t, run: {mcp: {server: s, tool: t}}}", "tool t: run.mcp: is not supported by"),
+        ("{name: t, run: {builtin: read}}", "tool t: run.builtin: is not supported by"),
+        ("{name: t, run: {agent: a}}", "tool t: run.agent: is not supported by"),
+        ("{name: t, run: {}}", "tool t: run: must be exactly one"),
+        ("{name: t, run: {shell: x}}", "tool t: run.shell: is not a known key"),
+        ("{name: t, run: {http: {url: \"http://a/\"}, native: x}}", "tool t: run: must be exactly"),
+        ("{name: t, run: {native: nothing}}", "tool t: run.native: names no native tool"),
+        ("{name: t, run: {native: obedient}, parameters: {}}", "tool t: parameters: come from"),
+        ("{name: t, run: {http: {url: \"ftp://a/\"}}}", "tool t: run.http.url: must be"),
+        ("{name: t, run: {http: {url: a}}}", "tool t: run.http.url: must be"),
+        ("{name: t, run: {http: {}}}", "tool t: run.http.url: is missing"),
+        ("{name: t, run: {http: {url: \"http://u:p@a/\"}}}", "tool t: run.http.url: must not"),
+        (
+            "{name: t, run: {http: {url: \"http://a/\", headers: {Idempotency-Key: x}}}}",
+            "tool t: run.http.headers.Idempotency-Key: is set by the program",
         ),
         (
-            json!({"name": "t", "approval": {"when": "true", "x": 1}, "run": server()}),
-            "tool t: approval: ",
-        ),
-        (json!({"name": "t", "intent": "guess", "run": server()}), "tool t: intent: "),
-        (json!({"name": "t", "audience": "nobody", "run": server()}), "tool t: audience: "),
-        (json!({"name": "t", "parameters": [], "run": server()}), "tool t: parameters: "),
-        (
-            json!({"name": "t", "parameters": {"type": "string"}, "run": server()}),
-            "tool t: parameters: ",
+            "{name: t, run: {http: {url: \"http://a/\", headers: {x: \"a\\nb\"}}}}",
+            "tool t: run.http.headers.x: must be",
         ),
         (
-            json!({"name": "t", "parameters": {"type": "banana"}, "run": server()}),
-            "tool t: parameters: ",
-        ),
-        (
-            json!({"name": "t", "parameters": {"$ref": "http://127.0.0.1/x"}, "run": server()}),
-            "tool t: parameters: ",
-        ),
-        (
-            json!({"name": "t", "run": {"mcp": {"server": "s", "tool": "t"}}}),
-            "tool t: run.mcp: is not supported by this version",
-        ),
-        (json!({"name": "t", "run": {"builtin": "read"}}), "tool t: run.builtin: is not supported"),
-        (json!({"name": "t", "run": {"agent": "a"}}), "tool t: run.agent: is not supported"),
-        (json!({"name": "t", "run": {}}), "tool t: run: must be exactly one"),
-        (
-            json!({"name": "t", "run": {"http": {"url": "http://a/"}, "native": "obedient"}}),
-            "tool t: run: must be exactly one",
-        ),
-        (json!({"name": "t", "run": {"native": "nothing"}}), "tool t: run.native: "),
-        (
-            json!({"name": "t", "run": {"native": "obedient"}, "parameters": {}}),
-            "tool t: parameters: ",
-        ),
-        (json!({"name": "t", "run": {"http": {"url": "ftp://a/"}}}), "tool t: run.http.url: "),
-        (json!({"name": "t", "run": {"http": {}}}), "tool t: run.http.url: is missing"),
-        (json!({"name": "t", "run": {"http": {"url": "http://u:p@a/"}}}), "tool t: run.http.url: "),
-        (
-            json!({"name": "t", "run": {"http": {"url": "http://a/", "headers": {"Idempotency-Key": "x"}}}}),
-            "tool t: run.http.headers.",
-        ),
-        (
-            json!({"name": "t", "run": {"http": {"url": "http://a/", "headers": {"x": "a\nb"}}}}),
-            "tool t: run.http.headers.x: ",
-        ),
-        (
-            json!({"name": "t", "run": {"http": {"url": "http://a/", "method": "GET"}}}),
+            "{name: t, run: {http: {url: \"http://a/\", method: GET}}}",
             "tool t: run.http.method: is not a known key",
         ),
-        (
-            json!({"name": "t", "run": server(), "requires_response": false}),
-            "tool t: requires_response: ",
-        ),
-        (json!({"name": "t", "run": server(), "default_result": 1}), "tool t: default_result: "),
-        (json!({"name": "t", "run": server(), "result_schema": {}}), "tool t: result_schema: "),
-        (
-            json!({"name": "t", "executor": "client", "requires_response": false, "approval": "requires_approval"}),
-            "tool t: approval: ",
-        ),
-        (json!({"name": "bad name", "run": server()}), "tools[0].name: "),
-        (json!({"run": server()}), "tools[0].name: "),
-        (json!(7), "tools[0]: "),
-        (json!({"builtin": ["read"]}), "tools[0].builtin: "),
-        (json!({"mcp": "docs"}), "tools[0].mcp: "),
-    ] {
-        refused(source(json!([tool])), wanted);
-    }
+    ]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::document::Document;
 use super::invalid::{Invalid, joined};
 use super::{Definition, LARGEST_DEFINITION, Parsed};
-use crate::tools::bounds::cut;
+use crate::tools::bounds::one_line;
 use crate::tools::native::Natives;
 
 /// Values that a YAML document may come to, aliases followed: a bomb ends here.
@@ -45,7 +45,7 @@ pub fn from_text(text: &str, format: Format) -> Result<Value, Invalid> {
     let wrong = |message: String| Invalid {
         tool: None,
         field: "definition".to_owned(),
-        message: cut(message.trim(), LONGEST_MESSAGE),
+        message: one_line(&message, LONGEST_MESSAGE),
     };
     if text.len() > LARGEST_DEFINITION {
         return Err(wrong("must be at most 1 MB".to_owned()));

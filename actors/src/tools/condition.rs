@@ -11,7 +11,7 @@ use cel::{Context, Env, IdedExpr};
 use serde_json::Value;
 
 use super::aside::aside;
-use super::bounds::{cut, encoded_len};
+use super::bounds::{encoded_len, one_line};
 use meter::Meter;
 
 /// The longest expression.
@@ -50,7 +50,7 @@ impl Condition {
         let owned = source.to_owned();
         let compiled = aside(LONGEST_COMPILE, move || {
             let program = ENV.compile(&owned).map_err(|errors| {
-                format!("does not compile: {}", cut(&errors.to_string(), LONGEST_MESSAGE))
+                format!("does not compile: {}", one_line(&errors.to_string(), LONGEST_MESSAGE))
             })?;
             let expression = program.expression();
             if meter::depth(expression) > DEEPEST {

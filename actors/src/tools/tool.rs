@@ -97,7 +97,7 @@ impl Tool {
 
     /// The confirmation message for these arguments, if there is one and it renders.
     pub(super) fn message(&self, args: &Value, scope: &Scope) -> Option<String> {
-        self.confirmation_message.as_ref()?.render(&self.values(args, scope))
+        self.confirmation_message.as_ref()?.render(self.values(args, scope))
     }
 
     fn values(&self, args: &Value, scope: &Scope) -> Value {

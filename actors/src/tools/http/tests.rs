@@ -239,7 +239,7 @@ async fn a_connection_that_is_refused_or_breaks_is_an_error_without_the_url() {
     for bytes in [
         &b""[..],
         b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\"",
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ncontent-length: 99\r\n\r\n{\"pro",
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ncontent-length: 9\r\n\r\n{\"p",
         b"not HTTP at all\r\n\r\n",
     ] {
         let url = raw(bytes.to_vec(), false).await;
@@ -258,7 +258,7 @@ async fn a_server_that_says_nothing_more_runs_into_the_time_limit() {
     }
 }
 
-const LINES: &str = "{\"progress\": {\"done\": \"ä\"}}\n\r\n{\"progress\": 2}\r\n{\"result\": [3]}";
+const LINES: &str = "{\"progress\": {\"at\": \"ä\"}}\n\r\n{\"progress\": 2}\r\n{\"result\": [3]}";
 
 #[test]
 fn lines_are_the_same_wherever_their_fragments_are_split() {
@@ -276,7 +276,7 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
             assert_eq!(read.len(), if ended { 3 } else { 2 }, "split at {at}");
             read.extend(lines.rest().unwrap());
             let wanted = [
-                Line::Progress(json!({"done": "ä"})),
+                Line::Progress(json!({"at": "ä"})),
                 Line::Progress(json!(2)),
                 Line::Last(Returned::ok(vec![3])),
             ];
@@ -289,7 +289,7 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
 async fn progress_comes_while_the_tool_runs_and_only_if_it_streams() {
     let single = |byte: u8| Ok::<_, std::io::Error>(vec![byte]);
     for (more, wanted) in [
-        (json!({"streaming": true}), vec![json!({"done": "ä"}), json!(2)]),
+        (json!({"streaming": true}), vec![json!({"at": "ä"}), json!(2)]),
         (json!({}), Vec::new()),
     ] {
         let body = Body::from_stream(futures::stream::iter(LINES.bytes().map(single)));
