@@ -156,6 +156,8 @@ fn provider_and_answered_client_calls_end_at_once() {
     let web = outcome(plan_of("web", Ok(json!({})), Some(json!([1]))));
     assert_eq!(web, (Outcome::Ok(json!([1])), Executor::Provider));
     assert!(!outcome(plan("web", json!({}))).0.is_ok());
+    let huge = json!("x".repeat(1024 * 1024));
+    assert!(!outcome(plan_of("web", Ok(json!({})), Some(huge))).0.is_ok());
 }
 
 #[test]

@@ -55,6 +55,8 @@ fn a_document_that_unfolds_without_end_is_refused() {
         bomb.push_str(&format!("a{n}: &a{n} [{aliases}]\n"));
     }
     assert!(yaml(&bomb).is_err());
+    let list = |n: usize| yaml(&format!("[{}]", "0,".repeat(n))).is_ok();
+    assert!(list(MOST_NODES / 2) && !list(MOST_NODES + 1));
     assert!(yaml(&"[".repeat(10_000)).is_err());
     assert!(yaml(&format!("a: {}", "x".repeat(1024 * 1024))).is_err());
     assert!(from_text(&"[".repeat(10_000), Format::Json).is_err());

@@ -288,10 +288,9 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
 #[tokio::test]
 async fn progress_comes_while_the_tool_runs_and_only_if_it_streams() {
     let single = |byte: u8| Ok::<_, std::io::Error>(vec![byte]);
-    for (more, wanted) in [
-        (json!({"streaming": true}), vec![json!({"at": "ä"}), json!(2)]),
-        (json!({}), Vec::new()),
-    ] {
+    for (more, wanted) in
+        [(json!({"streaming": true}), vec![json!({"at": "ä"}), json!(2)]), (json!({}), Vec::new())]
+    {
         let body = Body::from_stream(futures::stream::iter(LINES.bytes().map(single)));
         let kind = Some("Application/X-NDJSON; charset=utf-8");
         let (url, _) = server(vec![an_answer(200, kind, body)]).await;
