@@ -1,3 +1,5 @@
+//! Definitions: what is legal, what is refused by name, and what is only worth a warning.
+
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! What becomes of a call.
+
 #![allow(clippy::unwrap_used)]
 
 use abide_conversation::command::{Plan, Planned};

@@ -1,3 +1,5 @@
+//! Documents and directories of them, good and bad.
+
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

@@ -1,3 +1,5 @@
+//! Conditions ask when in doubt, and come to an end.
+
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! HTTP tools against real servers on the loopback.
+
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;

@@ -1,3 +1,5 @@
+//! Native tools, well-behaved and not.
+
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Mutex;
