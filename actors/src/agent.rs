@@ -1,5 +1,6 @@
 //! Agents as data: definitions, checked whole, named by what they contain.
 
+mod document;
 mod duration;
 mod entry;
 mod fields;
