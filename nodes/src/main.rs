@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let config = match cli.command {
         Some(Command::Openapi) => return openapi(),
-        Some(Command::Serve(config)) => config,
+        Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };
     telemetry::log(config.log_format);

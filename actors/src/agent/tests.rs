@@ -113,11 +113,18 @@ fn a_revision_is_the_hash_of_the_canonical_document() {
     let read = |text: &str| {
         parse(from_text(text, Format::Json).unwrap()).unwrap().definition.revision.to_string()
     };
-    let one = read(r#"{"name": "a", "model": {"provider": "scripted"}, "max_steps": 5}"#);
-    assert_eq!(one, read(r#"{"max_steps":5.0,"model":{"provider":"scripted"},"name":"a"}"#));
-    assert_ne!(one, read(r#"{"name": "a", "model": {"provider": "scripted"}, "max_steps": 6}"#));
-    // printf '{"max_steps":5,"model":{"provider":"scripted"},"name":"a"}' | sha256sum
-    assert_eq!(one, "31068123120cbd70");
+    let one =
+        read(r#"{"name": "a", "model": {"provider": "scripted", "script": []}, "max_steps": 5}"#);
+    assert_eq!(
+        one,
+        read(r#"{"max_steps":5.0,"model":{"provider":"scripted","script":[]},"name":"a"}"#)
+    );
+    assert_ne!(
+        one,
+        read(r#"{"name": "a", "model": {"provider": "scripted", "script": []}, "max_steps": 6}"#)
+    );
+    // printf '{"max_steps":5,"model":{"provider":"scripted","script":[]},"name":"a"}' | sha256sum
+    assert_eq!(one, "4967eed33cab5085");
 }
 
 #[test]

@@ -21,8 +21,10 @@ use crate::tools::{Scope, Toolbox, merged};
 /// An action to decide on, and how its events answer the request.
 struct Ask {
     action: Action,
-    reply: Box<dyn FnOnce(&[Event]) -> Reply + Send>,
+    reply: Answering,
 }
+
+type Answering = Box<dyn FnOnce(&[Event]) -> Reply + Send>;
 
 impl Loaded {
     /// Answers a request. An `Err` means that the actor must die; the request was told before.
@@ -182,6 +184,8 @@ impl Loaded {
         }
         let answer = self.remember(repeats, &Reply::Deleted).pop();
         self.deps.journal.delete(&self.id, &self.held, answer).await?;
+        // The claim went with it; what comes next may create the conversation anew.
+        self.held = self.deps.journal.claim(&self.id, &self.deps.me, None).await?;
         self.running.clear();
         self.state = Default::default();
         self.cached_seq = 0;

@@ -50,7 +50,7 @@ impl NativeTool for Obedient {
 
 /// What is in a definition whatever its tools are.
 pub(crate) fn source(tools: Value) -> Value {
-    json!({"name": "support", "model": {"provider": "scripted"}, "tools": tools})
+    json!({"name": "support", "model": {"provider": "scripted", "script": []}, "tools": tools})
 }
 
 pub(crate) fn natives() -> Natives {

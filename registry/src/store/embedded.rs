@@ -146,7 +146,7 @@ impl Journal for Embedded {
         held: &Holding,
         commit: Commit,
     ) -> Result<(), Refusal> {
-        self.write(Write::Append(Append::new(id, held, commit)?)).await.map(|_| ())
+        self.write(Write::Append(Box::new(Append::new(id, held, commit)?))).await.map(|_| ())
     }
 
     async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {

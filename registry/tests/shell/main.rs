@@ -1,5 +1,5 @@
 //! The shell: actors, supervisor and door over a store in memory, a scripted model and paused time.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod calls;
 mod flaky;

@@ -48,7 +48,6 @@ async fn a_deleted_conversation_is_gone_and_the_repeat_knows() {
     let gone = rig.ask("x", Request::Cancel).await;
     assert!(matches!(gone, Err(Failure::Rejected(_))), "{gone:?}");
     assert!(rig.journal("x").await.is_empty());
-    rig.passivated("x").await;
     assert!(rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().is_none());
     rig.send("x", "hi").await.unwrap();
     rig.ended("x", 1).await;

@@ -173,11 +173,11 @@ impl Rig {
         let look = async {
             loop {
                 let events = self.journal(id).await;
-                let ends = events.into_iter().filter_map(|event| match event.data {
+                let mut ends = events.into_iter().filter_map(|event| match event.data {
                     Data::TurnEnded(ended) => Some((ended.outcome, ended.reason)),
                     _ => None,
                 });
-                if let Some(end) = ends.skip(n - 1).next() {
+                if let Some(end) = ends.nth(n - 1) {
                     return end;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::tools::fixtures::natives;
 
-const AGENT: &str = "name: NAME\nmodel: {provider: scripted}\n";
+const AGENT: &str = "name: NAME\nmodel: {provider: scripted, script: []}\n";
 
 fn yaml(text: &str) -> Result<Value, String> {
     from_text(text, Format::Yaml).map_err(|invalid| invalid.to_string())
@@ -70,7 +70,10 @@ fn a_directory_is_read_in_the_order_of_its_names() {
     let write = |file: &str, text: &str| fs::write(directory.path().join(file), text).unwrap();
     write("b.yaml", &AGENT.replace("NAME", "two"));
     write("a.yml", &AGENT.replace("NAME", "one"));
-    write("c.json", &json!({"name": "three", "model": {"provider": "scripted"}}).to_string());
+    write(
+        "c.json",
+        &json!({"name": "three", "model": {"provider": "scripted", "script": []}}).to_string(),
+    );
     write("readme.md", "not one of them");
     let loaded = load_dir(directory.path(), &natives()).unwrap();
     let names: Vec<&str> = loaded.iter().map(|it| it.definition.name.as_str()).collect();
@@ -83,7 +86,11 @@ fn what_is_wrong_in_a_directory_is_named_by_its_file() {
     let path = |file: &str| directory.path().join(file);
     let load = || load_dir(directory.path(), &natives()).unwrap_err().to_string();
     fs::write(path("a.yaml"), AGENT.replace("NAME", "one")).unwrap();
-    fs::write(path("b.json"), r#"{"name": "one", "model": {"provider": "scripted"}}"#).unwrap();
+    fs::write(
+        path("b.json"),
+        r#"{"name": "one", "model": {"provider": "scripted", "script": []}}"#,
+    )
+    .unwrap();
     let twice = load();
     assert!(twice.contains("a.yaml") && twice.contains("b.json") && twice.contains("one"));
     fs::write(path("b.json"), "{").unwrap();
