@@ -23,9 +23,12 @@ pub(super) struct Throw {
 }
 
 pub(super) fn throws(length: usize) -> impl Strategy<Value = Vec<Throw>> {
-    let throw = any::<(u8, u8, u8, u16)>();
-    let throw = throw.prop_map(|(what, which, how, ms)| Throw { what, which, how, ms });
-    prop::collection::vec(throw, 0..length)
+    let throw = |bits: u32| {
+        let [what, which, how, ms] = bits.to_le_bytes();
+        Throw { what, which, how, ms: u16::from(ms) * 64 }
+    };
+    let split = move |bits: Vec<u32>| bits.into_iter().map(throw).collect();
+    prop::collection::vec(any::<u32>(), 0..length).prop_map(split)
 }
 
 pub(super) struct Run {
@@ -118,8 +121,8 @@ impl Run {
     }
 
     fn partial(&self, throw: Throw) -> Option<Partial> {
-        let step = self.state.turn.as_ref()?.step + u32::from(throw.which % 3);
-        let content = vec![text_block("half"); usize::from(throw.how % 2)];
+        let step = self.state.turn.as_ref()?.step + [1, 1, 1, 0, 2][usize::from(throw.which % 5)];
+        let content = vec![text_block("half"); usize::from(throw.how % 4).min(1)];
         Some(Partial { id: MessageId::new("msg"), step, content })
     }
 
@@ -139,7 +142,7 @@ impl Run {
         let turn = self.state.turn.as_ref();
         Action::ModelFailed(ModelFailed {
             turn: turn.map_or(TurnId::new("none"), |turn| turn.id.clone()),
-            step: turn.map_or(0, |turn| turn.step) + u32::from(throw.how % 3),
+            step: turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(throw.how % 5)],
             reason: "broken".to_owned(),
             partial: self.partial(throw),
         })
@@ -179,13 +182,13 @@ impl Run {
         for turn in 0..2_000 {
             let wanted = wanted(&self.state);
             let page = |wanted: &&Activity| matches!(wanted, Activity::Page { .. });
-            let pages_come = (throw.how ^ turn as u8) % 2 == 0;
+            let pages_come = (throw.how ^ turn as u8).is_multiple_of(2);
             let next = wanted.iter().find(|wanted| !page(wanted) || !pages_come);
             let pending = self.state.pending();
             let action = match (next, pending.first()) {
                 (Some(Activity::Model { turn, step }), _) => reply(turn, *step, Vec::new(), 0),
                 (Some(activity), _) => self.perform(activity, Throw { how: 0, ..plain }),
-                (None, Some(first)) if throw.which % 3 == 0 => {
+                (None, Some(first)) if throw.which.is_multiple_of(3) => {
                     self.at = self.at.max(first.expires_at);
                     Action::Wake
                 }
@@ -201,7 +204,7 @@ impl Run {
 
 fn answer_to(pending: &Pending, throw: Throw) -> Action {
     let call = pending.call_id.as_str();
-    let suspension = Some(pending.suspension).filter(|_| throw.how % 2 == 0);
+    let suspension = Some(pending.suspension).filter(|_| throw.how.is_multiple_of(2));
     match (pending.kind, throw.how % 5) {
         (crate::event::Kind::Approval, 0) => deny(call, None),
         (crate::event::Kind::Approval, 1) => approve_with(call, json!(null)),
@@ -231,7 +234,8 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
 /// Up to five calls of all kinds, in an order that the dice choose.
 fn planned(throw: Throw) -> Vec<Planned> {
     let kinds = |n: u8| {
-        let seed = throw.ms.wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(throw.how));
+        let seed =
+            (throw.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(throw.how));
         let id = GIVEN[usize::from(seed / 8) % GIVEN.len()];
         let planned = match seed % 9 {
             0 | 1 => server(id),
@@ -241,7 +245,7 @@ fn planned(throw: Throw) -> Vec<Planned> {
             5 => gated_client(id),
             6 => answered(id, Executor::Provider, outcome(throw.how)),
             7 => answered(id, Executor::Client, outcome(throw.how)),
-            _ => call(id, Executor::Provider, seed % 2 == 0),
+            _ => call(id, Executor::Provider, seed.is_multiple_of(2)),
         };
         if seed % 4 == 3 { once(planned) } else { planned }
     };

@@ -14,7 +14,7 @@ fn written(story: &Story) -> Vec<Value> {
 }
 
 fn data(story: &Story, name: &str) -> Value {
-    let found = written(story).into_iter().filter(|event| event["type"] == name).next_back();
+    let found = written(story).into_iter().rfind(|event| event["type"] == name);
     found.unwrap()["data"].clone()
 }
 

@@ -1,10 +1,13 @@
 //! Cut any journal anywhere: it settles, with one result a call, and replays to the same state.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 
 use super::chance::{Run, Throw, throws};
 use super::referee::Referee;
-use super::story::cancel;
+use super::story::{cancel, kind};
 use crate::command::Action;
 use crate::state::{Activeness, Phase};
 use crate::{Activity, State, Timestamp, evolve, from_json, replay, wanted};
@@ -43,7 +46,7 @@ fn wants_only_what_is_open(state: &State) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn a_journal_cut_at_any_place_settles(
@@ -64,7 +67,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn a_long_journal_cut_somewhere_settles(
@@ -75,6 +78,11 @@ proptest! {
         let state = replay(State::default(), &run.journal[..cut]);
         settles(&run, cut, state, Throw { what: 0, which: how.0, how: how.1, ms: 0 });
     }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn a_cached_state_goes_on_as_a_full_replay_would(
@@ -101,5 +109,60 @@ proptest! {
         for action in [Action::Revive, Action::Wake, cancel()] {
             torn.play(action);
         }
+    }
+}
+
+/// Without this, the properties could pass by never meeting what they are about.
+#[test]
+fn the_dice_reach_every_kind_of_event_and_of_result() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..300 {
+        let run = Run::played(&throws(120).new_tree(&mut runner).unwrap().current());
+        for event in &run.journal {
+            let json = serde_json::to_value(event).unwrap();
+            let data = &json["data"];
+            let marks = [&data["error_type"], &data["outcome"], &data["kind"], &data["status"]];
+            let marks = marks.into_iter().filter_map(serde_json::Value::as_str);
+            let phase = format!("suspension {}", data["suspension"]);
+            let named = data["call_id"].as_str().is_some_and(|id| id.contains('~'));
+            let renamed = named.then_some("renamed");
+            for mark in marks.chain([kind(event), &phase]).chain(renamed) {
+                *seen.entry(mark.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    for mark in [
+        "created",
+        "user_msg",
+        "turn_started",
+        "assistant_msg",
+        "tool_call",
+        "suspension",
+        "resolution",
+        "tool_started",
+        "tool_result",
+        "repair_requested",
+        "turn_ended",
+        "dispatch_started",
+        "dispatch",
+        "DENIED",
+        "EXPIRED",
+        "CANCELLED",
+        "TOOL_ERROR",
+        "INTERRUPTED",
+        "NO_CLIENT",
+        "completed",
+        "cancelled",
+        "halted",
+        "failed",
+        "approval",
+        "elicitation",
+        "client_exec",
+        "error",
+        "suspension 2",
+        "renamed",
+    ] {
+        assert!(seen.get(mark).is_some_and(|times| *times >= 20), "{mark}: {seen:#?}");
     }
 }
