@@ -11,35 +11,39 @@ use super::story::*;
 use crate::command::{Action, ModelReplied, Planned};
 use crate::event::{Data, Executor};
 use crate::message::Outcome;
-use crate::{CallId, MessageId, Rejection, State};
+use crate::{MessageId, Rejection, State};
 
 fn quick(id: &str) -> Planned {
     answered(id, Executor::Server, Outcome::Ok(json!(1)))
 }
 
-/// Plays one turn with these calls, and says what they were named.
+/// Plays one turn with these calls in its first step, and says what they were named.
 fn turn(run: &mut Run, given: &[&str]) -> Vec<String> {
+    steps(run, &[given])
+}
+
+/// Plays one turn that makes these calls step by step, and says what they were named.
+fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
     let id = format!("turn_{}", run.state.seq);
     assert!(run.play(send(&id)));
-    let turn = run.state.turn.as_ref().unwrap().id.clone();
-    let said = |step, given: &[&str]| {
-        Action::ModelReplied(ModelReplied {
-            turn: turn.clone(),
+    let mut names = Vec::new();
+    for (step, given) in (1..).zip(given.iter().chain([&[].as_slice()])) {
+        let Some(turn) = &run.state.turn else { break };
+        let said = ModelReplied {
+            turn: turn.id.clone(),
             step,
             id: MessageId::new("msg"),
             content: Vec::new(),
             calls: given.iter().map(|id| quick(id)).collect(),
             usage: None,
             object: None,
-        })
-    };
-    let before = run.journal.len();
-    assert!(run.play(said(1, given)));
-    let Data::AssistantMsg(spoken) = &run.journal[before].data else { unreachable!() };
-    let names = spoken.message.tool_calls.iter().map(|call| call.id.to_string()).collect();
-    if !given.is_empty() {
-        assert!(run.play(said(2, &[])));
+        };
+        let before = run.journal.len();
+        assert!(run.play(Action::ModelReplied(said)));
+        let Data::AssistantMsg(spoken) = &run.journal[before].data else { unreachable!() };
+        names.extend(spoken.message.tool_calls.iter().map(|call| call.id.to_string()));
     }
+    assert!(run.state.turn.is_none(), "the turn is over");
     names
 }
 
@@ -113,6 +117,12 @@ fn when_the_memory_is_full_an_id_gets_its_turns_ordinal() {
 }
 
 #[test]
+fn when_the_memory_is_full_a_turn_still_knows_the_ids_of_its_earlier_steps() {
+    let names = steps(&mut full(), &[&["new"], &["new", "new~2"], &["new"]]);
+    assert_eq!(names, ["new~t2", "new~t2~2", "new~2~t2", "new~t2~3"]);
+}
+
+#[test]
 fn the_memory_fills_up_in_the_middle_of_a_message() {
     let mut run = empty();
     let given: Vec<String> = (0..2_002).map(|n| format!("f{n}")).collect();
@@ -151,6 +161,7 @@ proptest! {
     fn no_id_is_ever_given_twice(
         starts_full in any::<bool>(),
         turns in prop::collection::vec(prop::collection::vec(hostile(), 0..6), 1..25),
+        cut in any::<prop::sample::Index>(),
     ) {
         let mut run = if starts_full { full() } else { empty() };
         let mut seen: BTreeSet<String> = match starts_full {
@@ -159,8 +170,8 @@ proptest! {
         };
         for given in turns {
             let given: Vec<&str> = given.iter().map(String::as_str).collect();
-            for name in turn(&mut run, &given) {
-                prop_assert!(run.state.call(&CallId::new(&name)).is_none(), "the turn is over");
+            let (first, second) = given.split_at(cut.index(given.len() + 1));
+            for name in steps(&mut run, &[first, second]) {
                 prop_assert!(seen.insert(name.clone()), "{}", name);
             }
         }

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::story::*;
+use crate::Rejection;
 use crate::command::{Action, Planned};
 use crate::event::{Data, Event};
-use crate::{Rejection, Timestamp};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rival {
@@ -51,7 +51,7 @@ fn of_answer_expiry_and_cancel_exactly_one_wins_and_it_is_the_first() {
                 story.at = match rival {
                     Rival::Expiry => deadline,
                     Rival::Answer | Rival::Cancel if order[0] == Rival::Expiry => deadline,
-                    Rival::Answer | Rival::Cancel => Timestamp::UNIX_EPOCH.max(story.at),
+                    Rival::Answer | Rival::Cancel => story.at,
                 };
                 let told = story.tell(action(rival, &planned));
                 match (rival, place) {

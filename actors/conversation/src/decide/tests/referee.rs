@@ -11,6 +11,7 @@ struct Life {
     open: Option<(Kind, u32)>,
     suspensions: u32,
     approvals: u32,
+    denied: bool,
     attempts: u32,
     done: bool,
 }
@@ -106,11 +107,12 @@ impl Referee {
                 let closed = life.open.take();
                 assert_eq!(closed, Some((resolution.kind, resolution.suspension)), "closed once");
                 life.approvals += u32::from(resolution.approved == Some(true));
+                life.denied = resolution.approved == Some(false);
                 assert!(life.approvals <= 1, "nobody is asked twice");
             }
             Data::ToolStarted(started) => {
                 let life = self.life(event, &started.call_id);
-                assert!(life.open.is_none(), "a waiting call does not run");
+                assert!(life.open.is_none() && !life.denied, "nothing runs against a no");
                 assert!(started.attempt > life.attempts, "attempts grow");
                 life.attempts = started.attempt;
             }

@@ -82,6 +82,15 @@ fn an_approval_stands_when_the_node_dies_before_or_while_the_tool_runs() {
     }
 }
 
+#[test]
+fn a_denied_call_never_runs_wherever_its_denial_was_cut() {
+    let mut story = Story::called(vec![gated("a")]);
+    story.then(deny("a", None));
+    let mut back = cut(&story, upto(&story, "resolution"));
+    assert_eq!(back.tell(Action::Revive).unwrap(), ["tool_result"]);
+    assert_eq!(back.wants(), ["model step 2 of turn_1"]);
+}
+
 /// semantics §2.5
 #[test]
 fn a_turn_killed_after_an_acknowledged_answer_goes_on_by_itself() {
