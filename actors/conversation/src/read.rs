@@ -6,9 +6,9 @@ use serde_json::Value;
 
 /// Reads what this crate wrote, however deep the values inside it are.
 ///
-/// A value from outside may be as deep as serde_json reads by default, and stands a few levels deeper
-/// in its event, where the default would refuse it. Only for JSON that was written here: depth is
-/// then bounded by what the border let in.
+/// A value from outside may be as deep as serde_json reads by default, and stands a few levels
+/// deeper in its event, where the default would refuse it. Only for JSON that was written here:
+/// depth is then bounded by what the border let in.
 pub fn from_json<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     deserializer.disable_recursion_limit();

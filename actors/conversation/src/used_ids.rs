@@ -33,7 +33,7 @@ impl UsedIds {
     /// The ids under which the calls of one message of `turn` are known, given what its provider
     /// called them.
     ///
-    /// A used id gets `~2`, `~3` … appended. What cannot stand in an HTTP header or as a segment of
+    /// A used id gets `~2`, `~3` … appended. What cannot stand in an HTTP header or in a segment of
     /// a URL becomes something that can.
     pub fn unique<'a>(&self, given: impl IntoIterator<Item = &'a str>, turn: &Turn) -> Vec<CallId> {
         let mut used = self.clone();
