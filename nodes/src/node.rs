@@ -24,8 +24,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use ractor::Actor;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin::{self, Admin, Me};
 use crate::clock::SystemClock;
@@ -55,7 +55,8 @@ pub struct Node {
     conversations: Conversations,
     work: TaskTracker,
     stop: watch::Sender<bool>,
-    servers: Vec<tokio::task::JoinHandle<()>>,
+    servers: Vec<JoinHandle<()>>,
+    supervisor: JoinHandle<()>,
     _alarms: AbortOnDropHandle<()>,
 }
 
@@ -96,7 +97,7 @@ impl Node {
         });
         let table = Arc::new(Table::default());
         let host = Actor::spawn(None, Host, (deps.clone(), table.clone())).await;
-        let (host, _) = host.map_err(|error| Unready::Broken(error.to_string()))?;
+        let (host, supervisor) = host.map_err(|error| Unready::Broken(error.to_string()))?;
         let conversations = Conversations::new(host, table, deps, store.clone());
         let (drain, _) = watch::channel(false);
         let (stop, stopped) = watch::channel(false);
@@ -147,14 +148,22 @@ impl Node {
             work,
             stop,
             servers,
+            supervisor,
             _alarms: alarms,
         })
     }
 
-    /// Waits until an operator asks for a drain.
-    pub async fn asked_to_drain(&self) {
-        // The node itself holds the sender: this cannot fail.
-        let _ = self.drain.subscribe().wait_for(|asked| *asked).await;
+    /// Waits until an operator asks for a drain. An error is the end of the supervisor, which no
+    /// node survives.
+    pub async fn asked_to_drain(&mut self) -> Result<(), Unready> {
+        let mut asked = self.drain.subscribe();
+        tokio::select! {
+            // The node itself holds the sender: this cannot fail.
+            _ = asked.wait_for(|asked| *asked) => Ok(()),
+            _ = &mut self.supervisor => {
+                Err(Unready::Broken("the supervisor of the conversations died".to_owned()))
+            }
+        }
     }
 
     /// Takes no more work and lets running steps and tools finish; what they came to is journalled,

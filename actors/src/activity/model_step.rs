@@ -157,7 +157,7 @@ async fn listen(
     let mut bytes = 0_usize;
     while let Some(part) = parts.next().await {
         let part = part.map_err(|failure| failure.message)?;
-        if around.stream.message().is_none() {
+        if !around.stream.speaks() {
             around.stream.begin(id.clone(), step);
             live.publish(&around.id, Signal::State(Activeness::Streaming));
         }

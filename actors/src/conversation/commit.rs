@@ -60,8 +60,8 @@ impl Loaded {
 
     /// What the conversation is doing, the live stream included.
     pub(super) fn activeness(&self) -> Activeness {
-        match (self.state.activeness(), self.stream.message()) {
-            (Activeness::Preparing, Some(_)) => Activeness::Streaming,
+        match (self.state.activeness(), self.stream.speaks()) {
+            (Activeness::Preparing, true) => Activeness::Streaming,
             (other, _) => other,
         }
     }
