@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::command::{Answer, IfBusy};
+use abide_conversation::command::{Answer, Create, IfBusy};
 use abide_conversation::event::Shape;
 use abide_conversation::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use abide_conversation::message::{Outcome, Ui};
@@ -85,7 +85,8 @@ pub struct RepeatKey {
 /// A client's request; everything in it has been parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    Create(CreateRequest),
+    /// `POST /v1/conversations`.
+    Create(Create),
     Send(SendRequest),
     Resolve(ResolveRequest),
     Cancel,
@@ -93,15 +94,6 @@ pub enum Request {
     /// The alarm rang.
     Wake,
     Delete,
-}
-
-/// `POST /v1/conversations`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CreateRequest {
-    pub agent: AgentName,
-    pub assigns: Map<String, Value>,
-    pub metadata: Map<String, Value>,
-    pub tools: Vec<Value>,
 }
 
 /// `POST …/messages`.

@@ -13,8 +13,8 @@ use super::{ConversationMsg, Death, Loaded, seq_of};
 use crate::agent::{self, Definition};
 use crate::journal::Refusal;
 use crate::request::{
-    Answered, CreateRequest, Delivery, DispatchRequest, Failure, Parcel, RepeatKey, Reply,
-    ReplyPort, Request, ResolveRequest, SendRequest,
+    Answered, Delivery, DispatchRequest, Failure, Parcel, RepeatKey, Reply, ReplyPort, Request,
+    ResolveRequest, SendRequest,
 };
 use crate::tools::{Scope, Toolbox, merged};
 
@@ -91,15 +91,14 @@ impl Loaded {
         Ok(reply)
     }
 
-    async fn create(&self, request: CreateRequest) -> Result<Ask, Failure> {
-        let definition = self.newest(&request.agent).await?;
-        let CreateRequest { agent, assigns, metadata, tools } = request;
+    async fn create(&self, create: Create) -> Result<Ask, Failure> {
+        let definition = self.newest(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.clone(),
-            agent: agent.clone(),
+            agent: create.agent.clone(),
             revision: definition.revision.clone(),
         };
-        Ok(ask(Action::Create(Create { agent, assigns, metadata, tools }), |_| reply))
+        Ok(ask(Action::Create(create), |_| reply))
     }
 
     async fn send(&self, request: SendRequest) -> Result<Ask, Failure> {
