@@ -22,6 +22,8 @@ pub struct Event {
 
 /// The kinds of events; the contract names the ones that readers may rely on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = EventData))]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
 pub enum Data {
     Created(Created),
@@ -41,6 +43,7 @@ pub enum Data {
 
 /// The conversation exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Created {
     pub agent: AgentName,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -54,6 +57,7 @@ pub struct Created {
 
 /// A user's message; its turn is the event's, and starts with `turn_started`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserMsg {
     pub message: Message,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,6 +72,7 @@ pub struct UserMsg {
 
 /// What shape the turn's answer must have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// As the agent's `response_format` says.
@@ -87,6 +92,7 @@ impl Shape {
 
 /// A turn runs, to its end on this revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TurnStarted {
     pub agent: AgentName,
     pub revision: Revision,
@@ -95,6 +101,7 @@ pub struct TurnStarted {
 
 /// The model spoke; that ends a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssistantMsg {
     pub message: Message,
     pub status: Status,
@@ -105,6 +112,7 @@ pub struct AssistantMsg {
 
 /// Who produces a call's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Executor {
     Server,
@@ -115,6 +123,7 @@ pub enum Executor {
 
 /// What a tool does, for whoever shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Intent {
     #[default]
@@ -125,6 +134,7 @@ pub enum Intent {
 
 /// What happens to a run whose node died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnInterrupt {
     /// It runs again under the same key, as a higher attempt.
@@ -136,6 +146,7 @@ pub enum OnInterrupt {
 
 /// A call was planned. All that its later phases need is here, since definitions change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolCall {
     pub call_id: CallId,
     pub tool: String,
@@ -160,6 +171,8 @@ pub struct ToolCall {
 
 /// What a suspension waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = SuspensionKind))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Approval,
@@ -169,6 +182,7 @@ pub enum Kind {
 
 /// A call waits outside, until it is resolved, expires or is cancelled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Suspension {
     pub call_id: CallId,
     pub kind: Kind,
@@ -185,6 +199,7 @@ pub struct Suspension {
 
 /// A suspension was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resolution {
     pub call_id: CallId,
     pub kind: Kind,
@@ -201,6 +216,7 @@ pub struct Resolution {
 
 /// A call was handed to its executor after an approval, or again after its node died.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolStarted {
     pub call_id: CallId,
     pub tool: String,
@@ -213,6 +229,7 @@ pub struct ToolStarted {
 
 /// A call is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolResult {
     pub call_id: CallId,
     #[serde(flatten)]
@@ -223,12 +240,14 @@ pub struct ToolResult {
 
 /// A structured answer broke its schema; the model is asked once more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RepairRequested {
     pub reason: String,
 }
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     Completed,
@@ -239,6 +258,7 @@ pub enum Ending {
 
 /// A turn is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TurnEnded {
     pub outcome: Ending,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -247,6 +267,7 @@ pub struct TurnEnded {
 
 /// A user's own call starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DispatchStarted {
     pub call_id: CallId,
     pub tool: String,
@@ -263,6 +284,7 @@ pub struct DispatchStarted {
 
 /// A user's own call, done. The model never sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dispatch {
     pub call_id: CallId,
     pub tool: String,
