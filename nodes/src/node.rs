@@ -24,8 +24,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use ractor::Actor;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin::{self, Admin, Me};
 use crate::clock::SystemClock;
@@ -52,9 +52,11 @@ pub struct Node {
     /// Turns true when somebody asks the node to drain.
     drain: watch::Sender<bool>,
     draining: Arc<AtomicBool>,
+    conversations: Conversations,
     work: TaskTracker,
     stop: watch::Sender<bool>,
-    servers: Vec<tokio::task::JoinHandle<()>>,
+    servers: Vec<JoinHandle<()>>,
+    supervisor: JoinHandle<()>,
     _alarms: AbortOnDropHandle<()>,
 }
 
@@ -95,7 +97,7 @@ impl Node {
         });
         let table = Arc::new(Table::default());
         let host = Actor::spawn(None, Host, (deps.clone(), table.clone())).await;
-        let (host, _) = host.map_err(|error| Unready::Broken(error.to_string()))?;
+        let (host, supervisor) = host.map_err(|error| Unready::Broken(error.to_string()))?;
         let conversations = Conversations::new(host, table, deps, store.clone());
         let (drain, _) = watch::channel(false);
         let (stop, stopped) = watch::channel(false);
@@ -134,24 +136,34 @@ impl Node {
                 Err(error) => tracing::error!(%error, "could not take up what was running"),
             }
         });
-        let alarms = AbortOnDropHandle::new(tokio::spawn(alarms::run(conversations, store, clock)));
+        let alarms =
+            AbortOnDropHandle::new(tokio::spawn(alarms::run(conversations.clone(), store, clock)));
         Ok(Self {
             public: public_at,
             admin: admin_at,
             name,
             drain,
             draining,
+            conversations,
             work,
             stop,
             servers,
+            supervisor,
             _alarms: alarms,
         })
     }
 
-    /// Waits until an operator asks for a drain.
-    pub async fn asked_to_drain(&self) {
-        // The node itself holds the sender: this cannot fail.
-        let _ = self.drain.subscribe().wait_for(|asked| *asked).await;
+    /// Waits until an operator asks for a drain. An error is the end of the supervisor, which no
+    /// node survives.
+    pub async fn asked_to_drain(&mut self) -> Result<(), Unready> {
+        let mut asked = self.drain.subscribe();
+        tokio::select! {
+            // The node itself holds the sender: this cannot fail.
+            _ = asked.wait_for(|asked| *asked) => Ok(()),
+            _ = &mut self.supervisor => {
+                Err(Unready::Broken("the supervisor of the conversations died".to_owned()))
+            }
+        }
     }
 
     /// Takes no more work and lets running steps and tools finish; what they came to is journalled,
@@ -160,6 +172,10 @@ impl Node {
         self.draining.store(true, Ordering::Relaxed);
         self.work.close();
         self.work.wait().await;
+        // What they came to is in the mailboxes: an answer from behind it says that it is journalled.
+        for (id, _) in self.conversations.table().page(None, usize::MAX) {
+            self.conversations.inspect(&id).await;
+        }
     }
 
     /// Stops serving.
