@@ -95,6 +95,7 @@ pub struct Loaded {
 
 /// An open suspension in the inbox of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InboxEntry {
     pub conversation_id: ConversationId,
     pub agent: AgentName,

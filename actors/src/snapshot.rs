@@ -14,27 +14,34 @@ use crate::streaming::StreamingMessage;
 
 /// `GET /v1/conversations/{id}`, and the first frame of every event stream.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Snapshot {
     pub id: ConversationId,
     pub agent: AgentName,
     /// The open turn's, else the agent's newest; null when the agent was deleted.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub revision: Option<Revision>,
     pub state: Activeness,
     pub last_seq: u64,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub turn: Option<OpenTurn>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub streaming_message: Option<StreamingMessage>,
     pub in_flight: Vec<InFlight>,
     pub pending: Vec<Pending>,
     pub queued: usize,
     pub todos: Vec<Value>,
     /// Null when no node holds the conversation.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub holder: Option<HolderView>,
     pub metadata: Map<String, Value>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub created_at: Option<Timestamp>,
 }
 
 /// The turn that runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenTurn {
     pub id: TurnId,
     /// The model call that runs, or whose calls run; from 1.
@@ -44,6 +51,7 @@ pub struct OpenTurn {
 
 /// A call that its executor has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InFlight {
     pub call_id: CallId,
     pub tool: String,
@@ -51,11 +59,14 @@ pub struct InFlight {
     pub attempt: u32,
     pub started_at: Timestamp,
     /// What a streaming tool said last.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub progress: Option<Value>,
 }
 
 /// Who holds it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = SnapshotHolder))]
 pub struct HolderView {
     pub node: String,
     pub epoch: u64,

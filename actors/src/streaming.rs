@@ -12,6 +12,7 @@ use crate::live::{Live, Signal};
 
 /// As far as the stream has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StreamingMessage {
     pub id: MessageId,
     pub text: String,

@@ -6,6 +6,7 @@ mod conversations;
 mod events;
 mod frames;
 mod messages;
+pub mod openapi;
 pub mod parse;
 pub mod problem;
 
@@ -21,8 +22,9 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
 use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use problem::{Kind, Problem};
 
@@ -46,23 +48,30 @@ pub struct Api {
 
 /// All public paths.
 pub fn router(api: Api) -> Router {
-    Router::new()
-        .route("/v1/agents", get(agents::list))
-        .route("/v1/agents/{name}", put(agents::put).get(agents::get).delete(agents::delete))
-        .route("/v1/conversations", get(conversations::list).post(conversations::create))
-        .route("/v1/conversations/{id}", get(conversations::get).delete(conversations::delete))
-        .route("/v1/conversations/{id}/messages", get(messages::list).post(messages::send))
-        .route("/v1/conversations/{id}/calls/{call_id}/resolution", post(calls::resolve))
-        .route("/v1/conversations/{id}/cancel", post(calls::cancel))
-        .route("/v1/conversations/{id}/dispatch", post(calls::dispatch))
-        .route("/v1/conversations/{id}/journal", get(conversations::journal))
-        .route("/v1/conversations/{id}/events", get(events::events))
-        .route("/v1/pending", get(calls::pending))
+    let (router, _) = routes().split_for_parts();
+    router
         .fallback(async || Problem::not_found("such path"))
         .method_not_allowed_fallback(async || Problem::method())
         .layer(middleware::from_fn_with_state(api.clone(), admit))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(api)
+}
+
+/// The paths, and what their handlers say of themselves.
+fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(openapi::blank())
+        .routes(routes!(agents::list))
+        .routes(routes!(agents::put, agents::get, agents::delete))
+        .routes(routes!(conversations::list, conversations::create))
+        .routes(routes!(conversations::get, conversations::delete))
+        .routes(routes!(messages::list, messages::send))
+        .routes(routes!(calls::resolve))
+        .routes(routes!(calls::cancel))
+        .routes(routes!(calls::dispatch))
+        .routes(routes!(conversations::journal))
+        .routes(routes!(events::events))
+        .routes(routes!(calls::pending))
+        .routes(routes!(openapi::openapi))
 }
 
 /// Lets a request in, unless there are too many, the node stops, or its headers are too large.

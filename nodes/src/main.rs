@@ -69,6 +69,6 @@ fn fail(line: &str, code: u8) -> ExitCode {
 }
 
 fn openapi() -> ExitCode {
-    say("{}");
+    say(abide::http::openapi::text());
     ExitCode::SUCCESS
 }

@@ -23,6 +23,8 @@ pub struct Event {
 
 /// The kinds of events; the contract names the ones that readers may rely on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = EventData))]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
 pub enum Data {
     Created(Created),
@@ -42,6 +44,7 @@ pub enum Data {
 
 /// The conversation exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Created {
     pub agent: AgentName,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -55,6 +58,7 @@ pub struct Created {
 
 /// A user's message; its turn is the event's, and starts with `turn_started`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserMsg {
     pub message: Message,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +73,7 @@ pub struct UserMsg {
 
 /// What shape the turn's answer must have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// As the agent's `response_format` says.
@@ -88,6 +93,7 @@ impl Shape {
 
 /// A turn runs, to its end on this revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TurnStarted {
     pub agent: AgentName,
     pub revision: Revision,
@@ -96,6 +102,7 @@ pub struct TurnStarted {
 
 /// The model spoke; that ends a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssistantMsg {
     pub message: Message,
     pub status: Status,
@@ -106,6 +113,7 @@ pub struct AssistantMsg {
 
 /// Who produces a call's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Executor {
     Server,
@@ -116,6 +124,7 @@ pub enum Executor {
 
 /// What a tool does, for whoever shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Intent {
     #[default]
@@ -126,6 +135,7 @@ pub enum Intent {
 
 /// What happens to a run whose node died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnInterrupt {
     /// It runs again under the same key, as a higher attempt.
@@ -137,6 +147,7 @@ pub enum OnInterrupt {
 
 /// A call was planned. All that its later phases need is here, since definitions change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolCall {
     pub call_id: CallId,
     pub tool: String,
@@ -161,6 +172,8 @@ pub struct ToolCall {
 
 /// What a suspension waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = SuspensionKind))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Approval,
@@ -170,6 +183,7 @@ pub enum Kind {
 
 /// A call waits outside, until it is resolved, expires or is cancelled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Suspension {
     pub call_id: CallId,
     pub kind: Kind,
@@ -186,6 +200,7 @@ pub struct Suspension {
 
 /// A suspension was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resolution {
     pub call_id: CallId,
     pub kind: Kind,
@@ -202,6 +217,7 @@ pub struct Resolution {
 
 /// A call was handed to its executor after an approval, or again after its node died.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolStarted {
     pub call_id: CallId,
     pub tool: String,
@@ -214,6 +230,7 @@ pub struct ToolStarted {
 
 /// A call is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolResult {
     pub call_id: CallId,
     #[serde(flatten)]
@@ -224,12 +241,14 @@ pub struct ToolResult {
 
 /// A structured answer broke its schema; the model is asked once more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RepairRequested {
     pub reason: String,
 }
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     Completed,
@@ -240,6 +259,7 @@ pub enum Ending {
 
 /// A turn is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TurnEnded {
     pub outcome: Ending,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -248,6 +268,7 @@ pub struct TurnEnded {
 
 /// A user's own call starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DispatchStarted {
     pub call_id: CallId,
     pub tool: String,
@@ -264,6 +285,7 @@ pub struct DispatchStarted {
 
 /// A user's own call, done. The model never sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dispatch {
     pub call_id: CallId,
     pub tool: String,

@@ -1,5 +1,8 @@
 //! Messages and results, in the shapes that clients and models see.
 
+#[cfg(feature = "openapi")]
+mod openapi;
+
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -10,6 +13,7 @@ use crate::read;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     User,
@@ -19,6 +23,8 @@ pub enum Role {
 
 /// How an assistant's message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = MessageStatus))]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     Complete,
@@ -28,6 +34,7 @@ pub enum Status {
 
 /// One call as the assistant's message names it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallRef {
     pub id: CallId,
     pub name: String,
@@ -37,6 +44,7 @@ pub struct CallRef {
 
 /// A message. A block of an unknown `type` passes through untouched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Message {
     pub id: MessageId,
     pub role: Role,
@@ -68,6 +76,7 @@ pub fn text_block(text: impl Into<String>) -> Value {
 
 /// The vocabulary of `error_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorType {
     Denied,
@@ -135,6 +144,7 @@ impl<'de> Deserialize<'de> for Outcome {
 
 /// What a tool shows to people; the model never sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Ui {
     pub kind: String,
     pub payload: Value,
@@ -142,6 +152,7 @@ pub struct Ui {
 
 /// What a model call cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
     #[serde(default)]
     pub input_tokens: u64,

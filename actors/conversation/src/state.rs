@@ -121,6 +121,8 @@ pub struct RunningDispatch {
 
 /// What a conversation is doing, as clients see it. Awaiting wins over executing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = ConversationState))]
 #[serde(rename_all = "snake_case")]
 pub enum Activeness {
     Idle,
@@ -132,6 +134,8 @@ pub enum Activeness {
 
 /// An open suspension as the snapshot and the inbox show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = PendingCall))]
 pub struct Pending {
     pub call_id: CallId,
     pub tool: String,

@@ -2,27 +2,67 @@
 
 use abide_actors::agent::{Definition, Invalid};
 use abide_actors::journal::Answer;
-use abide_conversation::AgentName;
+use abide_conversation::{AgentName, Revision};
+use abide_registry::store::StoredAgent;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::Api;
-use super::parse::{Body, Idempotency, fingerprint};
+use super::openapi::{AgentDefinition, AgentPath, IdempotencyKey};
+use super::parse::{Body, Idempotency, Path, fingerprint};
 use super::problem::{Kind, Problem};
 
 /// The answer to a definition, kept for repeats.
 #[derive(Debug, Serialize, Deserialize)]
 struct Defined {
     created: bool,
+    #[serde(flatten)]
+    agent: AgentDefined,
+}
+
+/// A definition that was accepted.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+struct AgentDefined {
     name: AgentName,
-    revision: String,
+    /// The first 16 hex digits of the SHA-256 of the definition's canonical JSON.
+    revision: Revision,
     warnings: Vec<String>,
 }
 
+/// An agent in a list.
+#[derive(Debug, Serialize, ToSchema)]
+struct AgentRow {
+    name: AgentName,
+    revision: Revision,
+    description: String,
+}
+
+/// The newest definitions of all agents, by name.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AgentList {
+    agents: Vec<AgentRow>,
+}
+
+/// Defines an agent, or a new revision of it.
+///
+/// Turns that run go on with the revision that they began with. Also takes `application/yaml`.
+#[utoipa::path(put, path = "/v1/agents/{name}", operation_id = "put_agent", tag = "agents",
+    params(AgentPath, IdempotencyKey),
+    request_body(content = AgentDefinition, example = json!({
+        "model": {"provider": "openai", "name": "gpt-5", "api_key_env": "OPENAI_API_KEY"},
+        "system_prompt": "You are helpful.",
+        "tools": [{"name": "send_email", "description": "Sends one e-mail.",
+            "parameters": {"type": "object", "properties": {"to": {"type": "string"}}},
+            "approval": "requires_approval",
+            "run": {"http": {"url": "http://127.0.0.1:9100/send"}}}],
+    })),
+    responses((status = 201, description = "The name was new.", body = AgentDefined),
+        (status = 200, description = "The name was known.", body = AgentDefined)))]
 pub(super) async fn put(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -48,26 +88,31 @@ pub(super) async fn put(
         return Err(Problem::field("name", "differs from the path's"));
     }
     let before = api.store.agent(&name).await?;
-    let defined = Defined {
-        created: before.is_none(),
-        name: name.clone(),
-        revision: parsed.definition.revision.to_string(),
-        warnings: parsed.warnings,
-    };
+    let revision = parsed.definition.revision.clone();
+    let agent = AgentDefined { name: name.clone(), revision, warnings: parsed.warnings };
+    let defined = Defined { created: before.is_none(), agent };
     let kept = keep(&api, &idempotency, body.fingerprint, json!(defined));
     let created = api.catalogue.put(parsed.definition, kept).await?;
     Ok(answer(Defined { created, ..defined }))
 }
 
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Value>, Problem> {
-    let agents = api.store.agents().await?;
-    let row = |agent: &abide_registry::store::StoredAgent| {
-        let description = agent.definition.get("description").cloned().unwrap_or_default();
-        json!({"name": agent.name, "revision": agent.revision, "description": description})
+/// Lists all agents.
+#[utoipa::path(get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
+    responses((status = 200, description = "All of them, by name.", body = AgentList)))]
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<AgentList>, Problem> {
+    let row = |agent: StoredAgent| {
+        let description = agent.definition.get("description").and_then(Value::as_str);
+        let description = description.unwrap_or_default().to_owned();
+        AgentRow { name: agent.name, revision: agent.revision, description }
     };
-    Ok(Json(json!({"agents": agents.iter().map(row).collect::<Vec<_>>()})))
+    let agents = api.store.agents().await?.into_iter().map(row).collect();
+    Ok(Json(AgentList { agents }))
 }
 
+/// Reads an agent's newest definition, as it was given.
+#[utoipa::path(get, path = "/v1/agents/{name}", operation_id = "get_agent", tag = "agents",
+    params(AgentPath),
+    responses((status = 200, description = "The definition.", body = AgentDefinition)))]
 pub(super) async fn get(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -76,6 +121,12 @@ pub(super) async fn get(
     stored.map(|agent| Json(agent.definition)).ok_or_else(|| Problem::not_found("such agent"))
 }
 
+/// Deletes an agent.
+///
+/// Its conversations stay and take no new messages; turns that run end on their revision.
+#[utoipa::path(delete, path = "/v1/agents/{name}", operation_id = "delete_agent", tag = "agents",
+    params(AgentPath, IdempotencyKey),
+    responses((status = 204, description = "It is gone.")))]
 pub(super) async fn delete(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -85,6 +136,10 @@ pub(super) async fn delete(
     let print = fingerprint(&["DELETE", name.as_str()]);
     if repeated(&api, &name, &idempotency, &print).await?.is_some() {
         return Ok(StatusCode::NO_CONTENT);
+    }
+    // A refusal must not be kept as if it were an answer.
+    if api.store.agent(&name).await?.is_none() {
+        return Err(Problem::not_found("such agent"));
     }
     let kept = keep(&api, &idempotency, print, Value::Null);
     match api.store.delete_agent(&name, kept).await? {
@@ -99,14 +154,15 @@ fn parse(name: &str) -> Result<AgentName, Problem> {
 
 fn answer(defined: Defined) -> Response {
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
-    let Defined { name, revision, warnings, .. } = defined;
-    let body = json!({"name": name, "revision": revision, "warnings": warnings});
-    (status, Json(body)).into_response()
+    (status, Json(defined.agent)).into_response()
 }
 
 fn refused(mistakes: &[Invalid]) -> Problem {
     let detail: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-    let row = |mistake: &Invalid| json!({"tool": mistake.tool, "field": mistake.field, "message": mistake.message});
+    let row = |mistake: &Invalid| {
+        let Invalid { tool, field, message } = mistake;
+        json!({"tool": tool, "field": field, "message": message})
+    };
     let rows: Vec<Value> = mistakes.iter().map(row).collect();
     Problem::new(Kind::InvalidRequest, detail.join("; ")).with("errors", json!(rows))
 }

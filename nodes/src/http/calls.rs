@@ -5,26 +5,38 @@ use abide_actors::request::{DispatchRequest, Reply, Request, ResolveRequest};
 use abide_conversation::CallId;
 use abide_conversation::command::Answer;
 use abide_conversation::event::Kind;
+use abide_conversation::message::{Outcome, Ui};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::conversations::{agent_name, unexpected};
-use super::parse::{self, Body, Caller, Idempotency, Query};
+use super::openapi::{CallPath, ConversationPath, IdempotencyKey, PrincipalHeader};
+use super::parse::{self, Body, Caller, Idempotency, Path, Query};
 use super::problem::Problem;
 
-#[derive(Debug, Deserialize)]
+/// An answer to an open suspension: exactly one of `approved`, `result` and `error`.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ResolutionRequest)]
 pub(super) struct Resolution {
+    /// For an approval.
     approved: Option<bool>,
+    /// With `approved`: why.
     reason: Option<String>,
+    /// With `approved: true`: the arguments as the approver edited them.
     args: Option<Value>,
+    /// For an elicitation or a client call: any JSON, as data.
     /// Present and null is an answer.
     #[serde(default, deserialize_with = "present")]
     result: Option<Value>,
+    /// For an elicitation or a client call: makes the call's result an error.
     error: Option<String>,
+    /// The suspension that is meant, from 1; absent: whichever is open.
+    #[schema(minimum = 1)]
     suspension: Option<u32>,
 }
 
@@ -50,13 +62,42 @@ impl Resolution {
     }
 }
 
+/// The answer was the one that counts.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Resolved {
+    status: Accepted,
+    /// Of the `resolution` event.
+    seq: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Accepted {
+    Accepted,
+}
+
+/// Answers a call that waits.
+///
+/// `call-not-open` is said of an unknown call, one that is not open, one that waits for the form
+/// of another phase, and of a second or late answer. An answer that breaks the tool's
+/// `result_schema`, or edited `args` that break its `parameters`, leave the call open.
+#[utoipa::path(post, path = "/v1/conversations/{id}/calls/{call_id}/resolution",
+    operation_id = "resolve_call", tag = "calls",
+    params(CallPath, IdempotencyKey, PrincipalHeader),
+    request_body(content = Resolution, examples(
+        ("approve" = (value = json!({"approved": true}))),
+        ("approve_edited" = (value = json!({"approved": true, "args": {"to": "a@b.c"}}))),
+        ("deny" = (value = json!({"approved": false, "reason": "not today"}))),
+        ("answer" = (value = json!({"result": {"seat": "window"}, "suspension": 1}))),
+        ("fail" = (value = json!({"error": "the page was closed"}))))),
+    responses((status = 200, description = "It is journalled.", body = Resolved)))]
 pub(super) async fn resolve(
     State(api): State<Api>,
     Path((id, call)): Path<(String, String)>,
     Caller(by): Caller,
     idempotency: Idempotency,
     body: Body<Resolution>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Resolved>, Problem> {
     let id = parse::conversation(&id)?;
     let suspension = body.value.suspension;
     let answer = body.value.answer()?;
@@ -64,79 +105,123 @@ pub(super) async fn resolve(
     let request = Request::Resolve(ResolveRequest { call, suspension, by, answer });
     let repeats = idempotency.repeats(body.fingerprint);
     match api.conversations.deliver(&id, request, repeats).await? {
-        Reply::Resolved { seq } => Ok(Json(json!({"status": "accepted", "seq": seq}))),
+        Reply::Resolved { seq } => Ok(Json(Resolved { status: Accepted::Accepted, seq })),
         other => Err(unexpected(&other)),
     }
 }
 
+/// Whether this call ended the turn.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Cancelled {
+    /// False: there was nothing to cancel.
+    cancelled: bool,
+}
+
+/// Ends the running turn, also when no actor is live.
+///
+/// Open calls end with `[cancelled]`; what the model had said is kept, marked. A body is not read.
+#[utoipa::path(post, path = "/v1/conversations/{id}/cancel", operation_id = "cancel_turn",
+    tag = "calls", params(ConversationPath, IdempotencyKey),
+    responses((status = 200, description = "No turn runs now.", body = Cancelled)))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Path(id): Path<String>,
     idempotency: Idempotency,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Cancelled>, Problem> {
     let id = parse::conversation(&id)?;
     let repeats = idempotency.repeats(parse::fingerprint(&["cancel", id.as_str()]));
     match api.conversations.deliver(&id, Request::Cancel, repeats).await? {
-        Reply::Cancelled { cancelled } => Ok(Json(json!({"cancelled": cancelled}))),
+        Reply::Cancelled { cancelled } => Ok(Json(Cancelled { cancelled })),
         other => Err(unexpected(&other)),
     }
 }
 
-#[derive(Debug, Deserialize)]
+/// A user's own call of a server tool.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = DispatchRequest)]
 pub(super) struct UsersCall {
+    /// A name, or an alias.
     tool: String,
+    /// The arguments, as the tool's `parameters` describe them.
     #[serde(default = "no_input")]
+    #[schema(required = false)]
     input: Value,
+    /// Whether the caller approves a gated tool.
     #[serde(default)]
     approved: bool,
+}
+
+/// What a user's own call came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Dispatched {
+    #[serde(flatten)]
+    outcome: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ui: Option<Ui>,
 }
 
 fn no_input() -> Value {
     json!({})
 }
 
+/// Calls a server tool for the user, never through the model.
+///
+/// Answers when the tool does. A tool that fails is a 200 with `ok: false`.
+#[utoipa::path(post, path = "/v1/conversations/{id}/dispatch", operation_id = "dispatch_tool",
+    tag = "calls", params(ConversationPath, IdempotencyKey, PrincipalHeader),
+    request_body(content = UsersCall, example = json!({
+        "tool": "send_email", "input": {"to": "a@b.c"}, "approved": true})),
+    responses((status = 200, description = "The tool's result.", body = Dispatched)))]
 pub(super) async fn dispatch(
     State(api): State<Api>,
     Path(id): Path<String>,
     Caller(principal): Caller,
     idempotency: Idempotency,
     body: Body<UsersCall>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Dispatched>, Problem> {
     let id = parse::conversation(&id)?;
     let UsersCall { tool, input, approved } = body.value;
     let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
     let repeats = idempotency.repeats(body.fingerprint);
     match api.conversations.deliver(&id, request, repeats).await? {
-        Reply::Dispatched { outcome, ui } => {
-            let mut body = json!(outcome);
-            if let Some(ui) = ui {
-                body["ui"] = json!(ui);
-            }
-            Ok(Json(body))
-        }
+        Reply::Dispatched { outcome, ui } => Ok(Json(Dispatched { outcome, ui })),
         other => Err(unexpected(&other)),
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct PendingQuery {
+    /// What they wait for.
     kind: Option<Kind>,
+    /// Of this agent.
     agent: Option<String>,
+    /// Of this tool.
     tool: Option<String>,
+    /// Of this conversation.
     conversation: Option<String>,
+    /// A page's size.
+    #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+    /// From the page before.
     cursor: Option<String>,
 }
 
 /// A page of the inbox, oldest deadline first.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct PendingPage {
     pending: Vec<InboxEntry>,
+    /// For the next page; null at the end. A page may be short before the end.
+    #[schema(required)]
     cursor: Option<String>,
 }
 
+/// Lists every open suspension, the oldest deadline first.
+#[utoipa::path(get, path = "/v1/pending", operation_id = "list_pending", tag = "calls",
+    params(PendingQuery),
+    responses((status = 200, description = "A page of them.", body = PendingPage)))]
 pub(super) async fn pending(
     State(api): State<Api>,
     Query(query): Query<PendingQuery>,

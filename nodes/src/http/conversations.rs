@@ -6,36 +6,62 @@ use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::state::Activeness;
-use abide_conversation::{AgentName, ConversationId};
+use abide_conversation::{AgentName, ConversationId, Revision};
 use abide_registry::store::HeadFilter;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
-use super::parse::{self, Body, Idempotency, Query};
+use super::openapi::{ConversationPath, IdempotencyKey, JournalEvent, ToolDefinition};
+use super::parse::{self, Body, Idempotency, Path, Query};
 use super::problem::{Kind, Problem};
 
-#[derive(Debug, Deserialize)]
+/// A conversation to be.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewConversation {
+    /// Yours, or made.
+    #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     id: Option<String>,
+    /// The agent's name.
+    #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
     agent: String,
+    /// Handed to every tool call; at most 64 KiB.
     #[serde(default)]
     assigns: Map<String, Value>,
+    /// Yours, shown in the snapshot; at most 64 KiB.
     #[serde(default)]
     metadata: Map<String, Value>,
+    /// The conversation's own tools: `client` and `human` ones.
     #[serde(default)]
+    #[schema(value_type = Vec<ToolDefinition>, max_items = 256)]
     tools: Vec<Value>,
 }
+
+/// A conversation that was created.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ConversationCreated {
+    id: ConversationId,
+    agent: AgentName,
+    revision: Revision,
+}
+
+/// Creates a conversation.
+#[utoipa::path(post, path = "/v1/conversations", operation_id = "create_conversation",
+    tag = "conversations", params(IdempotencyKey),
+    request_body(content = NewConversation, example = json!({
+        "agent": "demo", "metadata": {"customer": 7}})),
+    responses((status = 201, description = "It exists.", body = ConversationCreated)))]
 
 pub(super) async fn create(
     State(api): State<Api>,
     idempotency: Idempotency,
     body: Body<NewConversation>,
-) -> Result<(StatusCode, Json<Value>), Problem> {
+) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let NewConversation { id, agent, assigns, metadata, tools } = body.value;
     let id = match (id, idempotency.key()) {
         (Some(id), _) => parse::new_conversation(&id)?,
@@ -56,24 +82,30 @@ pub(super) async fn create(
     let repeats = idempotency.repeats(body.fingerprint);
     match api.conversations.deliver(&id, request, repeats).await? {
         Reply::Created { id, agent, revision } => {
-            let body = json!({"id": id, "agent": agent, "revision": revision});
-            Ok((StatusCode::CREATED, Json(body)))
+            Ok((StatusCode::CREATED, Json(ConversationCreated { id, agent, revision })))
         }
         other => Err(unexpected(&other)),
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
+    /// Of this agent.
     agent: Option<String>,
+    /// In this state.
     state: Option<Activeness>,
+    /// A page's size.
+    #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+    /// From the page before.
     cursor: Option<String>,
 }
 
 /// A conversation in a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ConversationRow)]
 struct Row {
     id: ConversationId,
     agent: AgentName,
@@ -83,10 +115,23 @@ struct Row {
     metadata: Map<String, Value>,
 }
 
+/// A page of conversations.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ConversationPage {
+    conversations: Vec<Row>,
+    /// For the next page; null at the end. A page may be short before the end.
+    #[schema(required)]
+    cursor: Option<String>,
+}
+
+/// Lists conversations, by id.
+#[utoipa::path(get, path = "/v1/conversations", operation_id = "list_conversations",
+    tag = "conversations", params(ListQuery),
+    responses((status = 200, description = "A page of them.", body = ConversationPage)))]
 pub(super) async fn list(
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ConversationPage>, Problem> {
     let agent = query.agent.as_deref().map(agent_name).transpose()?;
     // The journal does not know whether a model speaks; the live actor does.
     let state = query.state.map(|state| match state {
@@ -96,14 +141,14 @@ pub(super) async fn list(
     let limit = parse::limit(query.limit, 50, 1_000)?;
     let filter = HeadFilter { agent, state };
     let page = api.store.conversations(&filter, query.cursor.as_deref(), limit).await?;
-    let mut rows = Vec::with_capacity(page.items.len());
+    let mut conversations = Vec::with_capacity(page.items.len());
     for (id, head) in page.items {
         let row = row(&api, id, head).await;
         if query.state.is_none_or(|state| state == row.state) {
-            rows.push(row);
+            conversations.push(row);
         }
     }
-    Ok(Json(json!({"conversations": rows, "cursor": page.cursor})))
+    Ok(Json(ConversationPage { conversations, cursor: page.cursor }))
 }
 
 async fn row(api: &Api, id: ConversationId, head: Head) -> Row {
@@ -117,6 +162,10 @@ async fn row(api: &Api, id: ConversationId, head: Head) -> Row {
     Row { id, agent, state, last_seq, created_at, metadata }
 }
 
+/// Reads a conversation as it is now; never starts an actor.
+#[utoipa::path(get, path = "/v1/conversations/{id}", operation_id = "get_conversation",
+    tag = "conversations", params(ConversationPath),
+    responses((status = 200, description = "The snapshot.", body = Snapshot)))]
 pub(super) async fn get(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -125,6 +174,10 @@ pub(super) async fn get(
     snapshot.map(Json).ok_or_else(|| Problem::not_found("such conversation"))
 }
 
+/// Deletes a conversation with its journal, alarms and indexes.
+#[utoipa::path(delete, path = "/v1/conversations/{id}", operation_id = "delete_conversation",
+    tag = "conversations", params(ConversationPath, IdempotencyKey),
+    responses((status = 204, description = "It is gone.")))]
 pub(super) async fn delete(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -138,20 +191,32 @@ pub(super) async fn delete(
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct JournalQuery {
+    /// A seq: the page begins with the event after it.
     #[serde(default)]
     after: u64,
+    /// A page's size.
+    #[param(default = 100, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
 /// A page of the journal.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct JournalPage {
+    /// Oldest first.
+    #[schema(value_type = Vec<JournalEvent>)]
     events: Vec<Event>,
+    /// Of the journal's last event, not of this page's.
     last_seq: u64,
 }
+
+/// Reads the journal of a conversation.
+#[utoipa::path(get, path = "/v1/conversations/{id}/journal", operation_id = "read_journal",
+    tag = "conversations", params(ConversationPath, JournalQuery),
+    responses((status = 200, description = "A page of it.", body = JournalPage)))]
 
 pub(super) async fn journal(
     State(api): State<Api>,

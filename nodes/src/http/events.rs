@@ -9,17 +9,18 @@ use abide_conversation::ConversationId;
 use abide_conversation::event::Event;
 use abide_conversation::ids::MessageId;
 use abide_registry::live::{Heard, Subscription};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use serde::Deserialize;
-use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use utoipa::IntoParams;
 
 use super::Api;
-use super::frames::{self, Frame};
-use super::parse::{self, Query};
+use super::frames::{self, Frame, Payload};
+use super::openapi::{ConversationPath, LastEventId, StreamFrame};
+use super::parse::{self, Path, Query};
 use super::problem::Problem;
 
 /// How many frames may wait for a slow reader; then it is fed from the store at its own pace.
@@ -28,14 +29,28 @@ const WAITING: usize = 64;
 const PAGE: usize = 200;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
+    /// A seq: every journalled frame after it is replayed.
     after: Option<u64>,
 }
 
 type Frames = ReceiverStream<Result<sse::Event, Infallible>>;
 
+/// Follows a conversation, live.
+///
+/// The first frame is a snapshot. Then, with `Last-Event-ID` or `after`, every journalled frame
+/// after that seq; then what happens. A frame with an `id` is the last that mirrors the event of
+/// that seq; one without may be lost, and what it said is in the snapshot or in a later frame with
+/// an id. A comment line comes every 15 s. The stream ends when the conversation is deleted.
+#[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "stream_events",
+    tag = "events", params(ConversationPath, EventsQuery, LastEventId),
+    responses((status = 200, content_type = "text/event-stream",
+        description = "Server-sent events; the schema is that of one frame, its lines as members.",
+        body = StreamFrame,
+        example = json!("event: turn_started\ndata: {\"turn_id\":\"turn_1\"}\nid: 3\n\n"))))]
 pub(super) async fn events(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -87,7 +102,7 @@ struct Over;
 
 impl Feed {
     async fn run(mut self, mut subscription: Subscription, snapshot: Snapshot) -> Result<(), Over> {
-        self.send(Frame::live("snapshot", json!(snapshot))).await?;
+        self.send(Frame::live(Payload::Snapshot(Box::new(snapshot)))).await?;
         self.catch_up().await?;
         while let Some(heard) = subscription.next().await {
             match heard {
@@ -134,7 +149,7 @@ impl Feed {
         self.catch_up().await?;
         let snapshot = self.api.conversations.snapshot(&self.id).await;
         let snapshot = snapshot.ok().flatten().ok_or(Over)?;
-        self.send(Frame::live("state_changed", json!({"state": snapshot.state}))).await
+        self.send(Frame::live(Payload::StateChanged { state: snapshot.state })).await
     }
 
     async fn mirror(&mut self, event: &Event) -> Result<(), Over> {

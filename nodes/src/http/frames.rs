@@ -1,30 +1,115 @@
 //! The frames of an event stream (contract §5), drawn from events and signals.
 
 use abide_actors::live::Signal;
+use abide_actors::snapshot::Snapshot;
 use abide_conversation::event::{
-    Data, Ending, Event, Suspension, ToolCall, ToolResult, ToolStarted,
+    Data, Ending, Event, Executor, Intent, Kind, Suspension, ToolCall, ToolResult, ToolStarted,
+    TurnEnded,
 };
-use abide_conversation::message::Message;
+use abide_conversation::message::{Message, Outcome};
+use abide_conversation::state::Activeness;
+use abide_conversation::{CallId, MessageId, Timestamp, TurnId};
 use axum::response::sse;
+use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 /// A frame; with an id when it is the last that mirrors its event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Frame {
-    pub(super) name: &'static str,
-    pub(super) data: Value,
+    pub(super) payload: Payload,
     pub(super) id: Option<u64>,
 }
 
+/// What a frame says: its `event` line and its `data`.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "event", content = "data", rename_all = "snake_case")]
+pub(super) enum Payload {
+    /// The conversation as it is when the stream opens; always the first frame.
+    Snapshot(Box<Snapshot>),
+    /// What the conversation is doing has changed. Live only.
+    StateChanged { state: Activeness },
+    /// A turn runs; exactly one of the four terminal frames follows.
+    TurnStarted {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+    },
+    /// A piece of the assistant's text. Live only; `delta_seq` counts from 1 within the message.
+    TextDelta { message_id: MessageId, text: String, delta_seq: u64 },
+    /// A piece of the model's thinking. Live only; shares the count of the text.
+    ThinkingDelta { message_id: MessageId, text: String, delta_seq: u64 },
+    /// The assistant's message, whole.
+    MessageCompleted {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+        message: Message,
+    },
+    /// A call was handed to its executor; `attempt` counts from 1.
+    ToolCallStarted {
+        call_id: CallId,
+        tool: String,
+        executor: Executor,
+        intent: Intent,
+        args: Value,
+        attempt: u32,
+    },
+    /// How far a streaming tool has come, in its own words. Live only.
+    ToolProgress { call_id: CallId, payload: Value },
+    /// A call has its result.
+    ToolCallResolved { call_id: CallId, result: Outcome },
+    /// A call ended in an error.
+    ToolCallErrored { call_id: CallId, result: Outcome },
+    /// What a tool shows to people; right after the frame of its result.
+    ToolUi { call_id: CallId, kind: String, payload: Value },
+    /// A call waits for an answer from outside.
+    Suspended {
+        call_id: CallId,
+        tool: String,
+        executor: Executor,
+        kind: Kind,
+        intent: Intent,
+        args: Value,
+        message: String,
+        suspension: u32,
+        expires_at: Timestamp,
+    },
+    /// The model had nothing more to do.
+    TurnCompleted {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+    },
+    /// The turn was cancelled or interrupted.
+    TurnCancelled {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+    },
+    /// The turn was stopped: `max_steps`, or a tool's wish.
+    TurnHalted {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+        #[schema(required)]
+        reason: Option<String>,
+    },
+    /// The turn broke, such as `schema_violation` or a provider's failure.
+    TurnFailed {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+        #[schema(required)]
+        reason: Option<String>,
+    },
+}
+
 impl Frame {
-    pub(super) fn live(name: &'static str, data: Value) -> Self {
-        Self { name, data, id: None }
+    pub(super) fn live(payload: Payload) -> Self {
+        Self { payload, id: None }
     }
 }
 
 impl From<Frame> for sse::Event {
     fn from(frame: Frame) -> Self {
-        let event = sse::Event::default().event(frame.name).data(frame.data.to_string());
+        let said = json!(frame.payload);
+        let name = said["event"].as_str().unwrap_or_default();
+        let event = sse::Event::default().event(name).data(said["data"].to_string());
         match frame.id {
             Some(id) => event.id(id.to_string()),
             None => event,
@@ -34,39 +119,26 @@ impl From<Frame> for sse::Event {
 
 /// The frames that mirror a journalled event; many events have none.
 pub(super) fn of_event(event: &Event) -> Vec<Frame> {
-    let mut frames = mirrors(event);
+    let mut frames: Vec<Frame> = mirrors(event).into_iter().map(Frame::live).collect();
     if let Some(last) = frames.last_mut() {
         last.id = Some(event.seq);
     }
     frames
 }
 
-fn mirrors(event: &Event) -> Vec<Frame> {
-    let turn_id = &event.turn_id;
+fn mirrors(event: &Event) -> Vec<Payload> {
+    let turn_id = event.turn_id.clone();
     match &event.data {
-        Data::TurnStarted(_) => vec![Frame::live("turn_started", json!({"turn_id": turn_id}))],
+        Data::TurnStarted(_) => vec![Payload::TurnStarted { turn_id }],
         Data::AssistantMsg(spoken) => {
             let message = Message { status: Some(spoken.status), ..spoken.message.clone() };
-            let data = json!({"turn_id": turn_id, "message": message});
-            vec![Frame::live("message_completed", data)]
+            vec![Payload::MessageCompleted { turn_id, message }]
         }
         Data::ToolCall(call) if call.started => vec![handed_over(call)],
         Data::ToolStarted(started) => vec![started_again(started)],
         Data::Suspension(suspension) => vec![suspended(suspension)],
         Data::ToolResult(result) => resolved(result),
-        Data::TurnEnded(ended) => {
-            let (name, data) = match ended.outcome {
-                Ending::Completed => ("turn_completed", json!({"turn_id": turn_id})),
-                Ending::Cancelled => ("turn_cancelled", json!({"turn_id": turn_id})),
-                Ending::Halted => {
-                    ("turn_halted", json!({"turn_id": turn_id, "reason": ended.reason}))
-                }
-                Ending::Failed => {
-                    ("turn_failed", json!({"turn_id": turn_id, "reason": ended.reason}))
-                }
-            };
-            vec![Frame::live(name, data)]
-        }
+        Data::TurnEnded(ended) => vec![over(turn_id, ended)],
         Data::Created(_)
         | Data::UserMsg(_)
         | Data::ToolCall(_)
@@ -77,63 +149,127 @@ fn mirrors(event: &Event) -> Vec<Frame> {
     }
 }
 
-fn handed_over(call: &ToolCall) -> Frame {
-    Frame::live(
-        "tool_call_started",
-        json!({
-            "call_id": call.call_id, "tool": call.tool, "executor": call.executor,
-            "intent": call.intent, "args": call.args, "attempt": 1,
-        }),
-    )
+fn over(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload {
+    let reason = ended.reason.clone();
+    match ended.outcome {
+        Ending::Completed => Payload::TurnCompleted { turn_id },
+        Ending::Cancelled => Payload::TurnCancelled { turn_id },
+        Ending::Halted => Payload::TurnHalted { turn_id, reason },
+        Ending::Failed => Payload::TurnFailed { turn_id, reason },
+    }
 }
 
-fn started_again(started: &ToolStarted) -> Frame {
-    Frame::live(
-        "tool_call_started",
-        json!({
-            "call_id": started.call_id, "tool": started.tool, "executor": started.executor,
-            "intent": started.intent, "args": started.args, "attempt": started.attempt,
-        }),
-    )
+fn handed_over(call: &ToolCall) -> Payload {
+    Payload::ToolCallStarted {
+        call_id: call.call_id.clone(),
+        tool: call.tool.clone(),
+        executor: call.executor,
+        intent: call.intent,
+        args: call.args.clone(),
+        attempt: 1,
+    }
 }
 
-fn suspended(suspension: &Suspension) -> Frame {
-    Frame::live(
-        "suspended",
-        json!({
-            "call_id": suspension.call_id, "tool": suspension.tool,
-            "executor": suspension.executor, "kind": suspension.kind,
-            "intent": suspension.intent, "args": suspension.args, "message": suspension.message,
-            "suspension": suspension.suspension, "expires_at": suspension.expires_at,
-        }),
-    )
+fn started_again(started: &ToolStarted) -> Payload {
+    Payload::ToolCallStarted {
+        call_id: started.call_id.clone(),
+        tool: started.tool.clone(),
+        executor: started.executor,
+        intent: started.intent,
+        args: started.args.clone(),
+        attempt: started.attempt,
+    }
 }
 
-fn resolved(result: &ToolResult) -> Vec<Frame> {
-    let name = if result.outcome.is_ok() { "tool_call_resolved" } else { "tool_call_errored" };
-    let done = json!({"call_id": result.call_id, "result": result.outcome});
-    let shown = result.ui.as_ref().map(|ui| {
-        let data = json!({"call_id": result.call_id, "kind": ui.kind, "payload": ui.payload});
-        Frame::live("tool_ui", data)
+fn suspended(suspension: &Suspension) -> Payload {
+    Payload::Suspended {
+        call_id: suspension.call_id.clone(),
+        tool: suspension.tool.clone(),
+        executor: suspension.executor,
+        kind: suspension.kind,
+        intent: suspension.intent,
+        args: suspension.args.clone(),
+        message: suspension.message.clone(),
+        suspension: suspension.suspension,
+        expires_at: suspension.expires_at,
+    }
+}
+
+fn resolved(done: &ToolResult) -> Vec<Payload> {
+    let (call_id, result) = (done.call_id.clone(), done.outcome.clone());
+    let resolved = match result.is_ok() {
+        true => Payload::ToolCallResolved { call_id, result },
+        false => Payload::ToolCallErrored { call_id, result },
+    };
+    let shown = done.ui.clone().map(|ui| Payload::ToolUi {
+        call_id: done.call_id.clone(),
+        kind: ui.kind,
+        payload: ui.payload,
     });
-    [Frame::live(name, done)].into_iter().chain(shown).collect()
+    [resolved].into_iter().chain(shown).collect()
 }
 
 /// The frame of a live signal; `None` for those that mirror the journal.
 pub(super) fn of_signal(signal: &Signal) -> Option<Frame> {
-    Some(match signal {
-        Signal::State(state) => Frame::live("state_changed", json!({"state": state})),
-        Signal::Text { message, text, delta_seq } => Frame::live(
-            "text_delta",
-            json!({"message_id": message, "text": text, "delta_seq": delta_seq}),
-        ),
-        Signal::Thinking { message, text, delta_seq } => Frame::live(
-            "thinking_delta",
-            json!({"message_id": message, "text": text, "delta_seq": delta_seq}),
-        ),
+    let payload = match signal {
+        Signal::State(state) => Payload::StateChanged { state: *state },
+        Signal::Text { message, text, delta_seq } => Payload::TextDelta {
+            message_id: message.clone(),
+            text: text.clone(),
+            delta_seq: *delta_seq,
+        },
+        Signal::Thinking { message, text, delta_seq } => Payload::ThinkingDelta {
+            message_id: message.clone(),
+            text: text.clone(),
+            delta_seq: *delta_seq,
+        },
         Signal::Progress { call, payload } => {
-            Frame::live("tool_progress", json!({"call_id": call, "payload": payload}))
+            Payload::ToolProgress { call_id: call.clone(), payload: payload.clone() }
         }
         Signal::Committed(_) | Signal::Deleted => return None,
-    })
+    };
+    Some(Frame::live(payload))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use abide_conversation::message::Ui;
+
+    use super::*;
+
+    fn event(data: Data) -> Event {
+        Event { seq: 7, at: Timestamp::UNIX_EPOCH, turn_id: Some(TurnId::new("turn_1")), data }
+    }
+
+    #[test]
+    fn of_several_mirrors_only_the_last_has_the_id() {
+        let ui = Ui { kind: "card".to_owned(), payload: json!({"n": 1}) };
+        let done =
+            ToolResult { call_id: CallId::new("c"), outcome: Outcome::Ok(json!(1)), ui: Some(ui) };
+        let frames = of_event(&event(Data::ToolResult(done)));
+        let told: Vec<_> = frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();
+        let resolved = json!({"event": "tool_call_resolved",
+            "data": {"call_id": "c", "result": {"ok": true, "result": 1}}});
+        let shown = json!({"event": "tool_ui",
+            "data": {"call_id": "c", "kind": "card", "payload": {"n": 1}}});
+        assert_eq!(told, [(resolved, None), (shown, Some(7))]);
+    }
+
+    #[test]
+    fn a_turn_ends_with_the_frame_of_its_outcome() {
+        for (outcome, name) in [
+            (Ending::Completed, "turn_completed"),
+            (Ending::Cancelled, "turn_cancelled"),
+            (Ending::Halted, "turn_halted"),
+            (Ending::Failed, "turn_failed"),
+        ] {
+            let ended = TurnEnded { outcome, reason: Some("so".to_owned()) };
+            let frames = of_event(&event(Data::TurnEnded(ended)));
+            let said = json!(frames[0].payload);
+            assert_eq!((frames.len(), &said["event"]), (1, &json!(name)));
+            let reasoned = matches!(outcome, Ending::Halted | Ending::Failed);
+            assert_eq!(said["data"].get("reason").is_some(), reasoned, "{name}");
+        }
+    }
 }

@@ -5,16 +5,18 @@ use abide_actors::tools::schema::Schema;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Data, Event, Shape};
 use abide_conversation::message::{Message, Role, text_block};
-use abide_conversation::{ConversationId, MessageId};
+use abide_conversation::{ConversationId, MessageId, TurnId};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::conversations::{agent_name, existing, unexpected};
-use super::parse::{self, Body, Caller, Idempotency, Query};
+use super::openapi::{ConversationPath, IdempotencyKey, PrincipalHeader};
+use super::parse::{self, Body, Caller, Idempotency, Path, Query};
 use super::problem::Problem;
 
 /// How many events are read at once, to find messages among them.
@@ -22,21 +24,42 @@ const PAGE: usize = 200;
 /// The longest `message_id`.
 const MESSAGE_ID_CHARS: usize = 255;
 
-#[derive(Debug, Deserialize)]
+/// A user's message: either `text` or `content`.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewMessage {
+    #[schema(min_length = 1)]
     text: Option<String>,
+    /// Blocks such as `{"type": "text", "text": …}`; an unknown type passes through.
+    #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
     content: Option<Vec<Value>>,
+    /// Yours: within a day, the same id again is the same message, and gets the same answer.
+    #[schema(min_length = 1, max_length = 255)]
     message_id: Option<String>,
+    /// Creates the conversation, if it is new.
+    #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
     agent: Option<String>,
     #[serde(default)]
     if_busy: Busy,
+    /// A JSON Schema that the turn's answer must satisfy, or false: plain, whatever the agent says.
     schema: Option<Value>,
+    /// Handed to this turn's tool calls; at most 64 KiB.
     #[serde(default)]
     assigns: Map<String, Value>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// A message that was taken.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Sent {
+    conversation_id: ConversationId,
+    /// Of the turn that the message starts, now or when its place in the queue comes.
+    turn_id: TurnId,
+    /// Of the `user_msg` event.
+    seq: u64,
+}
+
+/// What to do while a turn runs: refuse, wait for it, or cancel it first.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Busy {
     #[default]
@@ -45,13 +68,21 @@ pub(super) enum Busy {
     Interrupt,
 }
 
+/// Says something, and starts a turn.
+#[utoipa::path(post, path = "/v1/conversations/{id}/messages", operation_id = "send_message",
+    tag = "messages", params(ConversationPath, IdempotencyKey, PrincipalHeader),
+    request_body(content = NewMessage, examples(
+        ("text" = (value = json!({"text": "Write a mail to Ada", "agent": "demo"}))),
+        ("blocks" = (value = json!({"content": [{"type": "text", "text": "And this?"}],
+            "message_id": "m-17", "if_busy": "queue"}))))),
+    responses((status = 202, description = "It is journalled; the turn runs.", body = Sent)))]
 pub(super) async fn send(
     State(api): State<Api>,
     Path(id): Path<String>,
     Caller(principal): Caller,
     idempotency: Idempotency,
     body: Body<NewMessage>,
-) -> Result<(StatusCode, Json<Value>), Problem> {
+) -> Result<(StatusCode, Json<Sent>), Problem> {
     let said = body.value;
     let id = match said.agent {
         Some(_) => parse::new_conversation(&id)?,
@@ -75,8 +106,7 @@ pub(super) async fn send(
     });
     match api.conversations.deliver(&id, request, repeats).await? {
         Reply::Sent { conversation_id, turn_id, seq } => {
-            let body = json!({"conversation_id": conversation_id, "turn_id": turn_id, "seq": seq});
-            Ok((StatusCode::ACCEPTED, Json(body)))
+            Ok((StatusCode::ACCEPTED, Json(Sent { conversation_id, turn_id, seq })))
         }
         other => Err(unexpected(&other)),
     }
@@ -130,21 +160,31 @@ fn shape(schema: Option<Value>) -> Result<Shape, Problem> {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
+    /// The `cursor` of the page below; absent: the newest messages.
     before: Option<String>,
+    /// A page's size.
+    #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
 /// A page of scrollback, oldest first; `cursor` goes into `before` for the page above it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct MessagePage {
     messages: Vec<Message>,
+    /// Null when there is nothing above.
+    #[schema(required)]
     cursor: Option<String>,
     more: bool,
 }
 
+/// Reads a conversation's messages, a page from below.
+#[utoipa::path(get, path = "/v1/conversations/{id}/messages", operation_id = "list_messages",
+    tag = "messages", params(ConversationPath, ListQuery),
+    responses((status = 200, description = "A page, oldest first.", body = MessagePage)))]
 pub(super) async fn list(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -203,6 +243,15 @@ fn message(event: &Event) -> Option<Message> {
                 object: None,
             })
         }
-        _ => None,
+        Data::Created(_)
+        | Data::TurnStarted(_)
+        | Data::ToolCall(_)
+        | Data::Suspension(_)
+        | Data::Resolution(_)
+        | Data::ToolStarted(_)
+        | Data::RepairRequested(_)
+        | Data::TurnEnded(_)
+        | Data::DispatchStarted(_)
+        | Data::Dispatch(_) => None,
     }
 }

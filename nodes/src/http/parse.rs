@@ -1,5 +1,7 @@
 //! Requests are parsed here, at the border; what is inside may trust them.
 
+use std::time::Duration;
+
 use abide_actors::request::RepeatKey;
 use abide_conversation::{ConversationId, Principal};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -13,6 +15,9 @@ use super::problem::{Kind, Problem};
 
 /// The largest body that is read.
 pub const BODY_BYTES: usize = 1 << 20;
+/// How long a client may take to send its body. Each that is on its way holds a place among the
+/// requests under way.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest `assigns` or `metadata`: they travel with every call.
 const MAP_BYTES: usize = 64 << 10;
 /// The longest name that a client may give a request.
@@ -30,7 +35,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let target = format!("{} {}", request.method(), request.uri().path());
         let yaml = media(request.headers())?;
-        let bytes = axum::body::to_bytes(request.into_body(), BODY_BYTES).await;
+        let read = axum::body::to_bytes(request.into_body(), BODY_BYTES);
+        let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await;
+        let bytes = bytes.map_err(|_| Problem::unreadable("the body took too long to come"))?;
         let bytes = bytes.map_err(|error| too_large(&error))?;
         let value = match yaml {
             true => {
@@ -48,9 +55,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// Whether a body is YAML. A form or plain text is refused: a page of another origin may send those.
+/// Whether a body is YAML. A form, plain text or, from a page, nothing is refused: a page of
+/// another origin may send those.
 fn media(headers: &HeaderMap) -> Result<bool, Problem> {
-    let Some(given) = headers.get(header::CONTENT_TYPE) else { return Ok(false) };
+    let Some(given) = headers.get(header::CONTENT_TYPE) else {
+        return match headers.contains_key(header::ORIGIN) {
+            true => Err(Problem::unreadable("Content-Type: is missing")),
+            false => Ok(false),
+        };
+    };
     let given = given.to_str().unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
@@ -74,6 +87,9 @@ fn too_large(error: &axum::Error) -> Problem {
 }
 
 fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+    if !value.is_object() {
+        return Err(Problem::new(Kind::InvalidRequest, "the body must be an object"));
+    }
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         match path.as_str() {
@@ -81,6 +97,19 @@ fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
             path => Problem::field(path, error.inner()),
         }
     })
+}
+
+/// The parameters of a path; a path that does not decode to UTF-8 cannot be read.
+pub struct Path<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        path.map(|path| Self(path.0))
+            .map_err(|_| Problem::unreadable("the path is not percent-encoded UTF-8"))
+    }
 }
 
 /// A query string; unknown parameters are an error.
@@ -139,7 +168,11 @@ impl Idempotency {
 }
 
 fn named(headers: &HeaderMap, name: &str) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::field(name, "was given twice"));
+    }
     let text = value.to_str().unwrap_or_default();
     let legal = (1..=KEY_CHARS).contains(&text.len());
     match legal {
@@ -188,4 +221,31 @@ pub fn fingerprint(parts: &[&str]) -> String {
 /// A value's text that does not depend on the order of its keys.
 pub fn canonical(value: &Value) -> String {
     serde_json_canonicalizer::to_string(value).unwrap_or_else(|_| value.to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::response::IntoResponse;
+    use futures::StreamExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        let trickle = futures::stream::once(async { Ok::<_, std::io::Error>("{") });
+        let body = axum::body::Body::from_stream(trickle.chain(futures::stream::pending()));
+        let request = Request::post("/v1/conversations").body(body).unwrap();
+        let started = tokio::time::Instant::now();
+        let refused = Body::<Value>::from_request(request, &()).await.err().unwrap();
+        assert_eq!(refused.into_response().status(), 400);
+        assert_eq!(started.elapsed(), BODY_TIMEOUT);
+    }
+
+    #[test]
+    fn parts_that_are_cut_elsewhere_have_another_fingerprint() {
+        assert_ne!(fingerprint(&["ab", "c"]), fingerprint(&["a", "bc"]));
+        assert_ne!(fingerprint(&["a", ""]), fingerprint(&["a"]));
+        assert_eq!(fingerprint(&["a"]), fingerprint(&["a"]));
+    }
 }

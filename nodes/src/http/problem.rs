@@ -9,6 +9,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+/// The longest detail in characters: a mistake is named, not sent back whole.
+const DETAIL_CHARS: usize = 2_000;
+
 /// What went wrong, for a client.
 #[derive(Debug)]
 pub struct Problem {
@@ -35,7 +38,26 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub(super) const ALL: [Self; 11] = [
+        Kind::InvalidRequest,
+        Kind::NotFound,
+        Kind::ConversationExists,
+        Kind::TurnInFlight,
+        Kind::CallNotOpen,
+        Kind::ApprovalRequired,
+        Kind::AgentMissing,
+        Kind::PayloadTooLarge,
+        Kind::Overloaded,
+        Kind::Unavailable,
+        Kind::Internal,
+    ];
+
+    /// The `type` of a problem.
+    pub(super) fn uri(self) -> String {
+        format!("/problems/{}", self.name())
+    }
+
+    pub(super) fn name(self) -> &'static str {
         match self {
             Kind::InvalidRequest => "invalid-request",
             Kind::NotFound => "not-found",
@@ -51,7 +73,7 @@ impl Kind {
         }
     }
 
-    fn title(self) -> &'static str {
+    pub(super) fn title(self) -> &'static str {
         match self {
             Kind::InvalidRequest => "The request is not valid",
             Kind::NotFound => "There is no such thing",
@@ -67,7 +89,7 @@ impl Kind {
         }
     }
 
-    fn status(self) -> StatusCode {
+    pub(super) fn status(self) -> StatusCode {
         match self {
             Kind::InvalidRequest => StatusCode::UNPROCESSABLE_ENTITY,
             Kind::NotFound => StatusCode::NOT_FOUND,
@@ -188,12 +210,12 @@ impl IntoResponse for Problem {
             let (kind, detail) = (self.kind.name(), &self.detail);
             tracing::warn!(instance, kind, detail, "a request failed");
         }
-        let detail = match self.kind {
-            Kind::Internal => "the log has more under this instance",
-            _ => self.detail.as_str(),
+        let detail: String = match self.kind {
+            Kind::Internal => "the log has more under this instance".to_owned(),
+            _ => self.detail.chars().take(DETAIL_CHARS).collect(),
         };
         let mut body = self.more.clone();
-        body.insert("type".to_owned(), json!(format!("/problems/{}", self.kind.name())));
+        body.insert("type".to_owned(), json!(self.kind.uri()));
         body.insert("title".to_owned(), json!(self.kind.title()));
         body.insert("status".to_owned(), json!(self.status.as_u16()));
         body.insert("detail".to_owned(), json!(detail));
@@ -206,5 +228,59 @@ impl IntoResponse for Problem {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn told(problem: impl Into<Problem>) -> (u16, String) {
+        let problem: Problem = problem.into();
+        (problem.status.as_u16(), problem.kind.name().to_owned())
+    }
+
+    #[test]
+    fn every_failure_has_the_status_of_the_contract() {
+        let agent = || abide_conversation::AgentName::new("a");
+        for (failure, status, name) in [
+            (Failure::from(Rejection::NotFound), 404, "not-found"),
+            (Rejection::ConversationExists.into(), 409, "conversation-exists"),
+            (Rejection::TurnInFlight.into(), 409, "turn-in-flight"),
+            (Rejection::CallNotOpen("done").into(), 409, "call-not-open"),
+            (Rejection::QueueFull.into(), 429, "overloaded"),
+            (Failure::AgentMissing(agent()), 409, "agent-missing"),
+            (Failure::ApprovalRequired("t".to_owned()), 409, "approval-required"),
+            (Failure::ToolNotFound("t".to_owned()), 404, "not-found"),
+            (Failure::invalid("f", "is wrong"), 422, "invalid-request"),
+            (Failure::KeyReused("Idempotency-Key"), 422, "invalid-request"),
+            (Failure::Overloaded, 429, "overloaded"),
+            (Failure::Lost, 503, "unavailable"),
+            (Refusal::Fenced.into(), 503, "unavailable"),
+            (Refusal::Unavailable("disk".to_owned()).into(), 503, "unavailable"),
+        ] {
+            assert_eq!(told(failure), (status, name.to_owned()));
+        }
+        assert_eq!(told(ListRefusal::Cursor), (422, "invalid-request".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn what_broke_inside_is_not_told() {
+        let secret = Problem::new(Kind::Internal, "secret").into_response();
+        let body = axum::body::to_bytes(secret.into_body(), usize::MAX).await.unwrap();
+        assert!(!std::str::from_utf8(&body).unwrap().contains("secret"));
+        let store: Problem = Refusal::Unavailable("secret".to_owned()).into();
+        let body = axum::body::to_bytes(store.into_response().into_body(), usize::MAX).await;
+        assert!(!std::str::from_utf8(&body.unwrap()).unwrap().contains("secret"));
+    }
+
+    #[test]
+    fn who_should_try_again_is_told_when() {
+        for kind in Kind::ALL {
+            let response = Problem::new(kind, "so").into_response();
+            let again = matches!(kind, Kind::Overloaded | Kind::Unavailable);
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), again, "{kind:?}");
+        }
     }
 }

@@ -1,0 +1,90 @@
+//! The OpenAPI document: what the handlers say of themselves, and what all of them share.
+
+mod definition;
+mod params;
+mod problems;
+mod tagged;
+
+use std::sync::LazyLock;
+
+use axum::http::header;
+use axum::response::IntoResponse;
+use serde_json::{Value, json};
+use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
+
+pub(super) use definition::{AgentDefinition, ToolDefinition};
+pub(super) use params::{
+    AgentPath, CallPath, ConversationPath, IdempotencyKey, LastEventId, PrincipalHeader,
+};
+pub(super) use tagged::{JournalEvent, StreamFrame};
+
+const DESCRIPTION: &str = "\
+Durable conversations between people, models and tools.
+
+All times are RFC 3339 in UTC. Sizes are in bytes, durations of definitions are texts such as \
+`300s`, `5m` or `250ms`. A body is JSON of at most 1 MiB; an unknown field, or query parameter of \
+a listing, is an error that names it. Every error is `application/problem+json` (RFC 9457). A 2xx \
+to a mutating call means that the journal has it at the configured durability. Every mutating call \
+accepts `Idempotency-Key`: for a day, a repeat with the same body gets the first answer, and one \
+with another body is refused with 422. An unknown method on a known path is answered with 405, an \
+unknown path with 404.";
+
+/// The document, as text.
+pub fn text() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| format!("{:#}", document()));
+    &TEXT
+}
+
+/// The document begins here; the router adds its operations.
+pub(super) fn blank() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("Abide")
+        .description(Some(DESCRIPTION))
+        .version(env!("CARGO_PKG_VERSION"))
+        .license(Some(License::new("Apache-2.0")));
+    OpenApiBuilder::new().info(info).build()
+}
+
+/// Reads this document: OpenAPI 3.1 of the public API.
+#[utoipa::path(get, path = "/openapi.json", operation_id = "get_openapi", tag = "meta",
+    responses((status = 200, description = "OpenAPI 3.1.", body = Object)))]
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], text())
+}
+
+fn document() -> Value {
+    let mut document = json!(super::routes().into_openapi());
+    tagged::journal(&mut document);
+    tagged::frames(&mut document);
+    one_of(&mut document, "ResolutionRequest", &["approved", "result", "error"]);
+    one_of(&mut document, "NewMessage", &["text", "content"]);
+    present(&mut document);
+    problems::describe(&mut document);
+    document
+}
+
+/// Says that exactly one of these fields must be given.
+fn one_of(document: &mut Value, name: &str, fields: &[&str]) {
+    let forms: Vec<Value> = fields.iter().map(|field| json!({"required": [field]})).collect();
+    schemas(document)[name]["oneOf"] = json!(forms);
+}
+
+/// A header is there or not; it is never null.
+fn present(document: &mut Value) {
+    let Value::Object(paths) = &mut document["paths"] else { return };
+    let items = paths.values_mut().filter_map(Value::as_object_mut);
+    for operation in items.flat_map(|item| item.values_mut()) {
+        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+        for parameter in parameters.into_iter().flatten() {
+            let Value::Array(kinds) = &parameter["schema"]["type"] else { continue };
+            if let Some(kind) = kinds.first().cloned() {
+                parameter["schema"]["type"] = kind;
+            }
+        }
+    }
+}
+
+/// The schemas of all components.
+fn schemas(document: &mut Value) -> &mut Value {
+    &mut document["components"]["schemas"]
+}

@@ -1,0 +1,151 @@
+//! The shape of an agent's definition, for the document; its parser is in `abide_actors::agent`.
+#![expect(dead_code, reason = "only the schemas are used")]
+
+use abide_conversation::AgentName;
+use abide_conversation::event::{Executor, Intent, OnInterrupt};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// An agent. Unknown keys are an error. Null is the same as absent, except for `client_grace`.
+#[derive(ToSchema)]
+pub(in crate::http) struct AgentDefinition {
+    /// In a PUT it may be left out; the path has it.
+    name: Option<AgentName>,
+    #[schema(max_length = 16384)]
+    description: Option<String>,
+    model: ModelSettings,
+    system_prompt: Option<String>,
+    /// A duration: how long an open suspension may wait.
+    #[schema(default = "300s", example = "5m")]
+    suspension_timeout: Option<String>,
+    /// Model calls in one turn.
+    #[schema(default = 25, minimum = 1, maximum = 1000)]
+    max_steps: Option<u32>,
+    retry: Option<RetrySettings>,
+    /// A duration: how long a client call waits for a page when no event stream is open; null: for
+    /// its timeout.
+    #[schema(default = "5s")]
+    client_grace: Option<String>,
+    /// A JSON Schema: every turn is then structured.
+    response_format: Option<Map<String, Value>>,
+    /// Handed to every tool call; a conversation's and a message's own win.
+    assigns: Option<Map<String, Value>>,
+    #[schema(max_items = 256)]
+    tools: Option<Vec<ToolDefinition>>,
+}
+
+/// Which model speaks, and how.
+#[derive(ToSchema)]
+struct ModelSettings {
+    provider: ModelProvider,
+    name: Option<String>,
+    /// Any compatible server.
+    #[schema(example = "http://127.0.0.1:9000/v1")]
+    base_url: Option<String>,
+    /// The name of the variable that holds the key; never the key.
+    #[schema(example = "OPENAI_API_KEY")]
+    api_key_env: Option<String>,
+    temperature: Option<f64>,
+    max_tokens: Option<u32>,
+    /// Of `scripted`: one entry a step, or rules matched against the last user message.
+    script: Option<Vec<Map<String, Value>>>,
+}
+
+/// Who runs the model.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum ModelProvider {
+    Scripted,
+    Openai,
+    OpenaiResponses,
+    Anthropic,
+    Gemini,
+    Ollama,
+}
+
+/// How a model call is repeated before its first token.
+#[derive(ToSchema)]
+struct RetrySettings {
+    #[schema(default = 3, minimum = 1, maximum = 20)]
+    max_attempts: Option<u32>,
+    /// A duration.
+    #[schema(default = "500ms")]
+    base: Option<String>,
+    /// A duration.
+    #[schema(default = "8s")]
+    max: Option<String>,
+}
+
+/// A tool, unique by name in its agent.
+#[derive(ToSchema)]
+pub(in crate::http) struct ToolDefinition {
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    name: String,
+    #[schema(max_length = 16384)]
+    description: Option<String>,
+    /// A JSON Schema of type object, passed through as written.
+    parameters: Option<Map<String, Value>>,
+    /// `server` if absent.
+    executor: Option<Executor>,
+    /// `auto` (default), `requires_approval`, or `{"when": CONDITION}`, a CEL expression over
+    /// `args`, `principal` and `conversation`. For `server` and `client` tools only.
+    approval: Option<Value>,
+    run: Option<RunTarget>,
+    /// A duration: how long one run may take.
+    #[schema(default = "60s")]
+    run_timeout: Option<String>,
+    /// What happens to a run whose node dies; `redispatch` if absent.
+    on_interrupt: Option<OnInterrupt>,
+    /// A duration, of its suspensions; overrides `suspension_timeout`.
+    timeout: Option<String>,
+    /// Whether it reports progress while it runs.
+    #[schema(default = false)]
+    streaming: Option<bool>,
+    /// `compute` if absent.
+    intent: Option<Intent>,
+    /// `model` if absent.
+    audience: Option<Audience>,
+    #[schema(max_items = 16)]
+    aliases: Option<Vec<String>>,
+    /// A template over `args`, `principal` and `conversation`.
+    #[schema(example = "Send to {{args.to}}?")]
+    confirmation_message: Option<String>,
+    /// Of a client tool: whether its page must answer.
+    #[schema(default = true)]
+    requires_response: Option<bool>,
+    /// Of a client tool: the result when no response is required.
+    default_result: Option<Value>,
+    /// Of a human or client tool: a JSON Schema that an answer must satisfy.
+    result_schema: Option<Map<String, Value>>,
+    /// Provider name to opaque JSON, merged into the wire definition.
+    provider_options: Option<Map<String, Value>>,
+    retention: Option<Map<String, Value>>,
+}
+
+/// How a server tool runs: exactly one of these.
+#[derive(ToSchema)]
+struct RunTarget {
+    http: Option<HttpTarget>,
+    /// The name of a tool of the program.
+    native: Option<String>,
+}
+
+/// A tool behind HTTP.
+#[derive(ToSchema)]
+struct HttpTarget {
+    #[schema(max_length = 2048, example = "http://127.0.0.1:9100/send")]
+    url: String,
+    headers: Option<Map<String, Value>>,
+    /// The name of the variable that holds the secret; requests are then signed after Standard
+    /// Webhooks.
+    signing_secret_env: Option<String>,
+}
+
+/// Who may see and call a tool.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum Audience {
+    Model,
+    User,
+    All,
+}

@@ -1,0 +1,121 @@
+//! Tagged unions whose members have names, so that client generators can name their types.
+
+use std::borrow::Cow;
+
+use abide_conversation::event::Data;
+use serde_json::{Value, json};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
+
+use super::schemas;
+use crate::http::frames::Payload;
+
+/// Stands for an event where a schema refers to one.
+pub(in crate::http) struct JournalEvent;
+
+/// Stands for a frame where a schema refers to one.
+pub(in crate::http) struct StreamFrame;
+
+/// Brings along what the members of an enum refer to; the union itself is described later.
+macro_rules! stands_for {
+    ($name:ident, $union:ty) => {
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                <$union>::schema()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                <$union as ToSchema>::schemas(schemas);
+            }
+        }
+    };
+}
+
+stands_for!(JournalEvent, Data);
+stands_for!(StreamFrame, Payload);
+
+/// Describes a journal's events: one component per type.
+pub(super) fn journal(document: &mut Value) {
+    let union = "One entry of a journal. More types may be added: skip what you do not know.";
+    let seq = json!({
+        "type": "integer", "format": "int64", "minimum": 1,
+        "description": "Counts from 1 without gaps."
+    });
+    let around = [
+        ("seq", seq, true),
+        ("at", json!({"type": "string", "format": "date-time"}), true),
+        ("turn_id", json!({"$ref": "#/components/schemas/TurnId"}), false),
+    ];
+    let name = |kind: &str| format!("{}Event", pascal(kind));
+    let members = members(json!(Data::schema()), "type", &around, name);
+    describe(document, "JournalEvent", union, "type", members);
+}
+
+/// Describes a stream's frames: one component per event name.
+pub(super) fn frames(document: &mut Value) {
+    let union = "One frame of an event stream: `event` is its event line, `data` its data line as \
+                 JSON, `id` its id line, which only the last frame of a journalled event has. More \
+                 frames may be added: skip what you do not know.";
+    let id = json!({"type": "string", "pattern": "^[0-9]+$", "description": "The event's seq."});
+    let name = |kind: &str| format!("{}Frame", pascal(kind));
+    let members = members(json!(Payload::schema()), "event", &[("id", id, false)], name);
+    describe(document, "StreamFrame", union, "event", members);
+}
+
+struct Member {
+    tag: String,
+    name: String,
+    schema: Value,
+}
+
+/// The members of an adjacently tagged enum, each with the fields around it.
+fn members(
+    union: Value,
+    tag: &str,
+    around: &[(&str, Value, bool)],
+    name: impl Fn(&str) -> String,
+) -> Vec<Member> {
+    let variants = union["oneOf"].as_array().cloned().unwrap_or_default();
+    let member = |mut schema: Value| {
+        let kind = schema["properties"][tag]["enum"][0].as_str().unwrap_or_default().to_owned();
+        for (field, described, required) in around {
+            schema["properties"][*field] = described.clone();
+            if let (true, Value::Array(all)) = (required, &mut schema["required"]) {
+                all.push(json!(field));
+            }
+        }
+        Member { name: name(&kind), tag: kind, schema }
+    };
+    variants.into_iter().map(member).collect()
+}
+
+fn describe(document: &mut Value, union: &str, said: &str, tag: &str, members: Vec<Member>) {
+    let (mut refs, mut mapping) = (Vec::new(), json!({}));
+    for Member { tag, name, schema } in members {
+        let at = format!("#/components/schemas/{name}");
+        refs.push(json!({"$ref": at}));
+        mapping[tag] = json!(at);
+        schemas(document)[name] = schema;
+    }
+    schemas(document)[union] = json!({
+        "description": said,
+        "oneOf": refs,
+        "discriminator": {"propertyName": tag, "mapping": mapping},
+    });
+}
+
+fn pascal(snake: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|first| first.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    snake.split('_').map(word).collect()
+}

@@ -1,0 +1,13 @@
+//! The public API from the outside: every call, every refusal, and what the document says of them.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod agents;
+mod api;
+mod calls;
+mod conversations;
+mod document;
+mod hostile;
+mod messages;
+mod refusals;
+mod spec;
+mod stream;

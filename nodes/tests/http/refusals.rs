@@ -1,0 +1,116 @@
+//! Requests that cannot be read, paths and methods that are not known, and a node that drains.
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_refused() {
+    let api = Api::start().await;
+    let deep =
+        format!("{{\"agent\":\"demo\",\"metadata\":{}1{}}}", "[".repeat(500), "]".repeat(500));
+    for body in [
+        b"".to_vec(),
+        b"{".to_vec(),
+        b"{} {}".to_vec(),
+        b"{\"agent\":\"\xff\"}".to_vec(),
+        b"{\"agent\":\"\\ud800\"}".to_vec(),
+        b"{\"agent\":\"demo\",\"metadata\":{\"n\":1e999}}".to_vec(),
+        b"\xef\xbb\xbf{\"agent\":\"demo\"}".to_vec(),
+        deep.into_bytes(),
+    ] {
+        let request = api.request("POST", "/v1/conversations").body(body);
+        let request = request.header("Content-Type", "application/json");
+        api.send(request).await.is_problem(400, "invalid-request");
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_another_type_is_refused() {
+    let api = Api::start().await;
+    let body = r#"{"agent":"demo"}"#;
+    for media in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"]
+    {
+        let request = api.request("POST", "/v1/conversations").header("Content-Type", media);
+        let refused = api.send(request.body(body)).await;
+        assert!(refused.is_problem(400, "invalid-request").contains("Content-Type"));
+    }
+    let page = api.request("POST", "/v1/conversations").header("Origin", "https://evil.example");
+    api.send(page.body(body)).await.is_problem(400, "invalid-request");
+    let bare = api.request("POST", "/v1/conversations").body(body);
+    assert_eq!(api.send(bare).await.status, 201);
+    let cased = api.request("POST", "/v1/conversations").body(body);
+    let cased = cased.header("Content-Type", "Application/JSON; charset=UTF-8");
+    assert_eq!(api.send(cased).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_body_past_its_bound_is_refused() {
+    let api = Api::start().await;
+    let text = "x".repeat(2 << 20);
+    for path in ["/v1/conversations/a/messages", "/v1/conversations/a/dispatch"] {
+        let refused = api.post(path, json!({"text": text})).await;
+        refused.is_problem(413, "payload-too-large");
+    }
+    let chunked =
+        futures::stream::iter((0..32).map(|_| Ok::<_, std::io::Error>("x".repeat(65_536))));
+    let request = api.request("POST", "/v1/conversations/a/messages");
+    let request = request.header("Content-Type", "application/json");
+    let request = request.body(reqwest::Body::wrap_stream(chunked));
+    api.send(request).await.is_problem(413, "payload-too-large");
+}
+
+#[tokio::test]
+async fn an_unknown_path_is_not_found() {
+    let api = Api::start().await;
+    for path in ["/", "/v1", "/v1/agents/", "/v1/nothing", "/v1/conversations/a/nothing", "//v1"] {
+        api.get(path).await.is_problem(404, "not-found");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_method_is_refused_with_those_that_are_known() {
+    let api = Api::start().await;
+    for (method, path, allow) in [
+        ("PATCH", "/v1/agents/demo", "PUT,GET,HEAD,DELETE"),
+        ("DELETE", "/v1/agents", "GET,HEAD"),
+        ("PUT", "/v1/conversations", "GET,HEAD,POST"),
+        ("GET", "/v1/conversations/a/cancel", "POST"),
+        ("OPTIONS", "/v1/pending", "GET,HEAD"),
+        ("FROB", "/v1/pending", "GET,HEAD"),
+    ] {
+        let refused = api.send(api.request(method, path)).await;
+        refused.is_problem(405, "invalid-request");
+        let mut known: Vec<&str> = refused.headers["allow"].to_str().unwrap().split(',').collect();
+        let mut expected: Vec<&str> = allow.split(',').collect();
+        known.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(known, expected, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_is_a_get_without_its_body() {
+    let api = Api::start().await;
+    api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
+    for (path, status) in [
+        ("/v1/agents", 200),
+        ("/v1/conversations/a", 200),
+        ("/v1/conversations/a/events", 200),
+        ("/v1/conversations/none", 404),
+    ] {
+        let head = api.send(api.request("HEAD", path)).await;
+        assert_eq!((head.status, &head.body), (status, &Value::Null), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_draining_node_takes_no_work_and_still_shows_what_is() {
+    let api = Api::start().await;
+    api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
+    api.node.drain().await;
+    let refused = api.say("a", "hello").await;
+    refused.is_problem(503, "unavailable");
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(api.get("/v1/conversations/a").await.status, 200);
+}
