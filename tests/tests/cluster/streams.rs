@@ -1,0 +1,100 @@
+//! Event streams across a kill.
+
+use abide_tests::frames::Frame;
+use abide_tests::journal::Journal;
+use abide_tests::model_server::{ModelServer, Piece};
+use abide_tests::node::Site;
+use abide_tests::tool_server::ToolServer;
+use serde_json::{Value, json};
+
+use crate::ABIDE;
+use crate::agents::{agent, http};
+
+fn ids(frames: &[Frame]) -> Vec<u64> {
+    frames.iter().filter_map(|frame| frame.id).collect()
+}
+
+/// The events that a reader must have had a frame with an id of.
+fn mirrored(journal: &Journal) -> Vec<u64> {
+    let has_frames = |event: &&Value| match event["type"].as_str().unwrap() {
+        "turn_started" | "assistant_msg" | "tool_started" | "suspension" | "tool_result"
+        | "turn_ended" => true,
+        "tool_call" => event["data"]["started"] == true,
+        _ => false,
+    };
+    journal.0.iter().filter(has_frames).map(|event| event["seq"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_stream_that_resumes_after_kills_has_no_gap_and_nothing_twice() {
+    let (site, model) = (Site::new(ABIDE), ModelServer::start().await);
+    let (node, tools) = (site.start().await, ToolServer::start().await);
+    let gated = http("it", &tools, "/slow", json!({"approval": "requires_approval"}));
+    site.client.define("a", &agent(model.model(), vec![gated])).await;
+    let new = json!({"id": "c", "agent": "a"});
+    site.client.post("/v1/conversations", &new).await.expect(201);
+
+    let mut frames = site.client.events("c", None).await;
+    model.reply(vec![Piece::Text("Wait. "), Piece::Call("it", "it", json!({}))]);
+    model.reply(vec![Piece::Text("Half"), Piece::Hold]);
+    model.reply(vec![Piece::Text("Whole.")]);
+    site.client.say("c", "a", "go").await;
+    let mut read = frames.until("suspended").await;
+    node.kill().await;
+    read.extend(frames.rest().await);
+
+    let node = site.start().await;
+    let mut frames = site.client.events("c", ids(&read).last().copied()).await;
+    site.client.resolve("c", "it", json!({"approved": true})).await.expect(200);
+    read.extend(frames.until("text_delta").await);
+    node.kill().await;
+    read.extend(frames.rest().await);
+
+    let _node = site.start().await;
+    let mut frames = site.client.events("c", ids(&read).last().copied()).await;
+    read.extend(frames.until("turn_completed").await);
+    let journal = site.client.settled("c", 1).await;
+    assert_eq!(ids(&read), mirrored(&journal));
+    assert_eq!(read.iter().filter(|frame| frame.is_terminal()).count(), 1);
+    assert_eq!(read.iter().filter(|frame| frame.name == "snapshot").count(), 3);
+    let completed = read.iter().filter(|frame| frame.name == "message_completed");
+    assert_eq!(completed.count(), 2);
+    model.assert_prompts_are_whole();
+}
+
+#[tokio::test]
+async fn a_stream_from_the_beginning_tells_a_finished_turn_whole_after_a_kill() {
+    let (site, model) = (Site::new(ABIDE), ModelServer::start().await);
+    let node = site.start().await;
+    site.client.define("a", &agent(model.model(), vec![])).await;
+    site.client.say("c", "a", "one").await;
+    site.client.settled("c", 1).await;
+    site.client.say("c", "a", "two").await;
+    let journal = site.client.settled("c", 2).await;
+    node.kill().await;
+
+    let _node = site.start().await;
+    let mut frames = site.client.events("c", Some(0)).await;
+    let mut read = frames.until("turn_completed").await;
+    read.extend(frames.until("turn_completed").await);
+    assert_eq!(read[0].name, "snapshot");
+    assert_eq!(ids(&read), mirrored(&journal));
+}
+
+#[tokio::test]
+async fn the_first_frame_is_a_snapshot_of_what_waits_after_a_kill() {
+    let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
+    let node = site.start().await;
+    let gated = http("it", &tools, "/answer", json!({"approval": "requires_approval"}));
+    site.client.define("a", &crate::agents::calls_once(vec![gated])).await;
+    site.client.say("c", "a", "go").await;
+    let pending = site.client.pending("c", "it", "approval").await;
+    node.kill().await;
+
+    let _node = site.start().await;
+    let first = site.client.events("c", None).await.next().await.unwrap();
+    assert_eq!((first.name.as_str(), first.id), ("snapshot", None));
+    assert_eq!(first.data["pending"], json!([pending]));
+    assert_eq!(first.data["state"], "awaiting_input");
+    assert_eq!(first.data["holder"], Value::Null, "looking starts no actor");
+}
