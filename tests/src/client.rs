@@ -42,16 +42,23 @@ pub(crate) struct Addresses {
 pub struct Client {
     http: reqwest::Client,
     at: Arc<RwLock<Addresses>>,
+    principal: Option<&'static str>,
 }
 
 impl Default for Client {
     fn default() -> Self {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { http, at: Arc::default() }
+        Self { http, at: Arc::default(), principal: None }
     }
 }
 
 impl Client {
+    /// The same client, on behalf of somebody.
+    pub fn named(mut self, principal: &'static str) -> Self {
+        self.principal = Some(principal);
+        self
+    }
+
     pub(crate) fn moved(&self, to: Addresses) {
         *self.at.write().unwrap() = to;
     }
@@ -69,6 +76,9 @@ impl Client {
         request = request.timeout(DEADLINE);
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
+        }
+        if let Some(principal) = self.principal {
+            request = request.header("Abide-Principal", principal);
         }
         if let Some(body) = body {
             request = request.json(body);

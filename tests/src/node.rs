@@ -17,6 +17,7 @@ pub struct Site {
     dir: TempDir,
     program: PathBuf,
     flags: Vec<String>,
+    name: &'static str,
 }
 
 impl Site {
@@ -24,12 +25,18 @@ impl Site {
     pub fn new(program: impl AsRef<Path>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = program.as_ref().to_owned();
-        Self { client: Client::default(), dir, program, flags: Vec::new() }
+        Self { client: Client::default(), dir, program, flags: Vec::new(), name: "test" }
     }
 
     /// Adds flags to every start.
     pub fn with(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|flag| flag.to_string()));
+        self
+    }
+
+    /// Gives the node another name.
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
         self
     }
 
@@ -45,13 +52,8 @@ impl Site {
 
     /// Starts a process and waits until it serves.
     pub async fn start(&self) -> Node {
-        let mut command = self.command();
-        command.arg("--store").arg(format!("embedded:{}", self.store().display()));
-        command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
-        command.args(["--node", "test"]).args(&self.flags).stderr(self.log());
-        let mut child = command.spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        let mut node = Node { child, log: self.dir().join("stderr") };
+        let mut node = self.launch();
+        let lines = BufReader::new(node.child.stdout.take().unwrap());
         let line = within("the ready line", lines.lines().next_line()).await.unwrap();
         let Some(line) = line else {
             panic!("the node never served: {:?}", node.exited().await);
@@ -63,6 +65,15 @@ impl Site {
         assert!(line.starts_with("ready "), "{line}");
         self.client.moved(Addresses { public: field("public="), admin: field("admin=") });
         node
+    }
+
+    /// Starts a process, and waits for nothing.
+    pub fn launch(&self) -> Node {
+        let mut command = self.command();
+        command.arg("--store").arg(format!("embedded:{}", self.store().display()));
+        command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+        command.args(["--node", self.name]).args(&self.flags).stderr(self.log());
+        Node { child: command.spawn().unwrap(), log: self.dir().join("stderr") }
     }
 
     /// Runs the program to its end with these arguments; for those that are refused.

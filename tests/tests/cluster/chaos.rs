@@ -29,7 +29,16 @@ struct Promises {
 
 #[tokio::test]
 async fn what_was_acknowledged_is_there_whenever_the_node_was_killed() {
-    let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
+    killed_again_and_again(Site::new(ABIDE), SEED).await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_without_fsync_survives_the_process() {
+    killed_again_and_again(Site::new(ABIDE).with(&["--durability", "os"]), SEED + 1).await;
+}
+
+async fn killed_again_and_again(site: Site, seed: u64) {
+    let tools = ToolServer::start().await;
     let mut node = site.start().await;
     let gated = http("send", &tools, "/slow", json!({"approval": "requires_approval"}));
     let plain = http("look", &tools, "/slow", json!({}));
@@ -39,11 +48,16 @@ async fn what_was_acknowledged_is_there_whenever_the_node_was_killed() {
     let clients =
         join_all((0..CLIENTS).map(|n| converse(&site.client, format!("c{n}"), &over)));
     let kills = async {
-        let mut chance = Chance(SEED);
+        let mut chance = Chance(seed);
         for _ in 0..ROUNDS {
             // The moment is the point: this waits for nothing.
             tokio::time::sleep(Duration::from_millis(chance.below(250))).await;
             node.kill().await;
+            if chance.below(3) == 0 {
+                let starting = site.launch();
+                tokio::time::sleep(Duration::from_millis(chance.below(120))).await;
+                starting.kill().await;
+            }
             node = site.start().await;
         }
         over.set(true);

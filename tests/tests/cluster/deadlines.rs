@@ -103,3 +103,20 @@ async fn the_second_suspension_has_a_deadline_of_its_own_that_survives_a_kill() 
     assert_eq!(expired["data"]["error_type"], "EXPIRED");
     assert!(time(&expired["at"]) >= due, "the first deadline ended the second suspension");
 }
+
+#[tokio::test]
+async fn a_parked_conversation_is_woken_by_its_deadline() {
+    let site = Site::new(ABIDE).with(&["--passivate-after", "20ms"]);
+    let _node = site.start().await;
+    let asks = tool("asks", json!({"executor": "human", "timeout": "2s"}));
+    site.client.define("a", &calls_once(vec![asks])).await;
+    site.client.say("c", "a", "ask").await;
+    let pending = site.client.pending("c", "asks", "elicitation").await;
+    crate::operators::all_parked(&site).await;
+    let alarms = site.client.admin(reqwest::Method::GET, "/admin/alarms").await.expect(200);
+    assert_eq!(alarms["alarms"][0]["conversation_id"], "c");
+    assert_eq!(alarms["alarms"][0]["due_at"], pending["expires_at"]);
+    let journal = site.client.settled("c", 1).await;
+    assert_eq!(journal.outcomes(), ["completed"]);
+    assert_eq!(journal.result("asks")["error_type"], "EXPIRED");
+}

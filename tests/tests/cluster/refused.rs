@@ -99,7 +99,7 @@ async fn flags_with_bad_values_are_refused_by_name() {
         (&["--listen", "nowhere"], "--listen"),
         (&["--admin-listen", "127.0.0.1:99999"], "--admin-listen"),
         (&["--lease", "soon"], "--lease"),
-        (&["--passivate-after", "-1s"], "--passivate-after"),
+        (&["--passivate-after=-1s"], "--passivate-after"),
         (&["--drain-timeout", "25"], "--drain-timeout"),
         (&["--durability", "replicas=2"], "--durability"),
         (&["--log-format", "xml"], "--log-format"),

@@ -1,5 +1,6 @@
 //! SIGTERM: what runs may finish.
 
+use abide_tests::model_server::{ModelServer, Piece};
 use abide_tests::node::{Node, Site};
 use abide_tests::patience::look;
 use abide_tests::tool_server::ToolServer;
@@ -7,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::ABIDE;
-use crate::agents::{calls_once, http, human};
+use crate::agents::{agent, calls_once, http, human};
 
 async fn is_draining(site: &Site) {
     look("the node to say that it drains", async || {
@@ -43,6 +44,25 @@ async fn a_node_that_is_asked_to_stop_waits_for_a_running_tool_and_exits_0() {
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.result("runs")["result"]["attempt"], 1);
     assert_eq!(tools.seen.all().len(), 1, "the run that was waited for is not repeated");
+}
+
+#[tokio::test]
+async fn a_node_that_is_asked_to_stop_lets_the_model_finish_its_message() {
+    let (site, model) = (Site::new(ABIDE), ModelServer::start().await);
+    let mut node = site.start().await;
+    site.client.define("a", &agent(model.model(), vec![])).await;
+    model.reply(vec![Piece::Text("One "), Piece::Hold, Piece::Text("message.")]);
+    site.client.say("c", "a", "speak").await;
+    model.seen.nth(1).await;
+    node.terminate().await;
+    is_draining(&site).await;
+    model.release();
+    assert_eq!(node.exited().await.code(), Some(0));
+
+    let _node = site.start().await;
+    let journal = site.client.settled("c", 1).await;
+    assert_eq!((journal.outcomes(), journal.last_text()), (vec!["completed"], "One message.".into()));
+    assert_eq!(model.seen.all().len(), 1);
 }
 
 #[tokio::test]

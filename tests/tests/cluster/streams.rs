@@ -98,3 +98,52 @@ async fn the_first_frame_is_a_snapshot_of_what_waits_after_a_kill() {
     assert_eq!(first.data["state"], "awaiting_input");
     assert_eq!(first.data["holder"], Value::Null, "looking starts no actor");
 }
+
+#[tokio::test]
+async fn a_stream_outlives_the_actor_that_it_shows() {
+    let (site, model) = (Site::new(ABIDE), ModelServer::start().await);
+    let (_node, tools) = (site.start().await, ToolServer::start().await);
+    let runs = http("it", &tools, "/hold", json!({}));
+    site.client.define("a", &agent(model.model(), vec![runs])).await;
+    let new = json!({"id": "c", "agent": "a"});
+    site.client.post("/v1/conversations", &new).await.expect(201);
+    let mut frames = site.client.events("c", None).await;
+    model.reply(vec![Piece::Text("Half"), Piece::Hold]);
+    model.reply(vec![Piece::Text("Whole. "), Piece::Call("it", "it", json!({}))]);
+    let kill = async || {
+        let killed = site.client.admin(reqwest::Method::POST, "/admin/actors/c/kill").await;
+        assert_eq!(killed.status, 202);
+    };
+    site.client.say("c", "a", "go").await;
+    let mut read = frames.until("text_delta").await;
+    kill().await;
+    tools.seen.nth(1).await;
+    kill().await;
+    tools.seen.nth(2).await;
+    tools.release();
+    read.extend(frames.until("turn_completed").await);
+    let journal = site.client.settled("c", 1).await;
+    assert_eq!(ids(&read), mirrored(&journal));
+    assert_eq!(read.iter().filter(|frame| frame.is_terminal()).count(), 1);
+    model.assert_prompts_are_whole();
+}
+
+#[tokio::test]
+async fn a_model_that_dies_in_mid_stream_fails_the_turn_and_its_text_is_kept_once() {
+    let (site, model) = (Site::new(ABIDE), ModelServer::start().await);
+    let _node = site.start().await;
+    site.client.define("a", &agent(model.model(), vec![])).await;
+    let new = json!({"id": "c", "agent": "a"});
+    site.client.post("/v1/conversations", &new).await.expect(201);
+    let mut frames = site.client.events("c", None).await;
+    model.reply(vec![Piece::Text("I was"), Piece::Die]);
+    site.client.say("c", "a", "go").await;
+    let read = frames.until("turn_failed").await;
+    assert!(read.last().unwrap().data["reason"].is_string());
+    let journal = site.client.settled("c", 1).await;
+    assert_eq!(journal.outcomes(), ["failed"]);
+    let said: Vec<_> = journal.of("assistant_msg").map(|event| &event["data"]).collect();
+    assert_eq!((said.len(), &said[0]["status"]), (1, &json!("error")));
+    assert_eq!(journal.last_text(), "I was");
+    assert_eq!(model.seen.all().len(), 1);
+}
