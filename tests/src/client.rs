@@ -165,7 +165,8 @@ impl Client {
     /// Waits for `turns` turns to have ended, and checks the journal as one that is at rest.
     pub async fn settled(&self, id: &str, turns: usize) -> Journal {
         let what = format!("the end of turn {turns} of {id}");
-        let journal = self.until(id, &what, |journal| journal.of("turn_ended").count() >= turns).await;
+        let journal =
+            self.until(id, &what, |journal| journal.of("turn_ended").count() >= turns).await;
         journal.assert_settled();
         journal
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::patience::within;
+use crate::patience::{DEADLINE, within};
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,29 +29,32 @@ pub struct Frames {
 impl Frames {
     /// The next frame; `None` when the stream broke or ended.
     pub async fn next(&mut self) -> Option<Frame> {
-        within("a frame", async {
-            loop {
-                if let Some(frame) = self.buffered() {
-                    return Some(frame);
-                }
-                let chunk = self.response.chunk().await.ok()??;
-                self.unread.extend_from_slice(&chunk);
-            }
-        })
-        .await
+        within("a frame", self.read()).await
     }
 
     /// Everything up to the first frame of this name.
     pub async fn until(&mut self, name: &str) -> Vec<Frame> {
         let mut read = Vec::new();
-        while let Some(frame) = self.next().await {
-            let found = frame.name == name;
-            read.push(frame);
-            if found {
+        loop {
+            match tokio::time::timeout(DEADLINE, self.read()).await {
+                Ok(Some(frame)) => read.push(frame),
+                Ok(None) => panic!("the stream ended before {name}: {read:#?}"),
+                Err(_) => panic!("waited in vain for {name}: {read:#?}"),
+            }
+            if read.last().is_some_and(|frame| frame.name == name) {
                 return read;
             }
         }
-        panic!("the stream ended before {name}: {read:#?}");
+    }
+
+    async fn read(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.buffered() {
+                return Some(frame);
+            }
+            let chunk = self.response.chunk().await.ok()??;
+            self.unread.extend_from_slice(&chunk);
+        }
     }
 
     /// Everything that still comes, until the stream breaks.

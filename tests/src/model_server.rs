@@ -115,7 +115,8 @@ async fn write(open: watch::Sender<bool>, pieces: Vec<Piece>, bytes: mpsc::Sende
             Piece::Text(text) => chunk(json!({"content": text}), Value::Null),
             Piece::Call(id, name, args) => {
                 let function = json!({"name": name, "arguments": args.to_string()});
-                let call = json!({"index": calls, "id": id, "type": "function", "function": function});
+                let call =
+                    json!({"index": calls, "id": id, "type": "function", "function": function});
                 (calls, finish) = (calls + 1, "tool_calls");
                 chunk(json!({"tool_calls": [call]}), Value::Null)
             }

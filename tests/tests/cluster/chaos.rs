@@ -45,8 +45,7 @@ async fn killed_again_and_again(site: Site, seed: u64) {
     let agent = calls_once(vec![gated, human("ask"), gated_client("page"), plain]);
     site.client.define("a", &agent).await;
     let over = Cell::new(false);
-    let clients =
-        join_all((0..CLIENTS).map(|n| converse(&site.client, format!("c{n}"), &over)));
+    let clients = join_all((0..CLIENTS).map(|n| converse(&site.client, format!("c{n}"), &over)));
     let kills = async {
         let mut chance = Chance(seed);
         for _ in 0..ROUNDS {
@@ -131,7 +130,10 @@ fn kept(journal: &Journal, promises: &Promises) {
     }
     for (call, seq) in &promises.resolutions {
         let event = &journal.0[usize::try_from(*seq).unwrap() - 1];
-        assert_eq!((&event["type"], &event["data"]["call_id"]), (&json!("resolution"), &json!(call)));
+        assert_eq!(
+            (&event["type"], &event["data"]["call_id"]),
+            (&json!("resolution"), &json!(call))
+        );
     }
     let turns = promises.turns.len();
     assert_eq!(journal.of("user_msg").count(), turns);

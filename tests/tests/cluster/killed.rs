@@ -116,7 +116,8 @@ async fn a_question_to_a_person_survives_a_kill() {
 
 #[tokio::test]
 async fn a_call_of_the_page_survives_a_kill() {
-    let result = killed_while_waiting(client("it"), "client_exec", json!({"error": "no map"})).await;
+    let result =
+        killed_while_waiting(client("it"), "client_exec", json!({"error": "no map"})).await;
     assert_eq!((&result["ok"], &result["error"]), (&json!(false), &json!("no map")));
 }
 
@@ -287,7 +288,10 @@ async fn a_node_of_another_name_takes_up_what_a_killed_one_ran() {
     let _node = site.start().await;
     tools.seen.nth(2).await;
     let after = site.client.snapshot("c").await;
-    assert_eq!((&before["holder"]["node"], &after["holder"]["node"]), (&json!("test"), &json!("another")));
+    assert_eq!(
+        (&before["holder"]["node"], &after["holder"]["node"]),
+        (&json!("test"), &json!("another"))
+    );
     assert!(after["holder"]["epoch"].as_u64() > before["holder"]["epoch"].as_u64());
     tools.release();
     assert_eq!(site.client.settled("c", 1).await.outcomes(), ["completed"]);
@@ -321,7 +325,10 @@ async fn a_revived_run_is_still_its_approvers_with_the_arguments_that_were_edite
     assert_eq!(journal.outcomes(), ["completed"]);
     assert_eq!(journal.of("user_msg").next().unwrap()["data"]["principal"], "ann");
     let resolution = journal.of("resolution").next().unwrap();
-    assert_eq!((&resolution["data"]["by"], &resolution["data"]["args"]), (&json!("bob"), &json!({"n": 2})));
+    assert_eq!(
+        (&resolution["data"]["by"], &resolution["data"]["args"]),
+        (&json!("bob"), &json!({"n": 2}))
+    );
     assert_eq!(journal.of("resolution").count(), 1);
 }
 

@@ -77,7 +77,9 @@ async fn tools_that_misbehave_end_their_calls_with_an_error() {
     site.client.say("c", "a", "go").await;
     let journal = site.client.settled("c", 1).await;
     assert_eq!(journal.outcomes(), ["completed"]);
-    for (call, error_type) in [("fails", "TOOL_ERROR"), ("drops", "TOOL_ERROR"), ("hangs", "TIMEOUT")] {
+    for (call, error_type) in
+        [("fails", "TOOL_ERROR"), ("drops", "TOOL_ERROR"), ("hangs", "TIMEOUT")]
+    {
         assert_eq!(journal.result(call)["error_type"], error_type, "{call}");
     }
     assert_eq!(journal.result("streams")["result"]["attempt"], 1);

@@ -61,13 +61,17 @@ async fn a_node_that_is_asked_to_stop_lets_the_model_finish_its_message() {
 
     let _node = site.start().await;
     let journal = site.client.settled("c", 1).await;
-    assert_eq!((journal.outcomes(), journal.last_text()), (vec!["completed"], "One message.".into()));
+    assert_eq!(
+        (journal.outcomes(), journal.last_text()),
+        (vec!["completed"], "One message.".into())
+    );
     assert_eq!(model.seen.all().len(), 1);
 }
 
 #[tokio::test]
 async fn a_second_request_to_stop_does_not_wait() {
-    let (site, tools) = (Site::new(ABIDE).with(&["--drain-timeout", "1h"]), ToolServer::start().await);
+    let (site, tools) =
+        (Site::new(ABIDE).with(&["--drain-timeout", "1h"]), ToolServer::start().await);
     let mut node = asked_to_stop(&site, &tools).await;
     node.terminate().await;
     node.exited().await;

@@ -136,8 +136,10 @@ async fn a_model_that_dies_in_mid_stream_fails_the_turn_and_its_text_is_kept_onc
     let new = json!({"id": "c", "agent": "a"});
     site.client.post("/v1/conversations", &new).await.expect(201);
     let mut frames = site.client.events("c", None).await;
-    model.reply(vec![Piece::Text("I was"), Piece::Die]);
+    model.reply(vec![Piece::Text("I was"), Piece::Hold, Piece::Die]);
     site.client.say("c", "a", "go").await;
+    frames.until("text_delta").await;
+    model.release();
     let read = frames.until("turn_failed").await;
     assert!(read.last().unwrap().data["reason"].is_string());
     let journal = site.client.settled("c", 1).await;
