@@ -184,14 +184,19 @@ impl Client {
 
     /// Opens the event stream, after this event if one is given.
     pub async fn events(&self, id: &str, after: Option<u64>) -> Frames {
+        let opened = self.try_events(id, after).await;
+        opened.unwrap_or_else(|| panic!("no event stream of {id}"))
+    }
+
+    /// The same; `None` when the conversation is not there, or the node is not.
+    pub async fn try_events(&self, id: &str, after: Option<u64>) -> Option<Frames> {
         let base = self.at.read().unwrap().public.clone();
         let mut request = self.http.get(format!("http://{base}/v1/conversations/{id}/events"));
         if let Some(after) = after {
             request = request.header("Last-Event-ID", after.to_string());
         }
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 200);
-        Frames { response, unread: Vec::new() }
+        let response = request.send().await.ok()?.error_for_status().ok()?;
+        Some(Frames { response, unread: Vec::new() })
     }
 
     /// Asks the operators' API.

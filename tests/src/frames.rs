@@ -20,6 +20,11 @@ impl Frame {
     }
 }
 
+/// The ids of these frames, in order.
+pub fn ids(frames: &[Frame]) -> Vec<u64> {
+    frames.iter().filter_map(|frame| frame.id).collect()
+}
+
 /// An open stream.
 pub struct Frames {
     pub(crate) response: reqwest::Response,

@@ -36,6 +36,17 @@ impl Journal {
         blocks.into_iter().flatten().filter_map(|block| block["text"].as_str()).collect()
     }
 
+    /// The `seq` of every event that readers of the stream have a frame with an id of.
+    pub fn mirrored(&self) -> Vec<u64> {
+        let has_frames = |event: &&Value| match event["type"].as_str().unwrap_or_default() {
+            "turn_started" | "assistant_msg" | "tool_started" | "suspension" | "tool_result"
+            | "turn_ended" => true,
+            "tool_call" => event["data"]["started"] == true,
+            _ => false,
+        };
+        self.0.iter().filter(has_frames).filter_map(|event| event["seq"].as_u64()).collect()
+    }
+
     /// Fails unless everything holds that holds at any moment.
     pub fn assert_sound(&self) {
         if let Err(why) = self.fold() {

@@ -1,10 +1,11 @@
 //! Killed again and again at moments that nobody chose, while clients go on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use abide_tests::chance::Chance;
 use abide_tests::client::{Answer, Client, resolution};
+use abide_tests::frames::{Frame, ids};
 use abide_tests::journal::Journal;
 use abide_tests::node::Site;
 use abide_tests::patience::look;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use crate::ABIDE;
 use crate::agents::{calls_once, gated_client, http, human};
 
+/// Another one may be given as CHAOS_SEED.
 const SEED: u64 = 20_261_121;
 const ROUNDS: u32 = 15;
 const CLIENTS: usize = 5;
@@ -25,6 +27,8 @@ const CLIENTS: usize = 5;
 struct Promises {
     turns: Vec<(String, Value)>,
     resolutions: Vec<(String, u64)>,
+    /// What its reader of the event stream had.
+    frames: Vec<Frame>,
 }
 
 #[tokio::test]
@@ -45,9 +49,11 @@ async fn killed_again_and_again(site: Site, seed: u64) {
     let agent = calls_once(vec![gated, human("ask"), gated_client("page"), plain]);
     site.client.define("a", &agent).await;
     let over = Cell::new(false);
-    let clients = join_all((0..CLIENTS).map(|n| converse(&site.client, format!("c{n}"), &over)));
+    let clients =
+        join_all((0..CLIENTS).map(|n| talk_and_listen(&site.client, format!("c{n}"), &over)));
     let kills = async {
-        let mut chance = Chance(seed);
+        let given = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
+        let mut chance = Chance(given.unwrap_or(seed));
         for _ in 0..ROUNDS {
             // The moment is the point: this waits for nothing.
             tokio::time::sleep(Duration::from_millis(chance.below(250))).await;
@@ -68,8 +74,42 @@ async fn killed_again_and_again(site: Site, seed: u64) {
         let journal = site.client.settled(&format!("c{n}"), turns).await;
         assert_eq!(journal.outcomes(), vec!["completed"; turns]);
         kept(&journal, &promises);
+        heard_whole(&site.client, &format!("c{n}"), &journal, promises.frames).await;
     }
     attempts_rise(&tools);
+}
+
+/// A client whose page listens all the time, and finds its place again after every kill.
+async fn talk_and_listen(client: &Client, id: String, over: &Cell<bool>) -> Promises {
+    let frames = RefCell::new(Vec::new());
+    let promises = tokio::select! {
+        promises = converse(client, id.clone(), over) => promises,
+        () = listen(client, &id, &frames) => unreachable!("a page listens for ever"),
+    };
+    Promises { frames: frames.into_inner(), ..promises }
+}
+
+async fn listen(client: &Client, id: &str, read: &RefCell<Vec<Frame>>) {
+    loop {
+        let after = ids(&read.borrow()).last().copied().unwrap_or_default();
+        let open = look("a stream", async || client.try_events(id, Some(after)).await);
+        let mut frames = open.await;
+        while let Some(frame) = frames.next().await {
+            read.borrow_mut().push(frame);
+        }
+    }
+}
+
+/// Reads on to the journal's end; then there was no gap, nothing twice, and one end a turn.
+async fn heard_whole(client: &Client, id: &str, journal: &Journal, mut read: Vec<Frame>) {
+    let expected = journal.mirrored();
+    let mut frames = client.events(id, ids(&read).last().copied().or(Some(0))).await;
+    while ids(&read).last() < expected.last() {
+        read.push(frames.next().await.unwrap());
+    }
+    assert_eq!(ids(&read), expected);
+    let ends = read.iter().filter(|frame| frame.is_terminal()).count();
+    assert_eq!(ends, journal.outcomes().len());
 }
 
 /// Turn after turn until it is over: says something, answers whatever is asked.

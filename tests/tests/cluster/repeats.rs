@@ -3,11 +3,16 @@
 use abide_tests::client::{Answer, Client, resolution};
 use abide_tests::node::Site;
 use abide_tests::tool_server::ToolServer;
+use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::agents::{calls_once, http, human};
+
+/// Those that are raced for.
+const CONVERSATIONS: [&str; 12] =
+    ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11"];
 
 async fn keyed(client: &Client, method: Method, path: &str, key: &str, body: &Value) -> Answer {
     client.ask(method, path, Some(key), Some(body)).await.unwrap()
@@ -126,4 +131,52 @@ async fn a_dispatch_that_was_killed_runs_on_and_its_repeat_joins_it() {
 async fn dispatch(client: Client) -> Option<Answer> {
     let body = json!({"tool": "runs", "input": {"n": 2}});
     client.ask(Method::POST, "/v1/conversations/c/dispatch", Some("d"), Some(&body)).await
+}
+
+#[tokio::test]
+async fn of_racing_answers_one_is_accepted_also_when_the_node_is_killed_among_them() {
+    let site = Site::new(ABIDE);
+    let node = site.start().await;
+    site.client.define("a", &calls_once(vec![human("ask")])).await;
+    for id in CONVERSATIONS {
+        site.client.say(id, "a", "go").await;
+        site.client.pending(id, "ask", "elicitation").await;
+    }
+    let (first, told) = tokio::sync::oneshot::channel();
+    let first = std::sync::Mutex::new(Some(first));
+    let answers = join_all(CONVERSATIONS.iter().flat_map(|id| {
+        let (client, first) = (&site.client, &first);
+        (0..8).map(move |n| async move {
+            let body = json!({"result": n});
+            let path = resolution(id, "ask");
+            let answer = client.ask(Method::POST, &path, None, Some(&body)).await;
+            // The first answer is the sign to kill.
+            first.lock().unwrap().take().map(|first| first.send(()));
+            (id, n, answer)
+        })
+    }));
+    let kill = async {
+        told.await.unwrap();
+        node.kill().await;
+    };
+    let (answers, ()) = futures::join!(answers, kill);
+
+    let _node = site.start().await;
+    for id in CONVERSATIONS {
+        let mine = answers.iter().filter(|(of, ..)| **of == id);
+        let answered: Vec<_> = mine.filter_map(|(_, n, a)| Some((n, a.as_ref()?))).collect();
+        let accepted: Vec<_> = answered.iter().filter(|(_, a)| a.status == 200).collect();
+        let refused = answered.iter().filter(|(_, a)| a.status == 409).count();
+        assert_eq!(accepted.len() + refused, answered.len(), "{answered:#?}");
+        assert!(accepted.len() <= 1, "{answered:#?}");
+        if site.client.journal(id).await.of("resolution").next().is_none() {
+            assert!(accepted.is_empty(), "{answered:#?}");
+            site.client.resolve(id, "ask", json!({"result": "late"})).await.expect(200);
+        }
+        let journal = site.client.settled(id, 1).await;
+        assert_eq!(journal.of("resolution").count(), 1);
+        if let Some((n, _)) = accepted.first() {
+            assert_eq!(journal.result("ask")["result"], **n);
+        }
+    }
 }

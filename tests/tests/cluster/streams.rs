@@ -1,7 +1,6 @@
 //! Event streams across a kill.
 
-use abide_tests::frames::Frame;
-use abide_tests::journal::Journal;
+use abide_tests::frames::ids;
 use abide_tests::model_server::{ModelServer, Piece};
 use abide_tests::node::Site;
 use abide_tests::tool_server::ToolServer;
@@ -9,21 +8,6 @@ use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::agents::{agent, http};
-
-fn ids(frames: &[Frame]) -> Vec<u64> {
-    frames.iter().filter_map(|frame| frame.id).collect()
-}
-
-/// The events that a reader must have had a frame with an id of.
-fn mirrored(journal: &Journal) -> Vec<u64> {
-    let has_frames = |event: &&Value| match event["type"].as_str().unwrap() {
-        "turn_started" | "assistant_msg" | "tool_started" | "suspension" | "tool_result"
-        | "turn_ended" => true,
-        "tool_call" => event["data"]["started"] == true,
-        _ => false,
-    };
-    journal.0.iter().filter(has_frames).map(|event| event["seq"].as_u64().unwrap()).collect()
-}
 
 #[tokio::test]
 async fn a_stream_that_resumes_after_kills_has_no_gap_and_nothing_twice() {
@@ -54,7 +38,7 @@ async fn a_stream_that_resumes_after_kills_has_no_gap_and_nothing_twice() {
     let mut frames = site.client.events("c", ids(&read).last().copied()).await;
     read.extend(frames.until("turn_completed").await);
     let journal = site.client.settled("c", 1).await;
-    assert_eq!(ids(&read), mirrored(&journal));
+    assert_eq!(ids(&read), journal.mirrored());
     assert_eq!(read.iter().filter(|frame| frame.is_terminal()).count(), 1);
     assert_eq!(read.iter().filter(|frame| frame.name == "snapshot").count(), 3);
     let completed = read.iter().filter(|frame| frame.name == "message_completed");
@@ -78,7 +62,7 @@ async fn a_stream_from_the_beginning_tells_a_finished_turn_whole_after_a_kill() 
     let mut read = frames.until("turn_completed").await;
     read.extend(frames.until("turn_completed").await);
     assert_eq!(read[0].name, "snapshot");
-    assert_eq!(ids(&read), mirrored(&journal));
+    assert_eq!(ids(&read), journal.mirrored());
 }
 
 #[tokio::test]
@@ -123,7 +107,7 @@ async fn a_stream_outlives_the_actor_that_it_shows() {
     tools.release();
     read.extend(frames.until("turn_completed").await);
     let journal = site.client.settled("c", 1).await;
-    assert_eq!(ids(&read), mirrored(&journal));
+    assert_eq!(ids(&read), journal.mirrored());
     assert_eq!(read.iter().filter(|frame| frame.is_terminal()).count(), 1);
     model.assert_prompts_are_whole();
 }
