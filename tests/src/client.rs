@@ -201,9 +201,15 @@ impl Client {
 
     /// Asks the operators' API.
     pub async fn admin(&self, method: Method, path: &str) -> Answer {
+        let answer = self.try_admin(method, path).await;
+        answer.unwrap_or_else(|| panic!("no answer to {path}"))
+    }
+
+    /// The same; `None` when no whole answer came.
+    pub async fn try_admin(&self, method: Method, path: &str) -> Option<Answer> {
         let base = self.at.read().unwrap().admin.clone();
         let request = self.http.request(method, format!("http://{base}{path}"));
-        answer(request.timeout(DEADLINE)).await.unwrap()
+        answer(request.timeout(DEADLINE)).await
     }
 }
 

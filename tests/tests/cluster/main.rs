@@ -12,6 +12,7 @@ mod repeats;
 mod stopped;
 mod streams;
 mod walk;
+mod wild;
 
 /// The program, built from the sources of package `abide` for these tests.
 const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");
