@@ -29,9 +29,10 @@ mod tests {
 
     #[test]
     fn only_the_blocks_within_the_markers_are_the_walk() {
-        let readme = "```sh\nno\n```\n<!-- walk -->\n\n```sh\none\ntwo\n```\ntext\n```json\n{}\n```\n\
-                      ```sh\nthree\n```\n<!-- /walk -->\n```sh\nno\n```\n";
-        assert_eq!(blocks(readme).unwrap(), ["one\ntwo", "three"]);
+        let walk = "```sh\none\ntwo\n```\ntext\n```json\n{}\n```\n```sh\nthree\n```\n";
+        let other = "```sh\nno\n```\n";
+        let readme = format!("{other}{BEGIN}\n\n{walk}{END}\n{other}");
+        assert_eq!(blocks(&readme).unwrap(), ["one\ntwo", "three"]);
     }
 
     #[test]

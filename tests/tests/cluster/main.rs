@@ -9,6 +9,7 @@ mod many;
 mod operators;
 mod refused;
 mod repeats;
+mod revived;
 mod stopped;
 mod streams;
 mod walk;
