@@ -2,20 +2,29 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use abide_tests::node::Site;
-use abide_tests::patience::within;
 use abide_tests::walk::blocks;
 use tokio::process::Command;
 
 use crate::ABIDE;
 
-/// `cargo run … -- FLAGS` is the program that was built for these tests, as the same process.
-const CARGO: &str = "#!/bin/sh
-while [ $# -gt 0 ] && [ \"$1\" != -- ]; do shift; done
-[ $# -gt 0 ] && shift
-exec \"$ABIDE_UNDER_TEST\" \"$@\"
-";
+/// In place of cargo: `build` puts the program that was built for these tests where a release build
+/// of it would be; `run … -- FLAGS` is that program, as the same process.
+const CARGO: &str = r#"#!/bin/sh
+case $1 in
+build) mkdir -p target/release && exec ln -sf "$ABIDE_UNDER_TEST" target/release/abide ;;
+run)
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
+    [ $# -gt 0 ] && shift
+    exec "$ABIDE_UNDER_TEST" "$@" ;;
+*) echo "not a part of the walk: cargo $*" >&2; exit 1 ;;
+esac
+"#;
+
+/// The walk pauses for people to read.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A loopback address that no other test and no program of the machine listens on.
 fn own_address() -> String {
@@ -48,12 +57,13 @@ async fn the_walk_of_the_readme_works_when_pasted() {
     bash.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
     let mut bash = bash.kill_on_drop(true).spawn().unwrap();
     let group = bash.id().unwrap();
-    let walked = within("the end of the walk", bash.wait()).await.unwrap();
+    let walked = tokio::time::timeout(DEADLINE, bash.wait()).await.map(Result::unwrap);
     // What the walk left running is in its process group, and in nobody else's.
     let end = format!("kill -KILL -{group} 2>/dev/null || true");
     assert!(Command::new("sh").args(["-c", &end]).status().await.unwrap().success());
     let said = std::fs::read_to_string(&log).unwrap();
-    assert!(walked.success(), "{walked}\n--- the walk\n{script}\n--- what it said\n{said}");
+    let done = walked.as_ref().is_ok_and(|status| status.success());
+    assert!(done, "{walked:?}\n--- the walk\n{script}\n--- what it said\n{said}");
     left_in_order(&site, &said).await;
 }
 
