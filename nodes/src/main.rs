@@ -13,7 +13,12 @@ use tokio::signal::unix::{SignalKind, signal};
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => return fail(&first_words(&error), USAGE),
+        // The help or the version, which was asked for.
+        Err(asked) => asked.exit(),
+    };
     let config = match cli.command {
         Some(Command::Openapi) => return openapi(),
         Some(Command::Serve(config)) => *config,
@@ -66,6 +71,14 @@ fn fail(line: &str, code: u8) -> ExitCode {
     // Nobody reads standard error either; the exit code tells.
     let _ = writeln!(std::io::stderr(), "abide: {line}");
     ExitCode::from(code)
+}
+
+/// What is wrong with the command line, in one line; clap adds tips and usage in more.
+fn first_words(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = first.split_whitespace().collect();
+    words.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 fn openapi() -> ExitCode {

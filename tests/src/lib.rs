@@ -1,1 +1,13 @@
-//! .
+//! The harness: real processes, the servers that they talk to, and what must be true of journals.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // A harness fails by panicking, as tests do.
+
+pub mod chance;
+pub mod client;
+pub mod frames;
+pub mod journal;
+pub mod model_server;
+pub mod node;
+pub mod patience;
+pub mod seen;
+pub mod tool_server;
+pub mod walk;

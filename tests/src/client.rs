@@ -1,0 +1,226 @@
+//! A client written from the contract alone. It finds its node again after a restart.
+
+use std::sync::{Arc, RwLock};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::frames::Frames;
+use crate::journal::Journal;
+use crate::patience::{DEADLINE, look};
+
+/// What a node answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The body of an answer that must have this status.
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{:#}", self.body);
+        self.body
+    }
+
+    /// Fails unless it is this problem.
+    pub fn expect_problem(self, status: u16, name: &str) {
+        let body = self.expect(status);
+        assert_eq!(body["type"], format!("/problems/{name}"), "{body:#}");
+    }
+}
+
+/// Where the node listens now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    pub(crate) public: String,
+    pub(crate) admin: String,
+}
+
+/// A client of one node, whichever process it is.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    at: Arc<RwLock<Addresses>>,
+    principal: Option<&'static str>,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self { http, at: Arc::default(), principal: None }
+    }
+}
+
+impl Client {
+    /// The same client, on behalf of somebody.
+    pub fn named(mut self, principal: &'static str) -> Self {
+        self.principal = Some(principal);
+        self
+    }
+
+    pub(crate) fn moved(&self, to: Addresses) {
+        *self.at.write().unwrap() = to;
+    }
+
+    /// Asks the public API; `None` when no whole answer came.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        key: Option<&str>,
+        body: Option<&Value>,
+    ) -> Option<Answer> {
+        let base = self.at.read().unwrap().public.clone();
+        let mut request = self.http.request(method, format!("http://{base}{path}"));
+        request = request.timeout(DEADLINE);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
+        if let Some(principal) = self.principal {
+            request = request.header("Abide-Principal", principal);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        answer(request).await
+    }
+
+    /// A call that must be answered.
+    pub async fn get(&self, path: &str) -> Answer {
+        let answer = self.ask(Method::GET, path, None, None).await;
+        answer.unwrap_or_else(|| panic!("no answer to GET {path}"))
+    }
+
+    /// A call that must be answered.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        let answer = self.ask(Method::POST, path, None, Some(body)).await;
+        answer.unwrap_or_else(|| panic!("no answer to POST {path}"))
+    }
+
+    /// Defines an agent.
+    pub async fn define(&self, name: &str, definition: &Value) {
+        let path = format!("/v1/agents/{name}");
+        let answer = self.ask(Method::PUT, &path, None, Some(definition)).await.unwrap();
+        assert!([200, 201].contains(&answer.status), "{:#}", answer.body);
+    }
+
+    /// Says something; the conversation is made if it is new.
+    pub async fn say(&self, id: &str, agent: &str, text: &str) -> Value {
+        let body = json!({"text": text, "agent": agent});
+        self.post(&format!("/v1/conversations/{id}/messages"), &body).await.expect(202)
+    }
+
+    /// Answers a call.
+    pub async fn resolve(&self, id: &str, call: &str, body: Value) -> Answer {
+        self.post(&resolution(id, call), &body).await
+    }
+
+    pub async fn cancel(&self, id: &str) -> Answer {
+        let path = format!("/v1/conversations/{id}/cancel");
+        self.ask(Method::POST, &path, None, None).await.unwrap()
+    }
+
+    pub async fn snapshot(&self, id: &str) -> Value {
+        self.get(&format!("/v1/conversations/{id}")).await.expect(200)
+    }
+
+    /// The whole journal; `None` when the conversation is not there, or the node is not.
+    pub async fn try_journal(&self, id: &str) -> Option<Journal> {
+        let mut events = Vec::new();
+        loop {
+            let path = format!("/v1/conversations/{id}/journal?limit=1000&after={}", events.len());
+            let page = self.ask(Method::GET, &path, None, None).await?;
+            if page.status == 404 {
+                return None;
+            }
+            let page = page.expect(200);
+            events.extend(page["events"].as_array().unwrap().iter().cloned());
+            if events.len() as u64 >= page["last_seq"].as_u64().unwrap() {
+                return Some(Journal(events));
+            }
+        }
+    }
+
+    pub async fn journal(&self, id: &str) -> Journal {
+        self.try_journal(id).await.unwrap()
+    }
+
+    /// Reads the journal until it says what is waited for. Reading starts no actor.
+    pub async fn until(&self, id: &str, what: &str, is: impl Fn(&Journal) -> bool) -> Journal {
+        let mut last = None;
+        let found = tokio::time::timeout(DEADLINE, async {
+            look(what, async || {
+                last = self.try_journal(id).await;
+                last.clone().filter(&is)
+            })
+            .await
+        });
+        match found.await {
+            Ok(found) => found,
+            Err(_) => panic!("waited in vain for {what}: {last:#?}"),
+        }
+    }
+
+    /// Waits for `turns` turns to have ended, and checks the journal as one that is at rest.
+    pub async fn settled(&self, id: &str, turns: usize) -> Journal {
+        let what = format!("the end of turn {turns} of {id}");
+        let journal =
+            self.until(id, &what, |journal| journal.of("turn_ended").count() >= turns).await;
+        journal.assert_settled();
+        journal
+    }
+
+    /// Waits until a call is open as this kind, and returns its entry in the snapshot.
+    pub async fn pending(&self, id: &str, call: &str, kind: &str) -> Value {
+        look(&format!("{call} to be open as {kind}"), async || {
+            let snapshot = self.get(&format!("/v1/conversations/{id}")).await.expect(200);
+            let pending = snapshot["pending"].as_array().unwrap();
+            let is = |entry: &&Value| entry["call_id"] == call && entry["kind"] == kind;
+            pending.iter().find(is).cloned()
+        })
+        .await
+    }
+
+    /// Opens the event stream, after this event if one is given.
+    pub async fn events(&self, id: &str, after: Option<u64>) -> Frames {
+        let opened = self.try_events(id, after).await;
+        opened.unwrap_or_else(|| panic!("no event stream of {id}"))
+    }
+
+    /// The same; `None` when the conversation is not there, or the node is not.
+    pub async fn try_events(&self, id: &str, after: Option<u64>) -> Option<Frames> {
+        let base = self.at.read().unwrap().public.clone();
+        let mut request = self.http.get(format!("http://{base}/v1/conversations/{id}/events"));
+        if let Some(after) = after {
+            request = request.header("Last-Event-ID", after.to_string());
+        }
+        let response = request.send().await.ok()?.error_for_status().ok()?;
+        Some(Frames { response, unread: Vec::new() })
+    }
+
+    /// Asks the operators' API.
+    pub async fn admin(&self, method: Method, path: &str) -> Answer {
+        let answer = self.try_admin(method, path).await;
+        answer.unwrap_or_else(|| panic!("no answer to {path}"))
+    }
+
+    /// The same; `None` when no whole answer came.
+    pub async fn try_admin(&self, method: Method, path: &str) -> Option<Answer> {
+        let base = self.at.read().unwrap().admin.clone();
+        let request = self.http.request(method, format!("http://{base}{path}"));
+        answer(request.timeout(DEADLINE)).await
+    }
+}
+
+/// The path that takes a call's answer.
+pub fn resolution(id: &str, call: &str) -> String {
+    format!("/v1/conversations/{id}/calls/{call}/resolution")
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Option<Answer> {
+    let response = request.send().await.ok()?;
+    let status = response.status().as_u16();
+    let text = response.text().await.ok()?;
+    Some(Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) })
+}

@@ -1,0 +1,167 @@
+//! A journal as a client reads it, and what must be true of every one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// The events of one conversation, from the first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Journal(pub Vec<Value>);
+
+impl Journal {
+    /// The events of one type.
+    pub fn of(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.0.iter().filter(move |event| event["type"] == kind)
+    }
+
+    /// The events of one type that are about one call.
+    pub fn about(&self, kind: &str, call: &str) -> impl Iterator<Item = &Value> {
+        self.of(kind).filter(move |event| event["data"]["call_id"] == call)
+    }
+
+    /// The result of a call: the event's data, or null.
+    pub fn result(&self, call: &str) -> &Value {
+        self.about("tool_result", call).next().map_or(&Value::Null, |event| &event["data"])
+    }
+
+    /// How the turns ended, in order.
+    pub fn outcomes(&self) -> Vec<&str> {
+        self.of("turn_ended").filter_map(|event| event["data"]["outcome"].as_str()).collect()
+    }
+
+    /// The text of the last message of the model.
+    pub fn last_text(&self) -> String {
+        let last = self.of("assistant_msg").last();
+        let blocks = last.and_then(|event| event["data"]["message"]["content"].as_array());
+        blocks.into_iter().flatten().filter_map(|block| block["text"].as_str()).collect()
+    }
+
+    /// The `seq` of every event that readers of the stream have a frame with an id of.
+    pub fn mirrored(&self) -> Vec<u64> {
+        let has_frames = |event: &&Value| match event["type"].as_str().unwrap_or_default() {
+            "turn_started" | "assistant_msg" | "tool_started" | "suspension" | "tool_result"
+            | "turn_ended" => true,
+            "tool_call" => event["data"]["started"] == true,
+            _ => false,
+        };
+        self.0.iter().filter(has_frames).filter_map(|event| event["seq"].as_u64()).collect()
+    }
+
+    /// Fails unless everything holds that holds at any moment.
+    pub fn assert_sound(&self) {
+        if let Err(why) = self.fold() {
+            panic!("{why}\n{self:#?}");
+        }
+    }
+
+    /// Fails unless the journal is sound and nothing is open in it.
+    pub fn assert_settled(&self) {
+        match self.fold() {
+            Ok(rest) => assert!(rest.is_empty(), "open at the end: {rest:?}\n{self:#?}"),
+            Err(why) => panic!("{why}\n{self:#?}"),
+        }
+    }
+
+    /// What is open at the end, or the first thing that must not be.
+    fn fold(&self) -> Result<Vec<String>, String> {
+        let mut fold = Fold::default();
+        for (place, event) in self.0.iter().enumerate() {
+            if event["seq"] != place as u64 + 1 {
+                return Err(format!("event {} has seq {}", place + 1, event["seq"]));
+            }
+            fold.take(event).map_err(|why| format!("seq {}: {why}", event["seq"]))?;
+        }
+        let calls = fold.open_calls.keys().map(|call| format!("call {call}"));
+        let dispatches = fold.dispatches.keys().map(|call| format!("dispatch {call}"));
+        let turns = fold.turn.iter().map(|turn| format!("turn {turn}"));
+        Ok(calls.chain(dispatches).chain(turns).collect())
+    }
+}
+
+#[derive(Default)]
+struct Fold {
+    turn: Option<String>,
+    turns: BTreeSet<String>,
+    calls: BTreeSet<String>,
+    open_calls: BTreeMap<String, OpenCall>,
+    dispatches: BTreeMap<String, u64>,
+    dispatched: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct OpenCall {
+    attempt: u64,
+    suspensions: u64,
+    /// Whether the last suspension waits.
+    waits: bool,
+}
+
+impl Fold {
+    fn take(&mut self, event: &Value) -> Result<(), String> {
+        let data = &event["data"];
+        let turn = event["turn_id"].as_str().unwrap_or_default();
+        let call = data["call_id"].as_str().unwrap_or_default();
+        match event["type"].as_str().ok_or("no type")? {
+            "turn_started" => {
+                ensure(self.turn.is_none(), "a turn starts within a turn")?;
+                ensure(self.turns.insert(turn.to_owned()), "a turn starts twice")?;
+                self.turn = Some(turn.to_owned());
+            }
+            "turn_ended" => {
+                ensure(self.turn.take().as_deref() == Some(turn), "a turn ends that is not open")?;
+                ensure(self.open_calls.is_empty(), "a turn ends before its calls")?;
+            }
+            "tool_call" => {
+                ensure(self.turn.as_deref() == Some(turn), "a call outside its turn")?;
+                ensure(self.calls.insert(call.to_owned()), "a call's id is used twice")?;
+                self.open_calls.insert(call.to_owned(), OpenCall::default());
+            }
+            "suspension" => {
+                let open = self.open(call)?;
+                ensure(!open.waits, "a call waits twice at once")?;
+                ensure(data["suspension"] == open.suspensions + 1, "suspensions are not counted")?;
+                (open.suspensions, open.waits) = (open.suspensions + 1, true);
+            }
+            "resolution" => {
+                let open = self.open(call)?;
+                let meant = data["suspension"] == open.suspensions;
+                ensure(open.waits && meant, "a resolution of what does not wait")?;
+                open.waits = false;
+            }
+            "tool_started" => {
+                let open = self.open(call)?;
+                let attempt = data["attempt"].as_u64().unwrap_or_default();
+                ensure(!open.waits, "a call starts while it waits")?;
+                ensure(attempt > open.attempt, "an attempt that is not higher")?;
+                open.attempt = attempt;
+            }
+            "tool_result" => {
+                let open = self.open_calls.remove(call).ok_or("a result of a call not open")?;
+                let error = data["error_type"].as_str().unwrap_or_default();
+                let closes = ["EXPIRED", "CANCELLED", "NO_CLIENT"].contains(&error);
+                ensure(!open.waits || closes, "a result while the call waits")?;
+                ensure(open.waits || error != "EXPIRED", "an expiry of what does not wait")?;
+            }
+            "dispatch_started" => {
+                let attempt = data["attempt"].as_u64().unwrap_or_default();
+                ensure(!self.dispatched.contains(call), "a dispatch starts after its end")?;
+                let before = self.dispatches.insert(call.to_owned(), attempt);
+                ensure(before < Some(attempt), "an attempt that is not higher")?;
+            }
+            "dispatch" => {
+                self.dispatches.remove(call);
+                ensure(self.dispatched.insert(call.to_owned()), "a dispatch ends twice")?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, call: &str) -> Result<&mut OpenCall, String> {
+        self.open_calls.get_mut(call).ok_or_else(|| format!("{call} is not open"))
+    }
+}
+
+fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
+}

@@ -1,0 +1,142 @@
+//! A server that speaks chat completions, reply by reply as a test says.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::seen::Seen;
+
+/// A piece of a reply.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    Text(&'static str),
+    /// id, name, arguments
+    Call(&'static str, &'static str, Value),
+    /// Nothing more comes until the server is released.
+    Hold,
+    /// The connection breaks here.
+    Die,
+}
+
+/// A model server on loopback. It answers each request with the next programmed reply, and with
+/// `Done.` when there is none.
+pub struct ModelServer {
+    pub seen: Seen,
+    address: String,
+    desk: Desk,
+    server: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct Desk {
+    seen: Seen,
+    replies: Arc<Mutex<VecDeque<Vec<Piece>>>>,
+    open: watch::Sender<bool>,
+}
+
+impl ModelServer {
+    /// Serves on a free port, for as long as the value lives.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let open = watch::channel(false).0;
+        let desk = Desk { seen: Seen::default(), replies: Arc::default(), open };
+        let router = Router::new().fallback(serve).with_state(desk.clone());
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { seen: desk.seen.clone(), address, desk, server }
+    }
+
+    /// Programs the next reply.
+    pub fn reply(&self, pieces: Vec<Piece>) {
+        self.desk.replies.lock().unwrap().push_back(pieces);
+    }
+
+    /// Lets held replies go on.
+    pub fn release(&self) {
+        self.desk.open.send_replace(true);
+    }
+
+    /// The `model` of an agent that asks this server.
+    pub fn model(&self) -> Value {
+        let base_url = format!("http://{}/v1", self.address);
+        json!({"provider": "openai", "name": "test", "base_url": base_url})
+    }
+
+    /// Fails if any request named a call without its result.
+    pub fn assert_prompts_are_whole(&self) {
+        for request in self.seen.all() {
+            let messages = request.body["messages"].as_array().unwrap();
+            let calls = messages.iter().flat_map(|said| said["tool_calls"].as_array());
+            let asked: BTreeSet<_> = calls.flatten().map(|call| call["id"].to_string()).collect();
+            let results = messages.iter().filter(|said| said["role"] == "tool");
+            let answered: BTreeSet<_> =
+                results.map(|said| said["tool_call_id"].to_string()).collect();
+            assert_eq!(asked, answered, "calls and results in {:#}", request.body);
+        }
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    desk.seen.note(uri.path(), &headers, &body);
+    let next = desk.replies.lock().unwrap().pop_front();
+    let pieces = next.unwrap_or_else(|| vec![Piece::Text("Done.")]);
+    // Larger than any reply that a test programs.
+    let (bytes, stream) = mpsc::channel(64);
+    tokio::spawn(write(desk.open, pieces, bytes));
+    let body = Body::from_stream(ReceiverStream::new(stream));
+    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+type Written = Result<String, std::io::Error>;
+
+async fn write(open: watch::Sender<bool>, pieces: Vec<Piece>, bytes: mpsc::Sender<Written>) {
+    let chunk = |delta: Value, finish: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        Ok(format!("data: {}\n\n", json!({"id": "c", "choices": [choice]})))
+    };
+    let (mut calls, mut finish) = (0, "stop");
+    for piece in pieces {
+        let written = match piece {
+            Piece::Text(text) => chunk(json!({"content": text}), Value::Null),
+            Piece::Call(id, name, args) => {
+                let function = json!({"name": name, "arguments": args.to_string()});
+                let call =
+                    json!({"index": calls, "id": id, "type": "function", "function": function});
+                (calls, finish) = (calls + 1, "tool_calls");
+                chunk(json!({"tool_calls": [call]}), Value::Null)
+            }
+            Piece::Hold => {
+                tokio::select! {
+                    () = opened(open.subscribe()) => continue,
+                    () = bytes.closed() => return,
+                }
+            }
+            Piece::Die => Err(std::io::Error::other("died")),
+        };
+        if bytes.send(written).await.is_err() {
+            return;
+        }
+    }
+    let _ = bytes.send(chunk(json!({}), json!(finish))).await;
+    let _ = bytes.send(Ok("data: [DONE]\n\n".to_owned())).await;
+}
+
+async fn opened(mut gate: watch::Receiver<bool>) {
+    // A gate whose server is gone stays as it is.
+    let _ = gate.wait_for(|open| *open).await;
+}

@@ -1,0 +1,101 @@
+//! Tools over HTTP: the path says how one behaves.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::seen::Seen;
+
+/// How long `/slow` takes: long enough to be killed within.
+const SLOW: Duration = Duration::from_millis(40);
+
+/// A server of tools on loopback.
+///
+/// | path | what it does |
+/// |---|---|
+/// | `/answer` | answers at once with `{"did": args, "attempt": n}` |
+/// | `/slow` | the same, after 40 ms |
+/// | `/hold` | the same, once released |
+/// | `/hang` | never answers |
+/// | `/fail` | answers 500 |
+/// | `/stream` | two lines of progress, then the same as `/answer`, as ndjson |
+/// | `/drop` | breaks the connection within the body |
+pub struct ToolServer {
+    pub seen: Seen,
+    address: String,
+    open: watch::Sender<bool>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct Desk {
+    seen: Seen,
+    open: watch::Sender<bool>,
+}
+
+impl ToolServer {
+    /// Serves on a free port, for as long as the value lives.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let desk = Desk { seen: Seen::default(), open: watch::channel(false).0 };
+        let (seen, open) = (desk.seen.clone(), desk.open.clone());
+        let router = Router::new().fallback(serve).with_state(desk);
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { seen, address, open, server }
+    }
+
+    /// The address of a behaviour, such as `/hold`.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Lets every held request go, those to come included.
+    pub fn release(&self) {
+        self.open.send_replace(true);
+    }
+}
+
+impl Drop for ToolServer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    desk.seen.note(uri.path(), &headers, &body);
+    let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let answer = json!({"did": asked["args"], "attempt": asked["attempt"]});
+    match uri.path() {
+        "/answer" => axum::Json(answer).into_response(),
+        "/slow" => {
+            tokio::time::sleep(SLOW).await;
+            axum::Json(answer).into_response()
+        }
+        "/hold" => {
+            // The sender lives in the desk: this cannot fail.
+            let _ = desk.open.subscribe().wait_for(|open| *open).await;
+            axum::Json(answer).into_response()
+        }
+        "/hang" => std::future::pending().await,
+        "/fail" => (StatusCode::INTERNAL_SERVER_ERROR, "no").into_response(),
+        "/stream" => {
+            let lines = [json!({"progress": 1}), json!({"progress": 2}), json!({"result": answer})];
+            let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            ([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response()
+        }
+        "/drop" => {
+            let pieces = [Ok("{\"cut\":"), Err(std::io::Error::other("dropped"))];
+            let body = Body::from_stream(futures::stream::iter(pieces));
+            ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+        }
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}

@@ -1,0 +1,55 @@
+//! The agents of the tests. Agents are data.
+
+use abide_tests::tool_server::ToolServer;
+use serde_json::{Value, json};
+
+/// One tool, and what makes it the one that it is.
+pub(crate) fn tool(name: &str, more: Value) -> Value {
+    let mut tool = json!({"name": name, "description": name});
+    tool["parameters"] = json!({"type": "object"});
+    merge(&mut tool, more);
+    tool
+}
+
+/// A tool of the tool server.
+pub(crate) fn http(name: &str, server: &ToolServer, path: &str, more: Value) -> Value {
+    let mut tool = tool(name, json!({"run": {"http": {"url": server.url(path)}}}));
+    merge(&mut tool, more);
+    tool
+}
+
+/// A person's.
+pub(crate) fn human(name: &str) -> Value {
+    tool(name, json!({"executor": "human"}))
+}
+
+/// A page's; it may wait although no page is connected, since its agent has no grace.
+pub(crate) fn client(name: &str) -> Value {
+    tool(name, json!({"executor": "client"}))
+}
+
+/// A page's, behind a gate.
+pub(crate) fn gated_client(name: &str) -> Value {
+    tool(name, json!({"executor": "client", "approval": "requires_approval"}))
+}
+
+/// An agent whose model calls each of its tools once in one step, then says `Done.` The call of
+/// the tool `NAME` has the id `NAME`; later turns add `~2`, `~3` to it.
+pub(crate) fn calls_once(tools: Vec<Value>) -> Value {
+    let calls: Vec<Value> = tools
+        .iter()
+        .map(|tool| json!({"id": tool["name"], "name": tool["name"], "args": {"n": 1}}))
+        .collect();
+    agent(json!({"provider": "scripted", "script": [{"calls": calls}, {"text": "Done."}]}), tools)
+}
+
+/// An agent with this model.
+pub(crate) fn agent(model: Value, tools: Vec<Value>) -> Value {
+    json!({"model": model, "client_grace": null, "tools": tools})
+}
+
+fn merge(into: &mut Value, more: Value) {
+    for (key, value) in more.as_object().unwrap() {
+        into[key] = value.clone();
+    }
+}

@@ -1,0 +1,19 @@
+//! One node of real processes: killed at any moment, started again, and nothing is lost.
+#![allow(clippy::unwrap_used)]
+
+mod agents;
+mod chaos;
+mod deadlines;
+mod killed;
+mod many;
+mod operators;
+mod refused;
+mod repeats;
+mod revived;
+mod stopped;
+mod streams;
+mod walk;
+mod wild;
+
+/// The program, built from the sources of package `abide` for these tests.
+const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

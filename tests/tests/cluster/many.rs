@@ -1,0 +1,57 @@
+//! Many conversations that wait cost a start nothing.
+
+use abide_tests::node::Site;
+use futures::{StreamExt, stream};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::ABIDE;
+use crate::agents::{calls_once, human};
+use crate::operators::all_parked;
+
+const PARKED: usize = 2_000;
+/// How many are made at once; they share their fsyncs.
+const AT_ONCE: usize = 64;
+
+#[tokio::test]
+async fn a_start_with_2000_parked_conversations_touches_none_of_them() {
+    let site = Site::new(ABIDE).with(&["--passivate-after", "20ms"]);
+    let node = site.start().await;
+    site.client.define("a", &calls_once(vec![human("ask")])).await;
+    let made = stream::iter(0..PARKED).for_each_concurrent(AT_ONCE, |n| {
+        let client = site.client.clone();
+        async move {
+            client.say(&format!("c{n}"), "a", "go").await;
+        }
+    });
+    made.await;
+    assert_eq!(open(&site, PARKED).await, PARKED);
+    all_parked(&site).await;
+    node.kill().await;
+
+    let _node = site.start().await;
+    site.client.resolve("c1000", "ask", json!({"result": 1})).await.expect(200);
+    let journal = site.client.settled("c1000", 1).await;
+    assert_eq!(journal.outcomes(), ["completed"]);
+    let live = site.client.admin(Method::GET, "/admin/actors").await.expect(200);
+    assert!(live["actors"].as_array().unwrap().len() <= 1, "{live:#}");
+    assert_eq!(open(&site, PARKED - 1).await, PARKED - 1);
+    assert_eq!(site.client.snapshot("c7").await["holder"], Value::Null);
+}
+
+/// Counts what is open, page by page, once there is as much as is waited for.
+async fn open(site: &Site, enough: usize) -> usize {
+    abide_tests::patience::look("the inbox to be full", async || {
+        let (mut count, mut cursor) = (0, String::new());
+        loop {
+            let path = format!("/v1/pending?limit=1000{cursor}");
+            let page = site.client.get(&path).await.expect(200);
+            count += page["pending"].as_array().unwrap().len();
+            match page["cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return (count >= enough).then_some(count),
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,88 @@
+//! The README's walk works when pasted.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use abide_tests::node::Site;
+use abide_tests::walk::blocks;
+use tokio::process::Command;
+
+use crate::ABIDE;
+
+/// In place of cargo: `build` puts the program that was built for these tests where a release build
+/// of it would be; `run … -- FLAGS` is that program, as the same process.
+const CARGO: &str = r#"#!/bin/sh
+case $1 in
+build) mkdir -p target/release && exec ln -sf "$ABIDE_UNDER_TEST" target/release/abide ;;
+run)
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
+    [ $# -gt 0 ] && shift
+    exec "$ABIDE_UNDER_TEST" "$@" ;;
+*) echo "not a part of the walk: cargo $*" >&2; exit 1 ;;
+esac
+"#;
+
+/// The walk pauses for people to read.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A loopback address that no other test and no program of the machine listens on.
+fn own_address() -> String {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    format!("127.77.{high}.{}", low.max(1))
+}
+
+#[tokio::test]
+async fn the_walk_of_the_readme_works_when_pasted() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(&readme).unwrap();
+    let here = own_address();
+    let mut script = "set -eu\n".to_owned();
+    for block in blocks(&readme).unwrap() {
+        script += &block.replace("127.0.0.1", &here).replace("localhost", &here);
+        script += "\n";
+    }
+    let site = Site::new(ABIDE);
+    let bin = site.dir().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    executable(&bin.join("cargo"), CARGO);
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let log = site.dir().join("walked");
+    let file = std::fs::File::create(&log).unwrap();
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).current_dir(site.dir()).process_group(0);
+    bash.env("PATH", path).env("ABIDE_UNDER_TEST", ABIDE);
+    bash.env("ABIDE_LISTEN", format!("{here}:8080"))
+        .env("ABIDE_ADMIN_LISTEN", format!("{here}:9090"));
+    bash.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+    let mut bash = bash.kill_on_drop(true).spawn().unwrap();
+    let group = bash.id().unwrap();
+    let walked = tokio::time::timeout(DEADLINE, bash.wait()).await.map(Result::unwrap);
+    // What the walk left running is in its process group, and in nobody else's.
+    let end = format!("kill -KILL -{group} 2>/dev/null || true");
+    assert!(Command::new("sh").args(["-c", &end]).status().await.unwrap().success());
+    let said = std::fs::read_to_string(&log).unwrap();
+    let done = walked.as_ref().is_ok_and(|status| status.success());
+    assert!(done, "{walked:?}\n--- the walk\n{script}\n--- what it said\n{said}");
+    left_in_order(&site, &said).await;
+}
+
+fn executable(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The walk's own store, served once more: every conversation came to its end.
+async fn left_in_order(site: &Site, said: &str) {
+    std::fs::rename(site.dir().join(".abide"), site.store()).unwrap();
+    let _node = site.start().await;
+    let all = site.client.get("/v1/conversations").await.expect(200);
+    let all = all["conversations"].as_array().unwrap();
+    assert!(!all.is_empty(), "the walk talked to nobody: {said}");
+    for conversation in all {
+        let journal = site.client.settled(conversation["id"].as_str().unwrap(), 1).await;
+        let outcomes = journal.outcomes();
+        assert!(outcomes.iter().all(|outcome| *outcome == "completed"), "{journal:#?}\n{said}");
+    }
+}
