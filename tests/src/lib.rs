@@ -1,1 +1,3 @@
-//! .
+//! What the tests and the load program share.
+
+pub mod load;
