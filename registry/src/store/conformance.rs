@@ -1,1 +1,67 @@
-//! Tests.
+//! What every store promises, as one suite: a test for each promise and store.
+
+mod agents;
+mod claims;
+mod indexes;
+mod journal;
+mod made;
+
+pub(super) use agents::*;
+pub(super) use claims::*;
+pub(super) use indexes::*;
+pub(super) use journal::*;
+pub(super) use made::*;
+
+/// Runs the suite against the store that the expression makes: `(whatever keeps it, Arc<dyn Store>)`.
+macro_rules! conformance {
+    ($store:expr) => {
+        $crate::store::conformance::conformance! { $store;
+            a_commit_is_read_back,
+            a_commit_elsewhere_than_at_the_end_conflicts,
+            a_commit_with_a_gap_conflicts,
+            a_commit_without_events_needs_a_conversation,
+            an_append_under_an_older_epoch_is_fenced,
+            an_append_of_another_life_with_the_same_epoch_is_fenced,
+            an_append_after_a_release_is_fenced,
+            an_append_without_a_claim_is_fenced,
+            a_refused_commit_leaves_nothing,
+            of_two_commits_at_the_same_place_one_wins,
+            a_load_begins_at_the_cached_state,
+            events_page_both_ways,
+            large_events_are_kept_whole,
+            ids_that_begin_alike_do_not_meet,
+            an_answer_is_kept_until_it_expires,
+            an_answer_given_again_replaces_the_first,
+            one_of_many_claimants_wins_and_all_learn_who,
+            a_claim_of_the_present_holder_changes_nothing,
+            a_claim_over_a_dead_holder_raises_the_epoch,
+            a_claim_over_the_wrong_holder_changes_nothing,
+            no_epoch_is_given_twice,
+            a_stale_release_changes_nothing,
+            the_inbox_is_ordered_by_deadline_and_pages,
+            the_inbox_is_filtered,
+            a_closed_suspension_leaves_the_inbox,
+            an_alarm_moves_and_goes,
+            the_active_are_listed_while_they_are,
+            conversations_page_in_order_and_are_filtered,
+            a_foreign_cursor_is_refused,
+            a_deletion_leaves_nothing_but_its_answer,
+            a_deletion_by_another_is_fenced,
+            a_deleted_conversation_may_be_created_again,
+            an_agent_is_new_once,
+            a_replaced_revision_stays,
+            a_deleted_agent_leaves_its_revisions,
+            agents_are_listed_by_name,
+        }
+    };
+    ($store:expr; $($promise:ident),+ $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $promise() {
+                let (_keeper, store) = $store;
+                $crate::store::conformance::$promise(store).await;
+            }
+        )+
+    };
+}
+pub(super) use conformance;

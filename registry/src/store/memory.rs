@@ -305,3 +305,13 @@ impl Store for Memory {
 fn from<K>(after: Option<K>) -> (Bound<K>, Bound<K>) {
     (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::conformance::conformance;
+    use super::Memory;
+
+    conformance!(((), Arc::new(Memory::default()) as Arc<dyn super::Store>));
+}

@@ -24,6 +24,7 @@ pub(super) struct Disk {
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     fsyncs: AtomicU64,
+    bytes: AtomicU64,
     #[cfg(test)]
     pub(super) fault: std::sync::Mutex<super::tests::Fault>,
 }
@@ -32,6 +33,11 @@ impl Probe {
     /// How many fsyncs there were.
     pub(super) fn fsyncs(&self) -> u64 {
         self.fsyncs.load(Ordering::Relaxed)
+    }
+
+    /// How large the file is.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]
@@ -47,7 +53,9 @@ impl Probe {
 
 impl StorageBackend for Disk {
     fn len(&self) -> Io<u64> {
-        self.file.len()
+        let bytes = self.file.len()?;
+        self.probe.bytes.store(bytes, Ordering::Relaxed);
+        Ok(bytes)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Io<()> {
@@ -56,7 +64,9 @@ impl StorageBackend for Disk {
 
     fn set_len(&self, len: u64) -> Io<()> {
         self.probe.before_write(0)?;
-        self.file.set_len(len)
+        self.file.set_len(len)?;
+        self.probe.bytes.store(len, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync_data(&self) -> Io<()> {

@@ -1,4 +1,9 @@
 //! What only the embedded store promises.
+#![allow(clippy::unwrap_used)]
+
+mod crashes;
+mod faults;
+mod files;
 
 use std::io;
 
@@ -21,8 +26,27 @@ impl Fault {
                 *room -= bytes;
                 Ok(())
             }
-            Fault::Room(_) => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            Fault::Room(room) => {
+                *room = 0;
+                Err(io::Error::from(io::ErrorKind::StorageFull))
+            }
             Fault::Broken => Err(io::Error::other("injected")),
         }
     }
+}
+
+mod suite {
+    use std::sync::Arc;
+
+    use super::super::super::Store;
+    use super::super::super::conformance::conformance;
+    use super::super::{Durability, Embedded};
+
+    fn open() -> (tempfile::TempDir, Arc<dyn Store>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Embedded::open(dir.path(), Durability::Os).unwrap();
+        (dir, Arc::new(store))
+    }
+
+    conformance!(open());
 }

@@ -18,6 +18,9 @@ use super::write::{Open, Outcome, Write};
 pub(super) const QUEUE: usize = 1024;
 /// Writes of one transaction: enough to share an fsync, few enough that none waits long for it.
 const BATCH: usize = 256;
+/// The size of the file from which a commit also writes what makes a repair quick: below it, a
+/// repair reads the whole file in less than half a second.
+const QUICK_REPAIR: u64 = 256 << 20;
 /// How often a closed file answers what waits for it.
 const SLICE: Duration = Duration::from_millis(20);
 /// The longest pause between two attempts to open the file again, in slices: a disk that has room
@@ -108,7 +111,7 @@ impl Writer {
 
     fn transact(&self, database: &Database, writes: &[Pending]) -> Result<Vec<Outcome>, Error> {
         let mut transaction = database.begin_write()?;
-        transaction.set_quick_repair(std::env::var("QR").is_ok());
+        transaction.set_quick_repair(self.shared.probe.bytes() >= QUICK_REPAIR);
         let mut outcomes = Vec::with_capacity(writes.len());
         let mut open = Open::new(&transaction)?;
         for (write, _) in writes {

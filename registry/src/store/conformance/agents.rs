@@ -1,0 +1,59 @@
+//! Promises about agents' definitions and their revisions.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use abide_conversation::{AgentName, Revision};
+use serde_json::json;
+
+use super::super::{Store, StoredAgent};
+use super::made::*;
+
+fn agent(name: &str, revision: &str) -> StoredAgent {
+    let definition = json!({"name": name, "description": revision});
+    StoredAgent { name: AgentName::new(name), revision: Revision::new(revision), definition }
+}
+
+pub(in super::super) async fn an_agent_is_new_once(store: Arc<dyn Store>) {
+    let name = AgentName::new("demo");
+    assert_eq!(store.agent(&name).await, Ok(None));
+    let first = store.put_agent(agent("demo", "r1"), Some(answer("key:1", "new", 60))).await;
+    assert_eq!(first, Ok(true));
+    assert_eq!(store.put_agent(agent("demo", "r1"), None).await, Ok(false));
+    assert_eq!(store.agent(&name).await, Ok(Some(agent("demo", "r1"))));
+    let kept = store.answer("agents/demo", "key:1", at(0)).await;
+    assert_eq!(kept, Ok(Some(answer("key:1", "new", 60))));
+}
+
+pub(in super::super) async fn a_replaced_revision_stays(store: Arc<dyn Store>) {
+    store.put_agent(agent("demo", "r1"), None).await.unwrap();
+    assert_eq!(store.put_agent(agent("demo", "r2"), None).await, Ok(false));
+    assert_eq!(store.agent(&AgentName::new("demo")).await, Ok(Some(agent("demo", "r2"))));
+    for revision in ["r1", "r2"] {
+        let kept = store.revision(&Revision::new(revision)).await;
+        assert_eq!(kept, Ok(Some(agent("demo", revision))));
+    }
+    assert_eq!(store.revision(&Revision::new("r3")).await, Ok(None));
+}
+
+pub(in super::super) async fn a_deleted_agent_leaves_its_revisions(store: Arc<dyn Store>) {
+    let name = AgentName::new("demo");
+    store.put_agent(agent("demo", "r1"), None).await.unwrap();
+    let gone = Some(answer("key:2", "gone", 60));
+    assert_eq!(store.delete_agent(&name, gone.clone()).await, Ok(true));
+    assert_eq!(store.delete_agent(&name, None).await, Ok(false));
+    assert_eq!(store.agent(&name).await, Ok(None));
+    assert_eq!(store.agents().await, Ok(vec![]));
+    assert_eq!(store.answer("agents/demo", "key:2", at(0)).await, Ok(gone));
+    let kept = store.revision(&Revision::new("r1")).await;
+    assert_eq!(kept, Ok(Some(agent("demo", "r1"))));
+    assert_eq!(store.put_agent(agent("demo", "r1"), None).await, Ok(true));
+}
+
+pub(in super::super) async fn agents_are_listed_by_name(store: Arc<dyn Store>) {
+    for (name, revision) in [("b", "r1"), ("a-b", "r2"), ("a", "r3"), ("b", "r4")] {
+        store.put_agent(agent(name, revision), None).await.unwrap();
+    }
+    let listed = [agent("a", "r3"), agent("a-b", "r2"), agent("b", "r4")];
+    assert_eq!(store.agents().await.unwrap(), listed);
+}

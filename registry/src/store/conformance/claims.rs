@@ -1,0 +1,80 @@
+//! Promises about claims: one holder at a time, and epochs that only grow.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use abide_actors::journal::{Holder, Holding};
+use tokio::task::JoinSet;
+
+use super::super::Store;
+use super::made::*;
+
+pub(in super::super) async fn one_of_many_claimants_wins_and_all_learn_who(store: Arc<dyn Store>) {
+    let mut claimants = JoinSet::new();
+    for node in 0..32 {
+        let store = Arc::clone(&store);
+        let claim = async move { store.claim(&id("a"), &holder(&node.to_string()), None).await };
+        claimants.spawn(claim);
+    }
+    let holding = store.claim(&id("a"), &holder("late"), None).await.unwrap();
+    for seen in claimants.join_all().await {
+        assert_eq!(seen.unwrap(), holding);
+    }
+    assert_eq!(store.holding(&id("a")).await, Ok(Some(holding)));
+}
+
+pub(in super::super) async fn a_claim_of_the_present_holder_changes_nothing(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    assert_eq!(held.holder, holder("n"));
+    assert_eq!(claimed(&*store, "a").await, held);
+    let as_dead = store.claim(&id("a"), &holder("n"), Some(&holder("n"))).await;
+    assert_eq!(as_dead, Ok(held));
+}
+
+pub(in super::super) async fn a_claim_over_a_dead_holder_raises_the_epoch(store: Arc<dyn Store>) {
+    let old = created(&*store, "a").await;
+    let mut claimants = JoinSet::new();
+    for node in 0..16 {
+        let (store, dead) = (Arc::clone(&store), old.holder.clone());
+        claimants.spawn(async move {
+            store.claim(&id("a"), &holder(&node.to_string()), Some(&dead)).await.unwrap()
+        });
+    }
+    let seen = claimants.join_all().await;
+    assert!(seen[0].epoch > old.epoch);
+    assert!(seen.iter().all(|holding| *holding == seen[0]), "{seen:?}");
+    assert_eq!(store.holding(&id("a")).await, Ok(Some(seen[0].clone())));
+}
+
+pub(in super::super) async fn a_claim_over_the_wrong_holder_changes_nothing(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    let earlier = Holder { incarnation: "0".to_owned(), ..holder("n") };
+    assert_eq!(store.claim(&id("a"), &holder("m"), Some(&earlier)).await, Ok(held.clone()));
+    assert_eq!(store.claim(&id("a"), &earlier, None).await, Ok(held));
+}
+
+pub(in super::super) async fn no_epoch_is_given_twice(store: Arc<dyn Store>) {
+    let mut last = 0;
+    for round in 0..6 {
+        let held = claimed(&*store, "a").await;
+        assert!(held.epoch > last, "{} after {last}", held.epoch);
+        last = held.epoch;
+        match round {
+            0 => store.append(&id("a"), &held, commit(1, 1)).await.unwrap(),
+            3 => store.delete(&id("a"), &held, None).await.unwrap(),
+            _ => {}
+        }
+        store.release(&id("a"), &held).await.unwrap();
+        assert_eq!(store.holding(&id("a")).await, Ok(None));
+    }
+}
+
+pub(in super::super) async fn a_stale_release_changes_nothing(store: Arc<dyn Store>) {
+    let old = created(&*store, "a").await;
+    let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
+    store.release(&id("a"), &old).await.unwrap();
+    let same_epoch = Holding { holder: old.holder, epoch: new.epoch };
+    store.release(&id("a"), &same_epoch).await.unwrap();
+    assert_eq!(store.holding(&id("a")).await, Ok(Some(new)));
+    store.release(&id("b"), &same_epoch).await.unwrap();
+}

@@ -1,0 +1,232 @@
+//! Promises about what is kept beside the journals: inbox, alarms, active marks, listings.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use abide_actors::journal::{InboxFilter, Refusal};
+use abide_conversation::event::Kind;
+use abide_conversation::state::{Activeness, Pending};
+use abide_conversation::{AgentName, State};
+
+use super::super::{HeadFilter, ListRefusal, Page, Store};
+use super::made::*;
+
+/// Conversation, call and suspension of all that pages of two show, in order.
+async fn shown(store: &dyn Store, filter: &InboxFilter) -> Vec<(String, String, u32)> {
+    let (mut shown, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = store.inbox(filter, cursor.as_deref(), 2).await.unwrap();
+        assert!(page.items.len() <= 2);
+        shown.extend(page.items.into_iter().map(|entry| {
+            let (id, call) = (entry.conversation_id.to_string(), entry.pending.call_id);
+            (id, call.to_string(), entry.pending.suspension)
+        }));
+        let Some(next) = page.cursor else { return shown };
+        cursor = Some(next);
+    }
+}
+
+fn named(shown: &[(&str, &str, u32)]) -> Vec<(String, String, u32)> {
+    let own = |(id, call, suspension): &(&str, &str, u32)| {
+        ((*id).to_owned(), (*call).to_owned(), *suspension)
+    };
+    shown.iter().map(own).collect()
+}
+
+async fn opened(store: &dyn Store, name: &str, pending: Vec<Pending>) {
+    let held = claimed(store, name).await;
+    let mut first = commit(1, 1);
+    first.opened = pending;
+    store.append(&id(name), &held, first).await.unwrap();
+}
+
+pub(in super::super) async fn the_inbox_is_ordered_by_deadline_and_pages(store: Arc<dyn Store>) {
+    opened(&*store, "b", vec![pending("call_2", 1, 60), pending("call_1", 1, 60)]).await;
+    opened(&*store, "a", vec![pending("call_1", 2, 90), pending("call_3", 1, 30)]).await;
+    opened(&*store, "a:", vec![pending("call_1", 1, 60)]).await;
+    let order = [
+        ("a", "call_3", 1),
+        ("a:", "call_1", 1),
+        ("b", "call_1", 1),
+        ("b", "call_2", 1),
+        ("a", "call_1", 2),
+    ];
+    assert_eq!(shown(&*store, &InboxFilter::default()).await, named(&order));
+    let of_a = InboxFilter { conversation: Some(id("a")), ..Default::default() };
+    assert_eq!(shown(&*store, &of_a).await, named(&[("a", "call_3", 1), ("a", "call_1", 2)]));
+    let all = store.inbox(&InboxFilter::default(), None, 5).await.unwrap();
+    assert_eq!((all.items.len(), all.cursor), (5, None));
+    assert_eq!(all.items[0].pending, pending("call_3", 1, 30));
+}
+
+pub(in super::super) async fn the_inbox_is_filtered(store: Arc<dyn Store>) {
+    let question =
+        Pending { kind: Kind::Elicitation, tool: "ask".to_owned(), ..pending("call_2", 1, 30) };
+    opened(&*store, "a", vec![pending("call_1", 1, 60), question]).await;
+    let held = claimed(&*store, "b").await;
+    let mut other = commit(1, 1);
+    other.head.agent = AgentName::new("other");
+    other.opened.push(pending("call_1", 1, 90));
+    store.append(&id("b"), &held, other).await.unwrap();
+
+    let all = InboxFilter::default();
+    let by = async |filter: InboxFilter| shown(&*store, &filter).await;
+    let of_kind = InboxFilter { kind: Some(Kind::Elicitation), ..all.clone() };
+    assert_eq!(by(of_kind).await, named(&[("a", "call_2", 1)]));
+    let of_tool = InboxFilter { tool: Some("send_email".to_owned()), ..all.clone() };
+    assert_eq!(by(of_tool.clone()).await, named(&[("a", "call_1", 1), ("b", "call_1", 1)]));
+    let of_agent = InboxFilter { agent: Some(AgentName::new("other")), ..all.clone() };
+    assert_eq!(by(of_agent).await, named(&[("b", "call_1", 1)]));
+    let of_both = InboxFilter { conversation: Some(id("a")), ..of_tool };
+    assert_eq!(by(of_both).await, named(&[("a", "call_1", 1)]));
+    let of_none = InboxFilter { conversation: Some(id("c")), ..all };
+    assert_eq!(by(of_none).await, named(&[]));
+}
+
+pub(in super::super) async fn a_closed_suspension_leaves_the_inbox(store: Arc<dyn Store>) {
+    let (first, other) = (pending("call_1", 1, 60), pending("call_2", 1, 60));
+    opened(&*store, "a", vec![first.clone(), other]).await;
+    let held = claimed(&*store, "a").await;
+    let mut second = commit(2, 2);
+    second.closed.push(closed(&first));
+    second.opened.push(pending("call_1", 2, 90));
+    store.append(&id("a"), &held, second).await.unwrap();
+    let left = named(&[("a", "call_2", 1), ("a", "call_1", 2)]);
+    assert_eq!(shown(&*store, &InboxFilter::default()).await, left);
+    let of_a = InboxFilter { conversation: Some(id("a")), ..Default::default() };
+    assert_eq!(shown(&*store, &of_a).await, left);
+}
+
+pub(in super::super) async fn an_alarm_moves_and_goes(store: Arc<dyn Store>) {
+    for (name, due) in [("a", 60), ("b", 30), ("c", 30)] {
+        let held = claimed(&*store, name).await;
+        let mut first = commit(1, 1);
+        first.head.alarm = Some(at(due));
+        store.append(&id(name), &held, first).await.unwrap();
+    }
+    let due = [(id("b"), at(30)), (id("c"), at(30)), (id("a"), at(60))];
+    assert_eq!(store.alarms(10).await.unwrap(), due);
+    assert_eq!(store.alarms(2).await.unwrap(), due[..2]);
+    for (seq, alarm, left) in [(2, Some(at(90)), 3), (3, Some(at(90)), 3), (4, None, 2)] {
+        let held = claimed(&*store, "b").await;
+        let mut next = commit(seq, seq);
+        next.head.alarm = alarm;
+        store.append(&id("b"), &held, next).await.unwrap();
+        let alarms = store.alarms(10).await.unwrap();
+        assert_eq!(alarms.len(), left, "at {seq}");
+        assert_eq!(alarms.get(2), alarm.map(|at| (id("b"), at)).as_ref(), "at {seq}");
+    }
+}
+
+pub(in super::super) async fn the_active_are_listed_while_they_are(store: Arc<dyn Store>) {
+    for name in ["c", "a", "b"] {
+        let held = claimed(&*store, name).await;
+        let mut first = commit(1, 1);
+        first.head.active = true;
+        store.append(&id(name), &held, first).await.unwrap();
+    }
+    let first = store.active(None, 2).await.unwrap();
+    assert_eq!(first.items, [id("a"), id("b")]);
+    let rest = store.active(first.cursor.as_deref(), 2).await.unwrap();
+    assert_eq!(rest, Page { items: vec![id("c")], cursor: None });
+    let held = claimed(&*store, "b").await;
+    store.append(&id("b"), &held, commit(2, 2)).await.unwrap();
+    assert_eq!(store.active(None, 9).await.unwrap().items, [id("a"), id("c")]);
+}
+
+pub(in super::super) async fn conversations_page_in_order_and_are_filtered(store: Arc<dyn Store>) {
+    for (count, name) in ["e", "a", "d", "a:b", "c"].into_iter().enumerate() {
+        let held = claimed(&*store, name).await;
+        let mut first = commit(1, 1);
+        first.head.agent = AgentName::new(["even", "odd"][count % 2]);
+        first.head.state = [Activeness::Idle, Activeness::AwaitingInput][count / 3];
+        store.append(&id(name), &held, first).await.unwrap();
+    }
+    let _claimed_only = claimed(&*store, "b").await;
+    let listed = |filter: HeadFilter| {
+        let store = Arc::clone(&store);
+        async move {
+            let (mut listed, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = store.conversations(&filter, cursor.as_deref(), 2).await.unwrap();
+                listed.extend(page.items.into_iter().map(|(id, head)| {
+                    assert!(filter.admits(&head));
+                    id.to_string()
+                }));
+                let Some(next) = page.cursor else { return listed };
+                cursor = Some(next);
+            }
+        }
+    };
+    let all = HeadFilter::default();
+    assert_eq!(listed(all.clone()).await, ["a", "a:b", "c", "d", "e"]);
+    let even = HeadFilter { agent: Some(AgentName::new("even")), ..all.clone() };
+    assert_eq!(listed(even.clone()).await, ["c", "d", "e"]);
+    let awaiting = HeadFilter { state: Some(Activeness::AwaitingInput), ..all };
+    assert_eq!(listed(awaiting.clone()).await, ["a:b", "c"]);
+    assert_eq!(listed(HeadFilter { agent: even.agent, ..awaiting }).await, ["c"]);
+}
+
+pub(in super::super) async fn a_foreign_cursor_is_refused(store: Arc<dyn Store>) {
+    created(&*store, "a").await;
+    for cursor in ["x", "zz", "é", "€uro", "00", "7b7d", "2261", ""] {
+        let conversations = store.conversations(&Default::default(), Some(cursor), 9).await;
+        assert_eq!(conversations, Err(ListRefusal::Cursor), "{cursor}");
+        assert_eq!(store.active(Some(cursor), 9).await, Err(ListRefusal::Cursor), "{cursor}");
+        let inbox = store.inbox(&Default::default(), Some(cursor), 9).await;
+        assert_eq!(inbox, Err(ListRefusal::Cursor), "{cursor}");
+    }
+}
+
+pub(in super::super) async fn a_deletion_leaves_nothing_but_its_answer(store: Arc<dyn Store>) {
+    for name in ["a", "a:b"] {
+        let held = claimed(&*store, name).await;
+        let mut whole = commit(1, 300);
+        whole.head.alarm = Some(at(60));
+        whole.head.active = true;
+        whole.opened = vec![pending("call_1", 1, 60), pending("call_2", 1, 90)];
+        whole.answers = vec![answer("key:1", "one", 60), answer("key:2", "two", 60)];
+        whole.state = Some(State { seq: 300, ..State::default() });
+        store.append(&id(name), &held, whole).await.unwrap();
+    }
+    let held = claimed(&*store, "a").await;
+    store.delete(&id("a"), &held, Some(answer("key:2", "gone", 60))).await.unwrap();
+
+    assert_eq!(store.holding(&id("a")).await, Ok(None));
+    assert_eq!(store.load(&id("a")).await, Ok(None));
+    assert_eq!(store.head(&id("a")).await, Ok(None));
+    assert_eq!(store.events(&id("a"), 0, 9).await, Ok(vec![]));
+    assert_eq!(store.events_before(&id("a"), u64::MAX, 9).await, Ok(vec![]));
+    assert_eq!(store.answer("a", "key:1", at(0)).await, Ok(None));
+    let kept = store.answer("a", "key:2", at(0)).await;
+    assert_eq!(kept, Ok(Some(answer("key:2", "gone", 60))));
+    let left = named(&[("a:b", "call_1", 1), ("a:b", "call_2", 1)]);
+    assert_eq!(shown(&*store, &InboxFilter::default()).await, left);
+    assert_eq!(store.alarms(9).await.unwrap(), [(id("a:b"), at(60))]);
+    assert_eq!(store.active(None, 9).await.unwrap().items, [id("a:b")]);
+    let heads = store.conversations(&Default::default(), None, 9).await.unwrap();
+    assert_eq!(heads.items.len(), 1);
+    assert_eq!(store.events(&id("a:b"), 0, 999).await.unwrap().len(), 300);
+}
+
+pub(in super::super) async fn a_deletion_by_another_is_fenced(store: Arc<dyn Store>) {
+    let old = created(&*store, "a").await;
+    let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
+    let kept = Some(answer("key:1", "gone", 60));
+    assert_eq!(store.delete(&id("a"), &old, kept).await, Err(Refusal::Fenced));
+    assert!(store.load(&id("a")).await.unwrap().is_some());
+    assert_eq!(store.answer("a", "key:1", at(0)).await, Ok(None));
+    assert_eq!(store.holding(&id("a")).await, Ok(Some(new)));
+}
+
+pub(in super::super) async fn a_deleted_conversation_may_be_created_again(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    let mut cached = commit(1, 3);
+    cached.state = Some(State { seq: 3, ..State::default() });
+    store.append(&id("a"), &held, cached).await.unwrap();
+    store.delete(&id("a"), &held, None).await.unwrap();
+    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(Refusal::Fenced));
+    created(&*store, "a").await;
+    let loaded = store.load(&id("a")).await.unwrap().unwrap();
+    assert_eq!((loaded.state, loaded.events), (State::default(), vec![event(1)]));
+}

@@ -1,0 +1,214 @@
+//! Promises about journals: appending, refusing, reading back, and answers kept beside them.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use abide_actors::journal::{Holder, Holding, Loaded, Refusal};
+use abide_conversation::State;
+
+use super::super::Store;
+use super::made::*;
+
+pub(in super::super) async fn a_commit_is_read_back(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    assert_eq!(store.load(&id("a")).await, Ok(None));
+    assert_eq!(store.head(&id("a")).await, Ok(None));
+    let first = commit(1, 3);
+    store.append(&id("a"), &held, first.clone()).await.unwrap();
+    let loaded = store.load(&id("a")).await.unwrap().unwrap();
+    assert_eq!(loaded, Loaded { state: State::default(), events: first.events });
+    assert_eq!(store.head(&id("a")).await, Ok(Some(first.head)));
+}
+
+pub(in super::super) async fn a_commit_elsewhere_than_at_the_end_conflicts(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Conflict));
+    store.append(&id("a"), &held, commit(1, 2)).await.unwrap();
+    for first in [1, 2, 4] {
+        let refused = store.append(&id("a"), &held, commit(first, first)).await;
+        assert_eq!(refused, Err(Refusal::Conflict), "at {first}");
+    }
+    assert_eq!(store.append(&id("a"), &held, commit(3, 3)).await, Ok(()));
+}
+
+pub(in super::super) async fn a_commit_with_a_gap_conflicts(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    let mut gap = commit(1, 3);
+    gap.events.remove(1);
+    assert_eq!(store.append(&id("a"), &held, gap).await, Err(Refusal::Conflict));
+    assert_eq!(store.head(&id("a")).await, Ok(None));
+}
+
+pub(in super::super) async fn a_commit_without_events_needs_a_conversation(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    let mut bare = commit(1, 1);
+    bare.events.clear();
+    bare.answers.push(answer("key:1", "yes", 60));
+    let mut nothing = bare.clone();
+    nothing.head.last_seq = 0;
+    assert_eq!(store.append(&id("a"), &held, nothing).await, Err(Refusal::Conflict));
+    store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
+    assert_eq!(store.append(&id("a"), &held, bare).await, Ok(()));
+    assert!(store.answer("a", "key:1", at(0)).await.unwrap().is_some());
+}
+
+pub(in super::super) async fn an_append_under_an_older_epoch_is_fenced(store: Arc<dyn Store>) {
+    let old = created(&*store, "a").await;
+    let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
+    assert_eq!(store.append(&id("a"), &old, commit(2, 2)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &new, commit(2, 2)).await, Ok(()));
+}
+
+pub(in super::super) async fn an_append_of_another_life_with_the_same_epoch_is_fenced(
+    store: Arc<dyn Store>,
+) {
+    let held = created(&*store, "a").await;
+    let incarnation = "2".to_owned();
+    let other = Holding { holder: Holder { incarnation, ..held.holder.clone() }, ..held };
+    assert_eq!(store.append(&id("a"), &other, commit(2, 2)).await, Err(Refusal::Fenced));
+}
+
+pub(in super::super) async fn an_append_after_a_release_is_fenced(store: Arc<dyn Store>) {
+    let held = created(&*store, "a").await;
+    store.release(&id("a"), &held).await.unwrap();
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Fenced));
+    let again = claimed(&*store, "a").await;
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &again, commit(2, 2)).await, Ok(()));
+}
+
+pub(in super::super) async fn an_append_without_a_claim_is_fenced(store: Arc<dyn Store>) {
+    let held = Holding { holder: holder("n"), epoch: 1 };
+    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(Refusal::Fenced));
+}
+
+pub(in super::super) async fn a_refused_commit_leaves_nothing(store: Arc<dyn Store>) {
+    let held = created(&*store, "a").await;
+    let mut whole = commit(2, 2);
+    whole.head.alarm = Some(at(60));
+    whole.head.active = true;
+    whole.opened.push(pending("call_1", 1, 60));
+    whole.answers.push(answer("key:1", "yes", 60));
+    let mut misplaced = whole.clone();
+    misplaced.events[0].seq = 3;
+    misplaced.head.last_seq = 3;
+    assert_eq!(store.append(&id("a"), &held, misplaced).await, Err(Refusal::Conflict));
+    let stale = Holding { epoch: held.epoch + 1, ..held };
+    assert_eq!(store.append(&id("a"), &stale, whole).await, Err(Refusal::Fenced));
+
+    assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 1);
+    assert_eq!(store.head(&id("a")).await, Ok(Some(commit(1, 1).head)));
+    assert_eq!(store.inbox(&Default::default(), None, 10).await.unwrap().items, []);
+    assert_eq!(store.alarms(10).await, Ok(vec![]));
+    assert_eq!(store.active(None, 10).await.unwrap().items, []);
+    assert_eq!(store.answer("a", "key:1", at(0)).await, Ok(None));
+}
+
+pub(in super::super) async fn of_two_commits_at_the_same_place_one_wins(store: Arc<dyn Store>) {
+    let held = created(&*store, "a").await;
+    let a = id("a");
+    let both = futures::join!(
+        store.append(&a, &held, commit(2, 2)),
+        store.append(&a, &held, commit(2, 2)),
+    );
+    let conflict = Err(Refusal::Conflict);
+    assert!(both == (Ok(()), conflict.clone()) || both == (conflict, Ok(())), "{both:?}");
+    assert_eq!(store.events(&a, 0, 10).await.unwrap().len(), 2);
+}
+
+pub(in super::super) async fn a_load_begins_at_the_cached_state(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    let mut cached = commit(1, 3);
+    let state = State { seq: 3, turns: 7, ..State::default() };
+    cached.state = Some(state.clone());
+    store.append(&id("a"), &held, cached).await.unwrap();
+    let loaded = store.load(&id("a")).await.unwrap().unwrap();
+    assert_eq!(loaded, Loaded { state: state.clone(), events: vec![] });
+    store.append(&id("a"), &held, commit(4, 5)).await.unwrap();
+    let loaded = store.load(&id("a")).await.unwrap().unwrap();
+    assert_eq!(loaded, Loaded { state, events: vec![event(4), event(5)] });
+    assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 5);
+}
+
+pub(in super::super) async fn events_page_both_ways(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    store.append(&id("a"), &held, commit(1, 5)).await.unwrap();
+    let forward = async |after, limit| {
+        let events = store.events(&id("a"), after, limit).await.unwrap();
+        events.into_iter().map(|event| event.seq).collect::<Vec<_>>()
+    };
+    let backward = async |before, limit| {
+        let events = store.events_before(&id("a"), before, limit).await.unwrap();
+        events.into_iter().map(|event| event.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(forward(0, 2).await, [1, 2]);
+    assert_eq!(forward(2, 2).await, [3, 4]);
+    assert_eq!(forward(4, 2).await, [5]);
+    assert!(forward(5, 2).await.is_empty() && forward(u64::MAX, 2).await.is_empty());
+    assert_eq!(backward(u64::MAX, 2).await, [5, 4]);
+    assert_eq!(backward(4, 2).await, [3, 2]);
+    assert_eq!(backward(2, 2).await, [1]);
+    assert!(backward(1, 2).await.is_empty() && backward(0, 2).await.is_empty());
+    assert_eq!(store.events(&id("b"), 0, 10).await, Ok(vec![]));
+    assert_eq!(store.events_before(&id("b"), 9, 10).await, Ok(vec![]));
+}
+
+pub(in super::super) async fn large_events_are_kept_whole(store: Arc<dyn Store>) {
+    let held = created(&*store, "a").await;
+    let mut large = commit(2, 4);
+    large.events = (2..=4).map(|seq| event_of(seq, &"é".repeat(500_000))).collect();
+    store.append(&id("a"), &held, large.clone()).await.unwrap();
+    assert_eq!(store.events(&id("a"), 1, 10).await, Ok(large.events));
+}
+
+pub(in super::super) async fn ids_that_begin_alike_do_not_meet(store: Arc<dyn Store>) {
+    let names = ["a", "a:", "a:b", "a:1", "a.", "a-", "aa", "A", "_", ":", "."];
+    for (count, name) in names.iter().enumerate() {
+        let held = claimed(&*store, name).await;
+        let mut own = commit(1, count as u64 + 1);
+        own.opened.push(pending("call_1", 1, 60));
+        own.answers.push(answer("key:1", name, 60));
+        store.append(&id(name), &held, own).await.unwrap();
+    }
+    let held = claimed(&*store, "a").await;
+    store.delete(&id("a"), &held, None).await.unwrap();
+    for (count, name) in names.iter().enumerate() {
+        let kept = if *name == "a" { 0 } else { count + 1 };
+        assert_eq!(store.events(&id(name), 0, 100).await.unwrap().len(), kept, "{name}");
+        assert_eq!(store.events_before(&id(name), 100, 100).await.unwrap().len(), kept, "{name}");
+        let answer = store.answer(name, "key:1", at(0)).await.unwrap();
+        assert_eq!(answer.map(|answer| answer.body), (kept > 0).then(|| (*name).into()));
+    }
+    let inbox = store.inbox(&Default::default(), None, 100).await.unwrap().items;
+    assert_eq!(inbox.len(), names.len() - 1);
+}
+
+pub(in super::super) async fn an_answer_is_kept_until_it_expires(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    let mut answered = commit(1, 1);
+    answered.answers = vec![answer("key:1", "one", 60), answer("message:1", "two", 90)];
+    store.append(&id("a"), &held, answered).await.unwrap();
+    let body = async |scope: &str, key: &str, now| {
+        let answer = store.answer(scope, key, at(now)).await.unwrap();
+        answer.map(|answer| answer.body)
+    };
+    assert_eq!(body("a", "key:1", 59).await, Some("one".into()));
+    assert_eq!(body("a", "key:1", 60).await, None);
+    assert_eq!(body("a", "message:1", 60).await, Some("two".into()));
+    assert_eq!(body("a", "key:2", 0).await, None);
+    assert_eq!(body("b", "key:1", 0).await, None);
+}
+
+pub(in super::super) async fn an_answer_given_again_replaces_the_first(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    for (seq, body, expires_in) in [(1, "one", 60), (2, "two", 90)] {
+        let mut answered = commit(seq, seq);
+        answered.answers.push(answer("key:1", body, expires_in));
+        store.append(&id("a"), &held, answered).await.unwrap();
+    }
+    let mut later = commit(3, 3);
+    later.events[0].at = at(70);
+    store.append(&id("a"), &held, later).await.unwrap();
+    let kept = store.answer("a", "key:1", at(80)).await;
+    assert_eq!(kept, Ok(Some(answer("key:1", "two", 90))));
+}

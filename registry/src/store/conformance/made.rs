@@ -1,0 +1,96 @@
+//! Commits and their parts as the suite uses them.
+#![allow(clippy::unwrap_used)]
+
+use abide_actors::journal::{Answer, Closed, Commit, Head, Holder, Holding};
+use abide_conversation::event::{Created, Data, Executor, Intent, Kind, RepairRequested};
+use abide_conversation::state::{Activeness, Pending};
+use abide_conversation::{AgentName, CallId, ConversationId, Event, Timestamp};
+use serde_json::{Map, json};
+
+use super::super::Store;
+
+/// So many seconds after the suite's first moment.
+pub(in super::super) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+pub(in super::super) fn id(id: &str) -> ConversationId {
+    ConversationId::parse(id).unwrap()
+}
+
+pub(in super::super) fn holder(node: &str) -> Holder {
+    Holder { node: node.to_owned(), incarnation: "1".to_owned() }
+}
+
+pub(in super::super) async fn claimed(store: &dyn Store, name: &str) -> Holding {
+    store.claim(&id(name), &holder("n"), None).await.unwrap()
+}
+
+pub(in super::super) fn event(seq: u64) -> Event {
+    event_of(seq, "again")
+}
+
+pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
+    let data = match seq {
+        1 => {
+            let agent = AgentName::new("demo");
+            let assigns = Map::new();
+            Data::Created(Created { agent, assigns, metadata: Map::new(), tools: Vec::new() })
+        }
+        _ => Data::RepairRequested(RepairRequested { reason: reason.to_owned() }),
+    };
+    Event { seq, at: at(0), turn_id: None, data }
+}
+
+/// A commit of the events `first..=last` and nothing else.
+pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
+    let head = Head {
+        agent: AgentName::new("demo"),
+        state: Activeness::Idle,
+        last_seq: last,
+        created_at: at(0),
+        metadata: Map::from_iter([("plan".to_owned(), json!("gold"))]),
+        alarm: None,
+        active: false,
+    };
+    let events = (first..=last).map(event).collect();
+    let (opened, closed, answers) = (Vec::new(), Vec::new(), Vec::new());
+    Commit { events, head, opened, closed, state: None, answers }
+}
+
+/// Claims a conversation and writes its first event.
+pub(in super::super) async fn created(store: &dyn Store, name: &str) -> Holding {
+    let held = claimed(store, name).await;
+    store.append(&id(name), &held, commit(1, 1)).await.unwrap();
+    held
+}
+
+pub(in super::super) fn pending(call: &str, suspension: u32, expires_in: i64) -> Pending {
+    Pending {
+        call_id: CallId::new(call),
+        tool: "send_email".to_owned(),
+        executor: Executor::Server,
+        kind: Kind::Approval,
+        args: json!({"to": "a@b.c"}),
+        message: "Send?".to_owned(),
+        intent: Intent::Action,
+        suspension,
+        suspended_at: at(0),
+        expires_at: at(expires_in),
+    }
+}
+
+pub(in super::super) fn closed(pending: &Pending) -> Closed {
+    let (suspension, expires_at) = (pending.suspension, pending.expires_at);
+    Closed { call_id: pending.call_id.clone(), suspension, expires_at }
+}
+
+pub(in super::super) fn answer(key: &str, body: &str, expires_in: i64) -> Answer {
+    Answer {
+        key: key.to_owned(),
+        fingerprint: "f".to_owned(),
+        status: 202,
+        body: json!(body),
+        expires_at: at(expires_in),
+    }
+}

@@ -1,0 +1,137 @@
+//! A process that is killed at any moment.
+
+use std::collections::HashMap;
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use abide_actors::journal::{InboxFilter, Journal};
+use tokio::task::JoinSet;
+
+use super::super::super::Store;
+use super::super::super::conformance::*;
+use super::super::{Durability, Embedded};
+use super::files::open;
+
+/// Tells a test to be the process that is killed, in this directory.
+const DIR: &str = "ABIDE_TEST_STORE";
+const LANES: usize = 8;
+const ROUNDS: u64 = 8;
+
+fn child(test: &str, dir: &Path) -> Child {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(DIR, dir).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// Appends for ever, saying `ack <lane> <seq>` after each that was acknowledged.
+async fn append_for_ever(dir: &Path) {
+    let durability = match dir.ends_with("fsync") {
+        true => Durability::Fsync,
+        false => Durability::Os,
+    };
+    let store = Arc::new(Embedded::open(dir, durability).unwrap());
+    let mut lanes = JoinSet::new();
+    for lane in 0..LANES {
+        let store = Arc::clone(&store);
+        lanes.spawn(async move {
+            let name = format!("c{lane}");
+            let held = claimed(&*store, &name).await;
+            let mut seq = store.head(&id(&name)).await.unwrap().map_or(0, |head| head.last_seq);
+            loop {
+                let mut next = commit(seq + 1, seq + 2);
+                next.head.alarm = Some(at(seq as i64));
+                next.opened.push(pending(&format!("call_{seq}"), 1, 60));
+                store.append(&id(&name), &held, next).await.unwrap();
+                seq += 2;
+                let mut out = std::io::stdout().lock();
+                writeln!(out, "\nack {lane} {seq}").and_then(|()| out.flush()).unwrap();
+            }
+        });
+    }
+    lanes.join_all().await;
+}
+
+/// Kills the child so long after its start, or its first acknowledged append, and returns the last
+/// acknowledged `seq` of each lane.
+fn kill_after(mut child: Child, after: Duration, writing: bool) -> HashMap<usize, u64> {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (send, acks) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let words: Vec<_> = line.split(' ').collect();
+            if let ["ack", lane, seq] = words[..] {
+                let _ = send.send((lane.parse::<usize>().unwrap(), seq.parse::<u64>().unwrap()));
+            }
+        }
+    });
+    let mut last = HashMap::new();
+    if writing {
+        last.extend([acks.recv_timeout(Duration::from_secs(30)).unwrap()]);
+    }
+    let (_never, moment) = mpsc::channel::<()>();
+    assert_eq!(moment.recv_timeout(after), Err(RecvTimeoutError::Timeout));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    last.extend(acks.iter());
+    last
+}
+
+async fn check(dir: &Path, acknowledged: &HashMap<usize, u64>) {
+    let store = open(dir);
+    let mut alarms = 0;
+    for lane in 0..LANES {
+        let name = format!("c{lane}");
+        let events = store.events(&id(&name), 0, usize::MAX).await.unwrap();
+        assert!((1..).zip(&events).all(|(seq, event)| event.seq == seq), "{name} has a gap");
+        let found = events.len() as u64;
+        assert!(found >= acknowledged.get(&lane).copied().unwrap_or(0), "{name} lost a commit");
+        assert_eq!(found % 2, 0, "{name} has half a commit");
+        let head = store.head(&id(&name)).await.unwrap();
+        assert_eq!(head.as_ref().map_or(0, |head| head.last_seq), found);
+        alarms += usize::from(head.is_some());
+        let filter = InboxFilter { conversation: Some(id(&name)), ..Default::default() };
+        let open = store.inbox(&filter, None, usize::MAX).await.unwrap().items.len();
+        assert_eq!(open as u64, found / 2, "{name}: the inbox is not the journal's");
+    }
+    assert_eq!(store.alarms(LANES + 1).await.unwrap().len(), alarms);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_moment_loses_nothing_acknowledged() {
+    if let Some(dir) = env::var_os(DIR) {
+        return append_for_ever(Path::new(&dir)).await;
+    }
+    let test = "store::embedded::tests::crashes::a_kill_at_any_moment_loses_nothing_acknowledged";
+    let parent = tempfile::tempdir().unwrap();
+    for dir in [parent.path().join("fsync"), parent.path().join("os")] {
+        let mut acknowledged = HashMap::new();
+        for round in 0..ROUNDS {
+            let after = Duration::from_micros(round * round * 2_300);
+            acknowledged.extend(kill_after(child(test, &dir), after, round % 2 == 1));
+            check(&dir, &acknowledged).await;
+        }
+        assert!(acknowledged.values().sum::<u64>() > 0);
+    }
+}
+
+#[test]
+fn another_process_is_refused() {
+    if let Some(dir) = env::var_os(DIR) {
+        let refused = Embedded::open(Path::new(&dir), Durability::Os).unwrap_err();
+        writeln!(std::io::stdout(), "\nrefused: {refused}").unwrap();
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let _store = open(dir.path());
+    let other = child("store::embedded::tests::crashes::another_process_is_refused", dir.path());
+    let output = other.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = format!("refused: the store in {} is in use", dir.path().display());
+    assert!(output.status.success() && text.contains(&line), "{text}");
+}

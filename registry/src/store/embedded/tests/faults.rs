@@ -1,0 +1,99 @@
+//! A disk that is full or broken, and whole again.
+
+use std::path::Path;
+use std::sync::PoisonError;
+
+use abide_actors::journal::Refusal;
+
+use super::super::super::conformance::*;
+use super::super::super::{ConversationId, Store};
+use super::super::{Embedded, Journal};
+use super::Fault;
+use super::files::open;
+
+fn strike(store: &Embedded, fault: Fault) {
+    *store.shared.probe.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+}
+
+/// Appends until the first refusal; returns the last acknowledged `seq`.
+async fn fill(store: &Embedded, from: u64) -> (u64, Refusal) {
+    let held = claimed(store, "a").await;
+    let mut acknowledged = from;
+    loop {
+        let seq = acknowledged + 1;
+        let mut next = commit(seq, seq);
+        next.events[0] = event_of(seq, &"x".repeat(20_000));
+        match store.append(&id("a"), &held, next).await {
+            Ok(()) => acknowledged = seq,
+            Err(refusal) => return (acknowledged, refusal),
+        }
+    }
+}
+
+/// Asks again until the store is back; its own answers pace this.
+async fn last_seq(store: &Embedded, id: &ConversationId) -> u64 {
+    loop {
+        match store.load(id).await {
+            Ok(loaded) => {
+                let events = loaded.map_or_else(Vec::new, |loaded| loaded.events);
+                assert!((1..).zip(&events).all(|(seq, event)| event.seq == seq));
+                return events.len() as u64;
+            }
+            Err(Refusal::Unavailable(_)) => tokio::task::yield_now().await,
+            Err(refusal) => panic!("{refusal}"),
+        }
+    }
+}
+
+async fn survives(dir: &Path, fault: impl Fn() -> Fault) {
+    let store = open(dir);
+    let mut last = 0;
+    for _ in 0..3 {
+        if last == 0 {
+            let held = claimed(&store, "a").await;
+            store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
+            last = 1;
+        }
+        strike(&store, fault());
+        let (acknowledged, refusal) = fill(&store, last).await;
+        assert!(matches!(refusal, Refusal::Unavailable(_)), "{refusal}");
+        let held = claimed(&store, "a").await;
+        let next = commit(acknowledged + 1, acknowledged + 1);
+        let again = store.append(&id("a"), &held, next).await;
+        assert_ne!(again, Ok(()), "while the fault lasts");
+        strike(&store, Fault::None);
+        let found = last_seq(&store, &id("a")).await;
+        assert!(found == acknowledged || found == acknowledged + 1, "{found}, {acknowledged}");
+        let next = commit(found + 1, found + 1);
+        store.append(&id("a"), &held, next).await.unwrap();
+        last = found + 1;
+    }
+    drop(store);
+    assert_eq!(last_seq(&open(dir), &id("a")).await, last);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_unavailable_until_it_has_room() {
+    let dir = tempfile::tempdir().unwrap();
+    survives(dir.path(), || Fault::Room(200_000)).await;
+}
+
+#[tokio::test]
+async fn a_broken_disk_is_unavailable_until_it_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    survives(dir.path(), || Fault::Broken).await;
+}
+
+#[tokio::test]
+async fn claims_change_hands_while_the_disk_is_broken() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let old = created(&store, "a").await;
+    strike(&store, Fault::Broken);
+    assert!(store.append(&id("a"), &old, commit(2, 2)).await.is_err());
+    let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
+    assert!(new.epoch > old.epoch);
+    store.release(&id("a"), &new).await.unwrap();
+    assert_eq!(store.holding(&id("a")).await, Ok(None));
+    drop(store);
+}

@@ -1,0 +1,194 @@
+//! One directory, opened and opened again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use abide_actors::journal::Journal;
+use abide_conversation::{AgentName, Revision, State};
+use redb::Database;
+use tokio::task::JoinSet;
+
+use super::super::super::conformance::*;
+use super::super::super::floor::Floor;
+use super::super::super::{Store, StoredAgent};
+use super::super::{Durability, Embedded, OpenError, tables};
+
+pub(super) fn open(dir: &Path) -> Embedded {
+    Embedded::open(dir, Durability::Os).unwrap()
+}
+
+#[tokio::test]
+async fn everything_is_found_after_a_reopen() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let held = claimed(&store, "a").await;
+    let mut first = commit(1, 3);
+    first.head.alarm = Some(at(60));
+    first.head.active = true;
+    first.opened.push(pending("call_1", 1, 60));
+    first.answers.push(answer("key:1", "yes", 60));
+    first.state = Some(State { seq: 2, ..Default::default() });
+    store.append(&id("a"), &held, first.clone()).await.unwrap();
+    let agent = StoredAgent {
+        name: AgentName::new("demo"),
+        revision: Revision::new("r1"),
+        definition: serde_json::json!({"name": "demo"}),
+    };
+    store.put_agent(agent.clone(), None).await.unwrap();
+    drop(store);
+
+    let store = open(dir.path());
+    let loaded = store.load(&id("a")).await.unwrap().unwrap();
+    assert_eq!((Some(loaded.state), loaded.events), (first.state, vec![event(3)]));
+    assert_eq!(store.head(&id("a")).await, Ok(Some(first.head)));
+    let inbox = store.inbox(&Default::default(), None, 9).await.unwrap().items;
+    assert_eq!(inbox[0].pending, first.opened[0]);
+    assert_eq!(store.alarms(9).await.unwrap(), [(id("a"), at(60))]);
+    assert_eq!(store.active(None, 9).await.unwrap().items, [id("a")]);
+    assert!(store.answer("a", "key:1", at(0)).await.unwrap().is_some());
+    assert_eq!(store.agents().await, Ok(vec![agent]));
+}
+
+#[tokio::test]
+async fn claims_end_with_their_process_and_epochs_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let held = created(&store, "a").await;
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.holding(&id("a")).await, Ok(None));
+    assert!(claimed(&store, "a").await.epoch > held.epoch);
+}
+
+#[test]
+fn a_second_opening_is_refused_and_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let _store = open(dir.path());
+    let bytes = || std::fs::read(dir.path().join("abide.redb")).unwrap();
+    let before = bytes();
+    let refused = Embedded::open(dir.path(), Durability::Os).unwrap_err();
+    assert!(matches!(&refused, OpenError::InUse { dir: named } if named == dir.path()));
+    assert!(refused.to_string().contains("in use by another process"), "{refused}");
+    assert!(before == bytes());
+}
+
+#[test]
+fn another_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let database = Database::open(dir.path().join("abide.redb")).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(tables::META).unwrap().insert("format", 99).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let refused = Embedded::open(dir.path(), Durability::Os).unwrap_err();
+    assert!(matches!(refused, OpenError::Format { ref found, .. } if found == "99"), "{refused}");
+}
+
+#[test]
+fn a_file_of_something_else_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("abide.redb");
+    let text = "not a database at all. ".repeat(1000);
+    std::fs::write(&path, &text).unwrap();
+    let refused = Embedded::open(dir.path(), Durability::Os).unwrap_err();
+    assert!(matches!(refused, OpenError::Unusable { .. }), "{refused}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), text);
+}
+
+#[tokio::test]
+async fn half_a_new_file_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("abide.redb.new"), [7; 5000]).unwrap();
+    created(&open(dir.path()), "a").await;
+}
+
+#[tokio::test]
+async fn a_state_of_another_format_is_replayed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let held = claimed(&store, "a").await;
+    let mut cached = commit(1, 2);
+    cached.state = Some(State { seq: 2, ..Default::default() });
+    store.append(&id("a"), &held, cached).await.unwrap();
+    drop(store);
+    let state = serde_json::to_vec(&State { seq: 2, ..Default::default() });
+    let ahead = serde_json::to_vec(&State { seq: 9, ..Default::default() });
+    let unreadable = [
+        (tables::STATE_FORMAT, br#"{"seq":2}"#.to_vec()),
+        (tables::STATE_FORMAT + 1, state.unwrap()),
+        (tables::STATE_FORMAT, ahead.unwrap()),
+    ];
+    for (format, json) in unreadable {
+        let database = Database::open(dir.path().join("abide.redb")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let value = (format, json.as_slice());
+        transaction.open_table(tables::STATES).unwrap().insert("a", value).unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        let loaded = open(dir.path()).load(&id("a")).await.unwrap().unwrap();
+        assert_eq!((loaded.state.seq, loaded.events.len()), (0, 2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_writers_share_an_fsync() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Embedded::open(dir.path(), Durability::Fsync).unwrap());
+    let before = store.stats();
+    let mut floor = Floor::new(store.clone(), &holder("n"), 64).await.unwrap();
+    floor.run(640, 100).await.unwrap();
+    let after = store.stats();
+    let (commits, fsyncs) = (after.commits - before.commits, after.fsyncs - before.fsyncs);
+    assert_eq!(commits, 640);
+    assert!(fsyncs > 0 && fsyncs * 4 < commits, "{fsyncs} fsyncs for {commits} commits");
+    floor.end().await.unwrap();
+    assert_eq!(store.conversations(&Default::default(), None, 9).await.unwrap().items, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_refused_spoils_none_of_its_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()));
+    let mut writers = JoinSet::new();
+    for number in 0..60 {
+        let store = Arc::clone(&store);
+        writers.spawn(async move {
+            let name = format!("c{number}");
+            let mut held = claimed(&*store, &name).await;
+            held.epoch += u64::from(number % 3 == 1);
+            let misplaced = u64::from(number % 3 == 2);
+            let commit = commit(1 + misplaced, 1 + misplaced);
+            let outcome = store.append(&id(&name), &held, commit).await;
+            (number % 3, outcome.map_err(|refusal| refusal.to_string()), name)
+        });
+    }
+    for (kind, outcome, name) in writers.join_all().await {
+        let events = store.events(&id(&name), 0, 9).await.unwrap().len();
+        assert_eq!((outcome.is_ok(), events), (kind == 0, usize::from(kind == 0)), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn commits_remove_a_few_expired_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let held = claimed(&store, "a").await;
+    let mut first = commit(1, 1);
+    first.answers = (0..20).map(|n| answer(&format!("key:{n:02}"), "x", 10 + n)).collect();
+    store.append(&id("a"), &held, first).await.unwrap();
+    let kept = async || {
+        let mut kept = 0;
+        for n in 0..20 {
+            let answer = store.answer("a", &format!("key:{n:02}"), at(0)).await.unwrap();
+            kept += usize::from(answer.is_some());
+        }
+        kept
+    };
+    for (seq, left) in [(2, 12), (3, 5), (4, 5)] {
+        let mut later = commit(seq, seq);
+        later.events[0].at = at(24);
+        store.append(&id("a"), &held, later).await.unwrap();
+        assert_eq!(kept().await, left, "after {seq}");
+    }
+}
