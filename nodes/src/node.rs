@@ -52,6 +52,7 @@ pub struct Node {
     /// Turns true when somebody asks the node to drain.
     drain: watch::Sender<bool>,
     draining: Arc<AtomicBool>,
+    conversations: Conversations,
     work: TaskTracker,
     stop: watch::Sender<bool>,
     servers: Vec<tokio::task::JoinHandle<()>>,
@@ -134,13 +135,15 @@ impl Node {
                 Err(error) => tracing::error!(%error, "could not take up what was running"),
             }
         });
-        let alarms = AbortOnDropHandle::new(tokio::spawn(alarms::run(conversations, store, clock)));
+        let alarms =
+            AbortOnDropHandle::new(tokio::spawn(alarms::run(conversations.clone(), store, clock)));
         Ok(Self {
             public: public_at,
             admin: admin_at,
             name,
             drain,
             draining,
+            conversations,
             work,
             stop,
             servers,
@@ -160,6 +163,10 @@ impl Node {
         self.draining.store(true, Ordering::Relaxed);
         self.work.close();
         self.work.wait().await;
+        // What they came to is in the mailboxes: an answer from behind it says that it is journalled.
+        for (id, _) in self.conversations.table().page(None, usize::MAX) {
+            self.conversations.inspect(&id).await;
+        }
     }
 
     /// Stops serving.

@@ -114,6 +114,7 @@ pub struct State {
 
 #[derive(Default)]
 struct Record {
+    died: Option<Timestamp>,
     crashes: VecDeque<Timestamp>,
     /// Revivals that the store refused, one after another.
     refused: u32,
@@ -174,7 +175,8 @@ impl Actor for Host {
             SupervisionEvent::ActorFailed(who, error) => {
                 state.failed(&myself, &who, error).await?;
             }
-            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+            SupervisionEvent::ActorStarted(who) => state.started(&who),
+            SupervisionEvent::ProcessGroupChanged(_) => {}
         }
         Ok(())
     }
@@ -223,6 +225,14 @@ impl State {
         Ok(handle)
     }
 
+    /// It has loaded: the store is there again.
+    fn started(&mut self, who: &ActorCell) {
+        let record = self.ids.get(&who.get_id()).and_then(|id| self.records.get_mut(id));
+        if let Some(record) = record {
+            record.refused = 0;
+        }
+    }
+
     /// Forgets an actor that has ended, and starts the next one if somebody waits for it.
     async fn ended(
         &mut self,
@@ -252,6 +262,7 @@ impl State {
         let now = self.deps.clock.now();
         let death = error.downcast_ref::<Death>();
         let record = self.records.entry(id.clone()).or_default();
+        record.died = Some(now);
         record.restarts += 1;
         let pause = match death {
             Some(Death::Killed) => Some(Duration::ZERO),
@@ -274,12 +285,12 @@ impl State {
         Ok(())
     }
 
+    /// Keeps the records of those that live, that are quarantined, or that died lately.
     fn forget_old(&mut self, now: Timestamp) {
-        self.records.retain(|_, record| {
-            record.quarantined.is_some()
-                || record.refused > 0
-                || record.restarts > 0 && self.table.len() < 10_000
-                || record.crashes.back().is_some_and(|last| now.duration_since(*last) < WINDOW)
+        let table = &self.table;
+        self.records.retain(|id, record| {
+            let lately = record.died.is_some_and(|died| now.duration_since(died) < WINDOW);
+            lately || record.quarantined.is_some() || table.get(id).is_some()
         });
     }
 }
