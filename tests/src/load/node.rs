@@ -50,6 +50,7 @@ impl Node {
             .args(["--passivate-after", passivate, "--durability", &load.durability.to_string()])
             .arg("--store")
             .arg(format!("embedded:{}", store.display()))
+            .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()))
             .current_dir(store.parent().unwrap_or(store))
             .stdout(Stdio::piped())
             .kill_on_drop(true)

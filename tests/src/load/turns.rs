@@ -128,14 +128,14 @@ async fn suspended(stream: &mut Stream) -> Result<String, Wrong> {
     loop {
         let frame = stream.next().await?;
         let open = match frame.name.as_str() {
-            "snapshot" => frame.json()?["pending"][0]["call_id"].take(),
-            "suspended" => frame.json()?["call_id"].take(),
+            "snapshot" => frame.json()?.pointer("/pending/0/call_id").cloned(),
+            "suspended" => frame.json()?.pointer("/call_id").cloned(),
             "turn_completed" | "turn_failed" | "turn_halted" | "turn_cancelled" => {
                 return Err(Wrong(format!("{} before its call: {}", frame.name, frame.data)));
             }
             _ => continue,
         };
-        if let Value::String(call) = open {
+        if let Some(Value::String(call)) = open {
             return Ok(call);
         }
     }
