@@ -1,5 +1,6 @@
 //! Agents as data: definitions, checked whole, named by what they contain.
 
+mod document;
 mod duration;
 mod entry;
 mod fields;
@@ -166,23 +167,23 @@ fn model(fields: &mut Fields) -> Option<Settings> {
         fields.wrong("model", "is missing");
         return None;
     };
-    let read = serde_json::from_value::<Settings>(value).map_err(|error| error.to_string());
-    let checked = read.and_then(|settings| check_model(&settings).map(|()| settings));
-    checked.map_err(|message| fields.wrong("model", cut(&message, 500))).ok()
-}
-
-/// The rules of the `model` section beyond its shape.
-fn check_model(settings: &Settings) -> Result<(), String> {
-    let _ = settings;
-    Ok(())
+    match serde_json::from_value::<Settings>(value) {
+        Ok(settings) => match settings.check() {
+            Ok(()) => Some(settings),
+            Err(mistake) => {
+                fields.wrong(&mistake.field, cut(&mistake.message, 500));
+                None
+            }
+        },
+        Err(error) => {
+            fields.wrong("model", cut(&error.to_string(), 500));
+            None
+        }
+    }
 }
 
 fn retry(fields: &mut Fields) -> RetryPolicy {
-    let default = RetryPolicy {
-        max_attempts: 3,
-        base: Duration::from_millis(500),
-        max: Duration::from_secs(8),
-    };
+    let default = RetryPolicy::default();
     let Some(mut nested) = fields.nested("retry") else { return default };
     let policy = RetryPolicy {
         max_attempts: nested.number("max_attempts", 1..=20).unwrap_or(default.max_attempts),

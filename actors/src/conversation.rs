@@ -17,7 +17,6 @@ use abide_conversation::{
     Action, Activity, CallId, Command, ConversationId, Rejection, State, decide, replay, wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use tokio::sync::oneshot;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Progress, Report, Trouble};
@@ -26,7 +25,7 @@ use crate::clock::Clock;
 use crate::journal::{Holder, Holding, Journal, Refusal};
 use crate::live::Live;
 use crate::model::Model;
-use crate::request::{Delivery, Failure, Inspection, Reply};
+use crate::request::{Delivery, Inspection, ReplyPort};
 use crate::streaming::Stream;
 use crate::tools::Runner;
 
@@ -94,7 +93,7 @@ pub struct Loaded {
     running: BTreeMap<Activity, AbortOnDropHandle<()>>,
     stream: Stream,
     progress: Progress,
-    dispatched: BTreeMap<CallId, Vec<oneshot::Sender<Result<Reply, Failure>>>>,
+    dispatched: BTreeMap<CallId, Vec<ReplyPort>>,
     handled: u64,
     idle: Option<AbortOnDropHandle<()>>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::command::{Answer, IfBusy};
+use abide_conversation::command::{Answer, Create, IfBusy};
 use abide_conversation::event::Shape;
 use abide_conversation::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use abide_conversation::message::{Outcome, Ui};
@@ -15,12 +15,62 @@ use crate::journal::{Holding, Refusal};
 use crate::streaming::StreamingMessage;
 
 /// A request on its way to a conversation.
+///
+/// One that is dropped before it was [taken](Delivery::take), since the actor ended with it still in
+/// its mailbox, goes back to its sender: nothing was done, and it may be delivered again.
 #[derive(Debug)]
-pub struct Delivery {
+pub struct Delivery(Option<Parcel>);
+
+/// What a delivery holds.
+#[derive(Debug)]
+pub struct Parcel {
     pub request: Request,
     /// What makes it a repeat of an earlier one.
     pub repeats: Vec<RepeatKey>,
-    pub reply: oneshot::Sender<Result<Reply, Failure>>,
+    pub reply: ReplyPort,
+}
+
+/// Where the answer to a delivery goes.
+pub type ReplyPort = oneshot::Sender<Answered>;
+
+/// What became of a delivery.
+#[derive(Debug)]
+pub enum Answered {
+    Done(Reply),
+    Failed(Failure),
+    /// Nobody took it up.
+    Untouched(Request, Vec<RepeatKey>),
+}
+
+impl Delivery {
+    /// A request, and where its answer will come.
+    pub fn new(request: Request, repeats: Vec<RepeatKey>) -> (Self, oneshot::Receiver<Answered>) {
+        let (reply, answer) = oneshot::channel();
+        (Self(Some(Parcel { request, repeats, reply })), answer)
+    }
+
+    /// Takes the request up; from here on it may have been carried out.
+    pub fn take(mut self) -> Option<Parcel> {
+        self.0.take()
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(Parcel { request, repeats, reply }) = self.0.take() {
+            // Its sender may have gone, too.
+            let _ = reply.send(Answered::Untouched(request, repeats));
+        }
+    }
+}
+
+impl From<Result<Reply, Failure>> for Answered {
+    fn from(result: Result<Reply, Failure>) -> Self {
+        match result {
+            Ok(reply) => Self::Done(reply),
+            Err(failure) => Self::Failed(failure),
+        }
+    }
 }
 
 /// A name that a client gave its request, and a fingerprint of what it asked under that name.
@@ -35,7 +85,8 @@ pub struct RepeatKey {
 /// A client's request; everything in it has been parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    Create(CreateRequest),
+    /// `POST /v1/conversations`.
+    Create(Create),
     Send(SendRequest),
     Resolve(ResolveRequest),
     Cancel,
@@ -43,15 +94,6 @@ pub enum Request {
     /// The alarm rang.
     Wake,
     Delete,
-}
-
-/// `POST /v1/conversations`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CreateRequest {
-    pub agent: AgentName,
-    pub assigns: Map<String, Value>,
-    pub metadata: Map<String, Value>,
-    pub tools: Vec<Value>,
 }
 
 /// `POST …/messages`.

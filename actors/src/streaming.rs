@@ -42,6 +42,11 @@ impl Stream {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether the first piece has come.
+    pub(crate) fn speaks(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// What is to be kept if the stream is cut now.
     pub(crate) fn partial(&self) -> Option<Partial> {
         let message = self.message()?;

@@ -1,5 +1,6 @@
 //! The tools that a turn has, and what becomes of a call that the model makes.
 
+mod aside;
 pub(crate) mod bounds;
 pub mod condition;
 mod http;
@@ -92,5 +93,7 @@ impl Toolbox {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serves conversations; the same as no command.
-    Serve(Config),
+    Serve(Box<Config>),
     /// Prints the OpenAPI document of the public API.
     Openapi,
 }

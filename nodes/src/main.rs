@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let config = match cli.command {
         Some(Command::Openapi) => return openapi(),
-        Some(Command::Serve(config)) => config,
+        Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };
     telemetry::log(config.log_format);
@@ -43,13 +43,13 @@ async fn run(config: Config) -> Result<(), Unready> {
     let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
     let patience = config.drain_timeout;
-    let node = Node::start(config, telemetry::metrics()).await?;
+    let mut node = Node::start(config, telemetry::metrics()).await?;
     let (public, admin, name) = (node.public, node.admin, &node.name);
     say(&format!("ready public={public} admin={admin} cluster=- node={name}"));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        () = node.asked_to_drain() => {}
+        asked = node.asked_to_drain() => asked?,
     }
     tracing::info!(?patience, "draining");
     tokio::select! {

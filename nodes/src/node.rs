@@ -24,8 +24,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use ractor::Actor;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin::{self, Admin, Me};
 use crate::clock::SystemClock;
@@ -51,12 +51,67 @@ pub struct Node {
     pub name: String,
     /// Turns true when somebody asks the node to drain.
     drain: watch::Sender<bool>,
-    draining: Arc<AtomicBool>,
-    conversations: Conversations,
-    work: TaskTracker,
     stop: watch::Sender<bool>,
-    servers: Vec<tokio::task::JoinHandle<()>>,
+    servers: Vec<JoinHandle<()>>,
+    life: Life,
+}
+
+/// The conversations of a node, and what keeps them going.
+struct Life {
+    conversations: Conversations,
+    hub: Hub,
+    work: TaskTracker,
+    draining: Arc<AtomicBool>,
+    supervisor: JoinHandle<()>,
     _alarms: AbortOnDropHandle<()>,
+}
+
+impl Life {
+    /// Starts the supervisor and the alarms, and takes up what ran when the last process died.
+    async fn begin(
+        config: &Config,
+        me: &Me,
+        clock: &Arc<dyn Clock>,
+        natives: Arc<Natives>,
+        catalogue: &Arc<Catalogue>,
+        store: &Arc<dyn Store>,
+    ) -> Result<Self, Unready> {
+        let broken = |error: &dyn std::error::Error| Unready::Broken(error.to_string());
+        let variable = |name: &str| std::env::var(name).ok();
+        let openai = Openai::new(clock.clone(), Limits::default(), variable);
+        let runner = Runner::new((*natives).clone(), clock.clone());
+        let runner = runner.map_err(|error| broken(&error))?;
+        let (hub, work) = (Hub::default(), TaskTracker::new());
+        let draining = Arc::new(AtomicBool::new(false));
+        let deps = Arc::new(Deps {
+            me: Holder { node: me.name.clone(), incarnation: me.incarnation.clone() },
+            journal: store.clone(),
+            agents: catalogue.clone(),
+            live: Arc::new(hub.clone()),
+            model: Arc::new(Models::new(openai)),
+            runner: Arc::new(runner),
+            clock: clock.clone(),
+            passivate_after: config.passivate_after,
+            work: work.clone(),
+            draining: draining.clone(),
+        });
+        let table = Arc::new(Table::default());
+        let host = Actor::spawn(None, Host, (deps.clone(), table.clone())).await;
+        let (host, supervisor) = host.map_err(|error| broken(&error))?;
+        let conversations = Conversations::new(host, table, deps, store.clone());
+        tokio::spawn(take_up(conversations.clone()));
+        let alarms = alarms::run(conversations.clone(), store.clone(), clock.clone());
+        let _alarms = AbortOnDropHandle::new(tokio::spawn(alarms));
+        Ok(Self { conversations, hub, work, draining, supervisor, _alarms })
+    }
+}
+
+async fn take_up(conversations: Conversations) {
+    match conversations.revive_active().await {
+        Ok(0) => {}
+        Ok(revived) => tracing::info!(revived, "took up what was running"),
+        Err(error) => tracing::error!(%error, "could not take up what was running"),
+    }
 }
 
 impl Node {
@@ -73,99 +128,62 @@ impl Node {
         let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone()));
         define(&catalogue, &*store, definitions).await?;
 
-        let name = config.node.clone().unwrap_or_else(host_name);
-        let me = Holder { node: name.clone(), incarnation: clock.id("inc") };
-        let hub = Hub::default();
-        let variable = |name: &str| std::env::var(name).ok();
-        let model = Models::new(Openai::new(clock.clone(), Limits::default(), variable));
-        let runner = Runner::new((*natives).clone(), clock.clone());
-        let runner = runner.map_err(|error| Unready::Broken(error.to_string()))?;
-        let work = TaskTracker::new();
-        let draining = Arc::new(AtomicBool::new(false));
-        let deps = Arc::new(Deps {
-            me: me.clone(),
-            journal: store.clone(),
-            agents: catalogue.clone(),
-            live: Arc::new(hub.clone()),
-            model: Arc::new(model),
-            runner: Arc::new(runner),
-            clock: clock.clone(),
-            passivate_after: config.passivate_after,
-            work: work.clone(),
-            draining: draining.clone(),
-        });
-        let table = Arc::new(Table::default());
-        let host = Actor::spawn(None, Host, (deps.clone(), table.clone())).await;
-        let (host, _) = host.map_err(|error| Unready::Broken(error.to_string()))?;
-        let conversations = Conversations::new(host, table, deps, store.clone());
+        let me = Me {
+            name: config.node.clone().unwrap_or_else(host_name),
+            incarnation: clock.id("inc"),
+            address: public_at.to_string(),
+            since: clock.now(),
+        };
+        let life = Life::begin(&config, &me, &clock, natives, &catalogue, &store).await?;
         let (drain, _) = watch::channel(false);
         let (stop, stopped) = watch::channel(false);
         let api = Api {
-            conversations: conversations.clone(),
+            conversations: life.conversations.clone(),
             catalogue,
             store: store.clone(),
-            hub,
+            hub: life.hub.clone(),
             clock: clock.clone(),
             under_way: Arc::new(AtomicUsize::new(0)),
-            draining: draining.clone(),
+            draining: life.draining.clone(),
         };
         let operators_api = Admin {
-            conversations: conversations.clone(),
-            store: store.clone(),
-            clock: clock.clone(),
+            conversations: life.conversations.clone(),
+            store,
+            clock,
             metrics,
-            me: Me {
-                name: name.clone(),
-                incarnation: me.incarnation,
-                address: public_at.to_string(),
-                since: clock.now(),
-            },
-            draining: draining.clone(),
+            me: me.clone(),
+            draining: life.draining.clone(),
             drain: drain.clone(),
         };
         let servers = vec![
             tokio::spawn(serve::serve(public, http::router(api), stopped.clone())),
             tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
         ];
-        let revived = conversations.clone();
-        tokio::spawn(async move {
-            match revived.revive_active().await {
-                Ok(0) => {}
-                Ok(revived) => tracing::info!(revived, "took up what was running"),
-                Err(error) => tracing::error!(%error, "could not take up what was running"),
-            }
-        });
-        let alarms =
-            AbortOnDropHandle::new(tokio::spawn(alarms::run(conversations.clone(), store, clock)));
-        Ok(Self {
-            public: public_at,
-            admin: admin_at,
-            name,
-            drain,
-            draining,
-            conversations,
-            work,
-            stop,
-            servers,
-            _alarms: alarms,
-        })
+        Ok(Self { public: public_at, admin: admin_at, name: me.name, drain, stop, servers, life })
     }
 
-    /// Waits until an operator asks for a drain.
-    pub async fn asked_to_drain(&self) {
-        // The node itself holds the sender: this cannot fail.
-        let _ = self.drain.subscribe().wait_for(|asked| *asked).await;
+    /// Waits until an operator asks for a drain. An error is the end of the supervisor, which no
+    /// node survives.
+    pub async fn asked_to_drain(&mut self) -> Result<(), Unready> {
+        let mut asked = self.drain.subscribe();
+        tokio::select! {
+            // The node itself holds the sender: this cannot fail.
+            _ = asked.wait_for(|asked| *asked) => Ok(()),
+            _ = &mut self.life.supervisor => {
+                Err(Unready::Broken("the supervisor of the conversations died".to_owned()))
+            }
+        }
     }
 
     /// Takes no more work and lets running steps and tools finish; what they came to is journalled,
     /// and goes on at the next start.
     pub async fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-        self.work.close();
-        self.work.wait().await;
+        self.life.draining.store(true, Ordering::Relaxed);
+        self.life.work.close();
+        self.life.work.wait().await;
         // What they came to is in the mailboxes: an answer from behind it says that it is journalled.
-        for (id, _) in self.conversations.table().page(None, usize::MAX) {
-            self.conversations.inspect(&id).await;
+        for (id, _) in self.life.conversations.table().page(None, usize::MAX) {
+            self.life.conversations.inspect(&id).await;
         }
     }
 

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use abide_actors::conversation::{ConversationMsg, Deps};
 use abide_actors::journal::Refusal;
-use abide_actors::request::{Delivery, Failure, Inspection, RepeatKey, Reply, Request};
+use abide_actors::request::{Answered, Delivery, Failure, Inspection, RepeatKey, Reply, Request};
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, Rejection, State, replay};
 use ractor::{ActorRef, MessagingErr};
-use tokio::sync::oneshot;
 
 use crate::host::{Handle, HostMsg, Quarantined, Table};
 use crate::store::{ListRefusal, Store};
@@ -55,16 +54,25 @@ impl Conversations {
             return Ok(first);
         }
         let patient = matches!(request, Request::Dispatch(_));
-        let (reply, answer) = oneshot::channel();
-        self.send(id, Delivery { request, repeats, reply }).await?;
-        let answered = match patient {
-            // A user's own call takes as long as its tool may.
-            true => answer.await,
-            false => tokio::time::timeout(DEADLINE, answer)
-                .await
-                .map_err(|_| Refusal::Unavailable("the conversation took too long".to_owned()))?,
-        };
-        answered.unwrap_or(Err(Failure::Lost))
+        let (mut request, mut repeats) = (request, repeats);
+        for _ in 0..TRIES {
+            let (delivery, answer) = Delivery::new(request, repeats);
+            self.send(id, delivery).await?;
+            let answered = match patient {
+                // A user's own call takes as long as its tool may.
+                true => answer.await,
+                false => tokio::time::timeout(DEADLINE, answer).await.map_err(|_| {
+                    Refusal::Unavailable("the conversation took too long".to_owned())
+                })?,
+            };
+            match answered {
+                Ok(Answered::Done(reply)) => return Ok(reply),
+                Ok(Answered::Failed(failure)) => return Err(failure),
+                Ok(Answered::Untouched(again, keys)) => (request, repeats) = (again, keys),
+                Err(_) => return Err(Failure::Lost),
+            }
+        }
+        Err(Refusal::Unavailable("the actor keeps ending".to_owned()).into())
     }
 
     /// Puts a delivery into the mailbox of the live actor. A mailbox that is closing gives it back.

@@ -18,6 +18,7 @@ pub struct Command {
 
 /// The stories; each has a file in `decide`.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub enum Action {
     Create(Create),
     Send(Send),

@@ -33,7 +33,7 @@ pub enum Rejection {
     AgentMismatch(String),
     #[error("a turn is in flight")]
     TurnInFlight,
-    #[error("too many messages are queued")]
+    #[error("too many messages are queued, or dispatches running")]
     QueueFull,
     #[error("{0}")]
     CallNotOpen(&'static str),
@@ -60,7 +60,7 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         Action::Wake => wake::wake(&mut draft),
         Action::Cancel(cancel) => cancel::cancel(&mut draft, cancel.partial),
         Action::Revive => revive::revive(&mut draft),
-        Action::Dispatch(dispatch) => dispatch::dispatch(&mut draft, dispatch),
+        Action::Dispatch(dispatch) => dispatch::dispatch(&mut draft, dispatch)?,
     }
     Ok(draft.into_events())
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::Timestamp;
 use crate::ids::{AgentName, CallId, Principal, Revision, TurnId};
 use crate::message::{Message, Outcome, Status, Ui, Usage};
+use crate::read;
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -195,7 +196,7 @@ pub struct Resolution {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The arguments as the approver edited them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
 }
 

@@ -60,7 +60,7 @@ fn queue(state: &mut State, event: &Event, said: &UserMsg) {
 fn start(state: &mut State, event: &Event, started: &TurnStarted) {
     let place = state.queue.iter().position(|queued| Some(&queued.id) == event.turn_id.as_ref());
     let Some(queued) = place.and_then(|place| state.queue.remove(place)) else { return };
-    state.turns += 1;
+    state.turns = state.turns.saturating_add(1);
     state.turn = Some(Turn {
         id: queued.id,
         ordinal: state.turns,
@@ -163,6 +163,7 @@ fn dispatch(state: &mut State, started: &DispatchStarted) {
         on_interrupt: started.on_interrupt,
         requests: started.requests.clone(),
     };
+    state.used_ids.insert(&started.call_id);
     state.dispatches.insert(started.call_id.clone(), run);
 }
 

@@ -10,6 +10,7 @@ pub mod event;
 mod evolve;
 pub mod ids;
 pub mod message;
+mod read;
 pub mod state;
 pub mod used_ids;
 mod wanted;
@@ -20,6 +21,7 @@ pub use decide::{Rejection, decide};
 pub use event::Event;
 pub use evolve::{evolve, replay};
 pub use ids::*;
+pub use read::from_json;
 pub use state::State;
 pub use wanted::wanted;
 

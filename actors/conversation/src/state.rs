@@ -190,6 +190,11 @@ impl Turn {
     pub fn settled(&self) -> bool {
         self.calls.iter().all(|call| call.phase == Phase::Done)
     }
+
+    /// The model call that comes next.
+    pub fn next_step(&self) -> u32 {
+        self.step.saturating_add(1)
+    }
 }
 
 impl Call {
@@ -223,7 +228,7 @@ impl Call {
         Suspension {
             call_id: self.id.clone(),
             kind,
-            suspension: self.suspensions + 1,
+            suspension: self.suspensions.saturating_add(1),
             expires_at,
             tool: self.tool.clone(),
             executor: self.executor,

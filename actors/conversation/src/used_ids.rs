@@ -1,5 +1,7 @@
 //! Makes every call's id unique for ever within its conversation, in bounded memory.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::CallId;
@@ -28,22 +30,39 @@ impl UsedIds {
         }
     }
 
-    /// The id under which a call of `turn` is known, given what its provider called it.
+    /// The ids under which the calls of one message of `turn` are known, given what its provider
+    /// called them.
     ///
-    /// A used id gets `~2`, `~3` … appended. What cannot stand in an HTTP header becomes `_`.
-    pub fn unique(&self, given: &str, turn: &Turn) -> CallId {
-        let mut base = legal(given);
-        if self.is_full() {
-            base = format!("{base}~t{}", turn.ordinal);
-        }
-        let numbered = (2..).map(|n: u64| format!("{base}~{n}"));
-        let mut names = std::iter::once(base.clone()).chain(numbered).map(CallId::new);
-        names.find(|id| !self.taken(id, turn)).unwrap_or_else(|| CallId::new(base.clone()))
+    /// A used id gets `~2`, `~3` … appended. What cannot stand in an HTTP header or in a segment of
+    /// a URL becomes something that can.
+    pub fn unique<'a>(&self, given: impl IntoIterator<Item = &'a str>, turn: &Turn) -> Vec<CallId> {
+        let mut used = self.clone();
+        let mut late: HashSet<CallId> = turn.late_ids.iter().cloned().collect();
+        let mut next: HashMap<String, u64> = HashMap::new();
+        let name = |given: &'a str| {
+            let base = used.base(given, turn);
+            let from = next.entry(base.clone()).or_insert(1);
+            let mut id = numbered(&base, *from);
+            while late.contains(&id) || used.remembers(&id) {
+                *from = from.saturating_add(1);
+                id = numbered(&base, *from);
+            }
+            late.insert(id.clone());
+            used.insert(&id);
+            id
+        };
+        given.into_iter().map(name).collect()
     }
 
-    fn taken(&self, id: &CallId, turn: &Turn) -> bool {
-        let of_turn = turn.late_ids.contains(id);
-        of_turn || self.0.binary_search(&fnv1a(id.as_str())).is_ok()
+    fn remembers(&self, id: &CallId) -> bool {
+        self.0.binary_search(&fnv1a(id.as_str())).is_ok()
+    }
+
+    fn base(&self, given: &str, turn: &Turn) -> String {
+        match self.is_full() {
+            true => format!("{}~t{}", legal(given), turn.ordinal),
+            false => legal(given),
+        }
     }
 
     /// Whether no further id is remembered here.
@@ -55,7 +74,14 @@ impl UsedIds {
 fn legal(given: &str) -> String {
     let fit = |c: char| if c.is_ascii_graphic() { c } else { '_' };
     let id: String = given.chars().take(LONGEST).map(fit).collect();
-    if id.is_empty() { "call".to_owned() } else { id }
+    match id.as_str() {
+        "" | "." | ".." => "call".to_owned(),
+        _ => id,
+    }
+}
+
+fn numbered(base: &str, n: u64) -> CallId {
+    CallId::new(if n == 1 { base.to_owned() } else { format!("{base}~{n}") })
 }
 
 /// FNV-1a, folded to 32 bits: the same on every machine and in every version.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::activity::Activity;
 use crate::event::{Executor, Kind};
-use crate::state::{Call, Phase, State, Turn};
+use crate::state::{Call, Phase, State};
 
 /// What must be running now.
 pub fn wanted(state: &State) -> BTreeSet<Activity> {
@@ -18,16 +18,12 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
             wanted.insert(Activity::Start { turn: next.id.clone() });
         }
         (Some(turn), _) if turn.settled() => {
-            wanted.insert(Activity::Model { turn: turn.id.clone(), step: next_step(turn) });
+            wanted.insert(Activity::Model { turn: turn.id.clone(), step: turn.next_step() });
         }
         (Some(turn), _) => wanted.extend(turn.calls.iter().filter_map(of_call)),
         (None, None) => {}
     }
     wanted
-}
-
-fn next_step(turn: &Turn) -> u32 {
-    turn.step.saturating_add(1)
 }
 
 fn of_call(call: &Call) -> Option<Activity> {

@@ -1,5 +1,7 @@
 //! One model call: the prompt is read from the journal, the reply streams, the calls are planned.
 
+use std::sync::Arc;
+
 use abide_conversation::command::{ModelFailed, ModelReplied, Plan, Planned};
 use abide_conversation::event::{Event, Executor, Intent, Shape};
 use abide_conversation::message::{ErrorType, Outcome, Usage};
@@ -34,35 +36,101 @@ struct Heard {
     usage: Option<Usage>,
 }
 
+/// What a step goes by.
+struct Step<'a> {
+    around: &'a Surroundings,
+    turn: Turn,
+    step: u32,
+    definition: Arc<Definition>,
+    schema: Option<Value>,
+}
+
 pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Action, Refusal> {
     let Some(turn) = around.state.turn.clone() else { return Ok(Action::Wake) };
     let Some(definition) = around.deps.agents.revision(&turn.revision).await? else {
-        return Ok(failed(around, turn, step, "agent-missing".to_owned()));
+        let (turn, reason) = (turn.id, "agent-missing".to_owned());
+        return Ok(Action::ModelFailed(ModelFailed { turn, step, reason, partial: None }));
     };
-    let toolbox = around.toolbox(definition.clone());
     let schema = match &turn.shape {
         Shape::Agent => definition.response_format.as_ref().map(|schema| schema.source().clone()),
         Shape::Plain => None,
         Shape::Schema(schema) => Some(schema.clone()),
     };
-    let request = Request {
-        settings: definition.model.clone(),
-        system: definition.system_prompt.clone(),
-        messages: prompt::messages(&journal(around).await?, &turn.id),
-        tools: toolbox.specs(),
-        schema: schema.clone(),
-    };
-    let (model, clock) = (around.deps.model.clone(), around.deps.clock.clone());
-    let asked = Retrying::new(model, definition.retry, clock).ask(request).await;
+    let step = Step { around, turn, step, definition, schema };
+    let events = journal(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
-    let heard = match asked {
-        Ok(parts) => listen(around, &id, step, parts).await,
-        Err(failure) => Err(failure.message),
-    };
-    Ok(match heard {
-        Ok(heard) => replied(around, turn, step, id, heard, schema, &definition, &toolbox),
-        Err(reason) => failed(around, turn, step, reason),
+    Ok(match step.speak(&id, &events).await {
+        Ok(heard) => step.replied(id, heard).await,
+        Err(reason) => step.failed(reason),
     })
+}
+
+impl Step<'_> {
+    async fn speak(&self, id: &MessageId, events: &[Event]) -> Result<Heard, String> {
+        let toolbox = self.around.toolbox(self.definition.clone());
+        let request = Request {
+            settings: self.definition.model.clone(),
+            system: self.definition.system_prompt.clone(),
+            messages: prompt::messages(events, &self.turn.id),
+            tools: toolbox.specs(),
+            schema: self.schema.clone(),
+        };
+        let deps = &self.around.deps;
+        let model = Retrying::new(deps.model.clone(), self.definition.retry, deps.clock.clone());
+        let parts = model.ask(request).await.map_err(|failure| failure.message)?;
+        listen(self.around, id, self.step, parts).await
+    }
+
+    async fn replied(self, id: MessageId, heard: Heard) -> Action {
+        let object = self.schema.as_ref().filter(|_| heard.calls.is_empty());
+        let object = object.map(|schema| judge(schema, &heard.text));
+        let scope = Scope {
+            conversation: self.around.id.clone(),
+            principal: self.turn.principal.clone(),
+            assigns: merged(
+                &self.definition.assigns,
+                &self.around.state.assigns,
+                &self.turn.assigns,
+            ),
+            metadata: self.around.state.metadata.clone(),
+        };
+        let toolbox = self.around.toolbox(self.definition.clone());
+        let calls = heard.calls;
+        // Conditions and messages may take a while; they must not hold up other conversations.
+        let planned = match calls.is_empty() {
+            true => Ok(Vec::new()),
+            false => tokio::task::spawn_blocking(move || plan(&toolbox, &calls, &scope)).await,
+        };
+        match planned {
+            Ok(calls) => Action::ModelReplied(ModelReplied {
+                turn: self.turn.id,
+                step: self.step,
+                id,
+                calls,
+                content: heard.content,
+                usage: heard.usage,
+                object,
+            }),
+            Err(error) => {
+                tracing::error!(conversation = %self.around.id, %error, "planning failed");
+                self.failed("the model's calls could not be planned".to_owned())
+            }
+        }
+    }
+
+    fn failed(self, reason: String) -> Action {
+        let partial = self.around.stream.partial();
+        let (turn, step) = (self.turn.id, self.step);
+        Action::ModelFailed(ModelFailed { turn, step, reason, partial })
+    }
+}
+
+fn plan(toolbox: &Toolbox, calls: &[GivenCall], scope: &Scope) -> Vec<Planned> {
+    let plan = |(place, given): (usize, &GivenCall)| match place < CALLS {
+        true => toolbox.plan(given, scope),
+        false => too_many(given),
+    };
+    calls.iter().enumerate().map(plan).collect()
 }
 
 async fn journal(around: &Surroundings) -> Result<Vec<Event>, Refusal> {
@@ -89,7 +157,7 @@ async fn listen(
     let mut bytes = 0_usize;
     while let Some(part) = parts.next().await {
         let part = part.map_err(|failure| failure.message)?;
-        if around.stream.message().is_none() {
+        if !around.stream.speaks() {
             around.stream.begin(id.clone(), step);
             live.publish(&around.id, Signal::State(Activeness::Streaming));
         }
@@ -119,39 +187,6 @@ async fn listen(
     Err("the model's stream ended before its message did".to_owned())
 }
 
-#[allow(clippy::too_many_arguments)]
-fn replied(
-    around: &Surroundings,
-    turn: Turn,
-    step: u32,
-    id: MessageId,
-    heard: Heard,
-    schema: Option<Value>,
-    definition: &Definition,
-    toolbox: &Toolbox,
-) -> Action {
-    let scope = Scope {
-        conversation: around.id.clone(),
-        principal: turn.principal.clone(),
-        assigns: merged(&definition.assigns, &around.state.assigns, &turn.assigns),
-        metadata: around.state.metadata.clone(),
-    };
-    let plan = |(place, given): (usize, &GivenCall)| match place < CALLS {
-        true => toolbox.plan(given, &scope),
-        false => too_many(given),
-    };
-    let object = schema.filter(|_| heard.calls.is_empty());
-    Action::ModelReplied(ModelReplied {
-        turn: turn.id,
-        step,
-        id,
-        calls: heard.calls.iter().enumerate().map(plan).collect(),
-        content: heard.content,
-        usage: heard.usage,
-        object: object.map(|schema| judge(&schema, &heard.text)),
-    })
-}
-
 /// A structured answer's value, or what is wrong with it.
 fn judge(schema: &Value, text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
@@ -168,9 +203,4 @@ fn too_many(given: &GivenCall) -> Planned {
         args: Value::Object(Default::default()),
         plan: Plan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
     }
-}
-
-fn failed(around: &Surroundings, turn: Turn, step: u32, reason: String) -> Action {
-    let partial = around.stream.partial();
-    Action::ModelFailed(ModelFailed { turn: turn.id, step, reason, partial })
 }

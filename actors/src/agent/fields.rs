@@ -78,8 +78,9 @@ impl Fields {
     /// A whole number.
     pub(super) fn number(&mut self, field: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let value = self.any(field)?;
-        let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-        let number = number.filter(|number| range.contains(number));
+        // `5.0` has the canonical form of `5`, so the two must mean the same.
+        let number = value.as_f64().filter(|number| number.fract() == 0.0);
+        let number = number.map(|number| number as u32).filter(|number| range.contains(number));
         if number.is_none() {
             let (least, most) = range.into_inner();
             self.wrong(field, format!("must be a whole number from {least} to {most}"));

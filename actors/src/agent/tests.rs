@@ -1,1 +1,334 @@
+//! Definitions: what is legal, what is refused by name, and what is only worth a warning.
+
 #![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Format, client_tools, from_text, joined};
+use crate::tools::fixtures::{parse, source};
+
+/// The contract's example, without the sections of later versions.
+const WHOLE: &str = r#"
+name: support
+description: Answers customers.
+model: {provider: openai, name: gpt-5, base_url: "http://127.0.0.1:9000/v1",
+        api_key_env: OPENAI_API_KEY, temperature: 0.2, max_tokens: 100}
+system_prompt: You are helpful.
+suspension_timeout: 4m
+max_steps: 7
+retry: {max_attempts: 2, base: 100ms, max: 1s}
+client_grace: null
+response_format: null
+assigns: {shop: x}
+workspace: null
+permissions: {phase: default, allowed_tools: null, disallowed_tools: [], allowed_hosts: []}
+mcp_servers: {}
+hooks: []
+tools:
+  - {builtin: []}
+  - name: send_email
+    description: Sends one e-mail.
+    parameters: {type: object, properties: {to: {type: string}}, required: [to]}
+    executor: server
+    approval: requires_approval
+    run: {http: {url: "http://127.0.0.1:9100/send", headers: {x-team: a}, signing_secret_env: S}}
+    run_timeout: 60s
+    on_interrupt: redispatch
+    timeout: 10m
+    streaming: false
+    intent: compute
+    audience: model
+    aliases: []
+    confirmation_message: "Send to {{args.to}}?"
+    requires_response: true
+    default_result: null
+    result_schema: null
+    provider_options: {openai: {strict: true}}
+    retention: {mode: age, value: 6}
+"#;
+
+fn server() -> Value {
+    json!({"http": {"url": "http://127.0.0.1:9/"}})
+}
+
+/// The mistakes of a definition with these tools, one line each.
+fn mistakes(tools: Value) -> Vec<String> {
+    match parse(source(tools)) {
+        Ok(_) => Vec::new(),
+        Err(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[track_caller]
+fn refused(document: Value, beginning: &str) {
+    let mistakes = parse(document).unwrap_err();
+    let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    assert!(lines.iter().any(|line| line.starts_with(beginning)), "{beginning}: {lines:?}");
+}
+
+fn with(field: &str, value: Value) -> Value {
+    let mut document = source(json!([]));
+    document[field] = value;
+    document
+}
+
+fn tool_with(field: &str, value: Value) -> Value {
+    let mut tool = json!({"name": "t", "run": server()});
+    tool[field] = value;
+    source(json!([tool]))
+}
+
+#[test]
+fn the_contracts_example_is_read_whole() {
+    let parsed = parse(from_text(WHOLE, Format::Yaml).unwrap()).unwrap();
+    let agent = parsed.definition;
+    assert_eq!(parsed.warnings, Vec::<String>::new());
+    assert_eq!((agent.name.as_str(), agent.max_steps), ("support", 7));
+    assert_eq!(agent.suspension_timeout, Duration::from_secs(240));
+    assert_eq!(agent.retry.base, Duration::from_millis(100));
+    assert_eq!(agent.client_grace, None);
+    assert_eq!(agent.assigns["shop"], "x");
+    let tool = &agent.tools[0];
+    assert_eq!(tool.timeout, Some(Duration::from_secs(600)));
+    assert_eq!(tool.retention, Some(json!({"mode": "age", "value": 6})));
+    assert_eq!(tool.provider_options["openai"], json!({"strict": true}));
+}
+
+#[test]
+fn what_is_left_out_has_the_contracts_defaults() {
+    let document = source(json!([{"name": "t", "run": server()}]));
+    let agent = parse(document.clone()).unwrap().definition;
+    assert_eq!(agent.suspension_timeout, Duration::from_secs(300));
+    assert_eq!(agent.client_grace, Some(Duration::from_secs(5)));
+    assert_eq!(agent.max_steps, 25);
+    assert_eq!((agent.retry.max_attempts, agent.retry.max), (3, Duration::from_secs(8)));
+    assert_eq!(agent.tools[0].run_timeout, Duration::from_secs(60));
+    assert_eq!(agent.source, document);
+}
+
+#[test]
+fn a_revision_is_the_hash_of_the_canonical_document() {
+    let read = |text: &str| {
+        parse(from_text(text, Format::Json).unwrap()).unwrap().definition.revision.to_string()
+    };
+    let one =
+        read(r#"{"name": "a", "model": {"provider": "scripted", "script": []}, "max_steps": 5}"#);
+    assert_eq!(
+        one,
+        read(r#"{"max_steps":5.0,"model":{"provider":"scripted","script":[]},"name":"a"}"#)
+    );
+    assert_ne!(
+        one,
+        read(r#"{"name": "a", "model": {"provider": "scripted", "script": []}, "max_steps": 6}"#)
+    );
+    // printf '{"max_steps":5,"model":{"provider":"scripted","script":[]},"name":"a"}' | sha256sum
+    assert_eq!(one, "4967eed33cab5085");
+}
+
+#[test]
+fn every_cell_of_executor_and_approval_is_legal_or_refused_by_name() {
+    let approvals =
+        [json!("auto"), json!("requires_approval"), json!({"when": "args.amount > 100"})];
+    for executor in ["server", "human", "client", "provider"] {
+        for (at, approval) in approvals.iter().enumerate() {
+            let mut tool = json!({"name": "t", "executor": executor, "approval": approval});
+            if executor == "server" {
+                tool["run"] = server();
+            }
+            let gate_on_ungateable = at > 0 && matches!(executor, "human" | "provider");
+            let wanted: Vec<String> = gate_on_ungateable
+                .then(|| format!("tool t: approval: cannot gate a {executor} tool"))
+                .into_iter()
+                .collect();
+            assert_eq!(mistakes(json!([tool])), wanted, "{executor} {approval}");
+        }
+    }
+}
+
+/// Each entry of `tools` in YAML, where `RUN` is a good `run`, and how its mistake begins.
+#[track_caller]
+fn refused_entries(entries: &[(&str, &str)]) {
+    for (entry, beginning) in entries {
+        let entry = entry.replace("RUN", "run: {http: {url: \"http://127.0.0.1:9/\"}}");
+        refused(source(json!([from_text(&entry, Format::Yaml).unwrap()])), beginning);
+    }
+}
+
+#[test]
+fn what_the_contract_calls_illegal_is_refused_by_tool_and_field() {
+    refused_entries(&[
+        ("{name: t}", "tool t: run: is missing"),
+        ("{name: t, executor: human, RUN}", "tool t: run: is for a server tool only"),
+        ("{name: t, executor: client, RUN}", "tool t: run: is for a server tool only"),
+        ("{name: t, executor: provider, RUN}", "tool t: run: is for a server tool only"),
+        ("{name: t, executor: robot, RUN}", "tool t: executor: must be one of"),
+        ("{name: t, approval: maybe, RUN}", "tool t: approval: must be"),
+        ("{name: t, approval: {when: args >}, RUN}", "tool t: approval.when: does not compile"),
+        ("{name: t, approval: {when: a, x: 1}, RUN}", "tool t: approval: must be"),
+        ("{name: t, intent: guess, RUN}", "tool t: intent: must be one of"),
+        ("{name: t, audience: nobody, RUN}", "tool t: audience: must be one of"),
+        ("{name: t, parameters: [], RUN}", "tool t: parameters: must be"),
+        ("{name: t, parameters: {type: string}, RUN}", "tool t: parameters: must"),
+        ("{name: t, parameters: {type: banana}, RUN}", "tool t: parameters: "),
+        ("{name: t, parameters: {$ref: \"http://a/x\"}, RUN}", "tool t: parameters: "),
+        ("{name: t, requires_response: false, RUN}", "tool t: requires_response: "),
+        ("{name: t, default_result: 1, RUN}", "tool t: default_result: "),
+        ("{name: t, result_schema: {}, RUN}", "tool t: result_schema: "),
+        (
+            "{name: t, executor: client, requires_response: false, approval: requires_approval}",
+            "tool t: approval: cannot gate a call that is answered at once",
+        ),
+        ("{name: bad name, RUN}", "tools[0].name: must be"),
+        ("{RUN}", "tools[0].name: must be"),
+        ("7", "tools[0]: must be an object"),
+        ("{builtin: [read]}", "tools[0].builtin: "),
+        ("{mcp: docs}", "tools[0].mcp: "),
+    ]);
+}
+
+#[test]
+fn a_run_that_cannot_be_is_refused_by_its_path() {
+    refused_entries(&[
+        ("{name: t, run: {mcp: {server: s, tool: t}}}", "tool t: run.mcp: is not supported by"),
+        ("{name: t, run: {builtin: read}}", "tool t: run.builtin: is not supported by"),
+        ("{name: t, run: {agent: a}}", "tool t: run.agent: is not supported by"),
+        ("{name: t, run: {}}", "tool t: run: must be exactly one"),
+        ("{name: t, run: {shell: x}}", "tool t: run.shell: is not a known key"),
+        ("{name: t, run: {http: {url: \"http://a/\"}, native: x}}", "tool t: run: must be exactly"),
+        ("{name: t, run: {native: nothing}}", "tool t: run.native: names no native tool"),
+        ("{name: t, run: {native: obedient}, parameters: {}}", "tool t: parameters: come from"),
+        ("{name: t, run: {http: {url: \"ftp://a/\"}}}", "tool t: run.http.url: must be"),
+        ("{name: t, run: {http: {url: a}}}", "tool t: run.http.url: must be"),
+        ("{name: t, run: {http: {}}}", "tool t: run.http.url: is missing"),
+        ("{name: t, run: {http: {url: \"http://u:p@a/\"}}}", "tool t: run.http.url: must not"),
+        (
+            "{name: t, run: {http: {url: \"http://a/\", headers: {Idempotency-Key: x}}}}",
+            "tool t: run.http.headers.Idempotency-Key: is set by the program",
+        ),
+        (
+            "{name: t, run: {http: {url: \"http://a/\", headers: {x: \"a\\nb\"}}}}",
+            "tool t: run.http.headers.x: must be",
+        ),
+        (
+            "{name: t, run: {http: {url: \"http://a/\", method: GET}}}",
+            "tool t: run.http.method: is not a known key",
+        ),
+    ]);
+}
+
+#[test]
+fn fields_of_a_wrong_shape_are_refused_by_name() {
+    for (field, value) in [
+        ("run_timeout", json!("0s")),
+        ("timeout", json!(5)),
+        ("timeout", json!("9000h")),
+        ("on_interrupt", json!("retry")),
+        ("streaming", json!("yes")),
+        ("aliases", json!(["a b"])),
+        ("confirmation_message", json!("{{")),
+        ("provider_options", json!([])),
+        ("retention", json!({"mode": "age"})),
+        ("description", json!(1)),
+        ("colour", json!(1)),
+    ] {
+        refused(tool_with(field, value), &format!("tool t: {field}"));
+    }
+    for (field, value) in [
+        ("name", json!("Big")),
+        ("model", json!({"provider": "nobody"})),
+        ("model", json!({"provider": "scripted", "key": "x"})),
+        ("max_steps", json!(0)),
+        ("max_steps", json!(1001)),
+        ("max_steps", json!(2.5)),
+        ("retry", json!({"max_attempts": 0})),
+        ("retry", json!({"often": 1})),
+        ("client_grace", json!("soon")),
+        ("response_format", json!({"type": "banana"})),
+        ("assigns", json!([])),
+        ("tools", json!({})),
+        ("workspace", json!({"root": "/"})),
+        ("permissions", json!({"phase": "plan"})),
+        ("permissions", json!({"disallowed_tools": ["x"]})),
+        ("permissions", json!({"allowed_tools": []})),
+        ("mcp_servers", json!({"docs": {}})),
+        ("hooks", json!([{}])),
+        ("colour", json!(1)),
+    ] {
+        refused(with(field, value), field);
+    }
+    refused(json!([]), "definition: must be an object");
+    refused(json!({}), "name: is missing");
+    refused(json!({}), "model: is missing");
+}
+
+#[test]
+fn all_mistakes_are_reported_together() {
+    let found = parse(json!({"name": "X", "model": 1, "colour": 2, "tools": [
+        {"name": "a", "executor": "human", "approval": "requires_approval", "timeout": "x"},
+        {"name": "a", "run": server(), "intent": 1}]}));
+    let found = joined(&found.unwrap_err());
+    for part in [
+        "name: must",
+        "model: ",
+        "colour: ",
+        "tool a: approval",
+        "tool a: timeout",
+        "tool a: name: is the name of two",
+        "tool a: intent",
+    ] {
+        assert!(found.contains(part), "{part} is missing in {found}");
+    }
+    assert!(!found.contains("tool a: intent: is not a known"), "{found}");
+    assert_eq!(found.matches("is not a known key").count(), 1, "{found}");
+}
+
+#[test]
+fn aliases_that_meet_are_legal_and_worth_a_warning() {
+    let tool =
+        |name: &str, aliases: Value| json!({"name": name, "run": server(), "aliases": aliases});
+    let tools = json!([tool("a", json!(["x", "b"])), tool("b", json!(["x"]))]);
+    let warnings = parse(source(tools)).unwrap().warnings;
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings.iter().any(|it| it.contains("tool b: aliases: x is already an alias of a")));
+    assert!(warnings.iter().any(|it| it.contains("tool a: aliases: b is the name of a tool")));
+}
+
+#[test]
+fn a_native_tool_brings_description_and_parameters() {
+    let tool = |description: Value| {
+        let tool = json!({"name": "t", "run": {"native": "obedient"}, "description": description});
+        parse(source(json!([tool]))).unwrap().definition.tools[0].clone()
+    };
+    assert_eq!(tool(Value::Null).description, "Does what it is told.");
+    assert_eq!(tool(json!("Mine.")).description, "Mine.");
+    assert_eq!(tool(Value::Null).parameters.source()["properties"]["do"]["type"], "string");
+}
+
+#[test]
+fn definitions_are_bounded() {
+    refused(with("system_prompt", json!("x".repeat(1024 * 1024))), "definition: ");
+    let tool = |n: usize| json!({"name": format!("t{n}"), "run": server()});
+    let tools = |n: usize| source((0..n).map(tool).collect());
+    refused(tools(257), "tools: must have at most 256");
+    assert!(parse(tools(256)).is_ok());
+}
+
+#[test]
+fn a_clients_tools_are_its_own_or_a_persons() {
+    let read = |tools: Value| client_tools(tools.as_array().unwrap());
+    let tools =
+        read(json!([{"name": "a", "executor": "client"}, {"name": "b", "executor": "human"}]));
+    assert_eq!(tools.unwrap().len(), 2);
+    for (tool, wanted) in [
+        (json!({"name": "a", "run": server()}), "tool a: executor: "),
+        (json!({"name": "a", "executor": "provider"}), "tool a: executor: "),
+        (json!({"name": "a"}), "tool a: run: "),
+        (json!({"name": "a", "executor": "client", "x": 1}), "tool a: x: "),
+        (json!({"name": "a", "run": {"native": "obedient"}}), "tool a: run.native: "),
+    ] {
+        let mistakes = joined(&read(json!([tool])).unwrap_err());
+        assert!(mistakes.contains(wanted), "{mistakes}");
+    }
+}

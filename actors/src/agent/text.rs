@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::document::Document;
 use super::invalid::{Invalid, joined};
 use super::{Definition, LARGEST_DEFINITION, Parsed};
-use crate::tools::bounds::cut;
+use crate::tools::bounds::one_line;
 use crate::tools::native::Natives;
 
 /// Values that a YAML document may come to, aliases followed: a bomb ends here.
@@ -39,18 +40,20 @@ pub enum LoadError {
 
 /// Reads a document; the error says where it is wrong.
 ///
-/// Duplicate keys, keys that are no text and documents that unfold without end are errors in YAML.
+/// Duplicate keys, keys that are no text and documents that unfold without end are errors.
 pub fn from_text(text: &str, format: Format) -> Result<Value, Invalid> {
     let wrong = |message: String| Invalid {
         tool: None,
         field: "definition".to_owned(),
-        message: cut(message.trim(), LONGEST_MESSAGE),
+        message: one_line(&message, LONGEST_MESSAGE),
     };
     if text.len() > LARGEST_DEFINITION {
         return Err(wrong("must be at most 1 MB".to_owned()));
     }
     match format {
-        Format::Json => serde_json::from_str(text).map_err(|error| wrong(error.to_string())),
+        Format::Json => serde_json::from_str(text)
+            .map(|Document(value)| value)
+            .map_err(|error| wrong(error.to_string())),
         Format::Yaml => from_yaml(text).map_err(wrong),
     }
 }
@@ -109,7 +112,8 @@ fn from_yaml(text: &str) -> Result<Value, String> {
         strict_booleans: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    let read = serde_saphyr::from_str_with_options(text, options);
+    read.map(|Document(value)| value).map_err(|error| {
         let message = error.to_string();
         match error.location() {
             Some(at) if !message.contains("line ") => format!("{message} at line {}", at.line()),

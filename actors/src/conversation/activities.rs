@@ -15,12 +15,7 @@ impl Loaded {
     pub(super) fn stop_unwanted(&mut self) {
         let wanted = wanted(&self.state);
         self.running.retain(|activity, _| wanted.contains(activity));
-        let streams = |activity: &Activity, step: u32| match activity {
-            Activity::Model { step: wanted, .. } => *wanted == step,
-            Activity::Start { .. } | Activity::Tool { .. } | Activity::Page { .. } => false,
-        };
-        let over = |step| !wanted.iter().any(|activity| streams(activity, step));
-        if self.stream.message().is_some_and(|message| over(message.step)) {
+        if !self.running.keys().any(|activity| matches!(activity, Activity::Model { .. })) {
             self.stream = Stream::default();
         }
         self.progress.retain(|id| {
@@ -40,6 +35,9 @@ impl Loaded {
         for activity in wanted(&self.state) {
             if self.running.contains_key(&activity) {
                 continue;
+            }
+            if matches!(activity, Activity::Model { .. }) {
+                self.stream = Stream::default();
             }
             let around = Surroundings {
                 id: self.id.clone(),

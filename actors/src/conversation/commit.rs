@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{ConversationMsg, Loaded};
 use crate::journal::{Answer, Closed, Commit, Head, Refusal};
 use crate::live::Signal;
-use crate::request::{RepeatKey, Reply};
+use crate::request::{Answered, RepeatKey, Reply};
 
 /// An append that takes longer has an unknown outcome: the actor dies and replays.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -60,8 +60,8 @@ impl Loaded {
 
     /// What the conversation is doing, the live stream included.
     pub(super) fn activeness(&self) -> Activeness {
-        match (self.state.activeness(), self.stream.message()) {
-            (Activeness::Preparing, Some(_)) => Activeness::Streaming,
+        match (self.state.activeness(), self.stream.speaks()) {
+            (Activeness::Preparing, true) => Activeness::Streaming,
             (other, _) => other,
         }
     }
@@ -117,7 +117,7 @@ impl Loaded {
                 let answer =
                     Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
                 // Who asked may have gone; the journal has the result.
-                let _ = reply.send(Ok(answer));
+                let _ = reply.send(Answered::Done(answer));
             }
         }
     }

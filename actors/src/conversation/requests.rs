@@ -8,22 +8,23 @@ use abide_conversation::event::{Data, Event};
 use abide_conversation::ids::{AgentName, CallId, MessageId, TurnId};
 use abide_conversation::{Action, decide};
 use ractor::ActorRef;
-use tokio::sync::oneshot;
 
 use super::{ConversationMsg, Death, Loaded, seq_of};
 use crate::agent::{self, Definition};
 use crate::journal::Refusal;
 use crate::request::{
-    CreateRequest, Delivery, DispatchRequest, Failure, RepeatKey, Reply, Request, ResolveRequest,
-    SendRequest,
+    Answered, Delivery, DispatchRequest, Failure, Parcel, RepeatKey, Reply, ReplyPort, Request,
+    ResolveRequest, SendRequest,
 };
 use crate::tools::{Scope, Toolbox, merged};
 
 /// An action to decide on, and how its events answer the request.
 struct Ask {
     action: Action,
-    reply: Box<dyn FnOnce(&[Event]) -> Reply + Send>,
+    reply: Answering,
 }
+
+type Answering = Box<dyn FnOnce(&[Event]) -> Reply + Send>;
 
 impl Loaded {
     /// Answers a request. An `Err` means that the actor must die; the request was told before.
@@ -32,7 +33,7 @@ impl Loaded {
         myself: &ActorRef<ConversationMsg>,
         delivery: Delivery,
     ) -> Result<(), Death> {
-        let Delivery { request, repeats, reply } = delivery;
+        let Some(Parcel { request, repeats, reply }) = delivery.take() else { return Ok(()) };
         let answered = match self.repeated(&repeats).await {
             Ok(Some(first)) => Ok(first),
             Ok(None) => match request {
@@ -48,7 +49,7 @@ impl Loaded {
             _ => None,
         };
         // Who asked may have gone; the journal has what was done.
-        let _ = reply.send(answered);
+        let _ = reply.send(answered.into());
         deadly.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
@@ -90,15 +91,14 @@ impl Loaded {
         Ok(reply)
     }
 
-    async fn create(&self, request: CreateRequest) -> Result<Ask, Failure> {
-        let definition = self.newest(&request.agent).await?;
-        let CreateRequest { agent, assigns, metadata, tools } = request;
+    async fn create(&self, create: Create) -> Result<Ask, Failure> {
+        let definition = self.newest(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.clone(),
-            agent: agent.clone(),
+            agent: create.agent.clone(),
             revision: definition.revision.clone(),
         };
-        Ok(ask(Action::Create(Create { agent, assigns, metadata, tools }), |_| reply))
+        Ok(ask(Action::Create(create), |_| reply))
     }
 
     async fn send(&self, request: SendRequest) -> Result<Ask, Failure> {
@@ -183,6 +183,8 @@ impl Loaded {
         }
         let answer = self.remember(repeats, &Reply::Deleted).pop();
         self.deps.journal.delete(&self.id, &self.held, answer).await?;
+        // The claim went with it; what comes next may create the conversation anew.
+        self.held = self.deps.journal.claim(&self.id, &self.deps.me, None).await?;
         self.running.clear();
         self.state = Default::default();
         self.cached_seq = 0;
@@ -196,7 +198,7 @@ impl Loaded {
         myself: &ActorRef<ConversationMsg>,
         request: DispatchRequest,
         repeats: &[RepeatKey],
-        reply: oneshot::Sender<Result<Reply, Failure>>,
+        reply: ReplyPort,
     ) -> Result<(), Death> {
         match self.joins(repeats) {
             Ok(Some(call)) => {
@@ -205,7 +207,7 @@ impl Loaded {
             }
             Ok(None) => {}
             Err(failure) => {
-                let _ = reply.send(Err(failure));
+                let _ = reply.send(Answered::Failed(failure));
                 return Ok(());
             }
         }
@@ -216,13 +218,13 @@ impl Loaded {
                 committed.map_err(|refusal| (self.dispatched.remove(&call), refusal))
             }
             Err(failure) => {
-                let _ = reply.send(Err(failure));
+                let _ = reply.send(Answered::Failed(failure));
                 return Ok(());
             }
         };
         begun.map_err(|(waiting, refusal)| {
             for reply in waiting.unwrap_or_default() {
-                let _ = reply.send(Err(refusal.clone().into()));
+                let _ = reply.send(Answered::Failed(refusal.clone().into()));
             }
             refusal.into()
         })

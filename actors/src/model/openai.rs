@@ -90,7 +90,7 @@ impl Openai {
             .redirect(redirect::Policy::none())
             .user_agent("abide")
             .build()
-            .map_err(failure::transport)?;
+            .map_err(failure::no_client)?;
         Ok(self.client.get_or_init(|| client))
     }
 
@@ -164,7 +164,7 @@ impl Model for Openai {
         let reading = Reading {
             response,
             limits: self.limits,
-            total: Box::pin(sleep(self.limits.total)),
+            deadline: Box::pin(sleep(self.limits.total)),
             decoder: Decoder::default(),
             reply: Some(Reply::default()),
             ready: VecDeque::new(),
@@ -181,7 +181,8 @@ impl Model for Openai {
 struct Reading {
     response: Response,
     limits: Limits,
-    total: Pin<Box<Sleep>>,
+    /// Of the whole reply; of the stream's tail once the message has ended.
+    deadline: Pin<Box<Sleep>>,
     decoder: Decoder,
     /// `None` once its end is among what is ready.
     reply: Option<Reply>,
@@ -205,21 +206,21 @@ impl Reading {
     /// Reads one piece of the body into the reply, and ends the reply if that was the last.
     async fn read(&mut self, mut reply: Reply) -> Result<(), Failure> {
         let finished = reply.finished();
-        let limit = if finished { self.limits.tail } else { self.limits.idle };
         let chunk = tokio::select! {
             biased;
-            chunk = timeout(limit, self.response.chunk()) => chunk,
-            () = &mut self.total => return Err(failure::endless(self.limits.total)),
+            () = &mut self.deadline => None,
+            chunk = timeout(self.limits.idle, self.response.chunk()) => Some(chunk),
         };
         let bytes = match chunk {
-            Ok(Ok(Some(bytes))) => bytes,
-            Ok(Ok(None) | Err(_)) | Err(_) if finished => {
+            Some(Ok(Ok(Some(bytes)))) => bytes,
+            None | Some(Ok(Ok(None) | Err(_)) | Err(_)) if finished => {
                 self.ready.extend(reply.end().into_iter().map(Ok));
                 return Ok(());
             }
-            Ok(Ok(None)) => return Err(failure::ended()),
-            Ok(Err(error)) => return Err(failure::transport(error)),
-            Err(_) => return Err(failure::silent(limit)),
+            None => return Err(failure::endless(self.limits.total)),
+            Some(Ok(Ok(None))) => return Err(failure::ended()),
+            Some(Ok(Err(error))) => return Err(failure::transport(error)),
+            Some(Err(_)) => return Err(failure::silent(self.limits.idle)),
         };
         for data in self.decoder.feed(&bytes).map_err(|sse::TooLarge| failure::too_large())? {
             self.ready.extend(reply.take(&data)?.into_iter().map(Ok));
@@ -227,6 +228,9 @@ impl Reading {
                 self.ready.extend(reply.end().into_iter().map(Ok));
                 return Ok(());
             }
+        }
+        if reply.finished() && !finished {
+            self.deadline = Box::pin(sleep(self.limits.tail));
         }
         self.reply = Some(reply);
         Ok(())

@@ -15,6 +15,9 @@ const RESULT: usize = 64 * 1024;
 /// How much is told of what was wrong with a structured answer.
 const REASON: usize = 4 * 1024;
 
+/// How the id of a request for a repair begins; a person's message never has such an id.
+const REPAIR: &str = "repair_";
+
 /// What stands in place of what was cut off.
 const TRUNCATED: &str = "[...truncated...]";
 
@@ -128,6 +131,11 @@ impl Read<'_> {
     }
 }
 
+/// Whether a message asks for the repair of an answer, rather than being a person's.
+pub(crate) fn is_repair(message: &Message) -> bool {
+    message.role == Role::User && message.id.as_str().starts_with(REPAIR)
+}
+
 fn repair(seq: u64, wrong: &RepairRequested) -> Message {
     let reason = bounded(wrong.reason.clone(), REASON);
     let text = format!(
@@ -135,7 +143,7 @@ fn repair(seq: u64, wrong: &RepairRequested) -> Message {
          Answer again, with nothing but JSON that satisfies the schema."
     );
     Message {
-        id: MessageId::new(format!("repair_{seq}")),
+        id: MessageId::new(format!("{REPAIR}{seq}")),
         role: Role::User,
         content: vec![text_block(text)],
         tool_calls: Vec::new(),

@@ -27,14 +27,17 @@
 //! |---|---|
 //! | `thinking` | streamed first, word by word; a template |
 //! | `text` | streamed then, word by word; a template |
-//! | `calls` | `{name, args?, id?}` each. Texts within `args` are templates; `args` that are one text are taken as a provider's raw arguments, JSON or not. Without an id: `call_<step>_<n>`, both from 1 |
+//! | `calls` | `{name, args?, id?}` each; texts within `args` are templates |
 //! | `error` | `{message, retry?}`: the call fails, after what stands above was streamed |
 //! | `delay` | such as `20ms`, at most 1 minute: how long to wait before every piece |
 //! | `usage` | `{input_tokens, output_tokens}` |
 //!
+//! `args` that are one text are taken as a provider's raw arguments, JSON or not. A call without an
+//! id is `call_<step>_<n>`, both counted from 1.
+//!
 //! A template (minijinja) sees `user`, the text of the last user message, and `results`: by tool
-//! name, the envelope of its last result in this turn. When a structured answer has to be
-//! repaired, the request for that is the last user message.
+//! name, the envelope of its last result in this turn. A repair of a structured answer is one more
+//! step.
 
 mod script;
 #[cfg(test)]
@@ -52,6 +55,7 @@ use minijinja::value::Serde;
 use serde_json::{Map, Value};
 
 use self::script::{Call, Entry, Script};
+use super::prompt::is_repair;
 use super::{Failure, GivenCall, Model, Part, Parts, Request};
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
@@ -111,7 +115,8 @@ struct Scene {
 
 impl Scene {
     fn of(messages: &[Message]) -> Self {
-        let last = messages.iter().rposition(|message| message.role == Role::User);
+        let asks = |message: &Message| message.role == Role::User && !is_repair(message);
+        let last = messages.iter().rposition(asks);
         let user = last.map(|at| messages[at].text()).unwrap_or_default();
         let turn = &messages[last.map_or(0, |at| at + 1)..];
         let spoken = turn.iter().filter(|message| message.role == Role::Assistant);

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use abide_conversation::Timestamp;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode, Uri};
+use axum::serve::ListenerExt;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::{Value, json};
@@ -35,6 +37,8 @@ pub(super) enum End {
     Dies,
     /// It never does.
     Hangs,
+    /// Nothing but comments follow, for ever.
+    Chats,
     /// Not even a header comes.
     Mute,
 }
@@ -113,6 +117,8 @@ impl Server {
         let answers = Arc::new(answers.into_iter().collect());
         let desk = Desk { answers, asked: Arc::clone(&asked), dropped: Arc::new(dropped) };
         let router = Router::new().fallback(answer).with_state(desk);
+        // Or every second piece would wait for the acknowledgement of the first.
+        let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { url, asked, dropped: receiver }
     }
@@ -160,11 +166,16 @@ fn written(answer: Answer, dropped: Dropped) -> BoxStream<'static, Result<Bytes,
         match answer.end {
             End::Whole => None,
             End::Dies => Some(Err("dies")),
-            End::Hangs | End::Mute => std::future::pending().await,
+            End::Hangs | End::Chats | End::Mute => std::future::pending().await,
         }
     };
     let end = stream::once(end).filter_map(std::future::ready);
-    let guarded = pieces.chain(end).map(move |piece| {
+    let comments = stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Some((Ok(Bytes::from_static(b": still here\n\n")), ()))
+    });
+    let chats = if answer.end == End::Chats { usize::MAX } else { 0 };
+    let guarded = pieces.chain(comments.take(chats)).chain(end).map(move |piece| {
         let _ = &dropped;
         piece
     });

@@ -42,6 +42,11 @@ pub(crate) fn cut(text: &str, longest: usize) -> String {
     short
 }
 
+/// The same on one line, for logs and lists of mistakes.
+pub(crate) fn one_line(text: &str, longest: usize) -> String {
+    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), longest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +56,11 @@ mod tests {
         assert_eq!(cut("short", 5), "short");
         assert_eq!(cut("äääää", 8), "ää…");
         assert_eq!(cut("xxxxxx", 5), "xx…");
+    }
+
+    #[test]
+    fn one_line_has_no_breaks() {
+        assert_eq!(one_line("a\n  | b\r\n", 9), "a | b");
     }
 
     #[test]

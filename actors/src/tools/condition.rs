@@ -3,28 +3,38 @@
 mod meter;
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use cel::objects::{Key, Map};
 use cel::{Context, Env, IdedExpr};
 use serde_json::Value;
 
-use super::bounds::{cut, encoded_len};
+use super::aside::aside;
+use super::bounds::{encoded_len, one_line};
 use meter::Meter;
 
 /// The longest expression.
 const LONGEST_SOURCE: usize = 4_096;
 /// The most that a condition looks at; beyond it a person does.
 const LARGEST_INPUT: usize = 256 * 1024;
+/// The deepest nesting; a level of evaluation takes up to 40 kB of stack.
+const DEEPEST: usize = 64;
+/// Compiling may take this long, on the busiest machine.
+const LONGEST_COMPILE: Duration = Duration::from_secs(10);
+/// The conversation waits for its condition no longer than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The longest message of the parser that is passed on.
+const LONGEST_MESSAGE: usize = 300;
 
 static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// A compiled condition.
 ///
-/// The library has no bound of its own on evaluation, only on nesting (96). Here every round of
-/// every `all`, `exists`, `map` … is counted, a compiled pattern in it a hundredfold, and an
-/// evaluation over its budget fails: at 20,000 that is a fraction of a second.
+/// The library bounds neither the time nor the stack of an evaluation. Here every round of every
+/// `all`, `exists`, `map` … is counted, a pattern in it a hundredfold, up to 20,000; nesting is
+/// bounded; and the work is done on a thread with a large stack, for which nobody waits longer than
+/// a second. What goes over any of that asks.
 #[derive(Clone)]
 pub struct Condition {
     source: String,
@@ -32,36 +42,46 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Compiles an expression; at most 4 kB. An unknown name in it fails when evaluated.
+    /// Compiles an expression, at most 4 kB. An unknown name in it fails when evaluated.
     pub fn compile(source: &str) -> Result<Self, String> {
         if source.len() > LONGEST_SOURCE {
             return Err(format!("must be at most {LONGEST_SOURCE} bytes"));
         }
-        let program = catch_unwind(|| ENV.compile(source))
-            .map_err(|_| "does not compile".to_owned())?
-            .map_err(|errors| format!("does not compile: {}", cut(&errors.to_string(), 300)))?;
-        let metered = Arc::new(meter::metered(program.expression().clone()));
+        let owned = source.to_owned();
+        let compiled = aside(LONGEST_COMPILE, move || {
+            let program = ENV.compile(&owned).map_err(|errors| {
+                format!("does not compile: {}", one_line(&errors.to_string(), LONGEST_MESSAGE))
+            })?;
+            let expression = program.expression();
+            if meter::depth(expression) > DEEPEST {
+                return Err(format!("must nest at most {DEEPEST} deep"));
+            }
+            Ok(Arc::new(meter::metered(expression.clone())))
+        });
+        let metered = compiled.unwrap_or_else(|| Err("does not compile".to_owned()))?;
         Ok(Self { source: source.to_owned(), metered })
     }
 
     /// Whether a person must be asked: true unless the condition is plainly false.
-    pub fn asks(&self, values: &Value) -> bool {
-        if encoded_len(values) > LARGEST_INPUT {
+    pub fn asks(&self, values: Value) -> bool {
+        if encoded_len(&values) > LARGEST_INPUT {
             return true;
         }
-        let evaluate = || -> Option<bool> {
-            let mut context = Context::with_env(Arc::clone(&ENV));
-            Meter::default().attach(&mut context)?;
-            for (name, value) in values.as_object()? {
-                context.add_variable_from_value(name.as_str(), cel_value(value));
-            }
-            match cel::Value::resolve(&self.metered, &context) {
-                Ok(cel::Value::Bool(asks)) => Some(asks),
-                Ok(_) | Err(_) => None,
-            }
-        };
-        // The interpreter is not ours: a panic in it fails closed like any other failure.
-        catch_unwind(AssertUnwindSafe(evaluate)).ok().flatten().unwrap_or(true)
+        let metered = Arc::clone(&self.metered);
+        let evaluated = aside(LONGEST_WAIT, move || evaluate(&metered, &values));
+        evaluated.flatten().unwrap_or(true)
+    }
+}
+
+fn evaluate(metered: &IdedExpr, values: &Value) -> Option<bool> {
+    let mut context = Context::with_env(Arc::clone(&ENV));
+    Meter::default().attach(&mut context)?;
+    for (name, value) in values.as_object()? {
+        context.add_variable_from_value(name.as_str(), cel_value(value));
+    }
+    match cel::Value::resolve(metered, &context) {
+        Ok(cel::Value::Bool(asks)) => Some(asks),
+        Ok(_) | Err(_) => None,
     }
 }
 

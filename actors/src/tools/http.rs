@@ -3,6 +3,7 @@
 mod reply;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_conversation::message::ErrorType;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use standardwebhooks::{
     HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook,
 };
-use std::time::Duration;
 
 use super::bounds::LARGEST_VALUE;
 use super::native::Returned;
@@ -23,6 +23,9 @@ use reply::{Line, Lines};
 
 /// A tool's server that does not even accept within this is away.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Servers close idle connections, some after 5 s; one that is closed while a call is written to it
+/// would fail that call.
+const IDLE_LIMIT: Duration = Duration::from_secs(4);
 
 /// Calls HTTP tools over one pool of connections. Follows no redirect, uses no proxy.
 pub(super) struct Http {
@@ -37,6 +40,7 @@ impl Http {
             .redirect(Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_LIMIT)
+            .pool_idle_timeout(IDLE_LIMIT)
             .build()?;
         Ok(Self { client, clock, variables })
     }

@@ -111,7 +111,7 @@ impl Returned {
         Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
     }
 
-    pub(super) fn failed(message: impl Into<String>, error_type: ErrorType) -> Self {
+    pub(crate) fn failed(message: impl Into<String>, error_type: ErrorType) -> Self {
         Self { outcome: Outcome::Err(message.into(), error_type), ui: None, halt: None }
     }
 }

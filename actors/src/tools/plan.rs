@@ -72,6 +72,9 @@ fn decide(
     let message = match executor {
         Executor::Provider => {
             let outcome = match provided {
+                Some(result) if encoded_len(result) > LARGEST_VALUE => {
+                    Outcome::Err("the result is larger than 1 MB".to_owned(), ErrorType::ToolError)
+                }
                 Some(result) => Outcome::Ok(result.clone()),
                 None => {
                     Outcome::Err("the provider sent no result".to_owned(), ErrorType::ToolError)

@@ -162,4 +162,19 @@ mod tests {
         let schema = Schema::compile(&json!({"pattern": "^(?=a)(a+)+$"})).unwrap();
         assert!(schema.check(&json!(format!("{}b", "a".repeat(40)))).is_err());
     }
+
+    #[test]
+    fn a_schema_as_deep_as_json_gets_does_not_overflow() {
+        let wrap = |key: &str, n: usize| {
+            (0..n).fold(json!({"type": "string"}), |inner, _| match key {
+                "properties" => json!({"properties": {"a": inner}}),
+                key => json!({key: [inner]}),
+            })
+        };
+        for (key, depth) in [("properties", 60), ("allOf", 60), ("anyOf", 60)] {
+            let schema = Schema::compile(&wrap(key, depth)).unwrap();
+            let value = (0..120).fold(json!(1), |inner, _| json!({"a": inner}));
+            let _ = schema.check(&schema.fill(value));
+        }
+    }
 }

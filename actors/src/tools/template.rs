@@ -2,9 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
+
+use super::aside::aside;
+use super::bounds::one_line;
 
 /// The longest template; a message is a sentence or a page, not a program.
 const LONGEST_SOURCE: usize = 4_096;
@@ -12,12 +17,18 @@ const LONGEST_SOURCE: usize = 4_096;
 const FUEL: u64 = 50_000;
 /// The longest message; it is journalled and shown in the inbox.
 const LONGEST_OUTPUT: usize = 16_384;
+/// Compiling may take this long, on the busiest machine.
+const LONGEST_COMPILE: Duration = Duration::from_secs(10);
+/// The conversation waits for its message no longer than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The longest message of the parser that is passed on.
+const LONGEST_MESSAGE: usize = 300;
 
 /// A compiled template.
 #[derive(Clone)]
 pub struct Template {
     source: String,
-    environment: Environment<'static>,
+    environment: Arc<Environment<'static>>,
 }
 
 impl Template {
@@ -26,25 +37,37 @@ impl Template {
         if source.len() > LONGEST_SOURCE {
             return Err(format!("must be at most {LONGEST_SOURCE} bytes"));
         }
-        let mut environment = Environment::new();
-        environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-        environment.set_fuel(Some(FUEL));
-        for unbounded in ["indent", "format"] {
-            environment.remove_filter(unbounded);
-        }
-        environment
-            .add_template_owned("message", source.to_owned())
-            .map_err(|error| format!("does not compile: {error}"))?;
-        Ok(Self { source: source.to_owned(), environment })
+        let owned = source.to_owned();
+        let environment = aside(LONGEST_COMPILE, move || compile(owned));
+        let environment = environment.unwrap_or_else(|| Err("does not compile".to_owned()))?;
+        Ok(Self { source: source.to_owned(), environment: Arc::new(environment) })
     }
 
     /// The text, unless a value is missing or a bound is reached.
-    pub fn render(&self, values: &Value) -> Option<String> {
-        let template = self.environment.get_template("message").ok()?;
-        let mut text = Bounded(Vec::new());
-        template.render_captured_to(minijinja::value::Serde(values), &mut text).ok()?;
-        String::from_utf8(text.0).ok()
+    pub fn render(&self, values: Value) -> Option<String> {
+        let environment = Arc::clone(&self.environment);
+        aside(LONGEST_WAIT, move || render(&environment, &values)).flatten()
     }
+}
+
+fn compile(source: String) -> Result<Environment<'static>, String> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    environment.set_fuel(Some(FUEL));
+    for unbounded in ["indent", "format"] {
+        environment.remove_filter(unbounded);
+    }
+    environment.add_template_owned("message", source).map_err(|error| {
+        format!("does not compile: {}", one_line(&error.to_string(), LONGEST_MESSAGE))
+    })?;
+    Ok(environment)
+}
+
+fn render(environment: &Environment<'static>, values: &Value) -> Option<String> {
+    let template = environment.get_template("message").ok()?;
+    let mut text = Bounded(Vec::new());
+    template.render_captured_to(minijinja::value::Serde(values), &mut text).ok()?;
+    String::from_utf8(text.0).ok()
 }
 
 impl fmt::Debug for Template {
@@ -79,7 +102,7 @@ mod tests {
     fn render(source: &str) -> Option<String> {
         let values = json!({"args": {"to": "a@b.c", "n": 1000, "list": vec![1; 1000]},
             "principal": "ann", "conversation": {"id": "c1", "assigns": {"shop": "x"}}});
-        Template::compile(source).unwrap().render(&values)
+        Template::compile(source).unwrap().render(values)
     }
 
     #[test]
@@ -96,8 +119,14 @@ mod tests {
 
     #[test]
     fn endless_work_and_endless_text_render_nothing() {
-        let within = "{% for a in args.list %}{% for b in args.list %}{% endfor %}{% endfor %}";
-        assert_eq!(render(within), None);
+        let within = |n: usize| {
+            format!(
+                "{{% for a in args.list[:{n}] %}}{{% for b in args.list[:{n}] %}}\
+                {{% endfor %}}{{% endfor %}}"
+            )
+        };
+        assert_eq!(render(&within(10)).as_deref(), Some(""));
+        assert_eq!(render(&within(250)), None);
         assert_eq!(render("{{ 'x' * (args.n * 17) }}"), None);
     }
 
@@ -105,10 +134,30 @@ mod tests {
     fn a_broken_or_overlong_template_does_not_compile() {
         for bad in ["{{", "{% for %}", "{{ args.x | nothing }}"] {
             let compiled = Template::compile(bad);
-            let renders = compiled.is_ok_and(|it| it.render(&json!({"args": {}})).is_some());
+            let renders = compiled.is_ok_and(|it| it.render(json!({"args": {}})).is_some());
             assert!(!renders, "{bad}");
         }
         assert!(Template::compile("{{").is_err());
         assert!(Template::compile(&"x".repeat(LONGEST_SOURCE + 1)).is_err());
+    }
+
+    #[test]
+    fn nesting_never_overflows() {
+        for (open, close, n) in [
+            ("(", ")", 1300),
+            ("[", "]", 1300),
+            ("not ", "", 900),
+            ("-", "", 3000),
+            ("{1:", "}", 600),
+            ("1+", "", 1500),
+            ("[1]|list|", "", 400),
+        ] {
+            let source = format!("{{{{ {}1{} }}}}", open.repeat(n), close.repeat(n));
+            let _ = Template::compile(&source).map(|it| it.render(json!({})));
+        }
+        let ifs = "{% if 1 %}".repeat(180) + &"{% endif %}".repeat(180);
+        let _ = Template::compile(&ifs).map(|it| it.render(json!({})));
+        let dots = format!("{{{{ args{} }}}}", ".a".repeat(1500));
+        let _ = Template::compile(&dots).map(|it| it.render(json!({})));
     }
 }

@@ -1,1 +1,201 @@
+//! What becomes of a call.
+
 #![allow(clippy::unwrap_used)]
+
+use abide_conversation::command::{Plan, Planned};
+use abide_conversation::event::{Executor, OnInterrupt};
+use abide_conversation::message::{ErrorType, Outcome};
+use serde_json::{Value, json};
+
+use super::Toolbox;
+use super::fixtures::{definition, scope};
+use crate::agent::client_tools;
+use crate::model::GivenCall;
+
+fn toolbox() -> Toolbox {
+    let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
+    let definition = definition(json!([
+        {"name": "send", "run": run, "approval": {"when": "args.amount > 100"}, "timeout": "10m",
+         "confirmation_message": "{{principal}}: send {{args.amount}} to {{args.to}}?",
+         "on_interrupt": "fail", "aliases": ["mail", "search"],
+         "parameters": {"type": "object", "required": ["to"], "properties": {
+             "to": {"type": "string"}, "amount": {"type": "number", "default": 500}}}},
+        {"name": "pay", "run": run, "approval": "requires_approval"},
+        {"name": "search", "run": run, "description": "Finds."},
+        {"name": "secret", "run": run, "audience": "user", "aliases": ["s"]},
+        {"name": "both", "run": run, "audience": "all"},
+        {"name": "ask", "executor": "human", "description": "Asks a person.",
+         "result_schema": {"type": "integer"}},
+        {"name": "page", "executor": "client", "approval": "requires_approval",
+         "confirmation_message": "Show {{args.what}}"},
+        {"name": "toast", "executor": "client", "requires_response": false,
+         "default_result": {"shown": true}},
+        {"name": "web", "executor": "provider"},
+    ]));
+    let own = json!([{"name": "mine", "executor": "client"}, {"name": "pay", "executor": "client"},
+        {"name": "theirs", "executor": "human"}]);
+    Toolbox::new(definition, client_tools(own.as_array().unwrap()).unwrap())
+}
+
+fn plan_of(name: &str, args: Result<Value, String>, provided: Option<Value>) -> Planned {
+    let (id, name) = ("call_1".to_owned(), name.to_owned());
+    toolbox().plan(&GivenCall { id, name, args, provided }, &scope())
+}
+
+fn plan(name: &str, args: Value) -> Planned {
+    plan_of(name, Ok(args), None)
+}
+
+#[track_caller]
+fn refused(planned: &Planned) -> (&str, ErrorType) {
+    match &planned.plan {
+        Plan::Answer { outcome: Outcome::Err(message, kind), .. } => (message, *kind),
+        plan => unreachable!("{plan:?}"),
+    }
+}
+
+#[track_caller]
+fn gate_and_message(planned: &Planned) -> (Option<&str>, &str) {
+    match &planned.plan {
+        Plan::Execute { gate, message, .. } => (gate.as_deref(), message),
+        plan => unreachable!("{plan:?}"),
+    }
+}
+
+#[test]
+fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
+    let specs = toolbox().specs();
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    let wanted = ["send", "pay", "search", "both", "ask", "page", "toast", "web", "mine", "theirs"];
+    assert_eq!(names, wanted);
+    assert_eq!(specs[2].description, "Finds.");
+    assert_eq!(specs[2].parameters, json!({"type": "object", "properties": {}}));
+}
+
+#[test]
+fn a_tool_that_is_unknown_or_hidden_or_named_by_alias_is_not_found() {
+    for name in ["nothing", "secret", "s", "mail", ""] {
+        let planned = plan(name, json!({"a": 1}));
+        let wanted = format!("unknown tool: {name}");
+        assert_eq!(refused(&planned), (wanted.as_str(), ErrorType::ToolNotFound));
+        assert_eq!(planned.args, json!({"a": 1}));
+    }
+    let planned = plan(&"ü".repeat(1_000_000), json!("x".repeat(10_000_000)));
+    assert!(planned.tool.len() <= 64 && refused(&planned).0.len() < 100);
+    assert!(planned.args.as_str().unwrap().len() <= 1_000);
+}
+
+#[test]
+fn arguments_that_are_not_json_or_break_the_schema_are_refused() {
+    let broken = plan_of("send", Err("{\"to\":".to_owned()), None);
+    assert_eq!(refused(&broken), ("invalid tool arguments: not JSON", ErrorType::ValidationError));
+    assert_eq!(broken.args, json!("{\"to\":"));
+    for (args, part) in [
+        (json!([1]), "must be an object"),
+        (json!({"amount": 1}), "\"to\" is a required property"),
+        (json!({"to": 1, "amount": "x"}), "to: "),
+        (json!({"to": 1, "amount": "x"}), "amount: "),
+        (json!({"to": "x".repeat(1024 * 1024)}), "at most 1 MB"),
+    ] {
+        let planned = plan("send", args);
+        let (message, kind) = refused(&planned);
+        assert!(message.starts_with("invalid tool arguments: ") && message.contains(part));
+        assert_eq!(kind, ErrorType::ValidationError);
+        assert!(planned.args.to_string().len() < 17 * 1024);
+    }
+    let megabytes = plan_of("send", Err("ä".repeat(5_000_000)), None);
+    assert!(megabytes.args.as_str().unwrap().len() <= 1_000);
+}
+
+#[test]
+fn no_arguments_at_all_are_an_empty_object() {
+    let planned = plan_of("search", Err("  ".to_owned()), None);
+    assert_eq!(planned.args, json!({}));
+    assert_eq!(gate_and_message(&planned), (None, ""));
+}
+
+#[test]
+fn a_gate_asks_when_its_condition_says_so_with_defaults_filled_in() {
+    let free = plan("send", json!({"to": "bob", "amount": 100}));
+    assert_eq!(gate_and_message(&free), (None, ""));
+    let gated = plan("send", json!({"to": "bob"}));
+    assert_eq!(gate_and_message(&gated).0, Some("ann: send 500 to bob?"));
+    assert_eq!(gated.args, json!({"to": "bob"}), "the journal has what the model said");
+    assert_eq!(gate_and_message(&plan("pay", json!({}))).0, Some("Allow pay?"));
+}
+
+#[test]
+fn a_plan_carries_what_later_phases_need() {
+    let Plan::Execute { executor, timeout_ms, grace_ms, on_interrupt, .. } =
+        plan("send", json!({"to": "b"})).plan
+    else {
+        unreachable!()
+    };
+    assert_eq!((executor, timeout_ms, grace_ms), (Executor::Server, 600_000, None));
+    assert_eq!(on_interrupt, OnInterrupt::Fail);
+    let Plan::Execute { executor, timeout_ms, grace_ms, .. } = plan("mine", json!({})).plan else {
+        unreachable!()
+    };
+    assert_eq!((executor, timeout_ms, grace_ms), (Executor::Client, 300_000, Some(5_000)));
+}
+
+#[test]
+fn people_and_pages_are_shown_the_message_or_the_description() {
+    assert_eq!(gate_and_message(&plan("ask", json!({}))), (None, "Asks a person."));
+    let page = plan("page", json!({"what": "a map"}));
+    assert_eq!(gate_and_message(&page), (Some("Show a map"), "Show a map"));
+    assert_eq!(gate_and_message(&plan("page", json!({}))), (Some("Allow page?"), ""));
+}
+
+#[test]
+fn provider_and_answered_client_calls_end_at_once() {
+    let outcome = |planned: Planned| match planned.plan {
+        Plan::Answer { outcome, executor, .. } => (outcome, executor),
+        plan => unreachable!("{plan:?}"),
+    };
+    let toast = outcome(plan("toast", json!({})));
+    assert_eq!(toast, (Outcome::Ok(json!({"shown": true})), Executor::Client));
+    let web = outcome(plan_of("web", Ok(json!({})), Some(json!([1]))));
+    assert_eq!(web, (Outcome::Ok(json!([1])), Executor::Provider));
+    assert!(!outcome(plan("web", json!({}))).0.is_ok());
+    let huge = json!("x".repeat(1024 * 1024));
+    assert!(!outcome(plan_of("web", Ok(json!({})), Some(huge))).0.is_ok());
+}
+
+#[test]
+fn dispatch_reaches_every_server_tool_by_name_before_alias() {
+    let toolbox = toolbox();
+    let name = |name| toolbox.dispatchable(name).map(|tool| tool.name.as_str());
+    assert_eq!(name("secret"), Some("secret"));
+    assert_eq!(name("s"), Some("secret"));
+    assert_eq!(name("mail"), Some("send"));
+    assert_eq!(name("search"), Some("search"));
+    for other in ["ask", "page", "web", "mine", "nothing"] {
+        assert_eq!(name(other), None, "{other}");
+    }
+}
+
+#[test]
+fn a_conversations_own_tool_never_replaces_the_agents() {
+    let toolbox = toolbox();
+    assert_eq!(toolbox.tool("pay").unwrap().executor, Executor::Server);
+    assert_eq!(toolbox.tool("mine").unwrap().executor, Executor::Client);
+}
+
+#[test]
+fn an_answer_satisfies_the_tools_schema_or_is_named_wrong() {
+    let toolbox = toolbox();
+    assert_eq!(toolbox.check_answer("ask", &json!(3)), Ok(()));
+    assert!(toolbox.check_answer("ask", &json!("3")).is_err());
+    assert_eq!(toolbox.check_answer("gone", &json!("3")), Ok(()));
+}
+
+#[test]
+fn gated_and_check_args_agree_with_the_plan() {
+    let toolbox = toolbox();
+    let send = toolbox.tool("send").unwrap();
+    assert!(toolbox.gated(send, &json!({"to": "b"}), &scope()));
+    assert!(!toolbox.gated(send, &json!({"to": "b", "amount": 1}), &scope()));
+    assert!(toolbox.check_args(send, &json!({})).unwrap_err().contains("\"to\""));
+    assert_eq!(toolbox.check_args(send, &json!({"to": "b"})), Ok(()));
+}

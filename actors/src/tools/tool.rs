@@ -91,13 +91,13 @@ impl Tool {
         match &self.approval {
             Approval::Auto => false,
             Approval::Required => true,
-            Approval::When(condition) => condition.asks(&self.values(args, scope)),
+            Approval::When(condition) => condition.asks(self.values(args, scope)),
         }
     }
 
     /// The confirmation message for these arguments, if there is one and it renders.
     pub(super) fn message(&self, args: &Value, scope: &Scope) -> Option<String> {
-        self.confirmation_message.as_ref()?.render(&self.values(args, scope))
+        self.confirmation_message.as_ref()?.render(self.values(args, scope))
     }
 
     fn values(&self, args: &Value, scope: &Scope) -> Value {

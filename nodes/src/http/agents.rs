@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::parse::{Body, Idempotency, fingerprint};
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 
 /// The answer to a definition, kept for repeats.
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,7 +38,12 @@ pub(super) async fn put(
     if let Value::Object(fields) = &mut source {
         fields.entry("name").or_insert_with(|| json!(name.as_str()));
     }
-    let parsed = Definition::parse(source, api.catalogue.natives()).map_err(|all| refused(&all))?;
+    let catalogue = api.catalogue.clone();
+    // Conditions, templates and schemas are compiled: that may take a while.
+    let parse = move || Definition::parse(source, catalogue.natives());
+    let parsed = tokio::task::spawn_blocking(parse).await;
+    let parsed = parsed.map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+    let parsed = parsed.map_err(|all| refused(&all))?;
     if parsed.definition.name != name {
         return Err(Problem::field("name", "differs from the path's"));
     }
@@ -103,8 +108,7 @@ fn refused(mistakes: &[Invalid]) -> Problem {
     let detail: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
     let row = |mistake: &Invalid| json!({"tool": mistake.tool, "field": mistake.field, "message": mistake.message});
     let rows: Vec<Value> = mistakes.iter().map(row).collect();
-    Problem::new(super::problem::Kind::InvalidRequest, detail.join("; "))
-        .with("errors", json!(rows))
+    Problem::new(Kind::InvalidRequest, detail.join("; ")).with("errors", json!(rows))
 }
 
 fn scope(name: &AgentName) -> String {

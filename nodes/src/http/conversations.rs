@@ -1,8 +1,9 @@
 //! Conversations: create, list, look at, delete.
 
 use abide_actors::journal::Head;
-use abide_actors::request::{CreateRequest, Reply, Request};
+use abide_actors::request::{Reply, Request};
 use abide_actors::snapshot::Snapshot;
+use abide_conversation::command::Create;
 use abide_conversation::event::Event;
 use abide_conversation::state::Activeness;
 use abide_conversation::{AgentName, ConversationId};
@@ -46,7 +47,7 @@ pub(super) async fn create(
         let all: Vec<String> = all.iter().map(ToString::to_string).collect();
         Problem::field("tools", all.join("; "))
     })?;
-    let request = Request::Create(CreateRequest {
+    let request = Request::Create(Create {
         agent: agent_name(&agent)?,
         assigns: parse::bounded("assigns", assigns)?,
         metadata: parse::bounded("metadata", metadata)?,

@@ -34,6 +34,7 @@ macro_rules! conformance {
             an_answer_given_again_replaces_the_first,
             one_of_many_claimants_wins_and_all_learn_who,
             a_claim_of_the_present_holder_changes_nothing,
+            a_node_fences_its_own_former_actor,
             a_claim_over_a_dead_holder_raises_the_epoch,
             a_claim_over_the_wrong_holder_changes_nothing,
             no_epoch_is_given_twice,

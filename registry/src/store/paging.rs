@@ -49,3 +49,20 @@ fn encode(key: &impl Serialize) -> String {
     let json = serde_json::json!(key).to_string();
     json.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_finds_nothing_ends_early_and_goes_on_from_there() {
+        let rows = |from: usize| (from..SCAN + 2).map(|row| Ok::<_, ListRefusal>((row, row)));
+        let wanted = |row: &usize| *row > SCAN;
+        let first = page(rows(0), 5, wanted);
+        let cursor = first.as_ref().ok().and_then(|page| page.cursor.as_deref());
+        let last = decode::<usize>(cursor);
+        assert_eq!(last, Ok(Some(SCAN - 1)));
+        let rest = page(rows(SCAN), 5, wanted);
+        assert_eq!(rest, Ok(Page { items: vec![SCAN + 1], cursor: None }));
+    }
+}

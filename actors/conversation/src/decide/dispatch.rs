@@ -1,11 +1,21 @@
 //! A user's own call of a server tool, beside whatever turn runs.
 
+use super::Rejection;
 use super::draft::Draft;
 use crate::command::Dispatch;
 use crate::event::{Data, DispatchStarted};
 
-pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) {
+/// How many of them may run at once. More is a client that has lost its way.
+const RUNNING: usize = 100;
+
+pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Rejection> {
     let Dispatch { call, tool, input, principal, revision, on_interrupt, requests } = dispatch;
+    if draft.state.call(&call).is_some() || draft.state.dispatches.contains_key(&call) {
+        return Err(Rejection::Stale);
+    }
+    if draft.state.dispatches.len() >= RUNNING {
+        return Err(Rejection::QueueFull);
+    }
     draft.push_of(
         None,
         Data::DispatchStarted(DispatchStarted {
@@ -19,4 +29,5 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) {
             requests,
         }),
     );
+    Ok(())
 }

@@ -6,7 +6,7 @@ use super::settle::{after, end, settle};
 use crate::command::{ModelReplied, Plan, Planned};
 use crate::event::{AssistantMsg, Data, Ending, Executor, Kind, RepairRequested, ToolCall};
 use crate::ids::CallId;
-use crate::message::{CallRef, Message, Role, Status};
+use crate::message::{CallRef, ErrorType, Message, Role, Status};
 use crate::state::State;
 
 pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<(), Rejection> {
@@ -45,22 +45,16 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
 
 /// Whether the state waits for this step of the model.
 pub(super) fn awaits(state: &State, turn: &crate::ids::TurnId, step: u32) -> bool {
-    let open = |open: &crate::state::Turn| {
-        open.id == *turn && open.settled() && open.step.saturating_add(1) == step
-    };
+    let open =
+        |open: &crate::state::Turn| open.id == *turn && open.settled() && open.next_step() == step;
     state.turn.as_ref().is_some_and(open)
 }
 
 fn identify(state: &State, planned: Vec<Planned>) -> Vec<(CallId, Planned)> {
-    let Some(mut turn) = state.turn.clone() else { return Vec::new() };
-    let mut used = state.used_ids.clone();
-    let mut name = |planned: Planned| {
-        let id = used.unique(&planned.given_id, &turn);
-        turn.late_ids.push(id.clone());
-        used.insert(&id);
-        (id, planned)
-    };
-    planned.into_iter().map(&mut name).collect()
+    let Some(turn) = &state.turn else { return Vec::new() };
+    let given = planned.iter().map(|planned| planned.given_id.as_str());
+    let ids = state.used_ids.unique(given, turn);
+    ids.into_iter().zip(planned).collect()
 }
 
 /// Journals a call, and whatever it comes to at once: a suspension, a start, a result.
@@ -100,13 +94,17 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
     }
 }
 
-/// Suspends a call that somebody outside executes; a server call needs nothing more.
+/// Suspends a call that somebody outside executes; a server call needs nothing more, and nobody can
+/// execute a provider's call that came without its result.
 pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
     let kind = match call.executor {
         Executor::Human => Kind::Elicitation,
         Executor::Client => Kind::ClientExec,
-        Executor::Server | Executor::Provider => return,
+        Executor::Server => return,
+        Executor::Provider => {
+            return draft.error(id.clone(), "the provider gave no result", ErrorType::ToolError);
+        }
     };
     let message = call.message.clone();
     suspend(draft, id, kind, message);
@@ -119,7 +117,7 @@ fn suspend(draft: &mut Draft, id: &CallId, kind: Kind, message: String) {
     draft.push(Data::Suspension(suspension));
 }
 
-/// Asks for one repair; a second bad answer fails the turn, as does one with no step left.
+/// Asks for one repair; a second bad answer fails the turn, and without a step left it is halted.
 fn repair(draft: &mut Draft, reason: String) {
     let repaired = draft.state.turn.as_ref().is_some_and(|turn| turn.repaired);
     if repaired {

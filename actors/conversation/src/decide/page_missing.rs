@@ -4,11 +4,16 @@ use super::Rejection;
 use super::draft::Draft;
 use super::settle::settle;
 use crate::command::PageMissing;
+use crate::event::Kind;
 use crate::message::ErrorType;
+use crate::state::Waiting;
 
 pub(super) fn page_missing(draft: &mut Draft, missing: PageMissing) -> Result<(), Rejection> {
     let waiting = draft.state.call(&missing.call).and_then(|call| call.waiting());
-    if waiting.map(|waiting| waiting.suspension) != Some(missing.suspension) {
+    let meant = |waiting: &&Waiting| {
+        waiting.kind == Kind::ClientExec && waiting.suspension == missing.suspension
+    };
+    if waiting.filter(meant).is_none() {
         return Err(Rejection::Stale);
     }
     draft.error(missing.call, "no client connected", ErrorType::NoClient);

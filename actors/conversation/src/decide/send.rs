@@ -28,7 +28,7 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
             true
         }
     };
-    if draft.state.queue.len() >= QUEUE {
+    if !starts && draft.state.queue.len() >= QUEUE {
         return Err(Rejection::QueueFull);
     }
     let message = Message {

@@ -25,7 +25,7 @@ pub(super) fn end(draft: &mut Draft, outcome: Ending, reason: Option<String>) {
 /// Keeps what a cut stream had said, marked; once, since a step that is done has no partial text.
 pub(super) fn keep_partial(draft: &mut Draft, partial: Option<Partial>, status: Status) {
     let Some(turn) = &draft.state.turn else { return };
-    let streams = |partial: &Partial| turn.settled() && partial.step == turn.step + 1;
+    let streams = |partial: &Partial| turn.settled() && partial.step == turn.next_step();
     let Some(partial) = partial.filter(streams).filter(|partial| !partial.content.is_empty())
     else {
         return;

@@ -1,1 +1,19 @@
-//! .
+//! The stories of a conversation, told through `decide`, `evolve` and `wanted` alone.
+#![allow(clippy::unwrap_used)]
+
+mod call_ids;
+mod cancelling;
+mod cells;
+mod chance;
+mod deadlines;
+mod dispatching;
+mod mixed;
+mod queueing;
+mod races;
+mod referee;
+mod reviving;
+mod shapes;
+mod steps;
+mod story;
+mod structured;
+mod truncation;

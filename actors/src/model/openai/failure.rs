@@ -57,6 +57,11 @@ pub(super) fn transport(error: reqwest::Error) -> Failure {
     Failure::transient(shown(&what))
 }
 
+/// This machine cannot make requests, for want of certificates or the like.
+pub(super) fn no_client(error: reqwest::Error) -> Failure {
+    Failure::permanent(format!("no model can be asked from here: {}", shown(&cause(&error))))
+}
+
 /// The provider said nothing for this long.
 pub(super) fn silent(limit: Duration) -> Failure {
     Failure::transient(format!("the model's provider said nothing for {limit:?}"))

@@ -206,3 +206,56 @@ struct Function {
     name: Option<String>,
     arguments: Option<Value>,
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn field() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            Just(json!({})),
+            Just(json!([{"text": "x"}, 7])),
+            any::<u64>().prop_map(Value::from),
+            "[a-z{}\"]{0,4}".prop_map(Value::from),
+        ]
+    }
+
+    fn chunk() -> impl Strategy<Value = Value> {
+        (field(), field(), field(), field(), field()).prop_map(|(id, index, name, args, text)| {
+            let function = json!({"name": name, "arguments": args});
+            let call = json!({"id": id, "index": index, "function": function});
+            let delta = json!({"content": text, "reasoning": args, "tool_calls": [call]});
+            json!({"choices": [{"delta": delta, "finish_reason": name}], "usage": index})
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_chunk_makes_it_panic_and_no_call_gets_lost(
+            chunks in prop::collection::vec(chunk(), 0..20),
+        ) {
+            let mut reply = Reply::default();
+            let mut ids = Vec::new();
+            for chunk in chunks {
+                let id = chunk["choices"][0]["delta"]["tool_calls"][0]["id"].clone();
+                if reply.take(&chunk.to_string()).is_ok() {
+                    ids.extend(id.as_str().filter(|id| !id.is_empty()).map(str::to_owned));
+                }
+            }
+            let begun = !ids.is_empty();
+            let parts = reply.end();
+            let ended = matches!(parts.last(), Some(Part::Done { .. }));
+            prop_assert!(ended);
+            for part in &parts {
+                if let Part::Call(call) = part {
+                    prop_assert!(call.id.is_empty() || ids.contains(&call.id));
+                }
+            }
+            prop_assert!(!begun || parts.len() > 1);
+        }
+    }
+}

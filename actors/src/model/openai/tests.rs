@@ -103,7 +103,10 @@ fn fragment(index: u64, fields: Value) -> String {
 
 fn two_calls() -> String {
     let args = |index, args: &str| fragment(index, json!({"function": {"arguments": args}}));
-    let begin = |id: &str, name: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": ""}});
+    let begin = |id: &str, name: &str| {
+        let function = json!({"name": name, "arguments": ""});
+        json!({"id": id, "type": "function", "function": function})
+    };
     [
         delta(json!({"content": "Über "})),
         fragment(0, begin("call_a", "search")),
@@ -201,6 +204,13 @@ async fn a_message_that_has_ended_needs_no_goodbye() {
 }
 
 #[tokio::test]
+async fn comments_after_the_end_keep_nobody() {
+    let limits = Limits { tail: Duration::from_millis(50), ..Limits::default() };
+    let server = Server::start([Answer::stream([finish("stop")]).ending(End::Chats)]).await;
+    assert_eq!(whole(answered(&openai(limits), asking(&server)).await), [done()]);
+}
+
+#[tokio::test]
 async fn a_stream_that_ends_before_its_message_is_a_failure() {
     for end in [End::Whole, End::Dies] {
         let parts = reply(Answer::stream([delta(json!({"content": "Hi"}))]).ending(end)).await;
@@ -230,8 +240,7 @@ async fn a_server_that_says_nothing_is_given_up() {
 #[tokio::test]
 async fn a_server_that_only_keeps_alive_is_given_up_too() {
     let limits = Limits { total: Duration::from_millis(100), ..Limits::default() };
-    let answer = Answer::stream([": still here\n\n"]).ending(End::Hangs);
-    let server = Server::start([answer]).await;
+    let server = Server::start([Answer::stream([""; 0]).ending(End::Chats)]).await;
     let failure = failure(answered(&openai(limits), asking(&server)).await);
     assert_eq!(failure.retry, Retry::Never);
 }
@@ -327,9 +336,12 @@ async fn leaving_closes_the_connection() {
         let request = asking(&server);
         async move { openai.ask(request).await.map(drop) }
     });
-    while server.asked().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let heard = async {
+        while server.asked().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), heard).await.unwrap();
     asking.abort();
     let gone = server.dropped.wait_for(|dropped| *dropped == 2);
     tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap().unwrap();

@@ -36,6 +36,27 @@ impl Meter {
     }
 }
 
+/// How deep an expression nests.
+pub(super) fn depth(expression: &IdedExpr) -> usize {
+    let entry = |entry: &EntryExpr| match entry {
+        EntryExpr::StructField(field) => depth(&field.value),
+        EntryExpr::MapEntry(entry) => depth(&entry.key).max(depth(&entry.value)),
+    };
+    let deepest = match &expression.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => None,
+        Expr::Call(call) => call.args.iter().chain(call.target.as_deref()).map(depth).max(),
+        Expr::Comprehension(it) => {
+            let within = [&it.iter_range, &it.accu_init, &it.loop_cond, &it.loop_step, &it.result];
+            within.into_iter().map(depth).max()
+        }
+        Expr::List(list) => list.elements.iter().map(depth).max(),
+        Expr::Map(map) => map.entries.iter().map(|it| entry(&it.expr)).max(),
+        Expr::Struct(it) => it.entries.iter().map(|it| entry(&it.expr)).max(),
+        Expr::Select(select) => Some(depth(&select.operand)),
+    };
+    1 + deepest.unwrap_or(0)
+}
+
 /// The same expression, in which every round of every loop spends from the meter.
 pub(super) fn metered(mut expression: IdedExpr) -> IdedExpr {
     match &mut expression.expr {

@@ -1,3 +1,5 @@
+//! Conditions ask when in doubt, and come to an end.
+
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
@@ -7,7 +9,7 @@ use super::*;
 fn asks(source: &str, args: Value) -> bool {
     let conversation = json!({"id": "c1", "assigns": {"limit": 10}, "metadata": {}});
     let values = json!({"args": args, "principal": "ann", "conversation": conversation});
-    Condition::compile(source).unwrap().asks(&values)
+    Condition::compile(source).unwrap().asks(values)
 }
 
 #[test]
@@ -59,4 +61,26 @@ fn loops_within_loops_are_cut_short_and_ask() {
 fn more_than_a_condition_can_look_at_asks() {
     assert!(asks("false", json!({"text": "x".repeat(LARGEST_INPUT)})));
     assert!(!asks("false", json!({"text": "x".repeat(LARGEST_INPUT / 2)})));
+}
+#[test]
+fn nesting_ends_in_a_refusal_and_never_in_an_overflow() {
+    let around = |open: &str, close: &str, n: usize| open.repeat(n) + "1" + &close.repeat(n);
+    for source in [
+        around("(", ")", 95),
+        around("(", ")", 1300),
+        around("size([", "])", 45),
+        around("[", "]", 1300),
+        around("{1: ", "}", 600),
+        around("true ? 1 : ", "", 90),
+        around("1 + ", "", 1000),
+        around("!", "", 3000),
+        "args".to_owned() + &".a".repeat(1500),
+        "args".to_owned() + &"[0]".repeat(1300),
+        around("[1].exists(x, ", ")", 90),
+    ] {
+        let _ = Condition::compile(&source).map(|condition| condition.asks(json!({"args": {}})));
+    }
+    let sum = |n| Condition::compile(&(around("1 + ", "", n) + " < 0"));
+    assert!(!sum(40).unwrap().asks(json!({})));
+    assert!(sum(100).unwrap_err().contains("deep"));
 }

@@ -1,1 +1,323 @@
+//! HTTP tools against real servers on the loopback.
+
 #![allow(clippy::unwrap_used)]
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use abide_conversation::message::{Outcome, Ui};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::Response as Answer;
+use axum::routing::post;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::tools::fixtures::{StillClock, a_run, definition, natives};
+use crate::tools::run::Runner;
+use crate::tools::tool::Tool;
+
+const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
+type Answers = Arc<Mutex<VecDeque<Answer>>>;
+
+/// A tool's server that gives these answers one after another, and keeps what it was sent.
+async fn server(answers: Vec<Answer>) -> (String, Received) {
+    let received = Received::default();
+    let answers: Answers = Arc::new(Mutex::new(answers.into()));
+    let answer = |State((received, answers)): State<(Received, Answers)>,
+                  headers: HeaderMap,
+                  body: Bytes| async move {
+        received.lock().unwrap().push((headers, body));
+        answers.lock().unwrap().pop_front().unwrap()
+    };
+    let app =
+        Router::new().route("/tool", post(answer)).with_state((Arc::clone(&received), answers));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/tool", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (url, received)
+}
+
+/// A server that writes these bytes to its first connection, and then does what `then` says.
+async fn raw(bytes: Vec<u8>, hangs: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/tool", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+    });
+    url
+}
+
+fn tool(url: &str, more: &Value) -> Tool {
+    let mut http = json!({"url": url, "headers": {"x-team": "support"}});
+    if let Some(name) = more.get("signing_secret_env") {
+        http["signing_secret_env"] = name.clone();
+    }
+    let streaming = more.get("streaming").is_some();
+    let tool = json!({"name": "send", "run": {"http": http}, "streaming": streaming,
+        "run_timeout": more.get("run_timeout").cloned().unwrap_or(json!("60s")),
+        "parameters": {"properties": {"cc": {"default": "none"}}}});
+    definition(json!([tool])).tools[0].clone()
+}
+
+fn runner() -> Runner {
+    let variable = |name: &str| match name {
+        "SECRET" => Some(SECRET.to_owned()),
+        "GARBLED" => Some("whsec_not base64!".to_owned()),
+        _ => None,
+    };
+    Runner::with_variables(natives(), StillClock::now(), Arc::new(variable)).unwrap()
+}
+
+async fn called(url: &str, more: Value) -> (Returned, Vec<Value>) {
+    let reports = Mutex::new(Vec::new());
+    let progress = |payload| reports.lock().unwrap().push(payload);
+    let returned = runner().run(&tool(url, &more), a_run(json!({"to": "a"})), progress).await;
+    (returned, reports.into_inner().unwrap())
+}
+
+async fn answered(answer: Answer) -> Returned {
+    let (url, _) = server(vec![answer]).await;
+    called(&url, json!({})).await.0
+}
+
+fn an_answer(status: u16, kind: Option<&str>, body: impl Into<Body>) -> Answer {
+    let answer = Answer::builder().status(status);
+    let answer = kind.into_iter().fold(answer, |answer, kind| answer.header(CONTENT_TYPE, kind));
+    answer.body(body.into()).unwrap()
+}
+
+fn json_answer(body: impl Into<Body>) -> Answer {
+    an_answer(200, Some("application/json"), body)
+}
+
+#[track_caller]
+fn failure(returned: &Returned) -> &str {
+    match &returned.outcome {
+        Outcome::Err(message, ErrorType::ToolError) => message,
+        outcome => unreachable!("{outcome:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_sent_its_call_and_its_answer_is_wrapped() {
+    let (url, received) = server(vec![json_answer(r#"{"sent": true}"#)]).await;
+    let (returned, _) = called(&url, json!({})).await;
+    assert_eq!(returned, Returned::ok(json!({"sent": true})));
+    let (headers, body) = received.lock().unwrap().remove(0);
+    assert_eq!(headers["idempotency-key"], "c1/call_1");
+    assert_eq!(headers["content-type"], "application/json");
+    assert_eq!(headers["x-team"], "support");
+    assert!(!headers.contains_key("webhook-id"));
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let wanted = json!({"conversation_id": "c1", "turn_id": "t1", "call_id": "call_1",
+        "attempt": 1, "tool": "send", "args": {"to": "a", "cc": "none"},
+        "assigns": {"shop": "x"}, "principal": "ann"});
+    assert_eq!(body, wanted);
+}
+
+#[tokio::test]
+async fn a_second_attempt_has_the_same_key() {
+    let (url, received) = server(vec![json_answer("1"), json_answer("2")]).await;
+    let (runner, tool) = (runner(), tool(&url, &json!({})));
+    for attempt in [1, 2] {
+        let run = Run { attempt, turn: None, ..a_run(json!({})) };
+        assert_eq!(runner.run(&tool, run, |_| {}).await, Returned::ok(attempt));
+    }
+    for (at, (headers, body)) in received.lock().unwrap().iter().enumerate() {
+        assert_eq!(headers["idempotency-key"], "c1/call_1");
+        let body: Value = serde_json::from_slice(body).unwrap();
+        assert_eq!((&body["attempt"], &body["turn_id"]), (&json!(at + 1), &Value::Null));
+    }
+}
+
+#[tokio::test]
+async fn a_signed_call_verifies_and_a_changed_one_does_not() {
+    let (url, received) = server(vec![json_answer("1")]).await;
+    let (returned, _) = called(&url, json!({"signing_secret_env": "SECRET"})).await;
+    assert_eq!(returned, Returned::ok(1));
+    let (headers, body) = received.lock().unwrap().remove(0);
+    let webhook = Webhook::new(SECRET).unwrap();
+    webhook.verify(&body, &headers).unwrap();
+    assert!(webhook.verify(&body[1..], &headers).is_err());
+    assert_eq!(headers["webhook-id"], "c1/call_1");
+}
+
+#[tokio::test]
+async fn a_secret_that_is_missing_or_unfit_is_named_and_nothing_is_sent() {
+    let (url, received) = server(vec![]).await;
+    for (name, wanted) in [
+        ("MISSING", "the variable MISSING is not set"),
+        ("GARBLED", "the variable GARBLED holds no webhook secret"),
+    ] {
+        let (returned, _) = called(&url, json!({"signing_secret_env": name})).await;
+        assert_eq!(failure(&returned), wanted);
+    }
+    assert!(received.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_envelope_is_taken_as_it_is() {
+    let ui = Some(Ui { kind: "chart".to_owned(), payload: json!([1]) });
+    let text = r#"{"ok": true, "result": [2], "ui": {"kind": "chart", "payload": [1]}}"#;
+    assert_eq!(answered(json_answer(text)).await, Returned { ui, ..Returned::ok(vec![2]) });
+    let failed = answered(json_answer(r#"{"ok": false, "error": "no stock"}"#)).await;
+    assert_eq!(failed, Returned::error("no stock"));
+    let failed = r#"{"ok": false, "error": "no", "error_type": "PERMISSION_DENIED"}"#;
+    let denied = Returned::failed("no", ErrorType::PermissionDenied);
+    assert_eq!(answered(json_answer(failed)).await, denied);
+    for (text, wanted) in [
+        (r#"{"ok": true}"#, Returned::ok(Value::Null)),
+        (r#"{"ok": false}"#, Returned::error("the tool failed")),
+        (r#"{"ok": true, "result": 1, "ui": 7}"#, Returned::ok(1)),
+        (r#"{"ok": "yes"}"#, Returned::ok(json!({"ok": "yes"}))),
+        (r#"{"ok": false, "error": 1, "error_type": "X"}"#, Returned::error("1")),
+        ("\"text\"", Returned::ok("text")),
+        (" null ", Returned::ok(Value::Null)),
+    ] {
+        assert_eq!(answered(json_answer(text)).await, wanted, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn json_is_json_whatever_its_content_type_and_anything_else_is_an_error() {
+    for kind in [None, Some("text/plain"), Some("application/problem+json; charset=utf-8")] {
+        assert_eq!(answered(an_answer(201, kind, "[1]")).await, Returned::ok(vec![1]));
+    }
+    for body in [&b"<html>"[..], b"", b"{\"a\":", b"\"\xff\xfe\"", b"1 2", b"{\"progress\": 1}\n{}"]
+    {
+        let returned = answered(json_answer(body.to_vec())).await;
+        assert_eq!(failure(&returned), "the tool's answer is not JSON");
+    }
+    assert_eq!(answered(an_answer(204, None, "")).await, Returned::ok(Value::Null));
+}
+
+#[tokio::test]
+async fn any_other_status_is_an_error_and_a_redirect_is_not_followed() {
+    for status in [400, 401, 404, 429, 500, 503] {
+        let returned = answered(an_answer(status, None, "{\"ok\": true, \"secret\": 1}")).await;
+        assert_eq!(failure(&returned), format!("the tool answered {status}"));
+    }
+    let (target, reached) = server(vec![json_answer("1")]).await;
+    for status in [301, 302, 303, 307, 308] {
+        let answer = Answer::builder().status(status).header("location", &target);
+        let returned = answered(answer.body(Body::empty()).unwrap()).await;
+        assert_eq!(failure(&returned), format!("the tool answered {status}, a redirect"));
+    }
+    assert!(reached.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_of_one_megabyte_is_read_and_one_byte_more_is_not() {
+    let body = |size: usize| format!("\"{}\"", "x".repeat(size - 2));
+    let whole = answered(json_answer(body(LARGEST_VALUE))).await;
+    assert_eq!(whole, Returned::ok("x".repeat(LARGEST_VALUE - 2)));
+    let more = answered(json_answer(body(LARGEST_VALUE + 1))).await;
+    assert_eq!(failure(&more), "the tool's answer is larger than 1 MB");
+    let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 65_536]));
+    let endless = answered(json_answer(Body::from_stream(endless))).await;
+    assert_eq!(failure(&endless), "the tool's answer is larger than 1 MB");
+    let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'\n'; 65_536]));
+    let lines = an_answer(200, Some("application/x-ndjson"), Body::from_stream(endless));
+    assert_eq!(failure(&answered(lines).await), "the tool's answer is larger than 1 MB");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_or_breaks_is_an_error_without_the_url() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/tool?token=hush", listener.local_addr().unwrap());
+    drop(listener);
+    assert_eq!(failure(&called(&url, json!({})).await.0), "no connection to the tool");
+    for bytes in [
+        &b""[..],
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\"",
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ncontent-length: 9\r\n\r\n{\"p",
+        b"not HTTP at all\r\n\r\n",
+    ] {
+        let url = raw(bytes.to_vec(), false).await;
+        let returned = called(&url, json!({})).await.0;
+        assert_eq!(failure(&returned), "the connection to the tool broke");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_more_runs_into_the_time_limit() {
+    for bytes in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\""] {
+        let url = raw(bytes.to_vec(), true).await;
+        let (returned, _) = called(&url, json!({"run_timeout": "150ms"})).await;
+        let wanted = Returned::failed("timed out after 150ms", ErrorType::Timeout);
+        assert_eq!(returned, wanted);
+    }
+}
+
+const LINES: &str = "{\"progress\": {\"at\": \"ä\"}}\n\r\n{\"progress\": 2}\r\n{\"result\": [3]}";
+
+#[test]
+fn lines_are_the_same_wherever_their_fragments_are_split() {
+    for (text, ended) in [(LINES.to_owned(), false), (format!("{LINES}\n"), true)] {
+        for at in 0..=text.len() {
+            let (head, tail) = text.as_bytes().split_at(at);
+            let mut lines = Lines::default();
+            let mut read = Vec::new();
+            for fragment in [head, tail] {
+                lines.push(fragment).unwrap();
+                while let Some(line) = lines.next_line().unwrap() {
+                    read.push(line);
+                }
+            }
+            assert_eq!(read.len(), if ended { 3 } else { 2 }, "split at {at}");
+            read.extend(lines.rest().unwrap());
+            let wanted = [
+                Line::Progress(json!({"at": "ä"})),
+                Line::Progress(json!(2)),
+                Line::Last(Returned::ok(vec![3])),
+            ];
+            assert_eq!(read, wanted, "split at {at}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn progress_comes_while_the_tool_runs_and_only_if_it_streams() {
+    let single = |byte: u8| Ok::<_, std::io::Error>(vec![byte]);
+    for (more, wanted) in
+        [(json!({"streaming": true}), vec![json!({"at": "ä"}), json!(2)]), (json!({}), Vec::new())]
+    {
+        let body = Body::from_stream(futures::stream::iter(LINES.bytes().map(single)));
+        let kind = Some("Application/X-NDJSON; charset=utf-8");
+        let (url, _) = server(vec![an_answer(200, kind, body)]).await;
+        assert_eq!(called(&url, more).await, (Returned::ok(vec![3]), wanted));
+    }
+}
+
+#[tokio::test]
+async fn lines_end_with_a_result_or_an_error_or_the_answer_is_broken() {
+    let broken = "a line of the tool's answer is none of progress, result, error";
+    for (text, wanted) in [
+        ("{\"error\": \"no stock\"}\n", "no stock"),
+        ("{\"error\": {\"code\": 1}}\n", "{\"code\":1}"),
+        ("", "the tool's answer ended without a result"),
+        ("{\"progress\": 1}\n", "the tool's answer ended without a result"),
+        ("{\"progress\": 1}", "the tool's answer ended without a result"),
+        ("garbage\n{\"result\": 1}\n", broken),
+        ("[1]\n", broken),
+        ("{\"else\": 1}\n", broken),
+        ("{\"result\": ", broken),
+    ] {
+        let answer = an_answer(200, Some("application/x-ndjson"), text);
+        assert_eq!(failure(&answered(answer).await), wanted, "{text}");
+    }
+    let answer = "{\"result\": 1, \"ui\": {\"kind\": \"k\", \"payload\": 2}}\ngarbage";
+    let returned = answered(an_answer(200, Some("application/x-ndjson"), answer)).await;
+    assert_eq!(returned, Returned::ok(1).with_ui("k", 2));
+}

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{Holder, Holding};
+use abide_actors::journal::{Holder, Holding, Refusal};
 use tokio::task::JoinSet;
 
 use super::super::Store;
@@ -27,8 +27,17 @@ pub(in super::super) async fn a_claim_of_the_present_holder_changes_nothing(stor
     let held = claimed(&*store, "a").await;
     assert_eq!(held.holder, holder("n"));
     assert_eq!(claimed(&*store, "a").await, held);
-    let as_dead = store.claim(&id("a"), &holder("n"), Some(&holder("n"))).await;
-    assert_eq!(as_dead, Ok(held));
+    let other = store.claim(&id("a"), &holder("m"), Some(&holder("l"))).await;
+    assert_eq!(other, Ok(held));
+}
+
+pub(in super::super) async fn a_node_fences_its_own_former_actor(store: Arc<dyn Store>) {
+    let former = created(&*store, "a").await;
+    let me = former.holder.clone();
+    let next = store.claim(&id("a"), &me, Some(&me)).await.unwrap();
+    assert!(next.holder == me && next.epoch > former.epoch);
+    let late = store.append(&id("a"), &former, commit(2, 2)).await;
+    assert_eq!(late, Err(Refusal::Fenced));
 }
 
 pub(in super::super) async fn a_claim_over_a_dead_holder_raises_the_epoch(store: Arc<dyn Store>) {

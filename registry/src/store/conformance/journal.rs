@@ -35,6 +35,8 @@ pub(in super::super) async fn a_commit_with_a_gap_conflicts(store: Arc<dyn Store
     let held = claimed(&*store, "a").await;
     let mut gap = commit(1, 3);
     gap.events.remove(1);
+    assert_eq!(store.append(&id("a"), &held, gap.clone()).await, Err(Refusal::Conflict));
+    gap.head.last_seq = 2;
     assert_eq!(store.append(&id("a"), &held, gap).await, Err(Refusal::Conflict));
     assert_eq!(store.head(&id("a")).await, Ok(None));
 }

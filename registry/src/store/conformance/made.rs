@@ -89,7 +89,6 @@ pub(in super::super) fn answer(key: &str, body: &str, expires_in: i64) -> Answer
     Answer {
         key: key.to_owned(),
         fingerprint: "f".to_owned(),
-        status: 202,
         body: json!(body),
         expires_at: at(expires_in),
     }

@@ -22,7 +22,8 @@ pub(super) fn load(from: &ReadTransaction, id: &str) -> Result<Option<Loaded>, E
     let cached = from.open_table(tables::STATES)?.get(id)?;
     let cached = cached.and_then(|cached| {
         let (format, json) = cached.value();
-        (format == tables::STATE_FORMAT).then(|| serde_json::from_slice::<State>(json).ok())?
+        (format == tables::STATE_FORMAT)
+            .then(|| abide_conversation::from_json::<State>(json).ok())?
     });
     let fits = |state: &State| state.seq <= record.head.last_seq;
     let state = cached.filter(fits).unwrap_or_default();

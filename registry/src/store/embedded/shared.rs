@@ -74,7 +74,7 @@ impl Shared {
     ) -> Result<Claim, Failed> {
         let claims = self.claims();
         match (claims.present(id), dead) {
-            (Some(present), Some(dead)) if present.holder != *me && present.holder == *dead => {
+            (Some(present), Some(dead)) if present.holder == *dead => {
                 Ok(Claim::TakesOver(dead.clone()))
             }
             (Some(_), _) | (None, _) => self.grant(claims, id, me, None).map(Claim::Holds),

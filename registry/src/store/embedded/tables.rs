@@ -87,5 +87,6 @@ pub(super) fn named_key(key: (Nanos, &str, &str, u32)) -> Result<InboxKey, Error
 
 /// Reads a value that this program wrote; `what` names it when it cannot be read.
 pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(json).map_err(|error| Error::Corrupted(format!("{what}: {error}")))
+    abide_conversation::from_json(json)
+        .map_err(|error| Error::Corrupted(format!("{what}: {error}")))
 }

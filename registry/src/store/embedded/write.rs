@@ -14,7 +14,7 @@ const EXPIRIES: usize = 8;
 
 /// Something to be written, turned into bytes by whoever asks for it.
 pub(super) enum Write {
-    Append(Append),
+    Append(Box<Append>),
     Delete { id: ConversationId, held: Holding, answer: Option<Kept> },
     PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<Kept> },
     DeleteAgent { name: AgentName, answer: Option<Kept> },

@@ -1,0 +1,260 @@
+//! A driver that plays at random, rightly and wrongly, and one that finishes what is left.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::story::*;
+use crate::command::*;
+use crate::event::{Event, Executor, OnInterrupt};
+use crate::message::{ErrorType, Outcome, text_block};
+use crate::state::Pending;
+use crate::{
+    Activity, CallId, MessageId, Principal, Revision, State, Timestamp, TurnId, decide, evolve,
+    wanted,
+};
+
+/// One throw of the dice; what it means depends on the state that it meets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Throw {
+    pub(super) what: u8,
+    pub(super) which: u8,
+    pub(super) how: u8,
+    pub(super) ms: u16,
+}
+
+pub(super) fn throws(length: usize) -> impl Strategy<Value = Vec<Throw>> {
+    let throw = |bits: u32| {
+        let [what, which, how, ms] = bits.to_le_bytes();
+        Throw { what, which, how, ms: u16::from(ms) * 64 }
+    };
+    let split = move |bits: Vec<u32>| bits.into_iter().map(throw).collect();
+    prop::collection::vec(any::<u32>(), 0..length).prop_map(split)
+}
+
+pub(super) struct Run {
+    pub(super) state: State,
+    pub(super) journal: Vec<Event>,
+    pub(super) at: Timestamp,
+}
+
+/// Ids as hostile providers give them.
+const GIVEN: [&str; 12] =
+    ["a", "a", "a~2", "a~t1", "a~t2", "a~t2~2", "", "call", "..", "\u{1F600} /", "a~t3~3", "b"];
+
+impl Run {
+    pub(super) fn played(throws: &[Throw]) -> Self {
+        let story = Story::empty();
+        let mut run = Self { state: story.state, journal: Vec::new(), at: story.at };
+        for (n, throw) in throws.iter().enumerate() {
+            run.at += jiff::SignedDuration::from_millis(i64::from(throw.ms));
+            let action = run.action(n, *throw);
+            run.play(action);
+        }
+        run
+    }
+
+    pub(super) fn play(&mut self, action: Action) -> bool {
+        let Ok(events) = decide(&self.state, Command { at: self.at, action }) else {
+            return false;
+        };
+        self.state = events.iter().fold(std::mem::take(&mut self.state), evolve);
+        self.journal.extend(events);
+        true
+    }
+
+    fn action(&mut self, n: usize, throw: Throw) -> Action {
+        match throw.what % 24 {
+            0..=2 => self.message(n, throw),
+            3..=11 => self.due(throw),
+            12 => Action::Wake,
+            13 => {
+                self.at = self.state.alarm().unwrap_or(self.at);
+                Action::Wake
+            }
+            14 => Action::Cancel(Cancel { partial: self.partial(throw) }),
+            15 => Action::Revive,
+            16 => self.dispatch(n, throw),
+            17 => self.failed(throw),
+            18 => {
+                let call = self.some_call(throw);
+                missing(&call, u32::from(throw.how % 4))
+            }
+            19 => Action::Start(Start { turn: self.queued(n, throw), basis: None }),
+            20 => self.returned(throw),
+            _ => self.resolved(throw),
+        }
+    }
+
+    /// Something that the state waits for; a message if it waits for nothing.
+    fn due(&self, throw: Throw) -> Action {
+        let wanted: Vec<Activity> = wanted(&self.state).into_iter().collect();
+        let pending = self.state.pending();
+        let choices = wanted.len() + pending.len();
+        match usize::from(throw.which).checked_rem(choices) {
+            None => self.message(usize::from(throw.what) * 1_000 + self.journal.len(), throw),
+            Some(choice) if choice < wanted.len() => self.perform(&wanted[choice], throw),
+            Some(choice) => answer_to(&pending[choice - wanted.len()], throw),
+        }
+    }
+
+    fn perform(&self, activity: &Activity, throw: Throw) -> Action {
+        match activity {
+            Activity::Start { turn } => start(turn.as_str()),
+            Activity::Model { turn, step } => reply(turn, *step, planned(throw), throw.how),
+            Activity::Tool { call, attempt } => {
+                let halt = (throw.how % 16 == 1).then(|| "enough".to_owned());
+                let outcome = outcome(throw.how);
+                let (call, attempt) = (call.clone(), *attempt);
+                Action::ToolReturned(ToolReturned { call, attempt, outcome, ui: None, halt })
+            }
+            Activity::Page { call, suspension, .. } => missing(call.as_str(), *suspension),
+        }
+    }
+
+    fn message(&self, n: usize, throw: Throw) -> Action {
+        let if_busy =
+            [IfBusy::Reject, IfBusy::Queue, IfBusy::Interrupt][usize::from(throw.how % 3)];
+        let mut sent = message(&format!("turn_{n}"), if_busy);
+        sent.partial = self.partial(throw);
+        sent.basis.max_steps = u32::from(throw.which % 5);
+        Action::Send(sent)
+    }
+
+    fn partial(&self, throw: Throw) -> Option<Partial> {
+        let step = self.state.turn.as_ref()?.step + [1, 1, 1, 0, 2][usize::from(throw.which % 5)];
+        let content = vec![text_block("half"); usize::from(throw.how % 4).min(1)];
+        Some(Partial { id: MessageId::new("msg"), step, content })
+    }
+
+    fn dispatch(&self, n: usize, throw: Throw) -> Action {
+        Action::Dispatch(Dispatch {
+            call: CallId::new(format!("dispatch_{n}")),
+            tool: "tool".to_owned(),
+            input: json!({}),
+            principal: Principal::new("user"),
+            revision: Revision::new("r"),
+            on_interrupt: [OnInterrupt::Redispatch, OnInterrupt::Fail][usize::from(throw.how % 2)],
+            requests: Default::default(),
+        })
+    }
+
+    fn failed(&self, throw: Throw) -> Action {
+        let turn = self.state.turn.as_ref();
+        Action::ModelFailed(ModelFailed {
+            turn: turn.map_or(TurnId::new("none"), |turn| turn.id.clone()),
+            step: turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(throw.how % 5)],
+            reason: "broken".to_owned(),
+            partial: self.partial(throw),
+        })
+    }
+
+    fn queued(&self, n: usize, throw: Throw) -> TurnId {
+        let place = usize::from(throw.how % 2);
+        self.state.queue.get(place).map_or(TurnId::new(format!("turn_{n}")), |next| next.id.clone())
+    }
+
+    fn returned(&self, throw: Throw) -> Action {
+        returned(&self.some_call(throw), u32::from(throw.how % 4))
+    }
+
+    fn resolved(&self, throw: Throw) -> Action {
+        let call = self.some_call(throw);
+        let suspension = [None, Some(1), Some(2), Some(9)][usize::from(throw.how % 4)];
+        match throw.how / 4 % 4 {
+            0 => approve(&call, suspension),
+            1 => deny(&call, None),
+            2 => answer(&call, suspension, json!(throw.ms)),
+            _ => answer_error(&call, "no"),
+        }
+    }
+
+    fn some_call(&self, throw: Throw) -> String {
+        let calls = self.state.turn.iter().flat_map(|turn| &turn.calls).map(|call| &call.id);
+        let known: Vec<&CallId> = calls.chain(self.state.dispatches.keys()).collect();
+        let place = usize::from(throw.which) % (known.len() + 1);
+        known.get(place).map_or("nobody".to_owned(), |call| call.to_string())
+    }
+
+    /// Revives, performs what is wanted, and answers or expires what is pending, to the end.
+    pub(super) fn finish(&mut self, throw: Throw) {
+        let plain = Throw { what: 0, which: 0, how: throw.how & !1, ms: 0 };
+        self.play(Action::Revive);
+        for turn in 0..2_000 {
+            let wanted = wanted(&self.state);
+            let page = |wanted: &&Activity| matches!(wanted, Activity::Page { .. });
+            let pages_come = (throw.how ^ turn as u8).is_multiple_of(2);
+            let next = wanted.iter().find(|wanted| !page(wanted) || !pages_come);
+            let pending = self.state.pending();
+            let action = match (next, pending.first()) {
+                (Some(Activity::Model { turn, step }), _) => reply(turn, *step, Vec::new(), 0),
+                (Some(activity), _) => self.perform(activity, Throw { how: 0, ..plain }),
+                (None, Some(first)) if throw.which.is_multiple_of(3) => {
+                    self.at = self.at.max(first.expires_at);
+                    Action::Wake
+                }
+                (None, Some(first)) if self.at >= first.expires_at => Action::Wake,
+                (None, Some(first)) => answer_to(first, plain),
+                (None, None) => return,
+            };
+            assert!(self.play(action.clone()), "what is wanted is accepted: {action:?}");
+        }
+        panic!("it does not settle");
+    }
+}
+
+fn answer_to(pending: &Pending, throw: Throw) -> Action {
+    let call = pending.call_id.as_str();
+    let suspension = Some(pending.suspension).filter(|_| throw.how.is_multiple_of(2));
+    match (pending.kind, throw.how % 5) {
+        (crate::event::Kind::Approval, 0) => deny(call, None),
+        (crate::event::Kind::Approval, 1) => approve_with(call, json!(null)),
+        (crate::event::Kind::Approval, _) => approve(call, suspension),
+        (_, 0) => answer_error(call, "no"),
+        (_, _) => answer(call, suspension, json!({"how": throw.how})),
+    }
+}
+
+fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
+    let object = match how % 9 {
+        7 => Some(Ok(json!(null))),
+        8 => Some(Err("bad".to_owned())),
+        _ => None,
+    };
+    Action::ModelReplied(ModelReplied {
+        turn: turn.clone(),
+        step,
+        id: MessageId::new(format!("msg_{step}")),
+        content: vec![text_block("said")],
+        calls,
+        usage: None,
+        object,
+    })
+}
+
+/// Up to five calls of all kinds, in an order that the dice choose.
+fn planned(throw: Throw) -> Vec<Planned> {
+    let kinds = |n: u8| {
+        let seed =
+            (throw.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(throw.how));
+        let id = GIVEN[usize::from(seed / 8) % GIVEN.len()];
+        let planned = match seed % 9 {
+            0 | 1 => server(id),
+            2 => gated(id),
+            3 => human(id),
+            4 => client(id),
+            5 => gated_client(id),
+            6 => answered(id, Executor::Provider, outcome(throw.how)),
+            7 => answered(id, Executor::Client, outcome(throw.how)),
+            _ => call(id, Executor::Provider, seed.is_multiple_of(2)),
+        };
+        if seed % 4 == 3 { once(planned) } else { planned }
+    };
+    (0..throw.which / 8 % 6).map(kinds).collect()
+}
+
+fn outcome(how: u8) -> Outcome {
+    match how % 3 {
+        0 => Outcome::Err("broken".to_owned(), ErrorType::ToolError),
+        _ => Outcome::Ok(json!(how)),
+    }
+}

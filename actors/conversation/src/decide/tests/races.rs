@@ -1,0 +1,170 @@
+//! Answer, expiry, a missing page and cancel race for one suspension: exactly one wins.
+
+use serde_json::json;
+
+use super::story::*;
+use crate::Rejection;
+use crate::command::{Action, Planned};
+use crate::event::{Data, Event};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rival {
+    Answer,
+    Expiry,
+    Cancel,
+}
+
+const ORDERS: [[Rival; 3]; 6] = {
+    use Rival::{Answer as A, Cancel as C, Expiry as E};
+    [[A, E, C], [A, C, E], [E, A, C], [E, C, A], [C, A, E], [C, E, A]]
+};
+
+fn action(rival: Rival, planned: &Planned) -> Action {
+    let approval = matches!(&planned.plan, crate::command::Plan::Execute { gate: Some(_), .. });
+    match rival {
+        Rival::Answer if approval => deny("a", None),
+        Rival::Answer => answer("a", None, json!("mine")),
+        Rival::Expiry => Action::Wake,
+        Rival::Cancel => cancel(),
+    }
+}
+
+/// What ends up as the call's one result.
+fn mark(rival: Rival, planned: &Planned) -> String {
+    match rival {
+        Rival::Answer if action(rival, planned) == deny("a", None) => "DENIED".to_owned(),
+        Rival::Answer => "mine".to_owned(),
+        Rival::Expiry => "EXPIRED".to_owned(),
+        Rival::Cancel => "CANCELLED".to_owned(),
+    }
+}
+
+/// semantics §2.8
+#[test]
+fn of_answer_expiry_and_cancel_exactly_one_wins_and_it_is_the_first() {
+    for planned in [gated("a"), human("a"), client("a"), gated_client("a")] {
+        for order in ORDERS {
+            let mut story = Story::called(vec![planned.clone(), server("b")]);
+            let deadline = story.state.alarm().unwrap();
+            for (place, rival) in order.into_iter().enumerate() {
+                // The one that comes first is in time; an alarm rings at the deadline.
+                story.at = match rival {
+                    Rival::Expiry => deadline,
+                    Rival::Answer | Rival::Cancel if order[0] == Rival::Expiry => deadline,
+                    Rival::Answer | Rival::Cancel => story.at,
+                };
+                let told = story.tell(action(rival, &planned));
+                match (rival, place) {
+                    (Rival::Answer, 0) => assert!(told.is_ok()),
+                    (Rival::Answer, _) => assert!(not_open(told), "{order:?}"),
+                    (Rival::Expiry, 0) => assert_eq!(told.unwrap(), ["tool_result"]),
+                    (Rival::Expiry, _) => assert_eq!(told.unwrap(), [""; 0], "{order:?}"),
+                    // The running call keeps the turn open, so that cancel always finds one.
+                    (Rival::Cancel, _) => assert_eq!(told.unwrap().last(), Some(&"turn_ended")),
+                }
+            }
+            let result = serde_json::to_string(&story.result("a").unwrap()).unwrap();
+            assert!(result.contains(&mark(order[0], &planned)), "{order:?}: {result}");
+        }
+    }
+}
+
+#[test]
+fn a_second_resolution_is_stale() {
+    let mut story = Story::called(vec![gated("a"), human("b")]);
+    story.then(approve("a", None)).then(answer("b", None, json!(1)));
+    assert!(not_open(story.tell(approve("a", None))));
+    assert!(not_open(story.tell(deny("a", None))));
+    assert!(not_open(story.tell(answer("b", None, json!(2)))));
+}
+
+#[test]
+fn an_answer_to_an_unknown_call_finds_it_not_open() {
+    let mut story = Story::begun();
+    assert!(not_open(story.tell(approve("a", None))));
+    story.reply(vec![server("a")]).unwrap();
+    assert!(not_open(story.tell(approve("a", None))));
+    assert!(not_open(story.tell(answer("a", None, json!(1)))));
+}
+
+#[test]
+fn an_answer_in_the_form_of_another_kind_changes_nothing() {
+    let mut story = Story::called(vec![gated("g"), human("h"), client("c"), gated_client("gc")]);
+    for call in ["g", "gc"] {
+        assert!(not_open(story.tell(answer(call, None, json!(true)))));
+        assert!(not_open(story.tell(answer_error(call, "no"))));
+    }
+    for call in ["h", "c"] {
+        assert!(not_open(story.tell(approve(call, None))));
+        assert!(not_open(story.tell(deny(call, None))));
+    }
+    assert_eq!(story.state.pending().len(), 4);
+}
+
+/// semantics §2.2
+#[test]
+fn a_second_click_on_approve_is_not_the_browsers_answer() {
+    let mut story = Story::called(vec![gated_client("a")]);
+    story.then(approve("a", Some(1)));
+    for click in [approve("a", Some(1)), approve("a", None), approve("a", Some(2))] {
+        assert!(not_open(story.tell(click)));
+    }
+    assert!(not_open(story.tell(deny("a", None))));
+    assert_eq!(story.state.pending()[0].suspension, 2);
+}
+
+#[test]
+fn an_answer_that_means_another_suspension_is_stale() {
+    let mut story = Story::called(vec![gated_client("a")]);
+    for other in [0, 2, u32::MAX] {
+        assert!(not_open(story.tell(approve("a", Some(other)))));
+    }
+    story.then(approve("a", Some(1)));
+    for other in [0, 1, 3] {
+        assert!(not_open(story.tell(answer("a", Some(other), json!(1)))));
+    }
+    story.then(answer("a", Some(2), json!(1)));
+}
+
+#[test]
+fn a_page_that_is_missing_closes_the_suspension_it_was_watched_for_only() {
+    let mut story = Story::called(vec![gated_client("a"), human("h")]);
+    assert_eq!(story.tell(missing("a", 1)), Err(Rejection::Stale), "that is the approval");
+    assert_eq!(story.tell(missing("h", 1)), Err(Rejection::Stale), "that is a person");
+    story.then(approve("a", None));
+    assert_eq!(story.tell(missing("a", 1)), Err(Rejection::Stale));
+    story.then(missing("a", 2));
+    assert_eq!(story.error("a"), json!(["no client connected", "NO_CLIENT"]));
+    assert_eq!(story.tell(missing("a", 2)), Err(Rejection::Stale));
+}
+
+#[test]
+fn an_answer_after_a_missing_page_is_not_open() {
+    let mut story = Story::called(vec![client("a"), server("b")]);
+    story.then(missing("a", 1));
+    assert!(not_open(story.tell(answer("a", None, json!(1)))));
+}
+
+/// semantics §2.19, as far as the core goes: a refusal leaves nothing to publish.
+#[test]
+fn a_refused_command_changes_nothing() {
+    let mut story = Story::called(vec![gated("a")]);
+    let (state, journal): (_, Vec<Event>) = (story.state.clone(), story.journal.clone());
+    assert!(story.tell(answer("a", None, json!(1))).is_err());
+    assert!(story.tell(send("turn_2")).is_err());
+    assert!(story.tell(start("turn_1")).is_err());
+    assert_eq!((story.state, story.journal), (state, journal));
+}
+
+#[test]
+fn a_resolution_says_who_answered_what() {
+    let mut story = Story::called(vec![gated("a")]);
+    story.then(deny("a", Some("no")));
+    let resolution = story.journal.iter().find_map(|event| match &event.data {
+        Data::Resolution(resolution) => Some(serde_json::to_value(resolution).unwrap()),
+        _ => None,
+    });
+    let said = json!({"call_id": "a", "kind": "approval", "suspension": 1, "by": "boss",
+        "approved": false, "reason": "no"});
+    assert_eq!(resolution, Some(said));
+}

@@ -1,0 +1,152 @@
+//! Judges a whole journal by the contract alone, without looking at how it is folded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::event::{Data, Event, Kind};
+use crate::message::{ErrorType, Outcome};
+use crate::{CallId, TurnId};
+
+#[derive(Default)]
+struct Life {
+    open: Option<(Kind, u32)>,
+    suspensions: u32,
+    approvals: u32,
+    denied: bool,
+    attempts: u32,
+    done: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Referee {
+    seq: u64,
+    calls: BTreeMap<CallId, Life>,
+    dispatches: BTreeMap<CallId, bool>,
+    waiting_turns: BTreeSet<TurnId>,
+    open_turn: Option<TurnId>,
+    ended: BTreeSet<TurnId>,
+}
+
+impl Referee {
+    /// Judges a journal that may go on.
+    pub(super) fn of(journal: &[Event]) -> Self {
+        let mut referee = Self::default();
+        journal.iter().for_each(|event| referee.judge(event));
+        referee
+    }
+
+    /// Judges that nothing is left to be done.
+    pub(super) fn all_is_done(&self) {
+        assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
+        assert!(self.calls.values().all(|life| life.done), "every call has its result");
+        assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
+    }
+
+    fn judge(&mut self, event: &Event) {
+        self.seq += 1;
+        assert_eq!(event.seq, self.seq, "seq has no gap");
+        match &event.data {
+            Data::Created(_) => assert_eq!(event.seq, 1, "it is created once, first"),
+            Data::UserMsg(_) => {
+                assert!(self.waiting_turns.insert(event.turn_id.clone().unwrap()));
+            }
+            Data::TurnStarted(_) => {
+                let turn = event.turn_id.clone().unwrap();
+                assert!(self.waiting_turns.remove(&turn), "it had a message, and starts once");
+                assert_eq!(self.open_turn.replace(turn), None, "one turn at a time");
+            }
+            Data::TurnEnded(_) => {
+                self.in_turn(event);
+                assert!(self.all_closed(), "a turn ends after its calls");
+                assert!(self.ended.insert(self.open_turn.take().unwrap()), "a turn ends once");
+            }
+            Data::AssistantMsg(spoken) => {
+                self.in_turn(event);
+                assert!(self.all_closed(), "no model request has a call without its result");
+                for named in &spoken.message.tool_calls {
+                    assert!(!self.dispatches.contains_key(&named.id), "ids never meet");
+                    let before = self.calls.insert(named.id.clone(), Life::default());
+                    assert!(before.is_none(), "an id is used once: {}", named.id);
+                }
+            }
+            Data::RepairRequested(_) => self.in_turn(event),
+            Data::DispatchStarted(started) => {
+                assert_eq!(event.turn_id, None);
+                let done = self.dispatches.insert(started.call_id.clone(), false);
+                assert_eq!(
+                    (done, started.attempt > 1),
+                    match started.attempt {
+                        1 => (None, false),
+                        _ => (Some(false), true),
+                    }
+                );
+            }
+            Data::Dispatch(done) => {
+                let before = self.dispatches.insert(done.call_id.clone(), true);
+                assert_eq!(before, Some(false), "a dispatch ends once");
+            }
+            Data::ToolCall(call) => drop(self.life(event, &call.call_id)),
+            Data::Suspension(_)
+            | Data::Resolution(_)
+            | Data::ToolStarted(_)
+            | Data::ToolResult(_) => self.of_call(event),
+        }
+    }
+
+    fn of_call(&mut self, event: &Event) {
+        match &event.data {
+            Data::Suspension(suspension) => {
+                let life = self.life(event, &suspension.call_id);
+                life.suspensions += 1;
+                assert_eq!(suspension.suspension, life.suspensions);
+                let opened = life.open.replace((suspension.kind, suspension.suspension));
+                assert_eq!(opened, None, "one suspension at a time");
+                assert!(suspension.expires_at >= event.at);
+            }
+            Data::Resolution(resolution) => {
+                let life = self.life(event, &resolution.call_id);
+                let closed = life.open.take();
+                assert_eq!(closed, Some((resolution.kind, resolution.suspension)), "closed once");
+                life.approvals += u32::from(resolution.approved == Some(true));
+                life.denied = resolution.approved == Some(false);
+                assert!(life.approvals <= 1, "nobody is asked twice");
+            }
+            Data::ToolStarted(started) => {
+                let life = self.life(event, &started.call_id);
+                assert!(life.open.is_none() && !life.denied, "nothing runs against a no");
+                assert!(started.attempt > life.attempts, "attempts grow");
+                life.attempts = started.attempt;
+            }
+            Data::ToolResult(result) => {
+                let life = self.life(event, &result.call_id);
+                life.done = true;
+                let closed = life.open.take();
+                match &result.outcome {
+                    Outcome::Err(_, ErrorType::Expired | ErrorType::NoClient) => {
+                        assert!(closed.is_some(), "only a suspension expires");
+                    }
+                    Outcome::Err(_, ErrorType::Cancelled) => {}
+                    Outcome::Ok(_) | Outcome::Err(..) => {
+                        assert_eq!(closed, None, "no result goes past an open suspension");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn in_turn(&self, event: &Event) {
+        assert!(event.turn_id.is_some());
+        assert_eq!(event.turn_id, self.open_turn, "it belongs to the open turn");
+    }
+
+    fn all_closed(&self) -> bool {
+        self.calls.values().all(|life| life.done)
+    }
+
+    fn life(&mut self, event: &Event, call: &CallId) -> &mut Life {
+        self.in_turn(event);
+        let life = self.calls.get_mut(call).expect("the assistant named it");
+        assert!(!life.done, "a call has one result, and nothing after it");
+        life
+    }
+}

@@ -1,0 +1,154 @@
+//! Steps, and the ways in which a turn ends.
+
+use serde_json::json;
+
+use super::story::*;
+use crate::command::{Action, ModelFailed, ToolReturned};
+use crate::event::{Data, Executor};
+use crate::message::{ErrorType, Outcome, Ui};
+use crate::{CallId, Rejection, TurnId};
+
+fn failed(step: u32, cut: bool) -> Action {
+    Action::ModelFailed(ModelFailed {
+        turn: TurnId::new("turn_1"),
+        step,
+        reason: "HTTP 500".to_owned(),
+        partial: cut.then(|| partial(step)),
+    })
+}
+
+fn halting(call: &str) -> Action {
+    let (call, halt) = (CallId::new(call), Some("enough".to_owned()));
+    let outcome = Outcome::Ok(json!(1));
+    Action::ToolReturned(ToolReturned { call, attempt: 1, outcome, ui: None, halt })
+}
+
+/// semantics §2.16
+#[test]
+fn a_turn_without_end_is_halted_at_max_steps() {
+    let mut story = Story::begun();
+    for step in 1..=5 {
+        assert_eq!(story.wants(), [format!("model step {step} of turn_1")]);
+        story.reply(vec![server("a")]).unwrap();
+        let call = story.state.turn.as_ref().unwrap().calls[0].id.to_string();
+        story.then(returned(&call, 1));
+    }
+    assert_eq!(story.ended(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
+    assert!(story.wants().is_empty());
+}
+
+#[test]
+fn the_last_step_may_still_answer() {
+    let mut story = Story::begun();
+    for _ in 1..5 {
+        let refused = Outcome::Err("unknown tool: tool".to_owned(), ErrorType::ToolNotFound);
+        story.reply(vec![answered("a", Executor::Server, refused)]).unwrap();
+    }
+    story.reply(vec![]).unwrap();
+    assert_eq!(story.ended(), [("completed".to_owned(), None)]);
+}
+
+#[test]
+fn a_last_step_whose_calls_are_answered_at_once_is_halted_in_the_same_commit() {
+    let mut story = Story::begun();
+    for _ in 1..5 {
+        story.reply(vec![answered("a", Executor::Client, Outcome::Ok(json!(1)))]).unwrap();
+    }
+    let told = story.reply(vec![answered("a", Executor::Client, Outcome::Ok(json!(1)))]).unwrap();
+    assert_eq!(told, ["assistant_msg", "tool_call", "tool_result", "turn_ended"]);
+}
+
+#[test]
+fn an_answer_or_an_expiry_in_the_last_step_ends_the_turn_too() {
+    for (call, closing) in [
+        (human("a"), answer("a~5", None, json!(1))),
+        (human("a"), Action::Wake),
+        (client("a"), missing("a~5", 1)),
+        (gated("a"), deny("a~5", None)),
+    ] {
+        let mut story = Story::begun();
+        for _ in 1..5 {
+            story.reply(vec![answered("a", Executor::Server, Outcome::Ok(json!(1)))]).unwrap();
+        }
+        story.reply(vec![call]).unwrap();
+        if closing == Action::Wake {
+            story.pass(TIMEOUT_MS);
+        }
+        assert_eq!(story.tell(closing).unwrap().last(), Some(&"turn_ended"));
+        assert_eq!(story.ended(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
+    }
+}
+
+/// semantics §2.15
+#[test]
+fn a_provider_failure_is_turn_failed_with_a_reason() {
+    let mut story = Story::begun();
+    assert_eq!(story.tell(failed(1, false)).unwrap(), ["turn_ended"]);
+    assert_eq!(story.ended(), [("failed".to_owned(), Some("HTTP 500".to_owned()))]);
+    assert!(story.wants().is_empty());
+}
+
+/// semantics §2.14
+#[test]
+fn the_partial_text_of_a_failed_stream_is_kept_once_and_marked() {
+    let mut story = Story::begun();
+    assert_eq!(story.tell(failed(1, true)).unwrap(), ["assistant_msg", "turn_ended"]);
+    let Data::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
+    let spoken = serde_json::to_value(spoken).unwrap();
+    assert_eq!(
+        (&spoken["status"], &spoken["message"]["status"]),
+        (&json!("error"), &json!("error"))
+    );
+    assert_eq!(story.tell(failed(1, true)), Err(Rejection::Stale));
+}
+
+#[test]
+fn a_reply_or_a_failure_of_another_step_or_turn_is_stale() {
+    let mut story = Story::begun();
+    let first = story.replied(vec![server("a")]);
+    story.then(first.clone());
+    assert_eq!(story.tell(first.clone()), Err(Rejection::Stale));
+    assert_eq!(story.tell(failed(2, false)), Err(Rejection::Stale), "a call is open");
+    story.then(returned("a", 1));
+    assert_eq!(story.tell(first.clone()), Err(Rejection::Stale));
+    assert_eq!(story.tell(failed(1, false)), Err(Rejection::Stale));
+    assert_eq!(story.tell(failed(3, false)), Err(Rejection::Stale));
+    story.then(cancel()).then(send("turn_2"));
+    assert_eq!(story.tell(first), Err(Rejection::Stale));
+}
+
+#[test]
+fn a_halt_gives_every_other_call_a_result() {
+    let mut story = Story::called(vec![server("a"), server("b"), human("c"), gated("d")]);
+    let told = story.tell(halting("a")).unwrap();
+    assert_eq!(told, [vec!["tool_result"; 4], vec!["turn_ended"]].concat());
+    assert!(story.result("a").unwrap().outcome.is_ok());
+    for call in ["b", "c", "d"] {
+        assert_eq!(story.error(call), json!(["[cancelled]", "CANCELLED"]));
+    }
+    assert_eq!(story.ended(), [("halted".to_owned(), Some("enough".to_owned()))]);
+    assert_eq!((story.state.alarm(), story.wants()), (None, vec![]));
+}
+
+#[test]
+fn what_a_tool_shows_to_people_is_beside_its_result() {
+    let mut story = Story::called(vec![server("a")]);
+    let ui = Some(Ui { kind: "chart".to_owned(), payload: json!([1]) });
+    let (call, outcome) = (CallId::new("a"), Outcome::Ok(json!("drawn")));
+    let back = ToolReturned { call, attempt: 1, outcome, ui: ui.clone(), halt: None };
+    story.then(Action::ToolReturned(back));
+    assert_eq!(story.result("a").unwrap().ui, ui);
+}
+
+/// semantics §2.12, as far as the core goes
+#[test]
+fn a_call_whose_tool_is_gone_when_it_is_approved_ends_with_an_error() {
+    let mut story = Story::called(vec![gated("a")]);
+    story.then(approve("a", None));
+    let outcome = Outcome::Err("unknown tool: tool".to_owned(), ErrorType::ToolNotFound);
+    let call = CallId::new("a");
+    let back = ToolReturned { call, attempt: 1, outcome, ui: None, halt: None };
+    story.then(Action::ToolReturned(back));
+    assert_eq!(story.error("a"), json!(["unknown tool: tool", "TOOL_NOT_FOUND"]));
+    assert_eq!(story.wants(), ["model step 2 of turn_1"]);
+}

@@ -1,0 +1,298 @@
+//! A conversation under test: every command is folded, replayed and read back as it goes.
+
+use serde_json::{Value, json};
+
+use crate::command::*;
+use crate::event::{Data, Event, Executor, Intent, OnInterrupt, Shape, ToolResult};
+use crate::message::{Outcome, text_block};
+use crate::{
+    Activity, AgentName, CallId, MessageId, Principal, Rejection, Revision, State, Timestamp,
+    TurnId, decide, evolve, from_json, replay, wanted,
+};
+
+/// How long a suspension of these tests waits.
+pub(super) const TIMEOUT_MS: i64 = 60_000;
+const MAX_STEPS: u32 = 5;
+
+pub(super) struct Story {
+    pub(super) state: State,
+    pub(super) journal: Vec<Event>,
+    pub(super) at: Timestamp,
+}
+
+pub(super) type Told = Result<Vec<&'static str>, Rejection>;
+
+impl Story {
+    pub(super) fn empty() -> Self {
+        let at = Timestamp::from_millisecond(1_800_000_000_000).unwrap();
+        Self { state: State::default(), journal: Vec::new(), at }
+    }
+
+    /// A conversation whose first turn, `turn_1`, has just started.
+    pub(super) fn begun() -> Self {
+        let mut story = Self::empty();
+        story.tell(send("turn_1")).unwrap();
+        story
+    }
+
+    /// A conversation whose model has just made these calls.
+    pub(super) fn called(calls: Vec<Planned>) -> Self {
+        let mut story = Self::begun();
+        story.reply(calls).unwrap();
+        story
+    }
+
+    /// Judges and folds a command; the types of its events.
+    ///
+    /// Every time: `seq` has no gap, a replay of the journal as it is read back from JSON comes to
+    /// the same state, and so does the state's own JSON.
+    pub(super) fn tell(&mut self, action: Action) -> Told {
+        let events = decide(&self.state, Command { at: self.at, action })?;
+        for event in &events {
+            assert_eq!(event.seq, self.state.seq + 1, "seq has no gap");
+            let json = serde_json::to_vec(event).unwrap();
+            let read: Event = from_json(&json).unwrap();
+            assert_eq!(read, *event, "an event reads back as it was");
+            self.state = evolve(std::mem::take(&mut self.state), &read);
+        }
+        let kinds = events.iter().map(kind).collect();
+        self.journal.extend(events);
+        assert_eq!(replay(State::default(), &self.journal), self.state);
+        let cached: State = from_json(&serde_json::to_vec(&self.state).unwrap()).unwrap();
+        assert_eq!(cached, self.state, "a cached state reads back as it was");
+        Ok(kinds)
+    }
+
+    /// The same, for a command that must be accepted.
+    pub(super) fn then(&mut self, action: Action) -> &mut Self {
+        self.tell(action).unwrap();
+        self
+    }
+
+    pub(super) fn reply(&mut self, calls: Vec<Planned>) -> Told {
+        let action = self.replied(calls);
+        self.tell(action)
+    }
+
+    /// The model's answer to the open step.
+    pub(super) fn replied(&self, calls: Vec<Planned>) -> Action {
+        let turn = self.state.turn.as_ref().unwrap();
+        Action::ModelReplied(ModelReplied {
+            turn: turn.id.clone(),
+            step: turn.step + 1,
+            id: MessageId::new(format!("msg_{}", self.state.seq)),
+            content: vec![text_block("said")],
+            calls,
+            usage: None,
+            object: None,
+        })
+    }
+
+    pub(super) fn pass(&mut self, ms: i64) -> &mut Self {
+        self.at += jiff::SignedDuration::from_millis(ms);
+        self
+    }
+
+    pub(super) fn after(&self, ms: i64) -> Timestamp {
+        self.at + jiff::SignedDuration::from_millis(ms)
+    }
+
+    pub(super) fn wants(&self) -> Vec<String> {
+        wanted(&self.state).iter().map(Activity::to_string).collect()
+    }
+
+    /// The results of a call; there must never be two.
+    pub(super) fn result(&self, call: &str) -> Option<ToolResult> {
+        let mut results = self.journal.iter().filter_map(|event| match &event.data {
+            Data::ToolResult(result) if result.call_id.as_str() == call => Some(result.clone()),
+            _ => None,
+        });
+        let first = results.next();
+        assert_eq!(results.next(), None, "one result a call");
+        first
+    }
+
+    /// A call's error and its type, as JSON writes them.
+    pub(super) fn error(&self, call: &str) -> Value {
+        let result = serde_json::to_value(self.result(call).unwrap()).unwrap();
+        json!([result["error"], result["error_type"]])
+    }
+
+    pub(super) fn ended(&self) -> Vec<(String, Option<String>)> {
+        let ended = |event: &Event| match &event.data {
+            Data::TurnEnded(ended) => {
+                let outcome = serde_json::to_value(ended.outcome).unwrap();
+                Some((outcome.as_str().unwrap().to_owned(), ended.reason.clone()))
+            }
+            _ => None,
+        };
+        self.journal.iter().filter_map(ended).collect()
+    }
+
+    pub(super) fn phase(&self, call: &str) -> String {
+        let call = self.state.call(&CallId::new(call)).unwrap();
+        let phase = serde_json::to_value(&call.phase).unwrap();
+        match phase {
+            Value::String(name) => name,
+            other => other.as_object().unwrap().keys().next().unwrap().clone(),
+        }
+    }
+}
+
+/// An event's type, as JSON writes it.
+pub(super) fn kind(event: &Event) -> &'static str {
+    match event.data {
+        Data::Created(_) => "created",
+        Data::UserMsg(_) => "user_msg",
+        Data::TurnStarted(_) => "turn_started",
+        Data::AssistantMsg(_) => "assistant_msg",
+        Data::ToolCall(_) => "tool_call",
+        Data::Suspension(_) => "suspension",
+        Data::Resolution(_) => "resolution",
+        Data::ToolStarted(_) => "tool_started",
+        Data::ToolResult(_) => "tool_result",
+        Data::RepairRequested(_) => "repair_requested",
+        Data::TurnEnded(_) => "turn_ended",
+        Data::DispatchStarted(_) => "dispatch_started",
+        Data::Dispatch(_) => "dispatch",
+    }
+}
+
+pub(super) fn create() -> Create {
+    Create {
+        agent: AgentName::new("demo"),
+        assigns: Default::default(),
+        metadata: Default::default(),
+        tools: Vec::new(),
+    }
+}
+
+pub(super) fn basis() -> Basis {
+    Basis {
+        agent: AgentName::new("demo"),
+        revision: Revision::new("0123456789abcdef"),
+        max_steps: MAX_STEPS,
+    }
+}
+
+pub(super) fn message(turn: &str, if_busy: IfBusy) -> Send {
+    Send {
+        create: Some(create()),
+        basis: basis(),
+        turn_id: TurnId::new(turn),
+        id: MessageId::new(format!("user_{turn}")),
+        content: vec![text_block("hello")],
+        message_id: None,
+        principal: Principal::new("user"),
+        assigns: Default::default(),
+        shape: Shape::Agent,
+        if_busy,
+        partial: None,
+    }
+}
+
+pub(super) fn send(turn: &str) -> Action {
+    Action::Send(message(turn, IfBusy::Reject))
+}
+
+pub(super) fn queued(turn: &str) -> Action {
+    Action::Send(message(turn, IfBusy::Queue))
+}
+
+pub(super) fn start(turn: &str) -> Action {
+    Action::Start(Start { turn: TurnId::new(turn), basis: Some(basis()) })
+}
+
+pub(super) fn call(id: &str, executor: Executor, gate: bool) -> Planned {
+    let plan = Plan::Execute {
+        executor,
+        intent: Intent::Action,
+        gate: gate.then(|| "May it?".to_owned()),
+        message: "Please answer.".to_owned(),
+        timeout_ms: TIMEOUT_MS.unsigned_abs(),
+        grace_ms: (executor == Executor::Client).then_some(5_000),
+        on_interrupt: OnInterrupt::Redispatch,
+    };
+    Planned { given_id: id.to_owned(), tool: "tool".to_owned(), args: json!({"n": 1}), plan }
+}
+
+pub(super) fn server(id: &str) -> Planned {
+    call(id, Executor::Server, false)
+}
+
+pub(super) fn gated(id: &str) -> Planned {
+    call(id, Executor::Server, true)
+}
+
+pub(super) fn human(id: &str) -> Planned {
+    call(id, Executor::Human, false)
+}
+
+pub(super) fn client(id: &str) -> Planned {
+    call(id, Executor::Client, false)
+}
+
+pub(super) fn gated_client(id: &str) -> Planned {
+    call(id, Executor::Client, true)
+}
+
+/// The same call, of a tool that must not run twice.
+pub(super) fn once(mut planned: Planned) -> Planned {
+    if let Plan::Execute { on_interrupt, .. } = &mut planned.plan {
+        *on_interrupt = OnInterrupt::Fail;
+    }
+    planned
+}
+
+pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> Planned {
+    let plan = Plan::Answer { executor, intent: Intent::Render, outcome };
+    Planned { given_id: id.to_owned(), tool: "tool".to_owned(), args: json!({}), plan }
+}
+
+fn resolve(call: &str, suspension: Option<u32>, answer: Answer) -> Action {
+    let (call, by) = (CallId::new(call), Principal::new("boss"));
+    Action::Resolve(Resolve { call, suspension, by, answer })
+}
+
+pub(super) fn approve(call: &str, suspension: Option<u32>) -> Action {
+    resolve(call, suspension, Answer::Approval { approved: true, reason: None, args: None })
+}
+
+pub(super) fn approve_with(call: &str, args: Value) -> Action {
+    resolve(call, None, Answer::Approval { approved: true, reason: None, args: Some(args) })
+}
+
+pub(super) fn deny(call: &str, reason: Option<&str>) -> Action {
+    let reason = reason.map(str::to_owned);
+    resolve(call, None, Answer::Approval { approved: false, reason, args: None })
+}
+
+pub(super) fn answer(call: &str, suspension: Option<u32>, value: Value) -> Action {
+    resolve(call, suspension, Answer::Result(value))
+}
+
+pub(super) fn answer_error(call: &str, error: &str) -> Action {
+    resolve(call, None, Answer::Error(error.to_owned()))
+}
+
+pub(super) fn returned(call: &str, attempt: u32) -> Action {
+    let outcome = Outcome::Ok(json!("done"));
+    let call = CallId::new(call);
+    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui: None, halt: None })
+}
+
+pub(super) fn missing(call: &str, suspension: u32) -> Action {
+    Action::PageMissing(PageMissing { call: CallId::new(call), suspension })
+}
+
+pub(super) fn cancel() -> Action {
+    Action::Cancel(Cancel { partial: None })
+}
+
+pub(super) fn partial(step: u32) -> Partial {
+    Partial { id: MessageId::new("msg_cut"), step, content: vec![text_block("half a")] }
+}
+
+pub(super) fn not_open(told: Told) -> bool {
+    matches!(told, Err(Rejection::CallNotOpen(_)))
+}

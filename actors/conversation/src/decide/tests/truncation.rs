@@ -1,0 +1,168 @@
+//! Cut any journal anywhere: it settles, with one result a call, and replays to the same state.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
+use super::chance::{Run, Throw, throws};
+use super::referee::Referee;
+use super::story::{cancel, kind};
+use crate::command::Action;
+use crate::state::{Activeness, Phase};
+use crate::{Activity, State, Timestamp, evolve, from_json, replay, wanted};
+
+/// Cuts a journal, lets the rest be finished, and has the referee look at the whole.
+fn settles(run: &Run, cut: usize, state: State, throw: Throw) {
+    let mut rest = Run { state, journal: run.journal[..cut].to_vec(), at: run.at };
+    if !rest.state.exists() {
+        return;
+    }
+    rest.finish(throw);
+    Referee::of(&rest.journal).all_is_done();
+    assert!(rest.state.turn.is_none() && rest.state.queue.is_empty());
+    assert!(rest.state.dispatches.is_empty() && wanted(&rest.state).is_empty());
+    assert_eq!(rest.state.activeness(), Activeness::Idle);
+    assert_eq!((rest.state.alarm(), rest.state.pending()), (None, vec![]));
+    assert_eq!(replay(State::default(), &rest.journal), rest.state);
+}
+
+/// What is wanted is a call that runs or waits for a page, never one that is done.
+fn wants_only_what_is_open(state: &State) {
+    for activity in wanted(state) {
+        let open = match &activity {
+            Activity::Tool { call, .. } | Activity::Page { call, .. } => {
+                let open = state.call(call).is_some_and(|call| match call.phase {
+                    Phase::Running { .. } | Phase::Suspended(_) => true,
+                    Phase::Requested | Phase::Approved | Phase::Done => false,
+                });
+                open || state.dispatches.contains_key(call)
+            }
+            Activity::Start { .. } => state.turn.is_none(),
+            Activity::Model { .. } => state.turn.as_ref().is_some_and(|turn| turn.settled()),
+        };
+        assert!(open, "{activity}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_journal_cut_at_any_place_settles(
+        throws in throws(40), last in throws(2).prop_filter("one", |last| last.len() == 1),
+    ) {
+        let run = Run::played(&throws);
+        Referee::of(&run.journal);
+        let mut state = State::default();
+        settles(&run, 0, state.clone(), last[0]);
+        for (place, event) in run.journal.iter().enumerate() {
+            state = evolve(state, event);
+            wants_only_what_is_open(&state);
+            let throw = Throw { how: last[0].how.wrapping_add(place as u8), ..last[0] };
+            settles(&run, place + 1, state.clone(), throw);
+        }
+        prop_assert_eq!(state, run.state);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_long_journal_cut_somewhere_settles(
+        throws in throws(120), place in any::<prop::sample::Index>(), how in any::<(u8, u8)>(),
+    ) {
+        let run = Run::played(&throws);
+        let cut = place.index(run.journal.len() + 1);
+        let state = replay(State::default(), &run.journal[..cut]);
+        settles(&run, cut, state, Throw { what: 0, which: how.0, how: how.1, ms: 0 });
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn a_cached_state_goes_on_as_a_full_replay_would(
+        throws in throws(60), place in any::<prop::sample::Index>(),
+    ) {
+        let run = Run::played(&throws);
+        let (before, after) = run.journal.split_at(place.index(run.journal.len() + 1));
+        let cached = serde_json::to_vec(&replay(State::default(), before)).unwrap();
+        let cached: State = from_json(&cached).unwrap();
+        prop_assert_eq!(replay(cached, after), run.state);
+    }
+
+    #[test]
+    fn nothing_panics_on_a_journal_out_of_order(
+        throws in throws(60), order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
+    ) {
+        let run = Run::played(&throws);
+        prop_assume!(!run.journal.is_empty());
+        let torn = order.iter().map(|place| place.get(&run.journal));
+        let state = replay(State::default(), torn);
+        let (at, journal) = (Timestamp::MAX, Vec::new());
+        let mut torn = Run { state, journal, at };
+        let _ = (wanted(&torn.state), torn.state.alarm(), torn.state.activeness());
+        for action in [Action::Revive, Action::Wake, cancel()] {
+            torn.play(action);
+        }
+    }
+}
+
+/// Without this, the properties could pass by never meeting what they are about.
+#[test]
+fn the_dice_reach_every_kind_of_event_and_of_result() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..300 {
+        let run = Run::played(&throws(120).new_tree(&mut runner).unwrap().current());
+        for event in &run.journal {
+            let json = serde_json::to_value(event).unwrap();
+            let data = &json["data"];
+            let marks = [&data["error_type"], &data["outcome"], &data["kind"], &data["status"]];
+            let marks = marks.into_iter().filter_map(serde_json::Value::as_str);
+            let phase = format!("suspension {}", data["suspension"]);
+            let named = data["call_id"].as_str().is_some_and(|id| id.contains('~'));
+            let renamed = named.then_some("renamed");
+            for mark in marks.chain([kind(event), &phase]).chain(renamed) {
+                *seen.entry(mark.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    for mark in [
+        "created",
+        "user_msg",
+        "turn_started",
+        "assistant_msg",
+        "tool_call",
+        "suspension",
+        "resolution",
+        "tool_started",
+        "tool_result",
+        "repair_requested",
+        "turn_ended",
+        "dispatch_started",
+        "dispatch",
+        "DENIED",
+        "EXPIRED",
+        "CANCELLED",
+        "TOOL_ERROR",
+        "INTERRUPTED",
+        "NO_CLIENT",
+        "completed",
+        "cancelled",
+        "halted",
+        "failed",
+        "approval",
+        "elicitation",
+        "client_exec",
+        "error",
+        "suspension 2",
+        "renamed",
+    ] {
+        assert!(seen.get(mark).is_some_and(|times| *times >= 20), "{mark}: {seen:#?}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Definitions, scopes and a clock for the tests of tools.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use abide_conversation::{CallId, ConversationId, Principal, Timestamp, TurnId};
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+
+use super::native::{Context, NativeTool, Natives, Returned};
+use super::run::Run;
+use super::scope::Scope;
+use crate::agent::{Definition, Invalid, Parsed};
+use crate::clock::Clock;
+
+/// Does what its arguments say.
+pub(crate) struct Obedient;
+
+#[async_trait]
+impl NativeTool for Obedient {
+    fn description(&self) -> String {
+        "Does what it is told.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object", "properties": {"do": {"type": "string", "default": "echo"}}})
+    }
+
+    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+        match args["do"].as_str() {
+            Some("panic") => unreachable!("it was told to"),
+            Some("hang") => std::future::pending().await,
+            Some("report") => {
+                for n in 0..args["times"].as_u64().unwrap_or(3) {
+                    context.report(json!(n));
+                }
+                Returned::ok("reported")
+            }
+            Some("huge") => Returned::ok("x".repeat(2_000_000)),
+            Some("halt") => Returned::halt("enough"),
+            Some("show") => Returned::ok("seen").with_ui("chart", json!({"x": 1})),
+            Some("fail") => Returned::error("no luck"),
+            _ => Returned::ok(json!({"args": args, "attempt": context.attempt,
+                "call": context.call, "assigns": context.assigns,
+                "principal": context.principal, "turn": context.turn})),
+        }
+    }
+}
+
+/// What is in a definition whatever its tools are.
+pub(crate) fn source(tools: Value) -> Value {
+    json!({"name": "support", "model": {"provider": "scripted", "script": []}, "tools": tools})
+}
+
+pub(crate) fn natives() -> Natives {
+    Natives::new().with("obedient", Obedient)
+}
+
+pub(crate) fn parse(source: Value) -> Result<Parsed, Vec<Invalid>> {
+    Definition::parse(source, &natives())
+}
+
+pub(crate) fn definition(tools: Value) -> Arc<Definition> {
+    Arc::new(parse(source(tools)).unwrap().definition)
+}
+
+pub(crate) fn scope() -> Scope {
+    Scope {
+        conversation: ConversationId::new("c1"),
+        principal: Principal::new("ann"),
+        assigns: Map::from_iter([("shop".to_owned(), json!("x"))]),
+        metadata: Map::new(),
+    }
+}
+
+pub(crate) fn a_run(args: Value) -> Run {
+    Run {
+        conversation: ConversationId::new("c1"),
+        turn: Some(TurnId::new("t1")),
+        call: CallId::new("call_1"),
+        attempt: 1,
+        args,
+        assigns: scope().assigns,
+        principal: Principal::new("ann"),
+    }
+}
+
+/// Stands at the moment at which it was made.
+pub(crate) struct StillClock(Timestamp);
+
+impl StillClock {
+    #[allow(clippy::disallowed_methods)]
+    pub(crate) fn now() -> Arc<Self> {
+        Arc::new(Self(Timestamp::now()))
+    }
+}
+
+impl Clock for StillClock {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+
+    fn id(&self, prefix: &str) -> String {
+        format!("{prefix}_1")
+    }
+
+    fn chance(&self) -> f64 {
+        0.5
+    }
+}

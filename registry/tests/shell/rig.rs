@@ -1,0 +1,385 @@
+//! One node without HTTP: everything real but the clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use abide_actors::agent::{Definition, Format, from_text};
+use abide_actors::clock::Clock;
+use abide_actors::conversation::Deps;
+use abide_actors::journal::Holder;
+use abide_actors::model::scripted::Scripted;
+use abide_actors::model::{Failure as ModelFailure, Model, Part, Parts, Request as Prompt};
+use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest, SendRequest};
+use abide_actors::tools::Runner;
+use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
+use abide_conversation::command::{Answer, IfBusy};
+use abide_conversation::event::{Data, Ending, Event, Shape};
+use abide_conversation::{
+    AgentName, CallId, ConversationId, Principal, State, Timestamp, replay, wanted,
+};
+use abide_registry::agents::Catalogue;
+use abide_registry::conversations::Conversations;
+use abide_registry::host::{Host, Table};
+use abide_registry::live::Hub;
+use abide_registry::store::Store;
+use abide_registry::store::memory::Memory;
+use abide_registry::{alarms, live};
+use async_trait::async_trait;
+use futures::StreamExt;
+use ractor::Actor;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+/// How long an actor of the rig stays in memory.
+pub const PASSIVATE_AFTER: Duration = Duration::from_secs(30);
+/// Paused time runs ahead when nothing else does: no test really waits for this.
+const DEADLINE: Duration = Duration::from_secs(7_200);
+
+pub struct Rig {
+    pub conversations: Conversations,
+    pub store: Arc<dyn Store>,
+    pub catalogue: Arc<Catalogue>,
+    pub hub: Hub,
+    pub tools: Tools,
+    pub model: Arc<Scene>,
+    _alarms: AbortOnDropHandle<()>,
+}
+
+/// What the rig's native tools do and have done.
+#[derive(Clone)]
+pub struct Tools {
+    /// How often `hold` was started.
+    pub runs: Arc<AtomicU32>,
+    /// A permit lets one `hold` return.
+    pub release: Arc<Semaphore>,
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        Self { runs: Arc::default(), release: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl Rig {
+    /// A rig with one agent, `a`, of this definition.
+    pub async fn new(agent: &str) -> Self {
+        Self::over(Arc::new(Memory::default()), agent).await
+    }
+
+    pub async fn over(store: Arc<dyn Store>, agent: &str) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(TestClock::new());
+        let tools = Tools::default();
+        let natives = Natives::new()
+            .with("hold", Hold(tools.clone()))
+            .with("boom", Boom)
+            .with("halt", Halt)
+            .with("echo", Echo);
+        let catalogue = Arc::new(Catalogue::new(store.clone(), Arc::new(natives.clone())));
+        let hub = Hub::default();
+        let model = Arc::new(Scene::default());
+        let deps = Arc::new(Deps {
+            me: Holder { node: "n".to_owned(), incarnation: "1".to_owned() },
+            journal: store.clone(),
+            agents: catalogue.clone(),
+            live: Arc::new(hub.clone()),
+            model: model.clone(),
+            runner: Arc::new(Runner::new(natives, clock.clone()).unwrap()),
+            clock: clock.clone(),
+            passivate_after: PASSIVATE_AFTER,
+            work: TaskTracker::new(),
+            draining: Arc::new(AtomicBool::new(false)),
+        });
+        let table = Arc::new(Table::default());
+        let (host, _) = Actor::spawn(None, Host, (deps.clone(), table.clone())).await.unwrap();
+        let conversations = Conversations::new(host, table, deps, store.clone());
+        let alarms = alarms::run(conversations.clone(), store.clone(), clock);
+        let _alarms = AbortOnDropHandle::new(tokio::spawn(alarms));
+        let rig = Self { conversations, store, catalogue, hub, tools, model, _alarms };
+        rig.define(agent).await;
+        rig
+    }
+
+    /// Makes this the newest definition of its name.
+    pub async fn define(&self, agent: &str) {
+        let source = from_text(agent, Format::Yaml).unwrap();
+        let parsed = Definition::parse(source, self.catalogue.natives()).unwrap();
+        self.catalogue.put(parsed.definition, None).await.unwrap();
+    }
+
+    pub async fn ask(&self, id: &str, request: Request) -> Result<Reply, Failure> {
+        self.repeat(id, request, Vec::new()).await
+    }
+
+    pub async fn repeat(
+        &self,
+        id: &str,
+        request: Request,
+        repeats: Vec<RepeatKey>,
+    ) -> Result<Reply, Failure> {
+        self.conversations.deliver(&ConversationId::new(id), request, repeats).await
+    }
+
+    pub async fn send(&self, id: &str, text: &str) -> Result<Reply, Failure> {
+        self.ask(id, say(text, IfBusy::Reject)).await
+    }
+
+    pub async fn approve(&self, id: &str, call: &str) -> Result<Reply, Failure> {
+        let answer = Answer::Approval { approved: true, reason: None, args: None };
+        self.resolve(id, call, answer).await
+    }
+
+    pub async fn resolve(&self, id: &str, call: &str, answer: Answer) -> Result<Reply, Failure> {
+        let (call, by) = (CallId::new(call), Principal::new("bob"));
+        self.ask(id, Request::Resolve(ResolveRequest { call, suspension: None, by, answer })).await
+    }
+
+    pub async fn journal(&self, id: &str) -> Vec<Event> {
+        self.store.events(&ConversationId::new(id), 0, 10_000).await.unwrap()
+    }
+
+    /// Waits for an event of the journal.
+    pub async fn until(&self, id: &str, is: impl Fn(&Data) -> bool) -> Event {
+        let mut signals = self.hub.subscribe(&ConversationId::new(id));
+        let look = async {
+            loop {
+                let events = self.journal(id).await;
+                if let Some(found) = events.into_iter().find(|event| is(&event.data)) {
+                    return found;
+                }
+                signals.next().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, look).await.expect("the event never came")
+    }
+
+    /// The same, without being a page.
+    pub async fn until_unseen(&self, id: &str, is: impl Fn(&Data) -> bool) -> Event {
+        let look = async {
+            loop {
+                let events = self.journal(id).await;
+                if let Some(found) = events.into_iter().find(|event| is(&event.data)) {
+                    return found;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, look).await.expect("the event never came")
+    }
+
+    /// Waits for the `n`th end of a turn; says how it ended.
+    pub async fn ended(&self, id: &str, n: usize) -> (Ending, Option<String>) {
+        let look = async {
+            loop {
+                let events = self.journal(id).await;
+                let mut ends = events.into_iter().filter_map(|event| match event.data {
+                    Data::TurnEnded(ended) => Some((ended.outcome, ended.reason)),
+                    _ => None,
+                });
+                if let Some(end) = ends.nth(n - 1) {
+                    return end;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, look).await.expect("the turn never ended")
+    }
+
+    /// Waits until the conversation's actor has left memory.
+    pub async fn passivated(&self, id: &str) {
+        let id = ConversationId::new(id);
+        let look = async {
+            while self.conversations.table().get(&id).is_some() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, look).await.expect("the actor never left");
+    }
+
+    /// Waits until `hold` was started so often.
+    pub async fn held(&self, runs: u32) {
+        let look = async {
+            while self.tools.runs.load(Ordering::SeqCst) < runs {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, look).await.expect("the tool never ran");
+    }
+
+    /// What the journal comes to.
+    pub async fn state(&self, id: &str) -> State {
+        replay(State::default(), &self.journal(id).await)
+    }
+
+    /// Everything that must hold of a conversation whose turns have ended.
+    pub async fn check(&self, id: &str) {
+        let events = self.journal(id).await;
+        for (place, event) in events.iter().enumerate() {
+            assert_eq!(event.seq, place as u64 + 1, "seq has no gaps");
+        }
+        let state = self.state(id).await;
+        assert!(wanted(&state).is_empty() && state.turn.is_none(), "it settled: {state:?}");
+        let loaded = self.store.load(&ConversationId::new(id)).await.unwrap().unwrap();
+        assert_eq!(replay(loaded.state, &loaded.events), state, "the cache is a fold");
+        for event in &events {
+            let Data::AssistantMsg(spoken) = &event.data else { continue };
+            for call in &spoken.message.tool_calls {
+                let results = results(&events, call.id.as_str());
+                assert_eq!(results.len(), 1, "one result for {}", call.id);
+            }
+        }
+    }
+}
+
+/// The results of a call, as envelopes.
+pub fn results(events: &[Event], call: &str) -> Vec<Value> {
+    let result = |event: &Event| match &event.data {
+        Data::ToolResult(result) if result.call_id.as_str() == call => {
+            Some(serde_json::to_value(&result.outcome).unwrap())
+        }
+        _ => None,
+    };
+    events.iter().filter_map(result).collect()
+}
+
+pub fn say(text: &str, if_busy: IfBusy) -> Request {
+    Request::Send(SendRequest {
+        agent: Some(AgentName::new("a")),
+        content: vec![json!({"type": "text", "text": text})],
+        message_id: None,
+        principal: Principal::new("ada"),
+        assigns: Default::default(),
+        shape: Shape::Agent,
+        if_busy,
+    })
+}
+
+/// The scripted model, but for some words: `panic` crashes, `drip` says a word and then nothing.
+#[derive(Default)]
+pub struct Scene {
+    pub asked: AtomicU32,
+    /// While set, "panic" panics.
+    pub calm: AtomicBool,
+    scripted: Scripted,
+}
+
+#[async_trait]
+impl Model for Scene {
+    async fn ask(&self, prompt: Prompt) -> Result<Parts, ModelFailure> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let said = prompt.messages.iter().rev().find(|message| message.tool_call_id.is_none());
+        let said = said.map(|message| message.text()).unwrap_or_default();
+        if said == "panic" && !self.calm.load(Ordering::SeqCst) {
+            panic!("as the test wants it");
+        }
+        if said == "drip" {
+            let first = futures::stream::iter([Ok(Part::Text("half a ".to_owned()))]);
+            return Ok(first.chain(futures::stream::pending()).boxed());
+        }
+        self.scripted.ask(prompt).await
+    }
+}
+
+struct Hold(Tools);
+struct Boom;
+struct Halt;
+struct Echo;
+
+#[async_trait]
+impl NativeTool for Hold {
+    fn description(&self) -> String {
+        "Holds until it is released.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn run(&self, _args: Value, context: Context<'_>) -> Returned {
+        self.0.runs.fetch_add(1, Ordering::SeqCst);
+        self.0.release.acquire().await.unwrap().forget();
+        Returned::ok(json!({"attempt": context.attempt, "principal": context.principal}))
+    }
+}
+
+#[async_trait]
+impl NativeTool for Boom {
+    fn description(&self) -> String {
+        "Panics.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn run(&self, _args: Value, _context: Context<'_>) -> Returned {
+        panic!("secret");
+    }
+}
+
+#[async_trait]
+impl NativeTool for Halt {
+    fn description(&self) -> String {
+        "Halts the turn.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn run(&self, _args: Value, _context: Context<'_>) -> Returned {
+        Returned::halt("enough")
+    }
+}
+
+#[async_trait]
+impl NativeTool for Echo {
+    fn description(&self) -> String {
+        "Says what it was told.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {"n": {"type": "integer"}, "unit": {"type": "string", "default": "m"}},
+            "required": ["n"],
+        })
+    }
+
+    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+        Returned::ok(json!({"args": args, "assigns": context.assigns}))
+    }
+}
+
+/// Follows paused time.
+struct TestClock {
+    start: tokio::time::Instant,
+    ids: AtomicU64,
+}
+
+impl TestClock {
+    fn new() -> Self {
+        Self { start: tokio::time::Instant::now(), ids: AtomicU64::new(0) }
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        let since = i64::try_from(self.start.elapsed().as_millis()).unwrap();
+        Timestamp::from_millisecond(1_800_000_000_000 + since).unwrap()
+    }
+
+    fn id(&self, prefix: &str) -> String {
+        format!("{prefix}_{}", self.ids.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn chance(&self) -> f64 {
+        0.5
+    }
+}
+
+/// A subscription that counts as an open page.
+pub fn page(rig: &Rig, id: &str) -> live::Subscription {
+    rig.hub.subscribe(&ConversationId::new(id))
+}

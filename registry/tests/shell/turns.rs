@@ -1,0 +1,179 @@
+//! Turns: cancelled, interrupted, queued, structured, failed, on the revision they began with.
+
+use std::sync::atomic::Ordering;
+
+use abide_actors::live::Signal;
+use abide_actors::request::{Failure, Reply, Request};
+use abide_conversation::command::IfBusy;
+use abide_conversation::event::{Data, Ending};
+use abide_conversation::message::Status;
+use abide_conversation::{AgentName, ConversationId, Rejection};
+use abide_registry::live::Heard;
+use serde_json::json;
+
+use crate::rig::{Rig, page, results, say};
+
+const TALKS: &str = r#"
+name: a
+model: {provider: scripted, script: [{text: "Well, {{ user }}."}]}
+"#;
+
+/// Waits until the stream has said something.
+async fn dripping(rig: &Rig, id: &str) {
+    let mut signals = page(rig, id);
+    rig.send(id, "drip").await.unwrap();
+    while let Some(heard) = signals.next().await {
+        if let Heard::Signal(Signal::Text { .. }) = heard {
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_stream_keeps_what_it_said_once_and_marked() {
+    let rig = Rig::new(TALKS).await;
+    dripping(&rig, "x").await;
+    let snapshot = rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    assert_eq!(json!(snapshot.state), "streaming");
+    assert_eq!(snapshot.streaming_message.unwrap().text, "half a ");
+    let reply = rig.ask("x", Request::Cancel).await.unwrap();
+    assert_eq!(reply, Reply::Cancelled { cancelled: true });
+    let again = rig.ask("x", Request::Cancel).await.unwrap();
+    assert_eq!(again, Reply::Cancelled { cancelled: false });
+    let events = rig.journal("x").await;
+    let spoken: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.data {
+            Data::AssistantMsg(spoken) => Some((spoken.message.text(), spoken.status)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(spoken, [("half a ".to_owned(), Status::Cancelled)]);
+    assert_eq!(rig.ended("x", 1).await, (Ending::Cancelled, None));
+    let snapshot = rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    assert!(snapshot.streaming_message.is_none());
+    rig.check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_conversation_rejects_queues_or_is_interrupted() {
+    let rig = Rig::new(TALKS).await;
+    dripping(&rig, "x").await;
+    let busy = rig.send("x", "now").await;
+    assert_eq!(busy, Err(Failure::Rejected(Rejection::TurnInFlight)));
+    rig.ask("x", say("second", IfBusy::Queue)).await.unwrap();
+    rig.ask("x", say("third", IfBusy::Queue)).await.unwrap();
+    rig.ask("x", say("first", IfBusy::Interrupt)).await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (Ending::Cancelled, None));
+    rig.ended("x", 4).await;
+    let answers: Vec<String> = rig
+        .journal("x")
+        .await
+        .iter()
+        .filter_map(|event| match &event.data {
+            Data::AssistantMsg(spoken) => Some(spoken.message.text()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(answers, ["half a ", "Well, first.", "Well, second.", "Well, third."]);
+    rig.check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_structured_answer_is_repaired_once_then_the_turn_fails() {
+    let script = |first: &str, second: &str| {
+        format!(
+            r#"
+name: a
+response_format: {{type: object, required: [n], properties: {{n: {{type: integer}}}}}}
+model: {{provider: scripted, script: [{{text: '{first}'}}, {{text: '{second}'}}]}}
+"#
+        )
+    };
+    let rig = Rig::new(&script("no", r#"{"n": 1}"#)).await;
+    rig.send("x", "go").await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    let object = rig.journal("x").await.into_iter().find_map(|event| match event.data {
+        Data::AssistantMsg(spoken) => spoken.message.object,
+        _ => None,
+    });
+    assert_eq!(object, Some(json!({"n": 1})));
+
+    rig.define(&script("no", r#"{"n": "one"}"#)).await;
+    rig.send("y", "go").await.unwrap();
+    assert_eq!(rig.ended("y", 1).await, (Ending::Failed, Some("schema_violation".to_owned())));
+    rig.check("y").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_without_end_is_halted_by_max_steps() {
+    let rig = Rig::new(
+        r#"
+name: a
+max_steps: 2
+model:
+  provider: scripted
+  script: [{calls: [{id: c, name: nope, args: {}}]}, {calls: [{id: c, name: nope, args: {}}]}, {text: no}]
+"#,
+    )
+    .await;
+    rig.send("x", "go").await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (Ending::Halted, Some("max_steps".to_owned())));
+    let events = rig.journal("x").await;
+    let unknown =
+        json!({"ok": false, "error": "unknown tool: nope", "error_type": "TOOL_NOT_FOUND"});
+    for id in ["c", "c~2"] {
+        assert_eq!(results(&events, id).as_slice(), std::slice::from_ref(&unknown));
+    }
+    rig.check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_fails_fails_the_turn_after_its_retries() {
+    let rig = Rig::new(
+        r#"
+name: a
+retry: {max_attempts: 3, base: 500ms, max: 8s}
+model: {provider: scripted, script: [{error: {message: overloaded, retry: true}}]}
+"#,
+    )
+    .await;
+    rig.send("x", "go").await.unwrap();
+    let (ending, reason) = rig.ended("x", 1).await;
+    assert_eq!(ending, Ending::Failed);
+    assert!(reason.unwrap().contains("overloaded"));
+    assert_eq!(rig.model.asked.load(Ordering::SeqCst), 3);
+    rig.check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_ends_on_the_revision_it_began_with_and_a_deleted_agent_takes_no_more() {
+    let rig = Rig::new(
+        r#"
+name: a
+model: {provider: scripted, script: [{calls: [{id: c, name: hold, args: {}}]}, {text: "Old."}]}
+tools: [{name: hold, run: {native: hold}}]
+"#,
+    )
+    .await;
+    rig.send("x", "go").await.unwrap();
+    rig.held(1).await;
+    rig.define(TALKS).await;
+    rig.ask("x", say("next", IfBusy::Queue)).await.unwrap();
+    rig.tools.release.add_permits(1);
+    rig.ended("x", 2).await;
+    let texts: Vec<String> = rig
+        .journal("x")
+        .await
+        .iter()
+        .filter_map(|event| match &event.data {
+            Data::AssistantMsg(spoken) => Some(spoken.message.text()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(texts, ["", "Old.", "Well, next."]);
+    rig.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
+    let gone = rig.send("x", "hello?").await;
+    assert_eq!(gone, Err(Failure::AgentMissing(AgentName::new("a"))));
+    rig.check("x").await;
+}

@@ -1,0 +1,104 @@
+//! The tree keeps the shape that its map promises.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A package, and which others of ours it may depend on.
+const DIRECTIONS: [(&str, &[&str]); 5] = [
+    ("actors/conversation", &[]),
+    ("actors", &["abide-conversation"]),
+    ("registry", &["abide-conversation", "abide-actors"]),
+    ("nodes", &["abide-conversation", "abide-actors", "abide-registry"]),
+    ("tests", &["abide-conversation", "abide-actors", "abide-registry", "abide"]),
+];
+const ROOT: [&str; 9] = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "README.md",
+    "actors",
+    "deploy",
+    "nodes",
+    "registry",
+    "tests",
+];
+/// What the pure core must not know of.
+const IMPURE: [&str; 7] =
+    ["tokio", "ractor", "redis::", "SystemTime", "Instant::now", "Timestamp::now", "Uuid"];
+const FILE_LINES: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The files that git knows or would add, below the root.
+fn files() -> Vec<String> {
+    let list = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let listed = Command::new("git").args(list).current_dir(root()).output().unwrap();
+    assert!(listed.status.success(), "{listed:?}");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    listed.lines().filter(|path| root().join(path).exists()).map(str::to_owned).collect()
+}
+
+fn sources() -> Vec<(String, String)> {
+    let rust = files().into_iter().filter(|path| path.ends_with(".rs"));
+    rust.map(|path| (path.clone(), fs::read_to_string(root().join(path)).unwrap())).collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    for (package, allowed) in DIRECTIONS {
+        let manifest = fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap();
+        let name = |line: &str| line.split(['.', ' ', '=']).next().unwrap_or_default().to_owned();
+        let ours = manifest.lines().map(name).filter(|name| name.starts_with("abide"));
+        for dependency in ours {
+            assert!(allowed.contains(&dependency.as_str()), "{package} depends on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn the_visible_root_is_the_map() {
+    let mut visible: Vec<String> = files()
+        .iter()
+        .map(|path| path.split('/').next().unwrap().to_owned())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    visible.sort();
+    visible.dedup();
+    assert_eq!(visible, ROOT);
+}
+
+#[test]
+fn every_file_says_what_it_is_and_fits_the_wall() {
+    for (path, source) in sources() {
+        assert!(source.starts_with("//! "), "{path} does not begin with its sentence");
+        let lines = source.lines().count();
+        assert!(lines <= FILE_LINES, "{path} has {lines} lines");
+    }
+}
+
+#[test]
+fn names_say_what_things_are() {
+    for path in files() {
+        let vague = ["manager", "util", "helper", "common"];
+        let name = path.rsplit('/').next().unwrap();
+        assert!(!vague.iter().any(|word| name.starts_with(word)), "{path}");
+    }
+}
+
+#[test]
+fn the_core_is_pure() {
+    for (path, source) in sources() {
+        if !path.starts_with("actors/conversation/src") {
+            continue;
+        }
+        let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            let word = IMPURE.iter().find(|word| line.contains(*word));
+            assert!(word.is_none(), "{path} knows of {}: {line}", word.unwrap());
+        }
+    }
+}
