@@ -9,6 +9,11 @@ use abide::telemetry;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Conversations are many small things that come and go on all threads: glibc's allocator took a
+/// fifth of the time under load.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Bad configuration.
 const USAGE: u8 = 2;
 

@@ -81,8 +81,10 @@ impl Catalogue {
 #[async_trait]
 impl Agents for Catalogue {
     async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, Refusal> {
-        let Some(stored) = self.store.agent(name).await? else { return Ok(None) };
-        Ok(self.kept(&stored.revision).or_else(|| self.parse(stored)))
+        match self.store.newest(name).await? {
+            Some(newest) => self.revision(&newest).await,
+            None => Ok(None),
+        }
     }
 
     async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, Refusal> {

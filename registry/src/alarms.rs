@@ -14,7 +14,9 @@ use crate::store::Store;
 
 /// How late an alarm may be noticed that was set after the last look.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How many alarms are read at once, and how many conversations are woken at once.
+/// How many alarms are read at a look, at a time when many are due, and how many conversations are
+/// woken at once. Most looks find nothing due, and a node that only waits should cost nothing.
+const FEW: usize = 8;
 const BATCH: usize = 1_000;
 const AT_ONCE: usize = 64;
 /// How long a conversation that could not be woken is left alone.
@@ -23,10 +25,13 @@ const AGAIN_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
 /// Runs until it is dropped.
 pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     let mut failed: HashMap<ConversationId, Timestamp> = HashMap::new();
+    let mut read = FEW;
     loop {
-        let wait = match store.alarms(BATCH).await {
+        let wait = match store.alarms(read).await {
             Ok(alarms) => {
                 let now = clock.now();
+                let all_due = alarms.last().is_some_and(|(_, due)| *due <= now);
+                read = if all_due { BATCH } else { FEW };
                 failed.retain(|_, until| *until > now);
                 let due: Vec<ConversationId> = alarms
                     .iter()

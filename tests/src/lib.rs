@@ -5,6 +5,7 @@ pub mod chance;
 pub mod client;
 pub mod frames;
 pub mod journal;
+pub mod load;
 pub mod model_server;
 pub mod node;
 pub mod patience;

@@ -102,8 +102,11 @@ struct Over;
 
 impl Feed {
     async fn run(mut self, mut subscription: Subscription, snapshot: Snapshot) -> Result<(), Over> {
+        let last_seq = snapshot.last_seq;
         self.send(Frame::live(Payload::Snapshot(Box::new(snapshot)))).await?;
-        self.catch_up().await?;
+        if self.sent < last_seq {
+            self.catch_up().await?;
+        }
         while let Some(heard) = subscription.next().await {
             match heard {
                 Heard::Signal(Signal::Committed(events)) => self.committed(&events).await?,

@@ -144,6 +144,10 @@ impl Store for Flaky {
         self.up()?.agent(name).await
     }
 
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal> {
+        self.up()?.newest(name).await
+    }
+
     async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal> {
         self.up()?.revision(revision).await
     }

@@ -17,6 +17,7 @@ fn agent(name: &str, revision: &str) -> StoredAgent {
 pub(in super::super) async fn an_agent_is_new_once(store: Arc<dyn Store>) {
     let name = AgentName::new("demo");
     assert_eq!(store.agent(&name).await, Ok(None));
+    assert_eq!(store.newest(&name).await, Ok(None));
     let first = store.put_agent(agent("demo", "r1"), Some(answer("key:1", "new", 60))).await;
     assert_eq!(first, Ok(true));
     assert_eq!(store.put_agent(agent("demo", "r1"), None).await, Ok(false));
@@ -29,6 +30,7 @@ pub(in super::super) async fn a_replaced_revision_stays(store: Arc<dyn Store>) {
     store.put_agent(agent("demo", "r1"), None).await.unwrap();
     assert_eq!(store.put_agent(agent("demo", "r2"), None).await, Ok(false));
     assert_eq!(store.agent(&AgentName::new("demo")).await, Ok(Some(agent("demo", "r2"))));
+    assert_eq!(store.newest(&AgentName::new("demo")).await, Ok(Some(Revision::new("r2"))));
     for revision in ["r1", "r2"] {
         let kept = store.revision(&Revision::new(revision)).await;
         assert_eq!(kept, Ok(Some(agent("demo", revision))));
@@ -43,6 +45,7 @@ pub(in super::super) async fn a_deleted_agent_leaves_its_revisions(store: Arc<dy
     assert_eq!(store.delete_agent(&name, gone.clone()).await, Ok(true));
     assert_eq!(store.delete_agent(&name, None).await, Ok(false));
     assert_eq!(store.agent(&name).await, Ok(None));
+    assert_eq!(store.newest(&name).await, Ok(None));
     assert_eq!(store.agents().await, Ok(vec![]));
     assert_eq!(store.answer("agents/demo", "key:2", at(0)).await, Ok(gone));
     let kept = store.revision(&Revision::new("r1")).await;

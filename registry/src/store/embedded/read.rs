@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use abide_actors::journal::{Answer, Head, InboxEntry, InboxFilter, Loaded};
-use abide_conversation::{ConversationId, Event, State, Timestamp};
+use abide_conversation::{ConversationId, Event, Revision, State, Timestamp};
 use redb::{Error, ReadTransaction};
 
 use super::super::paging::{self, InboxKey};
@@ -158,6 +158,11 @@ pub(super) fn agent(from: &ReadTransaction, name: &str) -> Result<Option<StoredA
         Some(newest) => revision(from, newest.value()),
         None => Ok(None),
     }
+}
+
+pub(super) fn newest(from: &ReadTransaction, name: &str) -> Result<Option<Revision>, Error> {
+    let newest = from.open_table(tables::AGENTS)?.get(name)?;
+    Ok(newest.map(|newest| Revision::new(newest.value())))
 }
 
 pub(super) fn agents(from: &ReadTransaction) -> Result<Vec<StoredAgent>, Error> {

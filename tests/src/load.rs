@@ -1,0 +1,145 @@
+//! Load on a real node over HTTP, closed loop: each lane begins its next conversation when its last
+//! one is done.
+//!
+//! A conversation is message → step → a gated call → resolution → tool → step → done. The model is
+//! scripted, without delay; the tool is the demo's native `demo_send_email`, which returns at once,
+//! so that what is measured is the node. The load program learns that a call waits and that a turn
+//! has ended from the conversation's event stream: one stream a turn disturbs less than asking again
+//! and again, and it is what a page does.
+
+mod agent;
+mod client;
+mod floor;
+mod node;
+mod park;
+mod report;
+mod stream;
+mod turns;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use self::client::Client;
+use self::node::Node;
+use self::report::Report;
+use self::turns::Turns;
+
+/// Puts a node under load and prints what it did, as a table.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "load")]
+pub struct Load {
+    /// How many conversations
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
+    conversations: u32,
+    /// How many of them at once
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    concurrency: u32,
+    /// The public address of a running node, such as 127.0.0.1:8080; else one is started
+    #[arg(long, requires = "admin", conflicts_with_all = ["binary", "park"])]
+    url: Option<At>,
+    /// The operators' address of that node
+    #[arg(long, requires = "url")]
+    admin: Option<At>,
+    /// What the node promises with a 2xx; of a running node, what it was started with
+    #[arg(long, value_enum, default_value_t = Durability::Fsync)]
+    durability: Durability,
+    /// Parks so many conversations in front of their approval, instead of finishing them
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    park: Option<u32>,
+    /// Where the store is put; the system's temporary directory if not given
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// The node's program; else it is built in release
+    #[arg(long)]
+    binary: Option<PathBuf>,
+}
+
+/// What a 2xx promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Durability {
+    Fsync,
+    Os,
+}
+
+/// Something was wrong; the numbers say nothing then.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Wrong(String);
+
+/// Puts a node under load. Returns the table.
+pub async fn run(load: Load) -> Result<String, Wrong> {
+    let dir = match &load.dir {
+        Some(dir) => tempfile::tempdir_in(dir),
+        None => tempfile::tempdir(),
+    };
+    let dir = dir.map_err(|error| wrong("a temporary directory", error))?;
+    if let Some(park) = load.park {
+        return Ok(park::run(&load, park, dir.path()).await?.to_string());
+    }
+    let (store, floor) = (dir.path().join("store"), dir.path().join("floor"));
+    let node = match (&load.url, &load.admin) {
+        (Some(public), Some(admin)) => Node::running(public.0, admin.0),
+        _ => Node::start(&load, &store, "30s").await?,
+    };
+    let turns = Turns::run(&load, &node).await?;
+    node.stop().await?;
+    let floor = floor::rate(&load, &turns, &floor).await?;
+    Ok(Report::of_turns(&load, &turns, floor).to_string())
+}
+
+/// An address, also when it is written as a URL.
+#[derive(Clone, Copy, Debug)]
+struct At(SocketAddr);
+
+impl std::str::FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let at = bare.replace("localhost", "127.0.0.1").parse();
+        at.map(Self).map_err(|_| "must be an address such as http://127.0.0.1:8080".to_owned())
+    }
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Fsync => "fsync",
+            Self::Os => "os",
+        })
+    }
+}
+
+fn wrong(what: &str, why: impl std::fmt::Display) -> Wrong {
+    Wrong(format!("{what}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Load;
+
+    fn parses(line: &str) -> bool {
+        Load::try_parse_from(line.split_whitespace()).is_ok()
+    }
+
+    #[test]
+    fn arguments_that_make_no_sense_are_refused() {
+        assert!(parses("load --conversations 10 --concurrency 2 --durability os"));
+        assert!(parses("load --url http://127.0.0.1:8080/ --admin localhost:9090"));
+        for line in [
+            "load --conversations 0",
+            "load --concurrency 0",
+            "load --durability replicas=2",
+            "load --park 0",
+            "load --url nonsense --admin 127.0.0.1:9090",
+            "load --url 127.0.0.1:8080",
+            "load --url 127.0.0.1:8080 --admin 127.0.0.1:9090 --park 5",
+        ] {
+            assert!(!parses(line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The agent under load: one gated call between two steps.
+
+use hyper::Method;
+use serde_json::json;
+
+use super::{Client, Wrong};
+
+/// Its name.
+pub(super) const NAME: &str = "load";
+/// How the scripted model names the call of its first step.
+pub(super) const CALL: &str = "call_1_1";
+
+/// Defines it over HTTP.
+pub(super) async fn define(client: &mut Client) -> Result<(), Wrong> {
+    let definition = json!({
+        "name": NAME,
+        "system_prompt": "You are under load.",
+        "suspension_timeout": "24h",
+        "model": {"provider": "scripted", "script": [
+            {"text": "Asking.", "calls": [
+                {"name": "send_email", "args": {"to": "ada@example.com", "subject": "{{ user }}"}},
+            ]},
+            {"text": "Sent."},
+        ]},
+        "tools": [{
+            "name": "send_email",
+            "approval": "requires_approval",
+            "confirmation_message": "Send an e-mail to {{ args.to }}?",
+            "run": {"native": "demo_send_email"},
+        }],
+    });
+    let path = format!("/v1/agents/{NAME}");
+    let (status, answer) = client.ask(Method::PUT, &path, Some(definition)).await?;
+    match status.is_success() {
+        true => Ok(()),
+        false => Err(Wrong(format!("the agent was not defined: {status} {answer}"))),
+    }
+}

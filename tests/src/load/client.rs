@@ -1,0 +1,105 @@
+//! One lane's connection: kept alive, one request at a time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpSocket;
+
+use super::{Wrong, wrong};
+
+/// An answer that comes later than this is none; a node under load answers in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// More than any answer that the load program asks for.
+const ANSWER_BYTES: usize = 16 << 20;
+
+/// Asks a node.
+pub(super) struct Client {
+    at: SocketAddr,
+    connection: Option<SendRequest<Body>>,
+}
+
+impl Client {
+    pub(super) fn new(at: SocketAddr) -> Self {
+        Self { at, connection: None }
+    }
+
+    /// Asks, and reads the answer whole. One that is not JSON comes as text.
+    pub(super) async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<(StatusCode, Value), Wrong> {
+        let request = self.request(method, path, body)?;
+        let asked = async {
+            let mut connection = match self.connection.take().filter(|open| !open.is_closed()) {
+                Some(open) => open,
+                None => connect(self.at).await?,
+            };
+            connection.ready().await.map_err(|error| wrong(path, error))?;
+            let answer = connection.send_request(request).await;
+            let answer = answer.map_err(|error| wrong(path, error))?;
+            let status = answer.status();
+            let bytes = axum::body::to_bytes(Body::new(answer.into_body()), ANSWER_BYTES).await;
+            let bytes = bytes.map_err(|error| wrong(path, error))?;
+            self.connection = Some(connection);
+            let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+            Ok((status, serde_json::from_slice(&bytes).unwrap_or_else(|_| text())))
+        };
+        let asked = tokio::time::timeout(PATIENCE, asked).await;
+        asked.map_err(|_| Wrong(format!("{path}: no answer within {PATIENCE:?}")))?
+    }
+
+    /// Opens a connection of its own for an answer that does not end.
+    pub(super) async fn open(&self, path: &str) -> Result<Body, Wrong> {
+        let request = self.request(Method::GET, path, None)?;
+        let opened = async {
+            let mut connection = connect(self.at).await?;
+            let answer = connection.send_request(request).await;
+            let answer: Response<_> = answer.map_err(|error| wrong(path, error))?;
+            match answer.status() {
+                StatusCode::OK => Ok(Body::new(answer.into_body())),
+                status => Err(Wrong(format!("{path}: {status}"))),
+            }
+        };
+        let opened = tokio::time::timeout(PATIENCE, opened).await;
+        opened.map_err(|_| Wrong(format!("{path}: no answer within {PATIENCE:?}")))?
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Request<Body>, Wrong> {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(header::HOST, self.at.to_string());
+        let request = match body {
+            Some(body) => request
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(Body::from(body.to_string())),
+            None => request.body(Body::empty()),
+        };
+        request.map_err(|error| wrong(path, error))
+    }
+}
+
+/// Connections end by a reset: thousands of closed streams would else hold all ports for a minute.
+async fn connect(at: SocketAddr) -> Result<SendRequest<Body>, Wrong> {
+    let failed = |error: std::io::Error| wrong(&format!("connecting to {at}"), error);
+    let socket = TcpSocket::new_v4().map_err(failed)?;
+    socket.set_nodelay(true).map_err(failed)?;
+    socket.set_zero_linger().map_err(failed)?;
+    let socket = TokioIo::new(socket.connect(at).await.map_err(failed)?);
+    let (sender, connection) = handshake(socket).await.map_err(|error| wrong("http", error))?;
+    tokio::spawn(async move {
+        // What became of it is told to whoever waits for an answer.
+        let _ = connection.await;
+    });
+    Ok(sender)
+}

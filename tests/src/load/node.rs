@@ -1,0 +1,175 @@
+//! The node under load: a process of its own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::client::Client;
+use super::{Load, Wrong, wrong};
+
+/// A node that takes longer to start has failed; repairing a large file is part of it.
+const START: Duration = Duration::from_secs(120);
+/// Longer than a node drains.
+const STOP: Duration = Duration::from_secs(40);
+
+/// A node, and its process if the load program started it. Dropping it kills the process.
+pub(super) struct Node {
+    pub(super) public: SocketAddr,
+    pub(super) admin: SocketAddr,
+    child: Option<Child>,
+    /// From its start to its ready line.
+    pub(super) ready_after: Duration,
+    started: Instant,
+}
+
+/// What a node has counted since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counters {
+    pub(super) commits: u64,
+    pub(super) fsyncs: u64,
+    pub(super) live_actors: u64,
+}
+
+impl Node {
+    /// A node that runs already.
+    pub(super) fn running(public: SocketAddr, admin: SocketAddr) -> Self {
+        Self { public, admin, child: None, ready_after: Duration::ZERO, started: Instant::now() }
+    }
+
+    /// Starts one on a store directory and waits until it serves.
+    pub(super) async fn start(load: &Load, store: &Path, passivate: &str) -> Result<Self, Wrong> {
+        let program = program(load).await?;
+        let started = Instant::now();
+        let mut child = Command::new(&program)
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .args(["--passivate-after", passivate, "--durability", &load.durability.to_string()])
+            .arg("--store")
+            .arg(format!("embedded:{}", store.display()))
+            .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()))
+            .current_dir(store.parent().unwrap_or(store))
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| wrong(&program.display().to_string(), error))?;
+        let said = child.stdout.take().ok_or_else(|| Wrong("no standard output".to_owned()))?;
+        let mut lines = BufReader::new(said).lines();
+        let line = tokio::time::timeout(START, lines.next_line()).await;
+        let line = line.map_err(|_| Wrong(format!("the node was not ready within {START:?}")))?;
+        let line = line.map_err(|error| wrong("the ready line", error))?.unwrap_or_default();
+        let ready_after = started.elapsed();
+        let address = |key: &str| {
+            let field = line.split(' ').find_map(|field| field.strip_prefix(key));
+            let address = field.and_then(|field| field.parse().ok());
+            address.ok_or_else(|| Wrong(format!("the node said {line:?} instead of ready")))
+        };
+        let (public, admin) = (address("public=")?, address("admin=")?);
+        Ok(Self { public, admin, child: Some(child), ready_after, started })
+    }
+
+    /// How long ago it was started.
+    pub(super) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(super) async fn counters(&self) -> Result<Counters, Wrong> {
+        let mut client = Client::new(self.admin);
+        let (_, text) = client.ask(Method::GET, "/metrics", None).await?;
+        Ok(Counters::parse(text.as_str().unwrap_or_default()))
+    }
+
+    /// Its resident memory in kB.
+    pub(super) fn resident_kb(&self) -> Result<u64, Wrong> {
+        let child = self.child.as_ref().and_then(Child::id);
+        let pid = child.ok_or_else(|| Wrong("the node's process is not ours".to_owned()))?;
+        let path = format!("/proc/{pid}/status");
+        let status = std::fs::read_to_string(&path).map_err(|error| wrong(&path, error))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        kb.ok_or_else(|| Wrong(format!("{path}: has no VmRSS")))
+    }
+
+    /// SIGKILL.
+    pub(super) async fn kill(mut self) -> Result<(), Wrong> {
+        match &mut self.child {
+            Some(child) => child.kill().await.map_err(|error| wrong("killing the node", error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets it drain, if it is the load program's own. It must exit with 0.
+    pub(super) async fn stop(mut self) -> Result<(), Wrong> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let pid = child.id().map(|pid| pid.to_string()).unwrap_or_default();
+        let asked = Command::new("kill").args(["-TERM", &pid]).status().await;
+        asked.map_err(|error| wrong("kill", error))?;
+        let status = tokio::time::timeout(STOP, child.wait()).await;
+        let status = status.map_err(|_| Wrong(format!("the node ran on for {STOP:?}")))?;
+        let status = status.map_err(|error| wrong("the node", error))?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(Wrong(format!("the node ended with {status}"))),
+        }
+    }
+}
+
+impl Counters {
+    fn parse(text: &str) -> Self {
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|value| value.trim().parse::<f64>().ok()).unwrap_or_default() as u64
+        };
+        Self {
+            commits: value("abide_store_commits_total"),
+            fsyncs: value("abide_store_fsyncs_total"),
+            live_actors: value("abide_live_actors"),
+        }
+    }
+
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            commits: self.commits.saturating_sub(before.commits),
+            fsyncs: self.fsyncs.saturating_sub(before.fsyncs),
+            live_actors: self.live_actors,
+        }
+    }
+}
+
+/// The node's program: the given one, or the release build of this source, made if it is not there.
+async fn program(load: &Load) -> Result<PathBuf, Wrong> {
+    if let Some(given) = &load.binary {
+        return given.canonicalize().map_err(|error| wrong(&given.display().to_string(), error));
+    }
+    let me = std::env::current_exe().map_err(|error| wrong("this program", error))?;
+    let target = me.parent().and_then(Path::parent);
+    let target =
+        target.ok_or_else(|| Wrong("this program is in no target directory".to_owned()))?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "-p", "abide", "--target-dir"])
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .await;
+    match built.map_err(|error| wrong("cargo", error))?.success() {
+        true => Ok(target.join("release").join("abide")),
+        false => Err(Wrong("abide could not be built".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Counters;
+
+    #[test]
+    fn counters_are_read_by_their_whole_name() {
+        let text = "# TYPE x\nabide_store_commits_total_x 9\nabide_store_commits_total 5\n\
+                    abide_live_actors 2\n";
+        let expected = Counters { commits: 5, fsyncs: 0, live_actors: 2 };
+        assert_eq!(Counters::parse(text), expected);
+    }
+}

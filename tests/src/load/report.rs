@@ -1,0 +1,103 @@
+//! What was measured, as a table.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Load;
+use super::floor::Bare;
+use super::park::Parked;
+use super::turns::Turns;
+
+/// Rows of a name and a value, printed as Markdown.
+pub(super) struct Report(Vec<(String, String)>);
+
+impl Report {
+    pub(super) fn of_turns(load: &Load, turns: &Turns, floor: Bare) -> Self {
+        let (seconds, counted) = (turns.took.as_secs_f64(), turns.counted);
+        let commits_a_second = counted.commits as f64 / seconds;
+        let shared = match counted.fsyncs {
+            0 => "no fsyncs".to_owned(),
+            fsyncs => format!("{:.1}", counted.commits as f64 / fsyncs as f64),
+        };
+        let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
+        let rows = [
+            ("conversations", format!("{}, {} at once", turns.count, load.concurrency)),
+            ("durability", load.durability.to_string()),
+            ("turns/s", format!("{:.0}", f64::from(turns.count) / seconds)),
+            ("resolution → 200, p50 / p99", both(&turns.accepted)),
+            ("resolution → turn end, p50 / p99", both(&turns.ended)),
+            ("commits a turn", format!("{:.2}", counted.commits as f64 / f64::from(turns.count))),
+            ("commits per fsync", shared),
+            ("commits/s", format!("{commits_a_second:.0}")),
+            ("floor, commits/s", bare),
+            ("commits/s ÷ floor", format!("{:.2}", commits_a_second / floor.rate())),
+        ];
+        Self::of(rows)
+    }
+
+    pub(super) fn of_parked(load: &Load, parked: &Parked) -> Self {
+        let count = f64::from(parked.count);
+        let kb = &parked.resident_kb;
+        let grown = |from: u64, to: u64, count: f64| {
+            let kb = (to as f64 - from as f64) * 1_000.0 / count.max(1.0);
+            format!("{kb:.0} kB")
+        };
+        let second_half = f64::from(parked.count - parked.count / 2);
+        let rate = count / parked.took.as_secs_f64();
+        let parking = format!("{:.1} s ({rate:.0}/s)", parked.took.as_secs_f64());
+        let resident = format!("{} / {} / {} MB", kb.before >> 10, kb.half >> 10, kb.all >> 10);
+        Self::of([
+            ("parked conversations", parked.count.to_string()),
+            ("durability", load.durability.to_string()),
+            ("parking them all", parking),
+            ("last message → no live actor", ms(parked.passivated_after)),
+            ("resident before / half parked / all parked", resident),
+            ("per 1,000 parked, of all", grown(kb.before, kb.all, count)),
+            ("per 1,000 parked, of the second half", grown(kb.half, kb.all, second_half)),
+            ("store's file", format!("{} MB", parked.store_bytes >> 20)),
+            ("SIGKILL, start → ready line", ms(parked.ready_after)),
+            ("SIGKILL, start → first accepted resolution", ms(parked.accepted_after)),
+        ])
+    }
+
+    fn of<const N: usize>(rows: [(&str, String); N]) -> Self {
+        Self(rows.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "| measured | value |\n|---|---|")?;
+        self.0.iter().try_for_each(|(name, value)| write!(f, "\n| {name} | {value} |"))
+    }
+}
+
+fn both(sorted: &[Duration]) -> String {
+    format!("{} / {}", ms(quantile(sorted, 50)), ms(quantile(sorted, 99)))
+}
+
+/// The smallest value that so many percent of all do not exceed.
+fn quantile(sorted: &[Duration], percent: usize) -> Duration {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+fn ms(duration: Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::quantile;
+
+    #[test]
+    fn a_quantile_is_the_value_that_so_many_do_not_exceed() {
+        let sorted: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+        assert_eq!(quantile(&sorted, 50), Duration::from_millis(100));
+        assert_eq!(quantile(&sorted, 99), Duration::from_millis(198));
+        assert_eq!(quantile(&sorted[..1], 99), Duration::from_millis(1));
+        assert_eq!(quantile(&[], 99), Duration::ZERO);
+    }
+}

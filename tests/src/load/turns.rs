@@ -1,0 +1,179 @@
+//! Whole turns, one after another in every lane.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::client::Client;
+use super::node::{Counters, Node};
+use super::stream::Stream;
+use super::{Load, Wrong, agent};
+
+/// A turn that takes longer has not completed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Turns before the clock starts, so that code and pages are warm.
+const WARM: u32 = 200;
+
+/// What was measured of all turns.
+pub(super) struct Turns {
+    pub(super) count: u32,
+    pub(super) took: Duration,
+    pub(super) counted: Counters,
+    /// From the resolution to its 200, sorted.
+    pub(super) accepted: Vec<Duration>,
+    /// From the resolution to the frame that ends the turn, sorted.
+    pub(super) ended: Vec<Duration>,
+    /// The events of one turn as JSON.
+    pub(super) turn_bytes: usize,
+}
+
+struct Timing {
+    accepted: Duration,
+    ended: Duration,
+}
+
+impl Turns {
+    pub(super) async fn run(load: &Load, node: &Node) -> Result<Self, Wrong> {
+        let mut client = Client::new(node.public);
+        agent::define(&mut client).await?;
+        // Conversations stay: a second run on the same node needs other names.
+        let name = format!("load-{}", std::process::id());
+        lanes(load, node, format!("{name}-warm"), WARM).await?;
+        let turn_bytes = journalled(&mut client, &format!("{name}-warm-0")).await?;
+        let (before, started) = (node.counters().await?, Instant::now());
+        let timings = lanes(load, node, name, load.conversations).await?;
+        let (took, after) = (started.elapsed(), node.counters().await?);
+        let mut accepted: Vec<_> = timings.iter().map(|timing| timing.accepted).collect();
+        let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
+        accepted.sort();
+        ended.sort();
+        let count = load.conversations;
+        Ok(Self { count, took, counted: after.since(before), accepted, ended, turn_bytes })
+    }
+}
+
+async fn lanes(load: &Load, node: &Node, name: String, turns: u32) -> Result<Vec<Timing>, Wrong> {
+    let (next, name) = (Arc::new(AtomicU32::new(0)), Arc::new(name));
+    let mut lanes = JoinSet::new();
+    for _ in 0..load.concurrency {
+        let (next, name) = (next.clone(), name.clone());
+        let mut client = Client::new(node.public);
+        lanes.spawn(async move {
+            let mut timings = Vec::new();
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= turns {
+                    return Ok(timings);
+                }
+                timings.push(turn(&mut client, &format!("{name}-{n}")).await?);
+            }
+        });
+    }
+    let mut timings = Vec::new();
+    while let Some(lane) = lanes.join_next().await {
+        let lane: Result<Vec<Timing>, Wrong> =
+            lane.map_err(|error| Wrong(format!("a lane: {error}")))?;
+        timings.extend(lane?);
+    }
+    Ok(timings)
+}
+
+async fn turn(client: &mut Client, id: &str) -> Result<Timing, Wrong> {
+    let turn = async {
+        say(client, id).await?;
+        let mut stream = Stream::open(client, id).await?;
+        let call = suspended(&mut stream).await?;
+        let sent = Instant::now();
+        let resolved = async {
+            resolve(client, id, &call).await?;
+            Ok(sent.elapsed())
+        };
+        let ended = async {
+            completed(&mut stream, &call).await?;
+            Ok(sent.elapsed())
+        };
+        let (accepted, ended) = tokio::try_join!(resolved, ended)?;
+        Ok(Timing { accepted, ended })
+    };
+    let turn = tokio::time::timeout(PATIENCE, turn).await;
+    let turn = turn.map_err(|_| Wrong(format!("did not complete within {PATIENCE:?}")));
+    turn.and_then(|turn| turn).map_err(|Wrong(why)| Wrong(format!("{id}: {why}")))
+}
+
+/// Says the message that creates the conversation.
+pub(super) async fn say(client: &mut Client, id: &str) -> Result<(), Wrong> {
+    let path = format!("/v1/conversations/{id}/messages");
+    let body = json!({"agent": agent::NAME, "text": "Tell Ada that the load is on."});
+    match client.ask(Method::POST, &path, Some(body)).await? {
+        (StatusCode::ACCEPTED, _) => Ok(()),
+        (status, answer) => Err(Wrong(format!("the message: {status} {answer}"))),
+    }
+}
+
+/// Approves the call.
+pub(super) async fn resolve(client: &mut Client, id: &str, call: &str) -> Result<(), Wrong> {
+    let path = format!("/v1/conversations/{id}/calls/{call}/resolution");
+    match client.ask(Method::POST, &path, Some(json!({"approved": true}))).await? {
+        (StatusCode::OK, _) => Ok(()),
+        (status, answer) => Err(Wrong(format!("the resolution: {status} {answer}"))),
+    }
+}
+
+/// Waits until the call is open, and returns its id.
+async fn suspended(stream: &mut Stream) -> Result<String, Wrong> {
+    loop {
+        let frame = stream.next().await?;
+        let open = match frame.name.as_str() {
+            "snapshot" => frame.json()?.pointer("/pending/0/call_id").cloned(),
+            "suspended" => frame.json()?.pointer("/call_id").cloned(),
+            "turn_completed" | "turn_failed" | "turn_halted" | "turn_cancelled" => {
+                return Err(Wrong(format!("{} before its call: {}", frame.name, frame.data)));
+            }
+            _ => continue,
+        };
+        if let Some(Value::String(call)) = open {
+            return Ok(call);
+        }
+    }
+}
+
+/// Waits until the turn has completed, with one good result of its call.
+async fn completed(stream: &mut Stream, call: &str) -> Result<(), Wrong> {
+    let mut results = 0;
+    loop {
+        let frame = stream.next().await?;
+        match frame.name.as_str() {
+            "tool_call_resolved" | "tool_call_errored" => {
+                let data = frame.json()?;
+                let good = data["call_id"] == call
+                    && data["result"]["result"]["sent_to"] == "ada@example.com";
+                if !good {
+                    return Err(Wrong(format!("the result is none: {data}")));
+                }
+                results += 1;
+            }
+            "turn_completed" if results == 1 => return Ok(()),
+            "turn_completed" | "turn_failed" | "turn_halted" | "turn_cancelled" => {
+                return Err(Wrong(format!(
+                    "{} with {results} results: {}",
+                    frame.name, frame.data
+                )));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How many bytes the events of a whole turn have.
+async fn journalled(client: &mut Client, id: &str) -> Result<usize, Wrong> {
+    let path = format!("/v1/conversations/{id}/journal?limit=1000");
+    let (_, page) = client.ask(Method::GET, &path, None).await?;
+    match page["events"].as_array() {
+        Some(events) => Ok(events.iter().map(|event| event.to_string().len()).sum()),
+        None => Err(Wrong(format!("{path}: has no events"))),
+    }
+}
