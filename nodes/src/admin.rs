@@ -34,8 +34,17 @@ pub struct Admin {
     pub metrics: Option<PrometheusHandle>,
     pub me: Me,
     pub draining: Arc<AtomicBool>,
-    /// Starts the drain.
-    pub drain: watch::Sender<bool>,
+    /// How far an operator's drain has come; setting it to `Asked` starts one.
+    pub drain: watch::Sender<Drain>,
+}
+
+/// How far a drain that an operator asked for has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    Unasked,
+    Asked,
+    /// Nothing runs here any more; the process waits to be stopped.
+    Done,
 }
 
 /// This node, as operators see it.
@@ -88,7 +97,11 @@ async fn nodes(State(admin): State<Admin>) -> Json<Value> {
         "name": name,
         "incarnation": incarnation,
         "address": address,
-        "state": if draining { "draining" } else { "up" },
+        "state": match (*admin.drain.borrow(), draining) {
+            (Drain::Done, _) => "drained",
+            (Drain::Asked, _) | (Drain::Unasked, true) => "draining",
+            (Drain::Unasked, false) => "up",
+        },
         "heartbeat_age_ms": 0,
         "live_actors": admin.conversations.table().len(),
         "version": env!("CARGO_PKG_VERSION"),
@@ -122,6 +135,12 @@ async fn drain(
     if node != admin.me.name {
         return Err(Problem::not_found("such node"));
     }
-    admin.drain.send_replace(true);
+    admin.drain.send_if_modified(|drain| {
+        let first = *drain == Drain::Unasked;
+        if first {
+            *drain = Drain::Asked;
+        }
+        first
+    });
     Ok(StatusCode::ACCEPTED)
 }

@@ -54,7 +54,7 @@ async fn run(config: Config) -> Result<(), Unready> {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        asked = node.asked_to_drain() => asked?,
+        unready = node.live(patience) => return Err(unready),
     }
     tracing::info!(?patience, "draining");
     tokio::select! {

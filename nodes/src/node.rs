@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use abide_actors::agent::{self, Definition};
 use abide_actors::clock::Clock;
@@ -27,7 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::admin::{self, Admin, Me};
+use crate::admin::{self, Admin, Drain, Me};
 use crate::clock::SystemClock;
 use crate::config::{Config, Durability, StoreUrl};
 use crate::http::{self, Api};
@@ -49,8 +50,7 @@ pub struct Node {
     pub public: SocketAddr,
     pub admin: SocketAddr,
     pub name: String,
-    /// Turns true when somebody asks the node to drain.
-    drain: watch::Sender<bool>,
+    drain: watch::Sender<Drain>,
     stop: watch::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
     life: Life,
@@ -135,7 +135,7 @@ impl Node {
             since: clock.now(),
         };
         let life = Life::begin(&config, &me, &clock, natives, &catalogue, &store).await?;
-        let (drain, _) = watch::channel(false);
+        let (drain, _) = watch::channel(Drain::Unasked);
         let (stop, stopped) = watch::channel(false);
         let api = Api {
             conversations: life.conversations.clone(),
@@ -162,17 +162,22 @@ impl Node {
         Ok(Self { public: public_at, admin: admin_at, name: me.name, drain, stop, servers, life })
     }
 
-    /// Waits until an operator asks for a drain. An error is the end of the supervisor, which no
-    /// node survives.
-    pub async fn asked_to_drain(&mut self) -> Result<(), Unready> {
+    /// Drains whenever an operator asks for it, for at most `patience`, and goes on serving: what
+    /// is asked of a drained node is answered "unavailable". Returns only when the node cannot
+    /// live, which is the end of the supervisor.
+    pub async fn live(&mut self, patience: Duration) -> Unready {
         let mut asked = self.drain.subscribe();
         tokio::select! {
-            // The node itself holds the sender: this cannot fail.
-            _ = asked.wait_for(|asked| *asked) => Ok(()),
-            _ = &mut self.life.supervisor => {
-                Err(Unready::Broken("the supervisor of the conversations died".to_owned()))
-            }
+            // The node itself holds the sender: waiting cannot fail.
+            _ = asked.wait_for(|drain| *drain == Drain::Asked) => {}
+            _ = &mut self.life.supervisor => return supervisor_died(),
         }
+        let drained = tokio::time::timeout(patience, self.drain()).await.is_ok();
+        tracing::info!(drained, "an operator's drain is over");
+        self.drain.send_replace(Drain::Done);
+        // Its end is all that is left to wait for.
+        let _ = (&mut self.life.supervisor).await;
+        supervisor_died()
     }
 
     /// Takes no more work and lets running steps and tools finish; what they came to is journalled,
@@ -196,6 +201,10 @@ impl Node {
             }
         }
     }
+}
+
+fn supervisor_died() -> Unready {
+    Unready::Broken("the supervisor of the conversations died".to_owned())
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Unready> {

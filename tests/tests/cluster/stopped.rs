@@ -112,3 +112,28 @@ async fn a_node_whose_conversations_only_wait_stops_at_once_though_pages_listen(
     site.client.resolve("c", "ask", json!({"result": 1})).await.expect(200);
     site.client.settled("c", 1).await;
 }
+
+#[tokio::test]
+async fn a_node_that_an_operator_drained_says_so_and_stays_until_it_is_stopped() {
+    let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
+    let mut node = site.start().await;
+    site.client.define("a", &calls_once(vec![http("runs", &tools, "/hold", json!({}))])).await;
+    site.client.say("c", "a", "run").await;
+    tools.seen.nth(1).await;
+    let nodes = site.client.admin(Method::GET, "/admin/nodes").await.expect(200);
+    assert_eq!(nodes["nodes"][0]["state"], "up");
+    let path = format!("/admin/nodes/{}/drain", nodes["nodes"][0]["name"].as_str().unwrap());
+    site.client.admin(Method::POST, &path).await.expect(202);
+    is_draining(&site).await;
+    tools.release();
+    look("the node to say that it is drained", async || {
+        let nodes = site.client.admin(Method::GET, "/admin/nodes").await.expect(200);
+        (nodes["nodes"][0]["state"] == "drained").then_some(())
+    })
+    .await;
+    let new = json!({"text": "more", "agent": "a"});
+    let refused = site.client.post("/v1/conversations/d/messages", &new).await;
+    refused.expect_problem(503, "unavailable");
+    node.terminate().await;
+    assert_eq!(node.exited().await.code(), Some(0));
+}
