@@ -99,8 +99,10 @@ pub trait Store: Journal {
     /// The newest definition of a name.
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal>;
 
-    /// The revision of that definition; cheap however large the definition is.
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal>;
+    /// The revision of that definition. A store that can tells it without reading the definition.
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal> {
+        Ok(self.agent(name).await?.map(|agent| agent.revision))
+    }
 
     /// A definition by its revision, also one that was replaced or deleted.
     async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal>;

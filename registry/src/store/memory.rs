@@ -279,10 +279,6 @@ impl Store for Memory {
         Ok(revision.and_then(|revision| tables.revisions.get(revision)).cloned())
     }
 
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal> {
-        Ok(self.tables().newest.get(name).cloned())
-    }
-
     async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal> {
         Ok(self.tables().revisions.get(revision).cloned())
     }

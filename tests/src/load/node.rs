@@ -17,6 +17,9 @@ const START: Duration = Duration::from_secs(120);
 /// Longer than a node drains.
 const STOP: Duration = Duration::from_secs(40);
 
+/// What /proc counts in, on every Linux.
+const TICK_MS: u64 = 10;
+
 /// A node, and its process if the load program started it. Dropping it kills the process.
 pub(super) struct Node {
     pub(super) public: SocketAddr,
@@ -91,6 +94,18 @@ impl Node {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
         kb.ok_or_else(|| Wrong(format!("{path}: has no VmRSS")))
+    }
+
+    /// What its threads have worked, in the kernel and out of it; unlike the time that passes, it
+    /// depends little on what else the machine does. `None` of a node that runs elsewhere.
+    pub(super) fn worked(&self) -> Option<Duration> {
+        let pid = self.child.as_ref()?.id()?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in brackets, may hold anything; user and system time are the 12th and 13th after.
+        let mut times = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let (user, system) =
+            (times.next()?.parse::<u64>().ok()?, times.next()?.parse::<u64>().ok()?);
+        Some(Duration::from_millis((user + system) * TICK_MS))
     }
 
     /// SIGKILL.

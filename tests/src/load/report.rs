@@ -19,11 +19,14 @@ impl Report {
             0 => "no fsyncs".to_owned(),
             fsyncs => format!("{:.1}", counted.commits as f64 / fsyncs as f64),
         };
+        let worked = turns.worked.map(|worked| format!("{:.2} ms", mean_ms(worked, turns.count)));
+        let worked = worked.unwrap_or_else(|| "not known".to_owned());
         let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
         let rows = [
             ("conversations", format!("{}, {} at once", turns.count, load.concurrency)),
             ("durability", load.durability.to_string()),
             ("turns/s", format!("{:.0}", f64::from(turns.count) / seconds)),
+            ("node's processor time a turn", worked),
             ("resolution → 200, p50 / p99", both(&turns.accepted)),
             ("resolution → turn end, p50 / p99", both(&turns.ended)),
             ("commits a turn", format!("{:.2}", counted.commits as f64 / f64::from(turns.count))),
@@ -80,6 +83,10 @@ fn both(sorted: &[Duration]) -> String {
 fn quantile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+fn mean_ms(all: Duration, of: u32) -> f64 {
+    all.as_secs_f64() * 1_000.0 / f64::from(of)
 }
 
 fn ms(duration: Duration) -> String {

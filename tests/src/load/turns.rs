@@ -23,6 +23,8 @@ pub(super) struct Turns {
     pub(super) count: u32,
     pub(super) took: Duration,
     pub(super) counted: Counters,
+    /// What the node's threads worked for them.
+    pub(super) worked: Option<Duration>,
     /// From the resolution to its 200, sorted.
     pub(super) accepted: Vec<Duration>,
     /// From the resolution to the frame that ends the turn, sorted.
@@ -44,15 +46,18 @@ impl Turns {
         let name = format!("load-{}", std::process::id());
         lanes(load, node, format!("{name}-warm"), WARM).await?;
         let turn_bytes = journalled(&mut client, &format!("{name}-warm-0")).await?;
+        let idle = node.worked();
         let (before, started) = (node.counters().await?, Instant::now());
         let timings = lanes(load, node, name, load.conversations).await?;
         let (took, after) = (started.elapsed(), node.counters().await?);
+        let worked = idle.zip(node.worked()).map(|(before, after)| after.saturating_sub(before));
         let mut accepted: Vec<_> = timings.iter().map(|timing| timing.accepted).collect();
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
         accepted.sort();
         ended.sort();
         let count = load.conversations;
-        Ok(Self { count, took, counted: after.since(before), accepted, ended, turn_bytes })
+        let counted = after.since(before);
+        Ok(Self { count, took, counted, worked, accepted, ended, turn_bytes })
     }
 }
 
