@@ -105,7 +105,9 @@ impl Openai {
         match key.filter(|key| !key.is_empty()) {
             Some(key) => Ok(Some(key)),
             None => {
-                Err(Failure::permanent(format!("the environment variable {name} has no key in it")))
+                // Clients read the failure; the variable's name is for who runs the program.
+                tracing::error!(model = settings.name, variable = name, "no key for a model");
+                Err(Failure::permanent("the model's key is not configured"))
             }
         }
     }

@@ -30,8 +30,7 @@ impl Reply {
             self.done = true;
             return Ok(Vec::new());
         }
-        let chunk: Chunk = serde_json::from_str(data)
-            .map_err(|error| failure::garbled(&format!("not the expected JSON: {error}")))?;
+        let chunk: Chunk = serde_json::from_str(data).map_err(|_| failure::garbled())?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(failure::in_stream(&error));
         }
