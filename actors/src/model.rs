@@ -11,11 +11,12 @@ mod testing;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::event::Executor;
 use abide_conversation::message::{Message, Usage};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The `model` of a definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +64,10 @@ pub struct ToolSpec {
     pub name: String,
     pub description: String,
     pub parameters: Value,
+    /// Of `provider`, the model's provider runs it by itself.
+    pub executor: Executor,
+    /// By the provider's name, what its definition on the wire says besides.
+    pub provider_options: Map<String, Value>,
 }
 
 /// A piece of a reply, in the order in which it came.

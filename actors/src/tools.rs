@@ -46,6 +46,8 @@ impl Toolbox {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.source().clone(),
+            executor: tool.executor,
+            provider_options: tool.provider_options.clone(),
         };
         self.tools().filter(|tool| tool.is_for_model()).map(spec).collect()
     }

@@ -124,7 +124,7 @@ fn tool(
         requires_response: fields.flag("requires_response", true),
         default_result: fields.any("default_result").unwrap_or_default(),
         result_schema: schema(fields, "result_schema"),
-        provider_options: fields.map("provider_options"),
+        provider_options: provider_options(fields),
         retention: retention(fields),
         parameters: parameters?,
         approval: approval?,
@@ -220,6 +220,18 @@ fn template(fields: &mut Fields) -> Option<Template> {
     let source = fields.text("confirmation_message", LONGEST_DESCRIPTION)?;
     let compiled = Template::compile(&source);
     compiled.map_err(|message| fields.wrong("confirmation_message", message)).ok()
+}
+
+/// By provider, an object each.
+fn provider_options(fields: &mut Fields) -> Map<String, Value> {
+    let mut options = fields.map("provider_options");
+    options.retain(|_, option| !option.is_null());
+    for (provider, option) in &options {
+        if !option.is_object() {
+            fields.wrong(&format!("provider_options.{provider}"), "must be an object");
+        }
+    }
+    options
 }
 
 /// `{mode: age | count, value: n, never_evict: bool}`, kept as it is.

@@ -180,6 +180,10 @@ fn what_the_contract_calls_illegal_is_refused_by_tool_and_field() {
             "{name: t, executor: client, requires_response: false, approval: requires_approval}",
             "tool t: approval: cannot gate a call that is answered at once",
         ),
+        (
+            "{name: t, provider_options: {openai: [1]}, RUN}",
+            "tool t: provider_options.openai: must",
+        ),
         ("{name: bad name, RUN}", "tools[0].name: must be"),
         ("{RUN}", "tools[0].name: must be"),
         ("7", "tools[0]: must be an object"),

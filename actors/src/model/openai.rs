@@ -10,6 +10,7 @@ mod reply;
 mod sse;
 #[cfg(test)]
 mod tests;
+mod tool;
 
 use std::collections::VecDeque;
 use std::pin::Pin;

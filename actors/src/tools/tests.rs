@@ -30,7 +30,7 @@ fn toolbox() -> Toolbox {
          "confirmation_message": "Show {{args.what}}"},
         {"name": "toast", "executor": "client", "requires_response": false,
          "default_result": {"shown": true}},
-        {"name": "web", "executor": "provider"},
+        {"name": "web", "executor": "provider", "provider_options": {"openai": {"type": "w"}}},
     ]));
     let own = json!([{"name": "mine", "executor": "client"}, {"name": "pay", "executor": "client"},
         {"name": "theirs", "executor": "human"}]);
@@ -70,6 +70,8 @@ fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
     assert_eq!(names, wanted);
     assert_eq!(specs[2].description, "Finds.");
     assert_eq!(specs[2].parameters, json!({"type": "object", "properties": {}}));
+    assert_eq!((specs[2].executor, specs[7].executor), (Executor::Server, Executor::Provider));
+    assert_eq!(specs[7].provider_options["openai"], json!({"type": "w"}));
 }
 
 #[test]
