@@ -131,6 +131,8 @@ pub enum Plan {
         timeout_ms: u64,
         grace_ms: Option<u64>,
         on_interrupt: OnInterrupt,
+        /// The result of a client call that is answered at once when it is approved.
+        answer: Option<Value>,
     },
 }
 

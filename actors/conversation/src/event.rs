@@ -168,6 +168,9 @@ pub struct ToolCall {
     pub grace_ms: Option<u64>,
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
+    /// The result of a client call that is answered at once when it is approved.
+    #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
 }
 
 /// What a suspension waits for.

@@ -91,6 +91,7 @@ fn speak(state: &mut State, spoken: &AssistantMsg) {
         timeout_ms: 0,
         grace_ms: None,
         on_interrupt: Default::default(),
+        answer: None,
         principal: turn.principal.clone(),
         suspensions: 0,
         phase: Phase::Requested,
@@ -114,6 +115,7 @@ fn plan(state: &mut State, event: &Event, planned: &ToolCall) {
         call.timeout_ms = planned.timeout_ms;
         call.grace_ms = planned.grace_ms;
         call.on_interrupt = planned.on_interrupt;
+        call.answer = planned.answer.clone();
         if runs {
             call.phase = Phase::Running { attempt: 1, since: event.at };
         }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::Timestamp;
 use crate::event::{Executor, Intent, Kind, OnInterrupt, Shape, Suspension};
 use crate::ids::{AgentName, CallId, Principal, Revision, TurnId};
+use crate::read;
 use crate::used_ids::UsedIds;
 
 /// The folded journal. `State::default()` is the conversation that does not exist yet.
@@ -74,6 +75,8 @@ pub struct Call {
     pub timeout_ms: u64,
     pub grace_ms: Option<u64>,
     pub on_interrupt: OnInterrupt,
+    #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
     /// Whom it runs as: the turn's principal, or the approver.
     pub principal: Principal,
     /// How many suspensions it has had.

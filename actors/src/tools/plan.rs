@@ -101,6 +101,7 @@ fn decide(
         timeout_ms: millis(tool.timeout.unwrap_or(agent.suspension_timeout)),
         grace_ms: grace.map(millis),
         on_interrupt: tool.on_interrupt,
+        answer: None,
     }
 }
 

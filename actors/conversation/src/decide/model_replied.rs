@@ -6,7 +6,7 @@ use super::settle::{after, end, settle};
 use crate::command::{ModelReplied, Plan, Planned};
 use crate::event::{AssistantMsg, Data, Ending, Executor, Kind, RepairRequested, ToolCall};
 use crate::ids::CallId;
-use crate::message::{CallRef, ErrorType, Message, Role, Status};
+use crate::message::{CallRef, ErrorType, Message, Outcome, Role, Status};
 use crate::state::State;
 
 pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<(), Rejection> {
@@ -71,19 +71,30 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
         timeout_ms: 0,
         grace_ms: None,
         on_interrupt: Default::default(),
+        answer: None,
     };
     match plan {
         Plan::Answer { executor, intent, outcome } => {
             draft.push(Data::ToolCall(call(executor, intent, outcome.is_ok())));
             draft.result(call_id, outcome);
         }
-        Plan::Execute { executor, intent, gate, message, timeout_ms, grace_ms, on_interrupt } => {
+        Plan::Execute {
+            executor,
+            intent,
+            gate,
+            message,
+            timeout_ms,
+            grace_ms,
+            on_interrupt,
+            answer,
+        } => {
             let call = call(executor, intent, gate.is_none());
             draft.push(Data::ToolCall(ToolCall {
                 message,
                 timeout_ms,
                 grace_ms,
                 on_interrupt,
+                answer,
                 ..call
             }));
             match gate {
@@ -94,10 +105,13 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
     }
 }
 
-/// Suspends a call that somebody outside executes; a server call needs nothing more, and nobody can
-/// execute a provider's call that came without its result.
+/// Suspends a call that somebody outside executes, unless its answer is known; a server call needs
+/// nothing more, and nobody can execute a provider's call that came without its result.
 pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
+    if let Some(answer) = call.answer.clone() {
+        return draft.result(id.clone(), Outcome::Ok(answer));
+    }
     let kind = match call.executor {
         Executor::Human => Kind::Elicitation,
         Executor::Client => Kind::ClientExec,

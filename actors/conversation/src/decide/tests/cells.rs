@@ -211,3 +211,17 @@ fn a_providers_call_without_a_result_ends_with_an_error() {
         all_done(&story);
     }
 }
+
+#[test]
+fn a_gated_client_call_that_needs_no_answer_is_answered_when_it_is_approved() {
+    let mut story = Story::begun();
+    let mut planned = gated_client("a");
+    if let crate::command::Plan::Execute { answer, .. } = &mut planned.plan {
+        *answer = Some(json!(null));
+    }
+    let told = story.reply(vec![planned]).unwrap();
+    assert_eq!(told, ["assistant_msg", "tool_call", "suspension"]);
+    let told = story.tell(approve("a", Some(1))).unwrap();
+    assert_eq!(told, ["resolution", "tool_started", "tool_result"]);
+    all_done(&story);
+}

@@ -212,6 +212,7 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> Planned {
         timeout_ms: TIMEOUT_MS.unsigned_abs(),
         grace_ms: (executor == Executor::Client).then_some(5_000),
         on_interrupt: OnInterrupt::Redispatch,
+        answer: None,
     };
     Planned { given_id: id.to_owned(), tool: "tool".to_owned(), args: json!({"n": 1}), plan }
 }
