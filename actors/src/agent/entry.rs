@@ -187,9 +187,6 @@ fn approval(fields: &mut Fields, executor: Executor) -> Option<Approval> {
         Executor::Human => fields.wrong("approval", "cannot gate a human tool"),
         Executor::Provider => fields.wrong("approval", "cannot gate a provider tool"),
     }
-    if fields.peek("requires_response") == Some(&Value::Bool(false)) {
-        fields.wrong("approval", "cannot gate a call that is answered at once");
-    }
     approval
 }
 

@@ -68,40 +68,45 @@ fn decide(
     scope: &Scope,
 ) -> Plan {
     let (executor, intent) = (tool.executor, tool.intent);
-    let answer = |outcome| Plan::Answer { executor, intent, outcome };
-    let message = match executor {
-        Executor::Provider => {
-            let outcome = match provided {
-                Some(result) if encoded_len(result) > LARGEST_VALUE => {
-                    Outcome::Err("the result is larger than 1 MB".to_owned(), ErrorType::ToolError)
-                }
-                Some(result) => Outcome::Ok(result.clone()),
-                None => {
-                    Outcome::Err("the provider sent no result".to_owned(), ErrorType::ToolError)
-                }
-            };
-            return answer(outcome);
+    let at_once = |outcome| Plan::Answer { executor, intent, outcome };
+    let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
+    let gate = tool.is_gated(args, scope).then(question);
+    let (message, answer) = match (executor, &gate) {
+        (Executor::Provider, _) => return at_once(outcome(provided)),
+        (Executor::Client, None) if !tool.requires_response => {
+            return at_once(Outcome::Ok(tool.default_result.clone()));
         }
-        Executor::Client if !tool.requires_response => {
-            return answer(Outcome::Ok(tool.default_result.clone()));
+        (Executor::Client, Some(_)) if !tool.requires_response => {
+            (String::new(), Some(tool.default_result.clone()))
         }
-        Executor::Server => String::new(),
-        Executor::Human | Executor::Client => {
-            tool.message(args, scope).unwrap_or_else(|| tool.description.clone())
+        (Executor::Server, _) => (String::new(), None),
+        (Executor::Human | Executor::Client, _) => {
+            (tool.message(args, scope).unwrap_or_else(|| tool.description.clone()), None)
         }
     };
-    let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
     let agent = toolbox.definition();
     let grace = agent.client_grace.filter(|_| executor == Executor::Client);
     Plan::Execute {
         executor,
         intent,
-        gate: tool.is_gated(args, scope).then(question),
+        gate,
         message,
         timeout_ms: millis(tool.timeout.unwrap_or(agent.suspension_timeout)),
         grace_ms: grace.map(millis),
         on_interrupt: tool.on_interrupt,
-        answer: None,
+        answer,
+    }
+}
+
+/// What the provider's own run of a call came to.
+fn outcome(provided: Option<&Value>) -> Outcome {
+    let failed = |message: &str| Outcome::Err(message.to_owned(), ErrorType::ToolError);
+    match provided {
+        Some(result) if encoded_len(result) > LARGEST_VALUE => {
+            failed("the result is larger than 1 MB")
+        }
+        Some(result) => Outcome::Ok(result.clone()),
+        None => failed("the provider sent no result"),
     }
 }
 

@@ -30,6 +30,8 @@ fn toolbox() -> Toolbox {
          "confirmation_message": "Show {{args.what}}"},
         {"name": "toast", "executor": "client", "requires_response": false,
          "default_result": {"shown": true}},
+        {"name": "horn", "executor": "client", "requires_response": false,
+         "approval": {"when": "args.loud"}},
         {"name": "web", "executor": "provider", "provider_options": {"openai": {"type": "w"}}},
     ]));
     let own = json!([{"name": "mine", "executor": "client"}, {"name": "pay", "executor": "client"},
@@ -66,12 +68,13 @@ fn gate_and_message(planned: &Planned) -> (Option<&str>, &str) {
 fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
     let specs = toolbox().specs();
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    let wanted = ["send", "pay", "search", "both", "ask", "page", "toast", "web", "mine", "theirs"];
+    let wanted =
+        ["send", "pay", "search", "both", "ask", "page", "toast", "horn", "web", "mine", "theirs"];
     assert_eq!(names, wanted);
     assert_eq!(specs[2].description, "Finds.");
     assert_eq!(specs[2].parameters, json!({"type": "object", "properties": {}}));
-    assert_eq!((specs[2].executor, specs[7].executor), (Executor::Server, Executor::Provider));
-    assert_eq!(specs[7].provider_options["openai"], json!({"type": "w"}));
+    assert_eq!((specs[2].executor, specs[8].executor), (Executor::Server, Executor::Provider));
+    assert_eq!(specs[8].provider_options["openai"], json!({"type": "w"}));
 }
 
 #[test]
@@ -162,6 +165,19 @@ fn provider_and_answered_client_calls_end_at_once() {
     assert!(!outcome(plan("web", json!({}))).0.is_ok());
     let huge = json!("x".repeat(1024 * 1024));
     assert!(!outcome(plan_of("web", Ok(json!({})), Some(huge))).0.is_ok());
+}
+
+#[test]
+fn a_gated_call_that_needs_no_answer_takes_its_result_along() {
+    let Plan::Execute { executor, gate, answer, .. } = plan("horn", json!({"loud": true})).plan
+    else {
+        unreachable!()
+    };
+    assert_eq!((executor, gate.as_deref()), (Executor::Client, Some("Allow horn?")));
+    assert_eq!(answer, Some(Value::Null));
+    let free = plan("horn", json!({"loud": false})).plan;
+    assert!(matches!(free, Plan::Answer { outcome: Outcome::Ok(Value::Null), .. }), "{free:?}");
+    let Plan::Execute { answer: None, .. } = plan("page", json!({})).plan else { unreachable!() };
 }
 
 #[test]
