@@ -1,5 +1,6 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+pub(crate) mod numbers;
 pub mod openai;
 pub mod prompt;
 pub mod providers;
@@ -17,6 +18,10 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+/// Calls of one message that are carried out, as many as providers allow. Those beyond are each
+/// answered with an error: nobody means that many.
+pub const MOST_CALLS: usize = 128;
 
 /// The `model` of a definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,7 +94,7 @@ pub struct GivenCall {
     /// The provider's id; may be empty, repeated or hostile.
     pub id: String,
     pub name: String,
-    /// The raw text, if it was not JSON.
+    /// The raw text, if it was not JSON, or has a whole number that a value would round.
     pub args: Result<Value, String>,
     /// The result, of a call that the provider executed itself.
     pub provided: Option<Value>,

@@ -4,6 +4,7 @@ mod aliases;
 mod target;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::event::Executor;
@@ -17,15 +18,16 @@ use crate::tools::condition::Condition;
 use crate::tools::native::Natives;
 use crate::tools::schema::Schema;
 use crate::tools::template::Template;
-use crate::tools::tool::{Approval, Audience, Tool};
+use crate::tools::tool::{Approval, Audience, LONGEST_NAME, Tool};
 use target::Described;
 
 /// Other names of one tool.
 const MOST_ALIASES: usize = 16;
-const LONGEST_NAME: usize = 64;
 
 /// Reads the tools that a client declares for its conversation: `client` and `human` ones.
-pub fn client_tools(entries: &[Value]) -> Result<Vec<Tool>, Vec<Invalid>> {
+///
+/// Compiles their schemas, so it is done once for a conversation and what it returns is kept.
+pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<Invalid>> {
     let object = Map::from_iter([("tools".to_owned(), Value::from(entries))]);
     let mut fields = Fields::new(None, "", object);
     let mut warnings = Vec::new();
@@ -41,7 +43,7 @@ pub fn client_tools(entries: &[Value]) -> Result<Vec<Tool>, Vec<Invalid>> {
         }
     }
     match fields.finish() {
-        mistakes if mistakes.is_empty() => Ok(read),
+        mistakes if mistakes.is_empty() => Ok(read.into()),
         mistakes => Err(mistakes),
     }
 }

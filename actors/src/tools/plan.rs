@@ -10,11 +10,9 @@ use serde_json::{Map, Value};
 use super::Toolbox;
 use super::bounds::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
 use super::scope::Scope;
-use super::tool::Tool;
-use crate::model::GivenCall;
+use super::tool::{LONGEST_NAME, Tool};
+use crate::model::{GivenCall, numbers};
 
-/// The longest name of a tool; a model may have made up a longer one.
-const LONGEST_NAME: usize = 64;
 /// Refused arguments are kept whole up to this; no tool will see them, the model will.
 const SMALL_ARGS: usize = 16 * 1024;
 
@@ -39,25 +37,22 @@ pub(super) fn plan(toolbox: &Toolbox, given: &GivenCall, scope: &Scope) -> Plann
     Planned { given_id: given.id.clone(), tool: tool.name.clone(), args, plan }
 }
 
-/// The rules for arguments, whoever gives them.
-pub(super) fn check_args(tool: &Tool, args: &Value) -> Result<(), String> {
-    if !args.is_object() {
-        return Err("must be an object".to_owned());
-    }
-    if encoded_len(args) > LARGEST_VALUE {
-        return Err("must be at most 1 MB".to_owned());
-    }
-    tool.parameters.check(args)
-}
-
 fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {
     let args = match given {
         Ok(args) => args.clone(),
         // Providers send nothing at all for a tool without arguments.
         Err(raw) if raw.trim().is_empty() => Value::Object(Map::new()),
-        Err(_) => return Err("not JSON".to_owned()),
+        Err(raw) => {
+            return Err(match numbers::rounded(raw) {
+                Some(field) if field.is_empty() => "must be an object".to_owned(),
+                Some(field) => {
+                    format!("{}: must fit into 64 bits", cut(&field, SHOWN_TEXT))
+                }
+                None => "not JSON".to_owned(),
+            });
+        }
     };
-    check_args(tool, &args).map(|()| args)
+    tool.check_args(&args).map(|()| args)
 }
 
 fn decide(

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
 use abide_conversation::command::{Plan, Planned};
 use abide_conversation::event::{Executor, OnInterrupt};
 use abide_conversation::message::{ErrorType, Outcome};
@@ -108,6 +110,9 @@ fn arguments_that_are_not_json_or_break_the_schema_are_refused() {
         assert_eq!(kind, ErrorType::ValidationError);
         assert!(planned.args.to_string().len() < 17 * 1024);
     }
+    let number = plan_of("send", Err("{\"to\":12345678901234567890123}".to_owned()), None);
+    let wanted = "invalid tool arguments: to: must fit into 64 bits";
+    assert_eq!(refused(&number), (wanted, ErrorType::ValidationError));
     let megabytes = plan_of("send", Err("ä".repeat(5_000_000)), None);
     assert!(megabytes.args.as_str().unwrap().len() <= 1_000);
 }
@@ -198,6 +203,14 @@ fn a_conversations_own_tool_never_replaces_the_agents() {
     let toolbox = toolbox();
     assert_eq!(toolbox.tool("pay").unwrap().executor, Executor::Server);
     assert_eq!(toolbox.tool("mine").unwrap().executor, Executor::Client);
+    assert_eq!(toolbox.specs().iter().filter(|spec| spec.name == "pay").count(), 1);
+}
+
+#[test]
+fn a_conversations_own_tools_are_shared_and_not_copied() {
+    let own = client_tools(&[json!({"name": "mine", "executor": "client"})]).unwrap();
+    let toolbox = Toolbox::new(definition(json!([])), Arc::clone(&own));
+    assert!(std::ptr::eq(toolbox.tool("mine").unwrap(), &raw const own[0]));
 }
 
 #[test]

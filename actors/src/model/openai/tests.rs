@@ -171,6 +171,12 @@ async fn arguments_that_are_not_json_are_handed_on_raw() {
     for (given, reason, expected) in [
         ("{\"a\": ", "tool_calls", Err("{\"a\": ".to_owned())),
         ("[1]", "tool_calls", Ok(json!([1]))),
+        ("{\"a\": 12345678901234567890}", "tool_calls", Ok(json!({"a": 12345678901234567890_u64}))),
+        (
+            "{\"a\": 12345678901234567890123}",
+            "tool_calls",
+            Err("{\"a\": 12345678901234567890123}".to_owned()),
+        ),
         ("", "tool_calls", Ok(json!({}))),
         ("", "length", Err(String::new())),
         ("{}", "length", Ok(json!({}))),
