@@ -16,18 +16,22 @@ use abide_conversation::event::Event;
 use abide_conversation::{
     Action, Activity, CallId, Command, ConversationId, Rejection, State, decide, replay, wanted,
 };
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Progress, Report, Trouble};
 use crate::agent::Agents;
 use crate::clock::Clock;
 use crate::journal::{Holder, Holding, Journal, Refusal};
-use crate::live::Live;
+use crate::live::{Live, Signal};
 use crate::model::Model;
 use crate::request::{Delivery, Inspection, ReplyPort};
 use crate::streaming::Stream;
 use crate::tools::Runner;
+
+/// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
+/// replays.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What all conversations of a node work with.
 pub struct Deps {
@@ -46,7 +50,7 @@ pub struct Deps {
     pub draining: Arc<AtomicBool>,
 }
 
-/// The actor; it has no state of its own beside [`Live`](crate::live::Live)'s.
+/// The actor; its state is a [`Loaded`] conversation.
 pub struct Conversation;
 
 /// What an actor starts with.
@@ -95,6 +99,8 @@ pub struct Loaded {
     progress: Progress,
     dispatched: BTreeMap<CallId, Vec<ReplyPort>>,
     handled: u64,
+    /// Loaded while the node drains: what ran before is left to the next process.
+    dormant: bool,
     idle: Option<AbortOnDropHandle<()>>,
 }
 
@@ -122,6 +128,7 @@ impl Actor for Conversation {
             progress: Progress::default(),
             dispatched: BTreeMap::new(),
             handled: 0,
+            dormant: false,
             idle: None,
         })
     }
@@ -133,7 +140,8 @@ impl Actor for Conversation {
         live: &mut Loaded,
     ) -> Result<(), ActorProcessingErr> {
         live.load().await?;
-        if live.state.exists() {
+        live.dormant = live.deps.draining.load(Ordering::Relaxed);
+        if live.state.exists() && !live.dormant {
             live.act(&myself, Action::Revive).await?;
         }
         live.rest(&myself);
@@ -149,8 +157,12 @@ impl Actor for Conversation {
         match message {
             ConversationMsg::Deliver(delivery) => {
                 live.depth.fetch_sub(1, Ordering::Relaxed);
-                live.handled += 1;
-                live.deliver(&myself, *delivery).await?;
+                // An actor that is ending starts nothing that it would cut off at once: the
+                // delivery goes back, and to the next actor.
+                if myself.get_status() < ActorStatus::Draining {
+                    live.handled += 1;
+                    live.deliver(&myself, *delivery).await?;
+                }
             }
             ConversationMsg::Report(report) => {
                 live.handled += 1;
@@ -173,7 +185,7 @@ impl Actor for Conversation {
         live: &mut Loaded,
     ) -> Result<(), ActorProcessingErr> {
         live.running.clear();
-        Ok(live.deps.journal.release(&live.id, &live.held).await?)
+        Ok(in_time(live.deps.journal.release(&live.id, &live.held)).await?)
     }
 }
 
@@ -186,13 +198,15 @@ impl Loaded {
     async fn load(&mut self) -> Result<(), Death> {
         let journal = &self.deps.journal;
         // This node's former actor of the conversation is gone: its writes are fenced from here on.
-        self.held = journal.claim(&self.id, &self.deps.me, Some(&self.deps.me)).await?;
+        self.held = in_time(journal.claim(&self.id, &self.deps.me, Some(&self.deps.me))).await?;
         if self.held.holder != self.deps.me {
             return Err(Death::HeldElsewhere(self.held.holder.clone()));
         }
-        if let Some(stored) = journal.load(&self.id).await? {
+        if let Some(stored) = in_time(journal.load(&self.id)).await? {
             self.cached_seq = stored.state.seq;
             self.state = replay(stored.state, &stored.events);
+            // Its predecessor may have died between an append and the telling of it.
+            self.deps.live.publish(&self.id, Signal::Revived);
         }
         Ok(())
     }
@@ -224,7 +238,10 @@ impl Loaded {
         report: Report,
     ) -> Result<(), Death> {
         let Report { activity, ended } = report;
-        self.running.remove(&activity);
+        // It was cut off while its report was under way; whatever it says is out of date.
+        if self.running.remove(&activity).is_none() {
+            return Ok(());
+        }
         self.act(myself, ended?).await?;
         self.reconcile(myself);
         Ok(())
@@ -246,7 +263,9 @@ impl Loaded {
             self.idle = None;
         } else if self.idle.is_none() {
             let (myself, handled) = (myself.clone(), self.handled);
-            let after = self.deps.passivate_after;
+            // Nothing is to be kept of a conversation whose first request was refused.
+            let stays = self.state.exists() || self.handled == 0;
+            let after = if stays { self.deps.passivate_after } else { Duration::ZERO };
             self.idle = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 tokio::time::sleep(after).await;
                 // An actor that has ended needs no timer.
@@ -255,13 +274,21 @@ impl Loaded {
         }
     }
 
-    /// Ends the actor, unless something was asked meanwhile. What waits in its mailbox is answered
-    /// first; what comes later is refused by the mailbox, and the door starts the next actor.
+    /// Ends the actor, unless something was asked meanwhile. What waits in its mailbox goes back to
+    /// the door, and to the next actor.
     fn passivate(&mut self, myself: &ActorRef<ConversationMsg>, handled: u64) {
         self.idle = None;
         if self.handled == handled && self.running.is_empty() && myself.drain().is_err() {
             tracing::debug!(conversation = %self.id, "already ending");
         }
+    }
+}
+
+/// What a store does in time; after that the outcome is unknown.
+async fn in_time<T>(asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+    match tokio::time::timeout(DEADLINE, asked).await {
+        Ok(answered) => answered,
+        Err(_) => Err(Refusal::Unavailable("the store took too long".to_owned())),
     }
 }
 

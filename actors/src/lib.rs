@@ -2,7 +2,7 @@
 //!
 //! The rules are in [`abide_conversation`]; here they meet the clock, the network and a store.
 
-mod activity;
+pub mod activity;
 pub mod agent;
 pub mod clock;
 pub mod conversation;

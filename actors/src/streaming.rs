@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_conversation::command::Partial;
 use abide_conversation::message::text_block;
-use abide_conversation::{ConversationId, MessageId};
+use abide_conversation::{ConversationId, MessageId, TurnId};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::live::{Live, Signal};
+use crate::live::{Delta, Live, Signal};
 
 /// As far as the stream has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,6 +19,8 @@ pub struct StreamingMessage {
     pub thinking: String,
     /// How many deltas it was told in.
     pub delta_seq: u64,
+    #[serde(skip)]
+    pub turn: TurnId,
     #[serde(skip)]
     pub step: u32,
 }
@@ -56,12 +58,13 @@ impl Stream {
     }
 
     /// Begins the message; the first piece follows.
-    pub(crate) fn begin(&self, id: MessageId, step: u32) {
+    pub(crate) fn begin(&self, id: MessageId, turn: TurnId, step: u32) {
         let fresh = StreamingMessage {
             id,
             text: String::new(),
             thinking: String::new(),
             delta_seq: 0,
+            turn,
             step,
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh);
@@ -72,15 +75,21 @@ impl Stream {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(message) = guard.as_mut() else { return };
         message.delta_seq += 1;
-        let (id, delta_seq) = (message.id.clone(), message.delta_seq);
+        let delta = |message: &StreamingMessage, text: &str| Delta {
+            turn: message.turn.clone(),
+            step: message.step,
+            message: message.id.clone(),
+            text: text.to_owned(),
+            delta_seq: message.delta_seq,
+        };
         let signal = match piece {
             Piece::Text(text) => {
                 message.text.push_str(text);
-                Signal::Text { message: id, text: text.to_owned(), delta_seq }
+                Signal::Text(delta(message, text))
             }
             Piece::Thinking(text) => {
                 message.thinking.push_str(text);
-                Signal::Thinking { message: id, text: text.to_owned(), delta_seq }
+                Signal::Thinking(delta(message, text))
             }
         };
         drop(guard);

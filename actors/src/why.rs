@@ -54,7 +54,7 @@ pub fn why(state: &State, streams: bool) -> Why {
     let model = if streams { "the model to finish its message" } else { "the model to answer" };
     Why {
         waits_for: format!("{model} (step {})", turn.step + 1),
-        since: Some(turn.started_at),
+        since: (turn.step == 0).then_some(turn.started_at),
         who_can_move_it: "the model; POST …/cancel ends the turn".to_owned(),
         next: "the reply is journalled, or the turn fails".to_owned(),
         next_at: None,

@@ -107,10 +107,9 @@ impl Life {
 }
 
 async fn take_up(conversations: Conversations) {
-    match conversations.revive_active().await {
-        Ok(0) => {}
-        Ok(revived) => tracing::info!(revived, "took up what was running"),
-        Err(error) => tracing::error!(%error, "could not take up what was running"),
+    let revived = conversations.revive_active().await;
+    if revived > 0 {
+        tracing::info!(revived, "took up what was running");
     }
 }
 
@@ -185,10 +184,16 @@ impl Node {
     pub async fn drain(&self) {
         self.life.draining.store(true, Ordering::Relaxed);
         self.life.work.close();
-        self.life.work.wait().await;
-        // What they came to is in the mailboxes: an answer from behind it says that it is journalled.
-        for (id, _) in self.life.conversations.table().page(None, usize::MAX) {
-            self.life.conversations.inspect(&id).await;
+        loop {
+            self.life.work.wait().await;
+            // What they came to is in the mailboxes, before this question: an answer says that it is
+            // journalled, and that what it handed over has started.
+            for (id, _) in self.life.conversations.table().page(None, usize::MAX) {
+                self.life.conversations.inspect(&id).await;
+            }
+            if self.life.work.is_empty() {
+                return;
+            }
         }
     }
 

@@ -1,69 +1,98 @@
 //! Wakes conversations whose alarm is due.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::request::Request;
 use abide_conversation::{ConversationId, Timestamp};
-use futures::StreamExt;
+use tokio::task::JoinSet;
 
 use crate::conversations::Conversations;
 use crate::store::Store;
 
 /// How late an alarm may be noticed that was set after the last look.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How many alarms are read at a look, at a time when many are due, and how many conversations are
-/// woken at once. Most looks find nothing due, and a node that only waits should cost nothing.
+/// How many alarms are read at a look, and how many when all of those are due. Most looks find
+/// nothing due, and a node that only waits should cost nothing.
 const FEW: usize = 8;
 const BATCH: usize = 1_000;
+/// How many conversations are woken at once.
 const AT_ONCE: usize = 64;
 /// How long a conversation that could not be woken is left alone.
 const AGAIN_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
+/// How long to wait while more may be due than were read.
+const BRIEFLY: Duration = Duration::from_millis(5);
+/// How long to wait for a store that is away.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
 pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
-    let mut failed: HashMap<ConversationId, Timestamp> = HashMap::new();
+    let mut wakes = Wakes { conversations, under_way: JoinSet::new(), leave: HashMap::new() };
     let mut read = FEW;
     loop {
+        let now = clock.now();
+        wakes.settle(now);
         let wait = match store.alarms(read).await {
             Ok(alarms) => {
-                let now = clock.now();
                 let all_due = alarms.last().is_some_and(|(_, due)| *due <= now);
-                read = if all_due { BATCH } else { FEW };
-                failed.retain(|_, until| *until > now);
-                let due: Vec<ConversationId> = alarms
-                    .iter()
-                    .filter(|(id, due)| *due <= now && !failed.contains_key(id))
-                    .map(|(id, _)| id.clone())
-                    .collect();
-                let woke = !due.is_empty();
-                for id in wake(&conversations, due).await {
-                    failed.insert(id, now.checked_add(AGAIN_AFTER).unwrap_or(Timestamp::MAX));
-                }
+                // Past those that are left alone there may be others.
+                read = if all_due { BATCH + wakes.leave.len() } else { FEW };
+                let due = alarms.iter().filter(|(_, due)| *due <= now).map(|(id, _)| id);
+                wakes.begin(due);
                 let next = alarms.iter().map(|(_, due)| *due).find(|due| *due > now);
-                if woke { Duration::ZERO } else { until(next, now) }
+                if all_due { BRIEFLY } else { until(next, now) }
             }
             Err(refusal) => {
                 tracing::warn!(%refusal, "alarms cannot be read");
-                Duration::from_secs(1)
+                AWAY
             }
         };
         tokio::time::sleep(wait).await;
     }
 }
 
-/// Wakes them all. Returns those that could not be.
-async fn wake(conversations: &Conversations, due: Vec<ConversationId>) -> Vec<ConversationId> {
-    let wake = |id: ConversationId| async move {
-        let woken = conversations.deliver(&id, Request::Wake, Vec::new()).await;
-        let failure = woken.err()?;
-        tracing::warn!(conversation = %id, %failure, "an alarm could not be delivered");
-        Some(id)
-    };
-    let woken = futures::stream::iter(due).map(wake).buffer_unordered(AT_ONCE);
-    woken.filter_map(|failed| async move { failed }).collect().await
+/// The conversations that are being woken, and those that are to be left alone.
+struct Wakes {
+    conversations: Conversations,
+    under_way: JoinSet<(ConversationId, bool)>,
+    /// Until when; those under way, until they are done.
+    leave: HashMap<ConversationId, Timestamp>,
+}
+
+impl Wakes {
+    fn begin<'a>(&mut self, due: impl Iterator<Item = &'a ConversationId>) {
+        let due: HashSet<_> = due.filter(|id| !self.leave.contains_key(id)).cloned().collect();
+        for id in due {
+            if self.under_way.len() >= AT_ONCE {
+                return;
+            }
+            let conversations = self.conversations.clone();
+            self.leave.insert(id.clone(), Timestamp::MAX);
+            self.under_way.spawn(async move {
+                let woken = conversations.deliver(&id, Request::Wake, Vec::new()).await;
+                if let Err(failure) = &woken {
+                    tracing::warn!(conversation = %id, %failure, "an alarm was not delivered");
+                }
+                (id, woken.is_ok())
+            });
+        }
+    }
+
+    fn settle(&mut self, now: Timestamp) {
+        while let Some(done) = self.under_way.try_join_next() {
+            let Ok((id, woken)) = done else { continue };
+            match woken {
+                true => self.leave.remove(&id),
+                false => {
+                    let until = now.checked_add(AGAIN_AFTER).unwrap_or(Timestamp::MAX);
+                    self.leave.insert(id, until)
+                }
+            };
+        }
+        self.leave.retain(|_, until| *until > now);
+    }
 }
 
 fn until(next: Option<Timestamp>, now: Timestamp) -> Duration {

@@ -11,8 +11,8 @@ use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, Rejection, State, replay};
 use ractor::{ActorRef, MessagingErr};
 
-use crate::host::{Handle, HostMsg, Quarantined, Table};
-use crate::store::{ListRefusal, Store};
+use crate::host::{Absent, Handle, HostMsg, Quarantined, Table};
+use crate::store::Store;
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -20,6 +20,13 @@ const DEADLINE: Duration = Duration::from_secs(15);
 const DEPTH: usize = 256;
 /// How often a delivery looks for the next actor when the one it found was just ending.
 const TRIES: usize = 8;
+
+/// How many are taken up at once after a start, and how long to wait while so many run, or until a
+/// store that is away is asked again.
+const PAGE: usize = 1_000;
+const AT_ONCE: usize = 256;
+const BREATH: Duration = Duration::from_millis(20);
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Reaches any conversation, live or not.
 #[derive(Clone)]
@@ -53,19 +60,29 @@ impl Conversations {
         if let Some(first) = self.missing(id, &request, &repeats).await? {
             return Ok(first);
         }
-        let patient = matches!(request, Request::Dispatch(_));
-        let (mut request, mut repeats) = (request, repeats);
+        match &request {
+            // A user's own call takes as long as its tool may.
+            Request::Dispatch(_) => self.deliver_whenever(id, request, repeats).await,
+            Request::Delete if self.quarantined(id).await.is_some() => self.remove(id).await,
+            _ => {
+                let delivered = self.deliver_whenever(id, request, repeats);
+                tokio::time::timeout(DEADLINE, delivered).await.map_err(|_| {
+                    Refusal::Unavailable("the conversation took too long".to_owned())
+                })?
+            }
+        }
+    }
+
+    async fn deliver_whenever(
+        &self,
+        id: &ConversationId,
+        mut request: Request,
+        mut repeats: Vec<RepeatKey>,
+    ) -> Result<Reply, Failure> {
         for _ in 0..TRIES {
             let (delivery, answer) = Delivery::new(request, repeats);
             self.send(id, delivery).await?;
-            let answered = match patient {
-                // A user's own call takes as long as its tool may.
-                true => answer.await,
-                false => tokio::time::timeout(DEADLINE, answer).await.map_err(|_| {
-                    Refusal::Unavailable("the conversation took too long".to_owned())
-                })?,
-            };
-            match answered {
+            match answer.await {
                 Ok(Answered::Done(reply)) => return Ok(reply),
                 Ok(Answered::Failed(failure)) => return Err(failure),
                 Ok(Answered::Untouched(again, keys)) => (request, repeats) = (again, keys),
@@ -73,6 +90,16 @@ impl Conversations {
             }
         }
         Err(Refusal::Unavailable("the actor keeps ending".to_owned()).into())
+    }
+
+    /// Deletes a conversation whose actor cannot live.
+    async fn remove(&self, id: &ConversationId) -> Result<Reply, Failure> {
+        let me = &self.deps.me;
+        let held = self.store.claim(id, me, Some(me)).await?;
+        self.store.delete(id, &held, None).await?;
+        // A host that has ended forgets everything.
+        let _ = self.host.cast(HostMsg::Forget(id.clone()));
+        Ok(Reply::Deleted)
     }
 
     /// Puts a delivery into the mailbox of the live actor. A mailbox that is closing gives it back.
@@ -105,7 +132,10 @@ impl Conversations {
         let ask = |reply| HostMsg::Ensure(id.clone(), reply);
         match self.host.call(ask, Some(DEADLINE)).await {
             Ok(ractor::rpc::CallResult::Success(ensured)) => {
-                ensured.map_err(|quarantined| Failure::Quarantined(quarantined.reason))
+                ensured.map_err(|absent| match absent {
+                    Absent::Quarantined(quarantined) => Failure::Quarantined(quarantined.reason),
+                    Absent::Away => Refusal::Unavailable("the store was away".to_owned()).into(),
+                })
             }
             Ok(_) | Err(_) => Err(Failure::Lost),
         }
@@ -169,12 +199,24 @@ impl Conversations {
         &self.table
     }
 
-    /// Starts every conversation that wants something running.
-    pub async fn revive_active(&self) -> Result<usize, ListRefusal> {
+    /// Starts every conversation that wants something running, however long the store takes, a few
+    /// at a time: each may call a model or a tool at once. Returns how many.
+    pub async fn revive_active(&self) -> usize {
         let (mut cursor, mut revived) = (None, 0);
         loop {
-            let page = self.store.active(cursor.as_deref(), 1_000).await?;
+            let page = match self.store.active(cursor.as_deref(), PAGE).await {
+                Ok(page) => page,
+                Err(refusal) => {
+                    tracing::warn!(%refusal, "what was running cannot be read");
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+            };
             for id in &page.items {
+                while self.deps.work.len() >= AT_ONCE {
+                    tokio::time::sleep(BREATH).await;
+                }
+                // Whatever keeps it from starting, its supervisor tries again.
                 match self.ensure_started(id).await {
                     Ok(_) => revived += 1,
                     Err(failure) => tracing::warn!(conversation = %id, %failure, "not revived"),
@@ -182,7 +224,7 @@ impl Conversations {
             }
             match page.cursor {
                 Some(next) => cursor = Some(next),
-                None => return Ok(revived),
+                None => return revived,
             }
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use abide_actors::activity::Trouble;
 use abide_actors::conversation::{Arguments, Conversation, ConversationMsg, Death, Deps, Loaded};
 use abide_actors::journal::Refusal;
 use abide_conversation::{ConversationId, Timestamp};
@@ -78,7 +79,15 @@ impl Table {
 }
 
 /// The answer to a wish for a live actor.
-pub type Ensured = Result<Handle, Quarantined>;
+pub type Ensured = Result<Handle, Absent>;
+
+/// Why there is no live actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Absent {
+    Quarantined(Quarantined),
+    /// The store refused the last one; the next is tried after a pause.
+    Away,
+}
 
 /// A conversation that crashed too often; nothing is delivered to it until an operator kills it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +102,10 @@ pub enum HostMsg {
     Ensure(ConversationId, RpcReplyPort<Ensured>),
     /// The pause after a crash is over.
     Revive(ConversationId),
-    /// Lets a conversation out of quarantine.
+    /// Lets a conversation out of quarantine, and starts it.
     Pardon(ConversationId),
+    /// Forgets a conversation that was deleted.
+    Forget(ConversationId),
     Quarantined(ConversationId, RpcReplyPort<Option<Quarantined>>),
 }
 
@@ -120,6 +131,15 @@ struct Record {
     refused: u32,
     restarts: u32,
     quarantined: Option<Quarantined>,
+    /// Set while a pause before the next revival runs.
+    pause: Option<Pause>,
+}
+
+/// What a revival waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    AfterCrash,
+    AfterRefusal,
 }
 
 impl Actor for Host {
@@ -144,7 +164,10 @@ impl Actor for Host {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             HostMsg::Ensure(id, reply) => state.ensure(&myself, id, Some(reply)).await?,
-            HostMsg::Revive(id) => state.ensure(&myself, id, None).await?,
+            HostMsg::Revive(id) => state.revive(&myself, id).await?,
+            HostMsg::Forget(id) => {
+                state.records.remove(&id);
+            }
             HostMsg::Pardon(id) => {
                 let was = state.records.remove(&id);
                 if was.is_some_and(|record| record.quarantined.is_some()) {
@@ -169,7 +192,9 @@ impl Actor for Host {
         match event {
             SupervisionEvent::ActorTerminated(who, last, _) => {
                 let last = last.and_then(|mut last| last.take::<Loaded>().ok());
-                let restless = last.is_some_and(|live| live.wants_something());
+                // What a draining node leaves undone is the next process's.
+                let draining = state.deps.draining.load(Ordering::Relaxed);
+                let restless = last.is_some_and(|live| live.wants_something()) && !draining;
                 state.ended(&myself, &who, restless).await?;
             }
             SupervisionEvent::ActorFailed(who, error) => {
@@ -191,19 +216,39 @@ impl State {
     ) -> Result<(), ActorProcessingErr> {
         let live = self.table.get(&id);
         let ending = |handle: &Handle| handle.actor.get_status() >= ActorStatus::Draining;
-        let quarantined = self.records.get(&id).and_then(|record| record.quarantined.clone());
-        let ensured = match (live, quarantined) {
-            (Some(handle), _) if ending(&handle) => {
+        let record = self.records.get(&id);
+        let quarantined = record.and_then(|record| record.quarantined.clone());
+        let pause = record.and_then(|record| record.pause);
+        let ensured = match (live, quarantined, pause) {
+            (Some(handle), _, _) if !ending(&handle) => Ok(handle),
+            (Some(_), _, _) | (None, None, Some(Pause::AfterCrash)) => {
                 self.waiting.entry(id).or_default().extend(reply);
                 return Ok(());
             }
-            (Some(handle), _) => Ok(handle),
-            (None, Some(quarantined)) => Err(quarantined),
-            (None, None) => Ok(self.start(myself, id).await?),
+            (None, Some(quarantined), _) => Err(Absent::Quarantined(quarantined)),
+            (None, None, Some(Pause::AfterRefusal)) => Err(Absent::Away),
+            (None, None, None) => Ok(self.start(myself, id).await?),
         };
         if let Some(reply) = reply {
             // Who asked may have gone.
             let _ = reply.send(ensured);
+        }
+        Ok(())
+    }
+
+    /// Starts a conversation whose pause is over, and answers those who waited for it.
+    async fn revive(
+        &mut self,
+        myself: &ActorRef<HostMsg>,
+        id: ConversationId,
+    ) -> Result<(), ActorProcessingErr> {
+        if let Some(record) = self.records.get_mut(&id) {
+            record.pause = None;
+        }
+        let waiting = self.waiting.remove(&id).unwrap_or_default();
+        self.ensure(myself, id.clone(), None).await?;
+        for reply in waiting {
+            self.ensure(myself, id.clone(), Some(reply)).await?;
         }
         Ok(())
     }
@@ -242,14 +287,11 @@ impl State {
     ) -> Result<(), ActorProcessingErr> {
         let Some(id) = self.ids.remove(&who.get_id()) else { return Ok(()) };
         self.table.set(id.clone(), None);
-        let waiting = self.waiting.remove(&id).unwrap_or_default();
-        if wanted || !waiting.is_empty() {
-            self.ensure(myself, id.clone(), None).await?;
+        let paused = self.records.get(&id).is_some_and(|record| record.pause.is_some());
+        match wanted || (self.waiting.contains_key(&id) && !paused) {
+            true => self.revive(myself, id).await,
+            false => Ok(()),
         }
-        for reply in waiting {
-            self.ensure(myself, id.clone(), Some(reply)).await?;
-        }
-        Ok(())
     }
 
     async fn failed(
@@ -266,13 +308,27 @@ impl State {
         record.restarts += 1;
         let pause = match death {
             Some(Death::Killed) => Some(Duration::ZERO),
-            Some(Death::HeldElsewhere(_) | Death::Refused(Refusal::Fenced)) => None,
-            Some(Death::Refused(Refusal::Unavailable(_))) => {
+            Some(
+                Death::HeldElsewhere(_)
+                | Death::Refused(Refusal::Fenced)
+                | Death::Trouble(Trouble::Refused(Refusal::Fenced)),
+            ) => None,
+            Some(
+                Death::Refused(Refusal::Unavailable(_))
+                | Death::Trouble(Trouble::Refused(Refusal::Unavailable(_))),
+            ) => {
                 record.refused += 1;
+                record.pause = Some(Pause::AfterRefusal);
                 Some(pause(record.refused))
             }
-            Some(Death::Refused(Refusal::Conflict) | Death::Trouble(_)) | None => {
-                record.crash(now, &error.to_string())
+            Some(
+                Death::Refused(Refusal::Conflict)
+                | Death::Trouble(Trouble::Refused(Refusal::Conflict) | Trouble::Panicked(_)),
+            )
+            | None => {
+                let pause = record.crash(now, &error.to_string());
+                record.pause = pause.filter(|pause| !pause.is_zero()).map(|_| Pause::AfterCrash);
+                pause
             }
         };
         tracing::warn!(conversation = %id, %error, ?pause, "a conversation's actor ended");

@@ -17,7 +17,8 @@ pub struct Hub(Arc<Mutex<HashMap<ConversationId, Channel>>>);
 
 #[derive(Debug)]
 struct Channel {
-    signals: broadcast::Sender<Signal>,
+    /// Made by the first listener: a channel takes its memory when it is made.
+    signals: Option<broadcast::Sender<Signal>>,
     /// Open event streams.
     pages: watch::Sender<usize>,
 }
@@ -44,7 +45,8 @@ impl Hub {
         let mut channels = self.channels();
         let channel = channels.entry(id.clone()).or_insert_with(Channel::new);
         channel.pages.send_modify(|pages| *pages += 1);
-        let signals = Some(channel.signals.subscribe());
+        let signals = channel.signals.get_or_insert_with(|| broadcast::Sender::new(WAITING));
+        let signals = Some(signals.subscribe());
         Subscription { hub: self.clone(), id: id.clone(), signals }
     }
 
@@ -55,16 +57,18 @@ impl Hub {
 
 impl Live for Hub {
     fn publish(&self, conversation: &ConversationId, signal: Signal) {
-        if let Some(channel) = self.channels().get(conversation) {
+        let channels = self.channels();
+        let listened = channels.get(conversation).and_then(|channel| channel.signals.as_ref());
+        if let Some(signals) = listened {
             // Nobody listens now; there is nothing to lose.
-            let _ = channel.signals.send(signal);
+            let _ = signals.send(signal);
         }
     }
 
     fn pages(&self, conversation: &ConversationId) -> watch::Receiver<usize> {
         let mut channels = self.channels();
-        // Channels that only a former watch had made go here, before one more is added.
-        if channels.len() >= 1_024 && channels.len().is_power_of_two() {
+        // Channels that only a former watch had made go when there may be as many again.
+        if channels.len() == channels.capacity() {
             channels.retain(|_, channel| channel.is_used());
         }
         channels.entry(conversation.clone()).or_insert_with(Channel::new).pages.subscribe()
@@ -73,7 +77,7 @@ impl Live for Hub {
 
 impl Channel {
     fn new() -> Self {
-        Self { signals: broadcast::Sender::new(WAITING), pages: watch::Sender::new(0) }
+        Self { signals: None, pages: watch::Sender::new(0) }
     }
 
     fn is_used(&self) -> bool {

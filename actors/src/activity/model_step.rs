@@ -78,12 +78,53 @@ impl Step<'_> {
         let deps = &self.around.deps;
         let model = Retrying::new(deps.model.clone(), self.definition.retry, deps.clock.clone());
         let parts = model.ask(request).await.map_err(|failure| failure.message)?;
-        listen(self.around, id, self.step, parts).await
+        self.listen(id, parts).await
+    }
+
+    async fn listen(&self, id: &MessageId, mut parts: Parts) -> Result<Heard, String> {
+        let around = self.around;
+        let live = &*around.deps.live;
+        let mut heard = Heard::default();
+        let mut bytes = 0_usize;
+        while let Some(part) = parts.next().await {
+            let part = part.map_err(|failure| failure.message)?;
+            if !around.stream.speaks() {
+                around.stream.begin(id.clone(), self.turn.id.clone(), self.step);
+                let (state, seq) = (Activeness::Streaming, around.state.seq);
+                live.publish(&around.id, Signal::State { state, seq });
+            }
+            match part {
+                Part::Text(text) => {
+                    bytes += text.len();
+                    around.stream.add(live, &around.id, Piece::Text(&text));
+                }
+                Part::Thinking(text) => {
+                    bytes += text.len();
+                    around.stream.add(live, &around.id, Piece::Thinking(&text));
+                }
+                Part::Call(call) => heard.calls.push(call),
+                Part::Done { usage } => {
+                    heard.usage = usage;
+                    if let Some(message) = around.stream.message() {
+                        heard.content = message.content();
+                        heard.text = message.text;
+                    }
+                    return Ok(heard);
+                }
+            }
+            if bytes > TEXT_BYTES {
+                return Err("the model's message is too long".to_owned());
+            }
+        }
+        Err("the model's stream ended before its message did".to_owned())
     }
 
     async fn replied(self, id: MessageId, heard: Heard) -> Action {
         let object = self.schema.as_ref().filter(|_| heard.calls.is_empty());
-        let object = object.map(|schema| judge(schema, &heard.text));
+        let object = match object.cloned() {
+            Some(schema) => Some(judged(schema, heard.text).await),
+            None => None,
+        };
         let scope = Scope {
             conversation: self.around.id.clone(),
             principal: self.turn.principal.clone(),
@@ -146,45 +187,10 @@ async fn journal(around: &Surroundings) -> Result<Vec<Event>, Refusal> {
     }
 }
 
-async fn listen(
-    around: &Surroundings,
-    id: &MessageId,
-    step: u32,
-    mut parts: Parts,
-) -> Result<Heard, String> {
-    let live = &*around.deps.live;
-    let mut heard = Heard::default();
-    let mut bytes = 0_usize;
-    while let Some(part) = parts.next().await {
-        let part = part.map_err(|failure| failure.message)?;
-        if !around.stream.speaks() {
-            around.stream.begin(id.clone(), step);
-            live.publish(&around.id, Signal::State(Activeness::Streaming));
-        }
-        match part {
-            Part::Text(text) => {
-                bytes += text.len();
-                around.stream.add(live, &around.id, Piece::Text(&text));
-            }
-            Part::Thinking(text) => {
-                bytes += text.len();
-                around.stream.add(live, &around.id, Piece::Thinking(&text));
-            }
-            Part::Call(call) => heard.calls.push(call),
-            Part::Done { usage } => {
-                heard.usage = usage;
-                if let Some(message) = around.stream.message() {
-                    heard.content = message.content();
-                    heard.text = message.text;
-                }
-                return Ok(heard);
-            }
-        }
-        if bytes > TEXT_BYTES {
-            return Err("the model's message is too long".to_owned());
-        }
-    }
-    Err("the model's stream ended before its message did".to_owned())
+/// The same, aside: schemas may be large.
+async fn judged(schema: Value, text: String) -> Result<Value, String> {
+    let judged = tokio::task::spawn_blocking(move || judge(&schema, &text)).await;
+    judged.unwrap_or_else(|error| Err(format!("the answer could not be judged: {error}")))
 }
 
 /// A structured answer's value, or what is wrong with it.

@@ -29,11 +29,14 @@ impl Loaded {
     /// Starts what is wanted and does not run.
     pub(super) fn reconcile(&mut self, myself: &ActorRef<ConversationMsg>) {
         self.stop_unwanted();
-        if self.deps.draining.load(Ordering::Relaxed) {
+        if self.dormant {
             return;
         }
+        let draining = self.deps.draining.load(Ordering::Relaxed);
         for activity in wanted(&self.state) {
-            if self.running.contains_key(&activity) {
+            // A drain waits for what has been handed over, and lets nothing further begin.
+            let held_back = draining && !matches!(activity, Activity::Tool { .. });
+            if held_back || self.running.contains_key(&activity) {
                 continue;
             }
             if matches!(activity, Activity::Model { .. }) {

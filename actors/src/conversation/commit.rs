@@ -1,7 +1,6 @@
 //! One decision becomes one append; then the world hears of it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use abide_conversation::event::{Data, Event};
 use abide_conversation::state::{Activeness, Pending};
@@ -9,13 +8,11 @@ use abide_conversation::{AgentName, State, replay, wanted};
 use ractor::ActorRef;
 use serde_json::Value;
 
-use super::{ConversationMsg, Loaded};
+use super::{ConversationMsg, Loaded, in_time};
 use crate::journal::{Answer, Closed, Commit, Head, Refusal};
 use crate::live::Signal;
 use crate::request::{Answered, RepeatKey, Reply};
 
-/// An append that takes longer has an unknown outcome: the actor dies and replays.
-const DEADLINE: Duration = Duration::from_secs(10);
 /// How many events may follow the stored state cache; revival folds no more than about these.
 const CACHE_EVERY: u64 = 64;
 /// How long the first answer is kept for repeats.
@@ -39,10 +36,7 @@ impl Loaded {
         let commit = self.compose(&next, events.clone(), answers);
         let cached = commit.state.is_some();
         let append = self.deps.journal.append(&self.id, &self.held, commit);
-        match tokio::time::timeout(DEADLINE, append).await {
-            Ok(appended) => appended?,
-            Err(_) => return Err(Refusal::Unavailable("the append took too long".to_owned())),
-        }
+        in_time(append).await?;
         if cached {
             self.cached_seq = next.seq;
         }
@@ -52,7 +46,8 @@ impl Loaded {
         self.stop_unwanted();
         let after = self.activeness();
         if after != before {
-            self.deps.live.publish(&self.id, Signal::State(after));
+            let said = Signal::State { state: after, seq: self.state.seq };
+            self.deps.live.publish(&self.id, said);
         }
         self.reconcile(myself);
         Ok(())

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use abide_conversation::command::{self, Answer, Create};
-use abide_conversation::event::{Data, Event};
+use abide_conversation::command::{self, Answer, Create, IfBusy};
+use abide_conversation::event::{Data, Event, OnInterrupt};
 use abide_conversation::ids::{AgentName, CallId, MessageId, TurnId};
-use abide_conversation::{Action, decide};
+use abide_conversation::{Action, Rejection, decide};
 use ractor::ActorRef;
+use serde_json::Value;
 
-use super::{ConversationMsg, Death, Loaded, seq_of};
+use super::{ConversationMsg, Death, Loaded, in_time, seq_of};
 use crate::agent::{self, Definition};
 use crate::journal::Refusal;
+use crate::live::Signal;
 use crate::request::{
     Answered, Delivery, DispatchRequest, Failure, Parcel, RepeatKey, Reply, ReplyPort, Request,
     ResolveRequest, SendRequest,
@@ -26,6 +28,19 @@ struct Ask {
 
 type Answering = Box<dyn FnOnce(&[Event]) -> Reply + Send>;
 
+/// Why a request was not carried out, as far as is known.
+enum Undone {
+    Failed(Failure),
+    /// A write was refused; whether it was done is unknown, and the actor must die and replay.
+    Unsure(Refusal),
+}
+
+impl<F: Into<Failure>> From<F> for Undone {
+    fn from(failure: F) -> Self {
+        Self::Failed(failure.into())
+    }
+}
+
 impl Loaded {
     /// Answers a request. An `Err` means that the actor must die; the request was told before.
     pub(super) async fn deliver(
@@ -34,7 +49,7 @@ impl Loaded {
         delivery: Delivery,
     ) -> Result<(), Death> {
         let Some(Parcel { request, repeats, reply }) = delivery.take() else { return Ok(()) };
-        let answered = match self.repeated(&repeats).await {
+        let done = match self.repeated(&repeats).await {
             Ok(Some(first)) => Ok(first),
             Ok(None) => match request {
                 Request::Dispatch(request) => {
@@ -42,15 +57,18 @@ impl Loaded {
                 }
                 request => self.carry_out(myself, request, &repeats).await,
             },
-            Err(failure) => Err(failure),
+            Err(failure) => Err(Undone::Failed(failure)),
         };
-        let deadly = match &answered {
-            Err(Failure::Refused(refusal)) => Some(refusal.clone()),
-            _ => None,
+        let (answer, died) = match done {
+            Ok(done) => (Answered::Done(done), Ok(())),
+            Err(Undone::Failed(failure)) => (Answered::Failed(failure), Ok(())),
+            Err(Undone::Unsure(refusal)) => {
+                (Answered::Failed(refusal.clone().into()), Err(refusal.into()))
+            }
         };
         // Who asked may have gone; the journal has what was done.
-        let _ = reply.send(answered.into());
-        deadly.map_or(Ok(()), |refusal| Err(refusal.into()))
+        let _ = reply.send(answer);
+        died
     }
 
     /// The first answer, if this is a repeat.
@@ -62,9 +80,10 @@ impl Loaded {
             if kept.fingerprint != repeat.fingerprint {
                 return Err(Failure::KeyReused(repeat.field));
             }
-            if let Ok(first) = serde_json::from_value(kept.body) {
-                return Ok(Some(first));
-            }
+            let first = serde_json::from_value(kept.body).map_err(|error| {
+                Refusal::Unavailable(format!("a kept answer cannot be read: {error}"))
+            })?;
+            return Ok(Some(first));
         }
         Ok(None)
     }
@@ -74,7 +93,7 @@ impl Loaded {
         myself: &ActorRef<ConversationMsg>,
         request: Request,
         repeats: &[RepeatKey],
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, Undone> {
         let ask = match request {
             Request::Create(create) => self.create(create).await?,
             Request::Send(send) => self.send(send).await?,
@@ -82,12 +101,12 @@ impl Loaded {
             Request::Cancel => self.cancel(),
             Request::Wake => ask(Action::Wake, |_| Reply::Woken),
             Request::Delete => return self.delete(repeats).await,
-            Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool)),
+            Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool).into()),
         };
         let events = decide(&self.state, self.command(ask.action))?;
         let reply = (ask.reply)(&events);
         let answers = self.remember(repeats, &reply);
-        self.commit(myself, events, answers).await?;
+        self.commit(myself, events, answers).await.map_err(Undone::Unsure)?;
         Ok(reply)
     }
 
@@ -111,7 +130,7 @@ impl Loaded {
             tools: Vec::new(),
         };
         let of = self.state.agent.clone().or_else(|| agent.clone());
-        let of = of.ok_or(abide_conversation::Rejection::NotFound)?;
+        let of = of.ok_or(Rejection::NotFound)?;
         let definition = self.newest(&of).await?;
         let turn_id = TurnId::new(self.deps.clock.id("turn"));
         let action = Action::Send(command::Send {
@@ -125,7 +144,10 @@ impl Loaded {
             assigns,
             shape,
             if_busy,
-            partial: self.stream.partial(),
+            partial: match if_busy {
+                IfBusy::Interrupt => self.stream.partial(),
+                IfBusy::Reject | IfBusy::Queue => None,
+            },
         });
         let conversation_id = self.id.clone();
         Ok(ask(action, move |events| {
@@ -177,19 +199,26 @@ impl Loaded {
         })
     }
 
-    async fn delete(&mut self, repeats: &[RepeatKey]) -> Result<Reply, Failure> {
+    async fn delete(&mut self, repeats: &[RepeatKey]) -> Result<Reply, Undone> {
         if !self.state.exists() {
-            return Err(abide_conversation::Rejection::NotFound.into());
+            return Err(Rejection::NotFound.into());
         }
         let answer = self.remember(repeats, &Reply::Deleted).pop();
-        self.deps.journal.delete(&self.id, &self.held, answer).await?;
+        let journal = self.deps.journal.clone();
+        let gone = in_time(journal.delete(&self.id, &self.held, answer)).await;
+        gone.map_err(Undone::Unsure)?;
         // The claim went with it; what comes next may create the conversation anew.
-        self.held = self.deps.journal.claim(&self.id, &self.deps.me, None).await?;
+        let claimed = in_time(journal.claim(&self.id, &self.deps.me, None)).await;
+        self.held = claimed.map_err(Undone::Unsure)?;
         self.running.clear();
         self.state = Default::default();
         self.cached_seq = 0;
         self.stream = Default::default();
-        self.deps.live.publish(&self.id, crate::live::Signal::Deleted);
+        self.progress = Default::default();
+        for reply in std::mem::take(&mut self.dispatched).into_values().flatten() {
+            let _ = reply.send(Answered::Failed(Rejection::NotFound.into()));
+        }
+        self.deps.live.publish(&self.id, Signal::Deleted);
         Ok(Reply::Deleted)
     }
 
@@ -252,31 +281,31 @@ impl Loaded {
         repeats: &[RepeatKey],
     ) -> Result<(CallId, Vec<Event>), Failure> {
         let DispatchRequest { tool, input, approved, principal } = request;
-        let agent = self.state.agent.clone().ok_or(abide_conversation::Rejection::NotFound)?;
+        let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
         let definition = self.newest(&agent).await?;
-        let toolbox = self.box_of(definition.clone());
-        let found = toolbox.dispatchable(&tool).ok_or(Failure::ToolNotFound(tool))?;
-        let invalid = |why| Failure::invalid("input", why);
-        toolbox.check_args(found, &input).map_err(invalid)?;
         let scope = Scope {
             conversation: self.id.clone(),
             principal: principal.clone(),
             assigns: merged(&definition.assigns, &self.state.assigns, &Default::default()),
             metadata: self.state.metadata.clone(),
         };
-        if !approved && toolbox.gated(found, &input, &scope) {
-            return Err(Failure::ApprovalRequired(found.name.clone()));
-        }
+        let toolbox = self.box_of(definition.clone());
+        // A condition may take a while; it must not hold up other conversations.
+        let judged = tokio::task::spawn_blocking(move || {
+            judge(&toolbox, &tool, &input, approved, &scope).map(|found| (found, input))
+        });
+        let judged = judged.await.map_err(|error| Refusal::Unavailable(error.to_string()))?;
+        let ((tool, on_interrupt), input) = judged?;
         let call = CallId::new(self.deps.clock.id("call"));
         let requests: BTreeMap<_, _> =
             repeats.iter().map(|repeat| (repeat.key.clone(), repeat.fingerprint.clone())).collect();
         let action = Action::Dispatch(command::Dispatch {
             call: call.clone(),
-            tool: found.name.clone(),
+            tool,
             input,
             principal,
             revision: definition.revision.clone(),
-            on_interrupt: found.on_interrupt,
+            on_interrupt,
             requests,
         });
         Ok((call, decide(&self.state, self.command(action))?))
@@ -303,4 +332,20 @@ impl Loaded {
 
 fn ask(action: Action, reply: impl FnOnce(&[Event]) -> Reply + Send + 'static) -> Ask {
     Ask { action, reply: Box::new(reply) }
+}
+
+/// The tool that a user's own call means, if it may run.
+fn judge(
+    toolbox: &Toolbox,
+    tool: &str,
+    input: &Value,
+    approved: bool,
+    scope: &Scope,
+) -> Result<(String, OnInterrupt), Failure> {
+    let found = toolbox.dispatchable(tool).ok_or_else(|| Failure::ToolNotFound(tool.to_owned()))?;
+    toolbox.check_args(found, input).map_err(|why| Failure::invalid("input", why))?;
+    if !approved && toolbox.gated(found, input, scope) {
+        return Err(Failure::ApprovalRequired(found.name.clone()));
+    }
+    Ok((found.name.clone(), found.on_interrupt))
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::ConversationId;
-use abide_conversation::event::Event;
-use abide_conversation::ids::MessageId;
+use abide_conversation::event::{Data, Event};
+use abide_conversation::ids::{MessageId, TurnId};
+use abide_conversation::state::Activeness;
 use abide_registry::live::{Heard, Subscription};
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -75,6 +76,8 @@ pub(super) async fn events(
         id,
         frames: frames.clone(),
         sent: resume.unwrap_or(snapshot.last_seq).min(snapshot.last_seq),
+        since: snapshot.last_seq,
+        at: place(&snapshot),
         delta: snapshot.streaming_message.as_ref().map(|said| (said.id.clone(), said.delta_seq)),
     };
     tokio::spawn(async move {
@@ -86,6 +89,18 @@ pub(super) async fn events(
     Ok(Sse::new(ReceiverStream::new(stream)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
+/// The turn that runs, and how many of its steps are done.
+type Place = Option<(TurnId, u32)>;
+
+fn place(snapshot: &Snapshot) -> Place {
+    let turn = snapshot.turn.as_ref()?;
+    let done = match snapshot.state {
+        Activeness::Preparing | Activeness::Streaming => turn.step.saturating_sub(1),
+        Activeness::Idle | Activeness::ExecutingTools | Activeness::AwaitingInput => turn.step,
+    };
+    Some((turn.id.clone(), done))
+}
+
 /// Feeds one reader.
 struct Feed {
     api: Api,
@@ -93,7 +108,11 @@ struct Feed {
     frames: mpsc::Sender<Result<sse::Event, Infallible>>,
     /// The last event whose frames were sent.
     sent: u64,
-    /// The last delta that the reader knows.
+    /// The snapshot's; what was said of the state before it is out of date.
+    since: u64,
+    /// Where the reader knows the conversation to be.
+    at: Place,
+    /// The last delta that the snapshot held.
     delta: Option<(MessageId, u64)>,
 }
 
@@ -111,7 +130,8 @@ impl Feed {
             match heard {
                 Heard::Signal(Signal::Committed(events)) => self.committed(&events).await?,
                 Heard::Signal(Signal::Deleted) => return Err(Over),
-                Heard::Signal(signal) if self.knows(&signal) => {}
+                Heard::Signal(Signal::Revived) => self.recover().await?,
+                Heard::Signal(signal) if self.is_stale(&signal) => {}
                 Heard::Signal(signal) => {
                     if let Some(frame) = frames::of_signal(&signal) {
                         self.send(frame).await?;
@@ -160,20 +180,34 @@ impl Feed {
             return Ok(());
         }
         self.sent = event.seq;
+        match (&event.data, &event.turn_id) {
+            (Data::TurnStarted(_), Some(turn)) => self.at = Some((turn.clone(), 0)),
+            (Data::AssistantMsg(spoken), Some(turn)) => {
+                self.at = Some((turn.clone(), spoken.step));
+            }
+            (Data::TurnEnded(_), _) => self.at = None,
+            _ => {}
+        }
         for frame in frames::of_event(event) {
             self.send(frame).await?;
         }
         Ok(())
     }
 
-    /// Whether the reader has this delta from the snapshot.
-    fn knows(&mut self, signal: &Signal) -> bool {
-        let (Signal::Text { message, delta_seq, .. } | Signal::Thinking { message, delta_seq, .. }) =
-            signal
-        else {
-            return false;
+    /// Whether the snapshot or the journal has said more than this since it was signalled.
+    fn is_stale(&self, signal: &Signal) -> bool {
+        let delta = match signal {
+            Signal::State { seq, .. } => return *seq < self.since,
+            Signal::Text(delta) | Signal::Thinking(delta) => delta,
+            Signal::Committed(_) | Signal::Progress { .. } | Signal::Revived | Signal::Deleted => {
+                return false;
+            }
         };
-        self.delta.as_ref().is_some_and(|(known, seq)| known == message && delta_seq <= seq)
+        let current = |(turn, done): &(TurnId, u32)| *turn == delta.turn && delta.step == done + 1;
+        let known = |(message, seq): &(MessageId, u64)| {
+            *message == delta.message && delta.delta_seq <= *seq
+        };
+        !self.at.as_ref().is_some_and(current) || self.delta.as_ref().is_some_and(known)
     }
 
     async fn send(&self, frame: Frame) -> Result<(), Over> {

@@ -212,21 +212,21 @@ fn resolved(done: &ToolResult) -> Vec<Payload> {
 /// The frame of a live signal; `None` for those that mirror the journal.
 pub(super) fn of_signal(signal: &Signal) -> Option<Frame> {
     let payload = match signal {
-        Signal::State(state) => Payload::StateChanged { state: *state },
-        Signal::Text { message, text, delta_seq } => Payload::TextDelta {
-            message_id: message.clone(),
-            text: text.clone(),
-            delta_seq: *delta_seq,
+        Signal::State { state, .. } => Payload::StateChanged { state: *state },
+        Signal::Text(delta) => Payload::TextDelta {
+            message_id: delta.message.clone(),
+            text: delta.text.clone(),
+            delta_seq: delta.delta_seq,
         },
-        Signal::Thinking { message, text, delta_seq } => Payload::ThinkingDelta {
-            message_id: message.clone(),
-            text: text.clone(),
-            delta_seq: *delta_seq,
+        Signal::Thinking(delta) => Payload::ThinkingDelta {
+            message_id: delta.message.clone(),
+            text: delta.text.clone(),
+            delta_seq: delta.delta_seq,
         },
         Signal::Progress { call, payload } => {
             Payload::ToolProgress { call_id: call.clone(), payload: payload.clone() }
         }
-        Signal::Committed(_) | Signal::Deleted => return None,
+        Signal::Committed(_) | Signal::Revived | Signal::Deleted => return None,
     };
     Some(Frame::live(payload))
 }

@@ -134,3 +134,16 @@ async fn a_repeated_users_call_joins_the_one_that_runs() {
     assert_eq!(other, Err(Failure::KeyReused("Idempotency-Key")));
     assert_eq!(rig.repeat("x", call(), key("1")).await, first, "also after it is done");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_conversation_answers_those_who_wait_for_its_tools() {
+    let rig = Rig::new(TOOLS).await;
+    rig.tools.release.add_permits(1);
+    rig.send("x", "go").await.unwrap();
+    rig.ended("x", 1).await;
+    let (waited, ()) = tokio::join!(rig.ask("x", dispatch("hold", json!({}), false)), async {
+        rig.held(2).await;
+        rig.ask("x", Request::Delete).await.unwrap();
+    });
+    assert!(matches!(waited, Err(Failure::Rejected(_))), "{waited:?}");
+}

@@ -161,7 +161,7 @@ async fn what_wanted_to_run_is_taken_up_by_the_next_process() {
     first.held(1).await;
     drop(first);
     let second = Rig::over(store, HOLDS).await;
-    assert_eq!(second.conversations.revive_active().await.unwrap(), 1);
+    assert_eq!(second.conversations.revive_active().await, 1);
     second.held(1).await;
     second.tools.release.add_permits(1);
     assert_eq!(second.ended("x", 1).await, (Ending::Completed, None));
@@ -196,4 +196,76 @@ async fn a_store_that_was_away_costs_no_crash_and_the_turn_goes_on() {
     store.away.store(false, Ordering::SeqCst);
     assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
     rig.check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_a_read_costs_no_running_tool() {
+    let store = Arc::new(Flaky::default());
+    let rig = Rig::over(store.clone(), HOLDS_ONCE).await;
+    rig.send("x", "go").await.unwrap();
+    rig.held(1).await;
+    store.away.store(true, Ordering::SeqCst);
+    let away = rig.send("x", "more").await;
+    assert!(matches!(away, Err(Failure::Refused(_))), "{away:?}");
+    store.away.store(false, Ordering::SeqCst);
+    rig.tools.release.add_permits(1);
+    rig.ended("x", 1).await;
+    assert_eq!(results(&rig.journal("x").await, "c")[0]["ok"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draining_node_runs_what_it_handed_over_and_leaves_the_rest() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let rig = Rig::over(store.clone(), HOLDS_ONCE).await;
+    rig.model.slow.store(true, Ordering::SeqCst);
+    rig.send("x", "go").await.unwrap();
+    rig.draining.store(true, Ordering::SeqCst);
+    rig.held(1).await;
+    rig.tools.release.add_permits(1);
+    rig.until_unseen("x", |data| matches!(data, Data::ToolResult(_))).await;
+    let before = rig.journal("x").await.len();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(rig.journal("x").await.len(), before, "nothing is begun, and nothing repeated");
+    assert_eq!(results(&rig.journal("x").await, "c")[0]["ok"], true);
+    drop(rig);
+    let next = Rig::over(store, HOLDS_ONCE).await;
+    next.conversations.revive_active().await;
+    assert_eq!(next.ended("x", 1).await, (Ending::Completed, None));
+    next.check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_an_actor_leaves_goes_to_the_next_one() {
+    let rig = Rig::new(ASKS).await;
+    for round in 0..50 {
+        let id = format!("x{round}");
+        rig.send(&id, "go").await.unwrap();
+        rig.until_unseen(&id, |data| matches!(data, Data::Suspension(_))).await;
+        // The answer meets the moment at which the actor wants to leave.
+        tokio::time::sleep(crate::rig::PASSIVATE_AFTER - Duration::from_millis(round)).await;
+        rig.approve(&id, "c").await.unwrap();
+        rig.tools.release.add_permits(1);
+        rig.ended(&id, 1).await;
+        let result = results(&rig.journal(&id).await, "c");
+        assert_eq!(result[0]["result"]["attempt"], 1, "it ran once: {result:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_conversation_can_be_deleted() {
+    let rig = Rig::new(HOLDS).await;
+    rig.send("bad", "panic").await.unwrap();
+    let bad = ConversationId::new("bad");
+    let look = async {
+        while rig.conversations.quarantined(&bad).await.is_none() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), look).await.unwrap();
+    rig.ask("bad", abide_actors::request::Request::Delete).await.unwrap();
+    assert!(rig.journal("bad").await.is_empty());
+    assert!(rig.conversations.quarantined(&bad).await.is_none());
+    rig.tools.release.add_permits(1);
+    rig.send("bad", "go").await.unwrap();
+    assert_eq!(rig.ended("bad", 1).await, (Ending::Completed, None));
 }

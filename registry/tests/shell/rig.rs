@@ -44,6 +44,7 @@ pub struct Rig {
     pub hub: Hub,
     pub tools: Tools,
     pub model: Arc<Scene>,
+    pub draining: Arc<AtomicBool>,
     _alarms: AbortOnDropHandle<()>,
 }
 
@@ -79,6 +80,7 @@ impl Rig {
         let catalogue = Arc::new(Catalogue::new(store.clone(), Arc::new(natives.clone())));
         let hub = Hub::default();
         let model = Arc::new(Scene::default());
+        let draining = Arc::new(AtomicBool::new(false));
         let deps = Arc::new(Deps {
             me: Holder { node: "n".to_owned(), incarnation: "1".to_owned() },
             journal: store.clone(),
@@ -89,14 +91,14 @@ impl Rig {
             clock: clock.clone(),
             passivate_after: PASSIVATE_AFTER,
             work: TaskTracker::new(),
-            draining: Arc::new(AtomicBool::new(false)),
+            draining: draining.clone(),
         });
         let table = Arc::new(Table::default());
         let (host, _) = Actor::spawn(None, Host, (deps.clone(), table.clone())).await.unwrap();
         let conversations = Conversations::new(host, table, deps, store.clone());
         let alarms = alarms::run(conversations.clone(), store.clone(), clock);
         let _alarms = AbortOnDropHandle::new(tokio::spawn(alarms));
-        let rig = Self { conversations, store, catalogue, hub, tools, model, _alarms };
+        let rig = Self { conversations, store, catalogue, hub, tools, model, draining, _alarms };
         rig.define(agent).await;
         rig
     }
@@ -261,6 +263,8 @@ pub struct Scene {
     pub asked: AtomicU32,
     /// While set, "panic" panics.
     pub calm: AtomicBool,
+    /// While set, it thinks for a second.
+    pub slow: AtomicBool,
     scripted: Scripted,
 }
 
@@ -268,6 +272,9 @@ pub struct Scene {
 impl Model for Scene {
     async fn ask(&self, prompt: Prompt) -> Result<Parts, ModelFailure> {
         self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.slow.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         let said = prompt.messages.iter().rev().find(|message| message.tool_call_id.is_none());
         let said = said.map(|message| message.text()).unwrap_or_default();
         if said == "panic" && !self.calm.load(Ordering::SeqCst) {
