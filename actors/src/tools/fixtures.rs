@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+pub(crate) mod log;
+
 use std::sync::Arc;
 
 use abide_conversation::{CallId, ConversationId, Principal, Timestamp, TurnId};

@@ -15,6 +15,7 @@ use crate::model::testing::{
     Answer, DONE, End, Server, Still, answered, delta, event, finish, request, settings, whole,
 };
 use crate::model::{Failure, GivenCall, Model, Part, Provider, Request, Retry, Settings};
+use crate::tools::fixtures::log::Log;
 
 const KEY: &str = "sk-test-0123456789";
 
@@ -361,7 +362,9 @@ async fn a_key_is_sent_and_never_told() {
     assert_eq!(asked[0].headers["authorization"], format!("Bearer {KEY}"));
 
     request.settings.api_key_env = Some("NO_KEY".to_owned());
+    let log = Log::of_errors();
     let missing = failure(answered(&openai, request).await);
+    assert!(log.lines().contains("variable=\"NO_KEY\""), "{}", log.lines());
     assert_eq!(missing, Failure::permanent("the model's key is not configured"));
     assert_eq!(server.asked().len(), 2);
 }

@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::tools::fixtures::log::Log;
 use crate::tools::fixtures::{StillClock, a_run, definition, natives};
 use crate::tools::run::Runner;
 use crate::tools::tool::Tool;
@@ -157,8 +158,11 @@ async fn a_signed_call_verifies_and_a_changed_one_does_not() {
 async fn the_model_is_not_told_which_secret_is_missing_or_unfit_and_nothing_is_sent() {
     let (url, received) = server(vec![]).await;
     for name in ["MISSING", "GARBLED"] {
+        let log = Log::of_errors();
         let (returned, _) = called(&url, json!({"signing_secret_env": name})).await;
         assert_eq!(failure(&returned), "the tool is not configured", "{name}");
+        let named = format!("tool=\"send\" variable=\"{name}\"");
+        assert!(log.lines().contains(&named), "{}", log.lines());
     }
     assert!(received.lock().unwrap().is_empty());
 }
