@@ -1,5 +1,6 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+pub(crate) mod numbers;
 pub mod openai;
 pub mod prompt;
 pub mod providers;
@@ -11,11 +12,16 @@ mod testing;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::event::Executor;
 use abide_conversation::message::{Message, Usage};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+/// Calls of one message that are carried out, as many as providers allow. Those beyond are each
+/// answered with an error: nobody means that many.
+pub const MOST_CALLS: usize = 128;
 
 /// The `model` of a definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +69,10 @@ pub struct ToolSpec {
     pub name: String,
     pub description: String,
     pub parameters: Value,
+    /// Of `provider`, the model's provider runs it by itself.
+    pub executor: Executor,
+    /// By the provider's name, what its definition on the wire says besides.
+    pub provider_options: Map<String, Value>,
 }
 
 /// A piece of a reply, in the order in which it came.
@@ -84,7 +94,7 @@ pub struct GivenCall {
     /// The provider's id; may be empty, repeated or hostile.
     pub id: String,
     pub name: String,
-    /// The raw text, if it was not JSON.
+    /// The raw text, if it was not JSON, or has a whole number that a value would round.
     pub args: Result<Value, String>,
     /// The result, of a call that the provider executed itself.
     pub provided: Option<Value>,

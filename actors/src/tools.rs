@@ -22,21 +22,25 @@ use crate::model::{GivenCall, ToolSpec};
 pub use native::{Natives, Returned};
 pub use run::{Run, Runner};
 pub use scope::{Scope, merged};
-pub use tool::Tool;
+pub use tool::{LONGEST_NAME, Tool};
 
 /// An agent's tools, and those that a client declared for its conversation.
 #[derive(Clone, Debug)]
 pub struct Toolbox {
     definition: Arc<Definition>,
     /// The client's, without those whose names the agent's tools have.
-    own: Vec<Tool>,
+    own: Arc<[Tool]>,
 }
 
 impl Toolbox {
-    /// Joins the two; a conversation's own tool never replaces one of the agent's.
-    pub fn new(definition: Arc<Definition>, client_tools: Vec<Tool>) -> Self {
-        let taken = |tool: &Tool| definition.tools.iter().any(|other| other.name == tool.name);
-        let own = client_tools.into_iter().filter(|tool| !taken(tool)).collect();
+    /// Joins the two; a conversation's own tool never replaces one of the agent's. Compiles nothing,
+    /// and copies the client's tools only if one of them has to be left out.
+    pub fn new(definition: Arc<Definition>, client_tools: Arc<[Tool]>) -> Self {
+        let free = |tool: &&Tool| definition.tools.iter().all(|other| other.name != tool.name);
+        let own = match client_tools.iter().all(|tool| free(&tool)) {
+            true => client_tools,
+            false => client_tools.iter().filter(free).cloned().collect(),
+        };
         Self { definition, own }
     }
 
@@ -46,6 +50,8 @@ impl Toolbox {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.source().clone(),
+            executor: tool.executor,
+            provider_options: tool.provider_options.clone(),
         };
         self.tools().filter(|tool| tool.is_for_model()).map(spec).collect()
     }
@@ -74,7 +80,7 @@ impl Toolbox {
 
     /// Whether these may be the tool's arguments; the error names each field.
     pub fn check_args(&self, tool: &Tool, args: &Value) -> Result<(), String> {
-        plan::check_args(tool, args)
+        tool.check_args(args)
     }
 
     /// Whether this may be a person's or a page's answer. A tool that is gone takes any.
@@ -89,7 +95,7 @@ impl Toolbox {
     }
 
     fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.definition.tools.iter().chain(&self.own)
+        self.definition.tools.iter().chain(self.own.iter())
     }
 }
 

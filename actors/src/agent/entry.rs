@@ -4,6 +4,7 @@ mod aliases;
 mod target;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::event::Executor;
@@ -17,15 +18,16 @@ use crate::tools::condition::Condition;
 use crate::tools::native::Natives;
 use crate::tools::schema::Schema;
 use crate::tools::template::Template;
-use crate::tools::tool::{Approval, Audience, Tool};
+use crate::tools::tool::{Approval, Audience, LONGEST_NAME, Tool};
 use target::Described;
 
 /// Other names of one tool.
 const MOST_ALIASES: usize = 16;
-const LONGEST_NAME: usize = 64;
 
 /// Reads the tools that a client declares for its conversation: `client` and `human` ones.
-pub fn client_tools(entries: &[Value]) -> Result<Vec<Tool>, Vec<Invalid>> {
+///
+/// Compiles their schemas, so it is done once for a conversation and what it returns is kept.
+pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<Invalid>> {
     let object = Map::from_iter([("tools".to_owned(), Value::from(entries))]);
     let mut fields = Fields::new(None, "", object);
     let mut warnings = Vec::new();
@@ -41,7 +43,7 @@ pub fn client_tools(entries: &[Value]) -> Result<Vec<Tool>, Vec<Invalid>> {
         }
     }
     match fields.finish() {
-        mistakes if mistakes.is_empty() => Ok(read),
+        mistakes if mistakes.is_empty() => Ok(read.into()),
         mistakes => Err(mistakes),
     }
 }
@@ -124,7 +126,7 @@ fn tool(
         requires_response: fields.flag("requires_response", true),
         default_result: fields.any("default_result").unwrap_or_default(),
         result_schema: schema(fields, "result_schema"),
-        provider_options: fields.map("provider_options"),
+        provider_options: provider_options(fields),
         retention: retention(fields),
         parameters: parameters?,
         approval: approval?,
@@ -187,9 +189,6 @@ fn approval(fields: &mut Fields, executor: Executor) -> Option<Approval> {
         Executor::Human => fields.wrong("approval", "cannot gate a human tool"),
         Executor::Provider => fields.wrong("approval", "cannot gate a provider tool"),
     }
-    if fields.peek("requires_response") == Some(&Value::Bool(false)) {
-        fields.wrong("approval", "cannot gate a call that is answered at once");
-    }
     approval
 }
 
@@ -220,6 +219,18 @@ fn template(fields: &mut Fields) -> Option<Template> {
     let source = fields.text("confirmation_message", LONGEST_DESCRIPTION)?;
     let compiled = Template::compile(&source);
     compiled.map_err(|message| fields.wrong("confirmation_message", message)).ok()
+}
+
+/// By provider, an object each.
+fn provider_options(fields: &mut Fields) -> Map<String, Value> {
+    let mut options = fields.map("provider_options");
+    options.retain(|_, option| !option.is_null());
+    for (provider, option) in &options {
+        if !option.is_object() {
+            fields.wrong(&format!("provider_options.{provider}"), "must be an object");
+        }
+    }
+    options
 }
 
 /// `{mode: age | count, value: n, never_evict: bool}`, kept as it is.

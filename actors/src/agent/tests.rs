@@ -147,6 +147,15 @@ fn every_cell_of_executor_and_approval_is_legal_or_refused_by_name() {
     }
 }
 
+#[test]
+fn a_call_that_needs_no_answer_may_be_gated() {
+    for approval in [json!("requires_approval"), json!({"when": "args.loud"})] {
+        let tool = json!({"name": "t", "executor": "client", "requires_response": false,
+            "approval": approval});
+        assert_eq!(mistakes(json!([tool])), Vec::<String>::new());
+    }
+}
+
 /// Each entry of `tools` in YAML, where `RUN` is a good `run`, and how its mistake begins.
 #[track_caller]
 fn refused_entries(entries: &[(&str, &str)]) {
@@ -177,8 +186,8 @@ fn what_the_contract_calls_illegal_is_refused_by_tool_and_field() {
         ("{name: t, default_result: 1, RUN}", "tool t: default_result: "),
         ("{name: t, result_schema: {}, RUN}", "tool t: result_schema: "),
         (
-            "{name: t, executor: client, requires_response: false, approval: requires_approval}",
-            "tool t: approval: cannot gate a call that is answered at once",
+            "{name: t, provider_options: {openai: [1]}, RUN}",
+            "tool t: provider_options.openai: must",
         ),
         ("{name: bad name, RUN}", "tools[0].name: must be"),
         ("{RUN}", "tools[0].name: must be"),

@@ -10,6 +10,7 @@ mod reply;
 mod sse;
 #[cfg(test)]
 mod tests;
+mod tool;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -105,7 +106,9 @@ impl Openai {
         match key.filter(|key| !key.is_empty()) {
             Some(key) => Ok(Some(key)),
             None => {
-                Err(Failure::permanent(format!("the environment variable {name} has no key in it")))
+                // Clients read the failure; the variable's name is for who runs the program.
+                tracing::error!(model = settings.name, variable = name, "no key for a model");
+                Err(Failure::permanent("the model's key is not configured"))
             }
         }
     }

@@ -56,7 +56,7 @@ use serde_json::{Map, Value};
 
 use self::script::{Call, Entry, Script};
 use super::prompt::is_repair;
-use super::{Failure, GivenCall, Model, Part, Parts, Request};
+use super::{Failure, GivenCall, Model, Part, Parts, Request, numbers};
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
 const KEPT: usize = 32;
@@ -176,10 +176,7 @@ type Render<'a> = dyn Fn(&str) -> Result<String, Failure> + 'a;
 
 fn given(call: &Call, id: String, render: &Render<'_>) -> Result<GivenCall, Failure> {
     let args = match &call.args {
-        Value::String(raw) => {
-            let raw = render(raw)?;
-            serde_json::from_str(&raw).map_err(|_| raw)
-        }
+        Value::String(raw) => numbers::exactly(render(raw)?),
         args => Ok(rendered(args, render)?),
     };
     let id = call.id.clone().unwrap_or(id);

@@ -16,7 +16,7 @@ use standardwebhooks::{
 
 use super::bounds::LARGEST_VALUE;
 use super::native::Returned;
-use super::run::{Run, Variables};
+use super::run::{NOT_CONFIGURED, Run, Variables};
 use super::tool::Endpoint;
 use crate::clock::Clock;
 use reply::{Line, Lines};
@@ -67,7 +67,7 @@ impl Http {
         report: &(impl Fn(Value) + Send + Sync),
     ) -> Result<Returned, String> {
         let body = body(tool, run);
-        let headers = self.headers(endpoint, run, &body)?;
+        let headers = self.headers(endpoint, tool, run, &body)?;
         let request = self.client.post(endpoint.url.clone()).headers(headers).body(body);
         let response = request.send().await.map_err(|error| broken(&error))?;
         let status = response.status();
@@ -86,7 +86,13 @@ impl Http {
         }
     }
 
-    fn headers(&self, endpoint: &Endpoint, run: &Run, body: &str) -> Result<HeaderMap, String> {
+    fn headers(
+        &self,
+        endpoint: &Endpoint,
+        tool: &str,
+        run: &Run,
+        body: &str,
+    ) -> Result<HeaderMap, String> {
         let key = format!("{}/{}", run.conversation, run.call);
         let value = |text: &str| {
             HeaderValue::from_str(text)
@@ -95,14 +101,17 @@ impl Http {
         let mut headers = endpoint.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert("idempotency-key", value(&key)?);
-        if let Some(name) = &endpoint.signing_secret_env {
-            let secret =
-                (self.variables)(name).ok_or_else(|| format!("the variable {name} is not set"))?;
-            let unfit = |_| format!("the variable {name} holds no webhook secret");
+        if let Some(variable) = &endpoint.signing_secret_env {
+            // The model reads the result; the variable's name is for who runs the program.
+            let unusable = |why| {
+                tracing::error!(tool, variable, "a tool's signing secret {why}");
+                NOT_CONFIGURED.to_owned()
+            };
+            let secret = (self.variables)(variable).ok_or_else(|| unusable("is not set"))?;
             let at = self.clock.now().as_second();
             let signature = Webhook::new(&secret)
                 .and_then(|webhook| webhook.sign(&key, at, body.as_bytes()))
-                .map_err(unfit)?;
+                .map_err(|_| unusable("is no webhook secret"))?;
             headers.insert(HEADER_WEBHOOK_ID, value(&key)?);
             headers.insert(HEADER_WEBHOOK_TIMESTAMP, HeaderValue::from(at));
             headers.insert(HEADER_WEBHOOK_SIGNATURE, value(&signature)?);

@@ -10,11 +10,9 @@ use serde_json::{Map, Value};
 use super::Toolbox;
 use super::bounds::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
 use super::scope::Scope;
-use super::tool::Tool;
-use crate::model::GivenCall;
+use super::tool::{LONGEST_NAME, Tool};
+use crate::model::{GivenCall, numbers};
 
-/// The longest name of a tool; a model may have made up a longer one.
-const LONGEST_NAME: usize = 64;
 /// Refused arguments are kept whole up to this; no tool will see them, the model will.
 const SMALL_ARGS: usize = 16 * 1024;
 
@@ -39,25 +37,22 @@ pub(super) fn plan(toolbox: &Toolbox, given: &GivenCall, scope: &Scope) -> Plann
     Planned { given_id: given.id.clone(), tool: tool.name.clone(), args, plan }
 }
 
-/// The rules for arguments, whoever gives them.
-pub(super) fn check_args(tool: &Tool, args: &Value) -> Result<(), String> {
-    if !args.is_object() {
-        return Err("must be an object".to_owned());
-    }
-    if encoded_len(args) > LARGEST_VALUE {
-        return Err("must be at most 1 MB".to_owned());
-    }
-    tool.parameters.check(args)
-}
-
 fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {
     let args = match given {
         Ok(args) => args.clone(),
         // Providers send nothing at all for a tool without arguments.
         Err(raw) if raw.trim().is_empty() => Value::Object(Map::new()),
-        Err(_) => return Err("not JSON".to_owned()),
+        Err(raw) => {
+            return Err(match numbers::rounded(raw) {
+                Some(field) if field.is_empty() => "must be an object".to_owned(),
+                Some(field) => {
+                    format!("{}: must fit into 64 bits", cut(&field, SHOWN_TEXT))
+                }
+                None => "not JSON".to_owned(),
+            });
+        }
     };
-    check_args(tool, &args).map(|()| args)
+    tool.check_args(&args).map(|()| args)
 }
 
 fn decide(
@@ -68,40 +63,45 @@ fn decide(
     scope: &Scope,
 ) -> Plan {
     let (executor, intent) = (tool.executor, tool.intent);
-    let answer = |outcome| Plan::Answer { executor, intent, outcome };
-    let message = match executor {
-        Executor::Provider => {
-            let outcome = match provided {
-                Some(result) if encoded_len(result) > LARGEST_VALUE => {
-                    Outcome::Err("the result is larger than 1 MB".to_owned(), ErrorType::ToolError)
-                }
-                Some(result) => Outcome::Ok(result.clone()),
-                None => {
-                    Outcome::Err("the provider sent no result".to_owned(), ErrorType::ToolError)
-                }
-            };
-            return answer(outcome);
+    let at_once = |outcome| Plan::Answer { executor, intent, outcome };
+    let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
+    let gate = tool.is_gated(args, scope).then(question);
+    let (message, answer) = match (executor, &gate) {
+        (Executor::Provider, _) => return at_once(outcome(provided)),
+        (Executor::Client, None) if !tool.requires_response => {
+            return at_once(Outcome::Ok(tool.default_result.clone()));
         }
-        Executor::Client if !tool.requires_response => {
-            return answer(Outcome::Ok(tool.default_result.clone()));
+        (Executor::Client, Some(_)) if !tool.requires_response => {
+            (String::new(), Some(tool.default_result.clone()))
         }
-        Executor::Server => String::new(),
-        Executor::Human | Executor::Client => {
-            tool.message(args, scope).unwrap_or_else(|| tool.description.clone())
+        (Executor::Server, _) => (String::new(), None),
+        (Executor::Human | Executor::Client, _) => {
+            (tool.message(args, scope).unwrap_or_else(|| tool.description.clone()), None)
         }
     };
-    let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
     let agent = toolbox.definition();
     let grace = agent.client_grace.filter(|_| executor == Executor::Client);
     Plan::Execute {
         executor,
         intent,
-        gate: tool.is_gated(args, scope).then(question),
+        gate,
         message,
         timeout_ms: millis(tool.timeout.unwrap_or(agent.suspension_timeout)),
         grace_ms: grace.map(millis),
         on_interrupt: tool.on_interrupt,
-        answer: None,
+        answer,
+    }
+}
+
+/// What the provider's own run of a call came to.
+fn outcome(provided: Option<&Value>) -> Outcome {
+    let failed = |message: &str| Outcome::Err(message.to_owned(), ErrorType::ToolError);
+    match provided {
+        Some(result) if encoded_len(result) > LARGEST_VALUE => {
+            failed("the result is larger than 1 MB")
+        }
+        Some(result) => Outcome::Ok(result.clone()),
+        None => failed("the provider sent no result"),
     }
 }
 

@@ -19,6 +19,9 @@ use crate::clock::Clock;
 /// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
 const PROGRESS_WAITING: usize = 64;
 
+/// What the model reads of a tool that lacks something here; the log says what.
+pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
+
 /// One run of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -83,7 +86,10 @@ impl Runner {
                 }
                 Some(Target::Native(name)) => match self.natives.get(name) {
                     Some(native) => run_native(Arc::clone(native), run.clone(), &report).await,
-                    None => Returned::error(format!("no native tool is called {name}")),
+                    None => {
+                        tracing::error!(tool = tool.name, native = name, "no such native tool");
+                        Returned::error(NOT_CONFIGURED)
+                    }
                 },
                 None => Returned::error("the tool does not run on the server"),
             }

@@ -16,10 +16,10 @@ const MOST_BACKTRACKS: usize = 100_000;
 /// Defaults are filled in so deep: JSON from outside is no deeper.
 const DEEPEST: usize = 128;
 
-/// A compiled JSON Schema.
+/// A compiled JSON Schema; clones share it.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    source: Value,
+    source: Arc<Value>,
     validator: Arc<Validator>,
 }
 
@@ -36,7 +36,7 @@ impl Schema {
             let message = cut(&error.masked().to_string(), LONGEST_MISTAKE);
             format!("is not a valid JSON Schema: {at}{message}")
         })?;
-        Ok(Self { source: source.clone(), validator: Arc::new(validator) })
+        Ok(Self { source: Arc::new(source.clone()), validator: Arc::new(validator) })
     }
 
     /// The schema as it was written.

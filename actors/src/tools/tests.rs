@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
 use abide_conversation::command::{Plan, Planned};
 use abide_conversation::event::{Executor, OnInterrupt};
 use abide_conversation::message::{ErrorType, Outcome};
@@ -30,7 +32,9 @@ fn toolbox() -> Toolbox {
          "confirmation_message": "Show {{args.what}}"},
         {"name": "toast", "executor": "client", "requires_response": false,
          "default_result": {"shown": true}},
-        {"name": "web", "executor": "provider"},
+        {"name": "horn", "executor": "client", "requires_response": false,
+         "approval": {"when": "args.loud"}},
+        {"name": "web", "executor": "provider", "provider_options": {"openai": {"type": "w"}}},
     ]));
     let own = json!([{"name": "mine", "executor": "client"}, {"name": "pay", "executor": "client"},
         {"name": "theirs", "executor": "human"}]);
@@ -66,10 +70,13 @@ fn gate_and_message(planned: &Planned) -> (Option<&str>, &str) {
 fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
     let specs = toolbox().specs();
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    let wanted = ["send", "pay", "search", "both", "ask", "page", "toast", "web", "mine", "theirs"];
+    let wanted =
+        ["send", "pay", "search", "both", "ask", "page", "toast", "horn", "web", "mine", "theirs"];
     assert_eq!(names, wanted);
     assert_eq!(specs[2].description, "Finds.");
     assert_eq!(specs[2].parameters, json!({"type": "object", "properties": {}}));
+    assert_eq!((specs[2].executor, specs[8].executor), (Executor::Server, Executor::Provider));
+    assert_eq!(specs[8].provider_options["openai"], json!({"type": "w"}));
 }
 
 #[test]
@@ -103,6 +110,9 @@ fn arguments_that_are_not_json_or_break_the_schema_are_refused() {
         assert_eq!(kind, ErrorType::ValidationError);
         assert!(planned.args.to_string().len() < 17 * 1024);
     }
+    let number = plan_of("send", Err("{\"to\":12345678901234567890123}".to_owned()), None);
+    let wanted = "invalid tool arguments: to: must fit into 64 bits";
+    assert_eq!(refused(&number), (wanted, ErrorType::ValidationError));
     let megabytes = plan_of("send", Err("ä".repeat(5_000_000)), None);
     assert!(megabytes.args.as_str().unwrap().len() <= 1_000);
 }
@@ -163,6 +173,19 @@ fn provider_and_answered_client_calls_end_at_once() {
 }
 
 #[test]
+fn a_gated_call_that_needs_no_answer_takes_its_result_along() {
+    let Plan::Execute { executor, gate, answer, .. } = plan("horn", json!({"loud": true})).plan
+    else {
+        unreachable!()
+    };
+    assert_eq!((executor, gate.as_deref()), (Executor::Client, Some("Allow horn?")));
+    assert_eq!(answer, Some(Value::Null));
+    let free = plan("horn", json!({"loud": false})).plan;
+    assert!(matches!(free, Plan::Answer { outcome: Outcome::Ok(Value::Null), .. }), "{free:?}");
+    let Plan::Execute { answer: None, .. } = plan("page", json!({})).plan else { unreachable!() };
+}
+
+#[test]
 fn dispatch_reaches_every_server_tool_by_name_before_alias() {
     let toolbox = toolbox();
     let name = |name| toolbox.dispatchable(name).map(|tool| tool.name.as_str());
@@ -180,6 +203,14 @@ fn a_conversations_own_tool_never_replaces_the_agents() {
     let toolbox = toolbox();
     assert_eq!(toolbox.tool("pay").unwrap().executor, Executor::Server);
     assert_eq!(toolbox.tool("mine").unwrap().executor, Executor::Client);
+    assert_eq!(toolbox.specs().iter().filter(|spec| spec.name == "pay").count(), 1);
+}
+
+#[test]
+fn a_conversations_own_tools_are_shared_and_not_copied() {
+    let own = client_tools(&[json!({"name": "mine", "executor": "client"})]).unwrap();
+    let toolbox = Toolbox::new(definition(json!([])), Arc::clone(&own));
+    assert!(std::ptr::eq(toolbox.tool("mine").unwrap(), &raw const own[0]));
 }
 
 #[test]

@@ -7,10 +7,14 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
+use super::bounds::{LARGEST_VALUE, encoded_len};
 use super::condition::Condition;
 use super::schema::Schema;
 use super::scope::Scope;
 use super::template::Template;
+
+/// The longest name of a tool, in bytes, as providers allow; a model may make up a longer one.
+pub const LONGEST_NAME: usize = 64;
 
 /// A tool: what the model is told of it, who produces its results, and under which rules.
 #[derive(Clone, Debug)]
@@ -93,6 +97,17 @@ impl Tool {
             Approval::Required => true,
             Approval::When(condition) => condition.asks(self.values(args, scope)),
         }
+    }
+
+    /// The rules for its arguments, whoever gives them; the error names each field.
+    pub fn check_args(&self, args: &Value) -> Result<(), String> {
+        if !args.is_object() {
+            return Err("must be an object".to_owned());
+        }
+        if encoded_len(args) > LARGEST_VALUE {
+            return Err("must be at most 1 MB".to_owned());
+        }
+        self.parameters.check(args)
     }
 
     /// The confirmation message for these arguments, if there is one and it renders.

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use abide_conversation::message::{Message, Role, Status};
 use serde_json::{Map, Value, json};
 
-use crate::model::{Request, ToolSpec};
+use super::tool;
+use crate::model::Request;
 
 /// What the model reads at the end of a message that was cut.
 const CUT: &str = "[interrupted]";
@@ -27,8 +28,9 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    if !request.tools.is_empty() {
-        body["tools"] = request.tools.iter().map(tool).collect();
+    let tools: Vec<Value> = request.tools.iter().filter_map(tool::definition).collect();
+    if !tools.is_empty() {
+        body["tools"] = tools.into();
     }
     if let Some(temperature) = settings.temperature {
         body["temperature"] = json!(temperature);
@@ -41,12 +43,6 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
         body["response_format"] = json!({"type": "json_schema", "json_schema": shape});
     }
     body
-}
-
-fn tool(spec: &ToolSpec) -> Value {
-    let ToolSpec { name, description, parameters } = spec;
-    let function = json!({"name": name, "description": description, "parameters": parameters});
-    json!({"type": "function", "function": function})
 }
 
 fn message(message: &Message) -> Value {

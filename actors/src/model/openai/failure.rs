@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_conversation::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::StatusCode;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::model::{Failure, Retry};
 
@@ -15,9 +15,11 @@ const SHOWN: usize = 300;
 /// How much of a key gives it away; providers echo keys half masked.
 const TELLTALE: usize = 6;
 
-/// The provider answered with an error. `body` is the beginning of its answer.
+/// The provider answered with an error. `body` is the beginning of its answer, of which nothing is
+/// told but the message of a JSON error: whatever else answers may show what is behind it.
 pub(super) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> Failure {
-    let said = serde_json::from_str(body).map_or_else(|_| plain(body), |body| said(&body));
+    let body: Map<String, Value> = serde_json::from_str(body).unwrap_or_default();
+    let said = said(&Value::Object(body));
     let said = if said.is_empty() { said } else { format!(": {}", shown(&said)) };
     let retry = if passes(status.as_u16()) { Retry::After(wait) } else { Retry::Never };
     Failure { message: format!("the model's provider answered {status}{said}"), retry }
@@ -78,8 +80,8 @@ pub(super) fn ended() -> Failure {
 }
 
 /// The stream holds something else than chunks.
-pub(super) fn garbled(what: &str) -> Failure {
-    Failure::transient(format!("the model's provider sent something unreadable: {}", shown(what)))
+pub(super) fn garbled() -> Failure {
+    Failure::transient("the model's provider sent something unreadable")
 }
 
 /// The reply is larger than any may be.
@@ -124,11 +126,6 @@ fn said(error: &Value) -> String {
         .find_map(|place| error.pointer(place)?.as_str())
         .unwrap_or_default()
         .to_owned()
-}
-
-/// An answer that is not JSON, unless it is a page for a browser.
-fn plain(body: &str) -> String {
-    if body.trim_start().starts_with('<') { String::new() } else { body.to_owned() }
 }
 
 /// On one line, and bounded.
@@ -186,13 +183,30 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_is_no_json_error_is_not_quoted() {
+        for body in [
+            "<html>proxy</html>",
+            "upstream 10.0.0.7 refused",
+            "\"upstream 10.0.0.7 refused\"",
+            "[\"10.0.0.7\"]",
+            "{\"upstream\": \"10.0.0.7\"}",
+            "{\"message\": \"cut in the mid",
+        ] {
+            let failure = status(StatusCode::BAD_GATEWAY, None, body);
+            assert_eq!(failure.message, "the model's provider answered 502 Bad Gateway", "{body}");
+        }
+        for body in [json!({"error": {"message": "no"}}), json!({"error": "no"})] {
+            let failure = status(StatusCode::BAD_REQUEST, None, &body.to_string());
+            assert_eq!(failure.message, "the model's provider answered 400 Bad Request: no");
+        }
+    }
+
+    #[test]
     fn messages_are_short_single_lines_without_the_key() {
         let long = json!({"error": {"message": format!("bad\n\tkey{}", " ä".repeat(500))}});
         let failure = status(StatusCode::BAD_REQUEST, None, &long.to_string());
         assert!(failure.message.starts_with("the model's provider answered 400 Bad Request: bad"));
         assert!(failure.message.chars().count() < SHOWN + 60 && !failure.message.contains('\n'));
-        let page = status(StatusCode::BAD_GATEWAY, None, "<html>proxy</html>");
-        assert_eq!(page.message, "the model's provider answered 502 Bad Gateway");
         let echo = Failure::permanent("no such key: sk-abcdef***xyz, sorry");
         let redacted = redacted(echo, Some("sk-abcdefghijkl"));
         assert_eq!(redacted.message, "no such key: [key] sorry");

@@ -5,13 +5,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::failure;
-use crate::model::{Failure, GivenCall, Part};
+use crate::model::{Failure, GivenCall, MOST_CALLS, Part, numbers};
 
 /// How many bytes a reply may have. No model writes as much; what does never ends.
 pub(super) const REPLY: usize = 16 * 1024 * 1024;
 
-/// How many calls one message may make: twice what providers allow.
-const CALLS: usize = 256;
+/// How many calls one message may make before it counts as endless. More than are carried out, so
+/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
+const CALLS: usize = 2 * MOST_CALLS;
 
 /// What has come so far of one reply.
 #[derive(Debug, Default)]
@@ -30,8 +31,7 @@ impl Reply {
             self.done = true;
             return Ok(Vec::new());
         }
-        let chunk: Chunk = serde_json::from_str(data)
-            .map_err(|error| failure::garbled(&format!("not the expected JSON: {error}")))?;
+        let chunk: Chunk = serde_json::from_str(data).map_err(|_| failure::garbled())?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(failure::in_stream(&error));
         }
@@ -144,10 +144,9 @@ impl Fragments {
     /// A tool without parameters is often called with no text at all; that is `{}`, unless the
     /// reply was cut at `max_tokens`, maybe before the first argument.
     fn assemble(self, cut: bool) -> GivenCall {
-        let args = match serde_json::from_str(&self.args) {
-            Ok(args) => Ok(args),
-            Err(_) if self.args.trim().is_empty() && !cut => Ok(Value::Object(Default::default())),
-            Err(_) => Err(self.args),
+        let args = match numbers::exactly(self.args) {
+            Err(raw) if raw.trim().is_empty() && !cut => Ok(Value::Object(Default::default())),
+            args => args,
         };
         GivenCall { id: self.id, name: self.name, args, provided: None }
     }

@@ -9,8 +9,12 @@ use crate::tools::native::Returned;
 
 pub(super) const TOO_LARGE: &str = "the tool's answer is larger than 1 MB";
 
-/// Reads an answer that is one JSON value: `{"ok": …}` as it is, anything else as the result.
+/// Reads an answer that is one JSON value: `{"ok": …}` as it is, anything else as the result. No
+/// byte at all is null, as with 204.
 pub(super) fn whole(body: &[u8]) -> Result<Returned, String> {
+    if body.is_empty() {
+        return Ok(Returned::ok(Value::Null));
+    }
     let value: Value =
         serde_json::from_slice(body).map_err(|_| "the tool's answer is not JSON".to_owned())?;
     Ok(match value {

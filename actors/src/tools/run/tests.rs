@@ -65,7 +65,7 @@ async fn progress_is_passed_on_only_when_the_tool_streams() {
 #[tokio::test]
 async fn a_tool_that_is_gone_or_returns_too_much_is_an_error() {
     let (gone, _) = ran(Natives::new(), false, json!({})).await;
-    assert_eq!(gone, Returned::error("no native tool is called obedient"));
+    assert_eq!(gone, Returned::error("the tool is not configured"));
     let huge = returned(json!({"do": "huge"})).await;
     assert_eq!(huge, Returned::error("the result is larger than 1 MB"));
 }
