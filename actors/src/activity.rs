@@ -13,12 +13,12 @@ use abide_conversation::{Action, Activity, CallId, ConversationId, State};
 use futures::FutureExt;
 use serde_json::Value;
 
-use crate::agent::{self, Definition};
+use crate::agent::Definition;
 use crate::conversation::Deps;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::streaming::Stream;
-use crate::tools::Toolbox;
+use crate::tools::{Tool, Toolbox};
 
 /// What became of an activity.
 pub struct Report {
@@ -40,6 +40,8 @@ pub(crate) struct Surroundings {
     pub(crate) id: ConversationId,
     pub(crate) deps: Arc<Deps>,
     pub(crate) state: State,
+    /// The tools that its client declared.
+    pub(crate) own: Arc<[Tool]>,
     pub(crate) stream: Stream,
     pub(crate) progress: Progress,
 }
@@ -72,9 +74,7 @@ impl Progress {
 
 impl Surroundings {
     fn toolbox(&self, definition: Arc<Definition>) -> Toolbox {
-        // They were checked when the conversation was created.
-        let own = agent::client_tools(&self.state.tools).unwrap_or_default();
-        Toolbox::new(definition, own)
+        Toolbox::new(definition, self.own.clone())
     }
 }
 

@@ -20,14 +20,14 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Progress, Report, Trouble};
-use crate::agent::Agents;
+use crate::agent::{self, Agents};
 use crate::clock::Clock;
 use crate::journal::{Holder, Holding, Journal, Refusal};
 use crate::live::{Live, Signal};
 use crate::model::Model;
 use crate::request::{Delivery, Inspection, ReplyPort};
 use crate::streaming::Stream;
-use crate::tools::Runner;
+use crate::tools::{Runner, Tool};
 
 /// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
 /// replays.
@@ -92,6 +92,8 @@ pub struct Loaded {
     depth: Arc<AtomicUsize>,
     held: Holding,
     state: State,
+    /// The tools that its client declared, compiled.
+    own: Arc<[Tool]>,
     /// Up to where the stored state cache goes.
     cached_seq: u64,
     running: BTreeMap<Activity, AbortOnDropHandle<()>>,
@@ -122,6 +124,7 @@ impl Actor for Conversation {
             depth,
             held,
             state: State::default(),
+            own: Arc::default(),
             cached_seq: 0,
             running: BTreeMap::new(),
             stream: Stream::default(),
@@ -205,10 +208,29 @@ impl Loaded {
         if let Some(stored) = in_time(journal.load(&self.id)).await? {
             self.cached_seq = stored.state.seq;
             self.state = replay(stored.state, &stored.events);
+            self.compile_own().await;
             // Its predecessor may have died between an append and the telling of it.
             self.deps.live.publish(&self.id, Signal::Revived);
         }
         Ok(())
+    }
+
+    /// Compiles the client's tools; aside, since that may take a while.
+    pub(super) async fn compile_own(&mut self) {
+        if self.state.tools.is_empty() {
+            return;
+        }
+        let declared = self.state.tools.clone();
+        let compiled = tokio::task::spawn_blocking(move || agent::client_tools(&declared)).await;
+        match compiled {
+            Ok(Ok(own)) => self.own = own,
+            // They were checked when the conversation was created; another version may differ.
+            Ok(Err(mistakes)) => {
+                let mistakes = agent::joined(&mistakes);
+                tracing::error!(conversation = %self.id, mistakes, "its own tools are refused");
+            }
+            Err(error) => tracing::error!(conversation = %self.id, %error, "its tools are lost"),
+        }
     }
 
     /// Carries out an action of the system's own. One that came too late changes nothing.

@@ -46,6 +46,7 @@ impl Loaded {
                 id: self.id.clone(),
                 deps: self.deps.clone(),
                 state: self.state.clone(),
+                own: self.own.clone(),
                 stream: self.stream.clone(),
                 progress: self.progress.clone(),
             };

@@ -11,7 +11,7 @@ use ractor::ActorRef;
 use serde_json::Value;
 
 use super::{ConversationMsg, Death, Loaded, in_time, seq_of};
-use crate::agent::{self, Definition};
+use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::request::{
@@ -106,7 +106,11 @@ impl Loaded {
         let events = decide(&self.state, self.command(ask.action))?;
         let reply = (ask.reply)(&events);
         let answers = self.remember(repeats, &reply);
+        let born = !self.state.exists();
         self.commit(myself, events, answers).await.map_err(Undone::Unsure)?;
+        if born {
+            self.compile_own().await;
+        }
         Ok(reply)
     }
 
@@ -212,6 +216,7 @@ impl Loaded {
         self.held = claimed.map_err(Undone::Unsure)?;
         self.running.clear();
         self.state = Default::default();
+        self.own = Arc::default();
         self.cached_seq = 0;
         self.stream = Default::default();
         self.progress = Default::default();
@@ -289,7 +294,7 @@ impl Loaded {
             assigns: merged(&definition.assigns, &self.state.assigns, &Default::default()),
             metadata: self.state.metadata.clone(),
         };
-        let toolbox = self.box_of(definition.clone());
+        let toolbox = Toolbox::new(definition.clone(), self.own.clone());
         // A condition may take a while; it must not hold up other conversations.
         let judged = tokio::task::spawn_blocking(move || {
             judge(&toolbox, &tool, &input, approved, &scope).map(|found| (found, input))
@@ -320,13 +325,7 @@ impl Loaded {
     async fn toolbox(&self) -> Result<Option<Toolbox>, Refusal> {
         let Some(turn) = &self.state.turn else { return Ok(None) };
         let definition = self.deps.agents.revision(&turn.revision).await?;
-        Ok(definition.map(|definition| self.box_of(definition)))
-    }
-
-    fn box_of(&self, definition: Arc<Definition>) -> Toolbox {
-        // They were checked when the conversation was created.
-        let own = agent::client_tools(&self.state.tools).unwrap_or_default();
-        Toolbox::new(definition, own)
+        Ok(definition.map(|definition| Toolbox::new(definition, self.own.clone())))
     }
 }
 
