@@ -5,6 +5,7 @@
 
 mod activities;
 mod commit;
+mod dispatch;
 mod requests;
 
 use std::collections::BTreeMap;

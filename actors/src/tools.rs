@@ -73,16 +73,6 @@ impl Toolbox {
         tools().find(|tool| tool.name == name).or_else(by_alias)
     }
 
-    /// Whether a person must be asked before the tool runs with these arguments.
-    pub fn gated(&self, tool: &Tool, args: &Value, scope: &Scope) -> bool {
-        tool.is_gated(args, scope)
-    }
-
-    /// Whether these may be the tool's arguments; the error names each field.
-    pub fn check_args(&self, tool: &Tool, args: &Value) -> Result<(), String> {
-        tool.check_args(args)
-    }
-
     /// Whether this may be a person's or a page's answer. A tool that is gone takes any.
     pub fn check_answer(&self, tool: &str, answer: &Value) -> Result<(), String> {
         let schema = self.tool(tool).and_then(|tool| tool.result_schema.as_ref());

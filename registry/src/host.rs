@@ -3,13 +3,16 @@
 //! A conversation dies alone: its failure reaches only this actor, which starts it again. If the
 //! host dies, the node's conversations die with it, and so does the program.
 
-use std::collections::{HashMap, VecDeque};
+mod record;
+mod table;
+
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use abide_actors::activity::Trouble;
-use abide_actors::conversation::{Arguments, Conversation, ConversationMsg, Death, Deps, Loaded};
+use abide_actors::conversation::{Arguments, Conversation, Death, Deps, Loaded};
 use abide_actors::journal::Refusal;
 use abide_conversation::{ConversationId, Timestamp};
 use ractor::{
@@ -17,66 +20,9 @@ use ractor::{
     SupervisionEvent,
 };
 
-/// So many crashes within `WINDOW` and the conversation is quarantined: a bug that comes back at
-/// once will come back again, and each time costs everybody else.
-const CRASHES: usize = 5;
-const WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-/// The pause before a revival doubles from the second crash on, up to the second of these.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-
-/// A live conversation, as the door sees it.
-#[derive(Clone)]
-pub struct Handle {
-    pub actor: ActorRef<ConversationMsg>,
-    /// Deliveries that it has not taken up.
-    pub depth: Arc<AtomicUsize>,
-    pub since: Timestamp,
-    /// How often it was revived after a crash, by this process.
-    pub restarts: u32,
-}
-
-/// Who lives here; read by the door without asking the host.
-#[derive(Default)]
-pub struct Table(RwLock<HashMap<ConversationId, Handle>>);
-
-impl Table {
-    /// The live actor of a conversation.
-    pub fn get(&self, id: &ConversationId) -> Option<Handle> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
-    }
-
-    /// How many live here.
-    pub fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Whether none lives here.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// At most `limit` of them, by id, after `cursor`.
-    pub fn page(&self, cursor: Option<&str>, limit: usize) -> Vec<(ConversationId, Handle)> {
-        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let after = |id: &ConversationId| cursor.is_none_or(|cursor| id.as_str() > cursor);
-        let mut page: Vec<_> = table
-            .iter()
-            .filter(|(id, _)| after(id))
-            .map(|(id, handle)| (id.clone(), handle.clone()))
-            .collect();
-        page.sort_by(|(a, _), (b, _)| a.cmp(b));
-        page.truncate(limit);
-        page
-    }
-
-    fn set(&self, id: ConversationId, handle: Option<Handle>) {
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match handle {
-            Some(handle) => table.insert(id, handle),
-            None => table.remove(&id),
-        };
-    }
-}
+pub use record::Quarantined;
+use record::{Pause, Record, WINDOW, pause};
+pub use table::{Handle, Table};
 
 /// The answer to a wish for a live actor.
 pub type Ensured = Result<Handle, Absent>;
@@ -87,13 +33,6 @@ pub enum Absent {
     Quarantined(Quarantined),
     /// The store refused the last one; the next is tried after a pause.
     Away,
-}
-
-/// A conversation that crashed too often; nothing is delivered to it until an operator kills it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quarantined {
-    pub reason: String,
-    pub since: Timestamp,
 }
 
 /// The protocol of the host.
@@ -121,25 +60,6 @@ pub struct State {
     waiting: HashMap<ConversationId, Vec<RpcReplyPort<Ensured>>>,
     /// Only conversations that crashed lately.
     records: HashMap<ConversationId, Record>,
-}
-
-#[derive(Default)]
-struct Record {
-    died: Option<Timestamp>,
-    crashes: VecDeque<Timestamp>,
-    /// Revivals that the store refused, one after another.
-    refused: u32,
-    restarts: u32,
-    quarantined: Option<Quarantined>,
-    /// Set while a pause before the next revival runs.
-    pause: Option<Pause>,
-}
-
-/// What a revival waits for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pause {
-    AfterCrash,
-    AfterRefusal,
 }
 
 impl Actor for Host {
@@ -348,33 +268,5 @@ impl State {
             let lately = record.died.is_some_and(|died| now.duration_since(died) < WINDOW);
             lately || record.quarantined.is_some() || table.get(id).is_some()
         });
-    }
-}
-
-impl Record {
-    /// Counts a crash. Returns the pause before the next try; `None` when there is none.
-    fn crash(&mut self, now: Timestamp, reason: &str) -> Option<Duration> {
-        self.crashes.push_back(now);
-        self.crashes.retain(|crash| now.duration_since(*crash) < WINDOW);
-        if self.crashes.len() >= CRASHES {
-            self.quarantined = Some(Quarantined { reason: reason.to_owned(), since: now });
-            return None;
-        }
-        Some(pause(u32::try_from(self.crashes.len()).unwrap_or(u32::MAX) - 1))
-    }
-}
-
-/// Nothing the first time; then it doubles.
-fn pause(times: u32) -> Duration {
-    match times {
-        0 => Duration::ZERO,
-        times => PAUSE.0.saturating_mul(1 << times.min(10)).min(PAUSE.1),
-    }
-}
-
-impl Handle {
-    /// How many deliveries wait.
-    pub fn depth(&self) -> usize {
-        self.depth.load(Ordering::Relaxed)
     }
 }

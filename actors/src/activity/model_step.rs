@@ -15,15 +15,13 @@ use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::model::retry::Retrying;
-use crate::model::{GivenCall, Model, Part, Parts, Request, prompt};
+use crate::model::{GivenCall, MOST_CALLS, Model, Part, Parts, Request, prompt};
 use crate::streaming::Piece;
 use crate::tools::schema::Schema;
-use crate::tools::{Scope, Toolbox, merged};
+use crate::tools::{LONGEST_NAME, Scope, Toolbox, merged};
 
 /// How many events are read at once.
 const PAGE: usize = 1_000;
-/// More calls than this in one message are answered with an error: nobody means that many.
-const CALLS: usize = 128;
 /// More text than this is a model that never stops.
 const TEXT_BYTES: usize = 4 << 20;
 
@@ -167,7 +165,7 @@ impl Step<'_> {
 }
 
 fn plan(toolbox: &Toolbox, calls: &[GivenCall], scope: &Scope) -> Vec<Planned> {
-    let plan = |(place, given): (usize, &GivenCall)| match place < CALLS {
+    let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS {
         true => toolbox.plan(given, scope),
         false => too_many(given),
     };
@@ -201,11 +199,11 @@ fn judge(schema: &Value, text: &str) -> Result<Value, String> {
 }
 
 fn too_many(given: &GivenCall) -> Planned {
-    let error = format!("invalid tool arguments: more than {CALLS} calls in one message");
+    let error = format!("invalid tool arguments: more than {MOST_CALLS} calls in one message");
     let outcome = Outcome::Err(error, ErrorType::ValidationError);
     Planned {
         given_id: given.id.clone(),
-        tool: given.name.chars().take(64).collect(),
+        tool: given.name.chars().take(LONGEST_NAME).collect(),
         args: Value::Object(Default::default()),
         plan: Plan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
     }

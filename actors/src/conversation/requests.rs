@@ -1,24 +1,21 @@
 //! A client's request becomes a command: what it lacks is looked up, what it brings is checked.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use abide_conversation::command::{self, Answer, Create, IfBusy};
-use abide_conversation::event::{Data, Event, OnInterrupt};
-use abide_conversation::ids::{AgentName, CallId, MessageId, TurnId};
+use abide_conversation::event::{Data, Event};
+use abide_conversation::ids::{AgentName, MessageId, TurnId};
 use abide_conversation::{Action, Rejection, decide};
 use ractor::ActorRef;
-use serde_json::Value;
 
 use super::{ConversationMsg, Death, Loaded, in_time, seq_of};
 use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::request::{
-    Answered, Delivery, DispatchRequest, Failure, Parcel, RepeatKey, Reply, ReplyPort, Request,
-    ResolveRequest, SendRequest,
+    Answered, Delivery, Failure, Parcel, RepeatKey, Reply, Request, ResolveRequest, SendRequest,
 };
-use crate::tools::{Scope, Toolbox, merged};
+use crate::tools::Toolbox;
 
 /// An action to decide on, and how its events answer the request.
 struct Ask {
@@ -176,7 +173,7 @@ impl Loaded {
             let checked = match &answer {
                 Answer::Approval { approved: true, args: Some(args), .. } => {
                     match toolbox.tool(&tool) {
-                        Some(tool) => toolbox.check_args(tool, args),
+                        Some(tool) => tool.check_args(args),
                         None => Ok(()),
                     }
                     .map_err(|why| Failure::invalid("args", why))
@@ -227,96 +224,7 @@ impl Loaded {
         Ok(Reply::Deleted)
     }
 
-    async fn dispatch(
-        &mut self,
-        myself: &ActorRef<ConversationMsg>,
-        request: DispatchRequest,
-        repeats: &[RepeatKey],
-        reply: ReplyPort,
-    ) -> Result<(), Death> {
-        match self.joins(repeats) {
-            Ok(Some(call)) => {
-                self.dispatched.entry(call).or_default().push(reply);
-                return Ok(());
-            }
-            Ok(None) => {}
-            Err(failure) => {
-                let _ = reply.send(Answered::Failed(failure));
-                return Ok(());
-            }
-        }
-        let begun = match self.begin_dispatch(request, repeats).await {
-            Ok((call, events)) => {
-                self.dispatched.entry(call.clone()).or_default().push(reply);
-                let committed = self.commit(myself, events, Vec::new()).await;
-                committed.map_err(|refusal| (self.dispatched.remove(&call), refusal))
-            }
-            Err(failure) => {
-                let _ = reply.send(Answered::Failed(failure));
-                return Ok(());
-            }
-        };
-        begun.map_err(|(waiting, refusal)| {
-            for reply in waiting.unwrap_or_default() {
-                let _ = reply.send(Answered::Failed(refusal.clone().into()));
-            }
-            refusal.into()
-        })
-    }
-
-    /// The running call that a repeated request means.
-    fn joins(&self, repeats: &[RepeatKey]) -> Result<Option<CallId>, Failure> {
-        for (id, run) in &self.state.dispatches {
-            for repeat in repeats {
-                match run.requests.get(&repeat.key) {
-                    Some(fingerprint) if *fingerprint == repeat.fingerprint => {
-                        return Ok(Some(id.clone()));
-                    }
-                    Some(_) => return Err(Failure::KeyReused(repeat.field)),
-                    None => {}
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    async fn begin_dispatch(
-        &self,
-        request: DispatchRequest,
-        repeats: &[RepeatKey],
-    ) -> Result<(CallId, Vec<Event>), Failure> {
-        let DispatchRequest { tool, input, approved, principal } = request;
-        let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
-        let definition = self.newest(&agent).await?;
-        let scope = Scope {
-            conversation: self.id.clone(),
-            principal: principal.clone(),
-            assigns: merged(&definition.assigns, &self.state.assigns, &Default::default()),
-            metadata: self.state.metadata.clone(),
-        };
-        let toolbox = Toolbox::new(definition.clone(), self.own.clone());
-        // A condition may take a while; it must not hold up other conversations.
-        let judged = tokio::task::spawn_blocking(move || {
-            judge(&toolbox, &tool, &input, approved, &scope).map(|found| (found, input))
-        });
-        let judged = judged.await.map_err(|error| Refusal::Unavailable(error.to_string()))?;
-        let ((tool, on_interrupt), input) = judged?;
-        let call = CallId::new(self.deps.clock.id("call"));
-        let requests: BTreeMap<_, _> =
-            repeats.iter().map(|repeat| (repeat.key.clone(), repeat.fingerprint.clone())).collect();
-        let action = Action::Dispatch(command::Dispatch {
-            call: call.clone(),
-            tool,
-            input,
-            principal,
-            revision: definition.revision.clone(),
-            on_interrupt,
-            requests,
-        });
-        Ok((call, decide(&self.state, self.command(action))?))
-    }
-
-    async fn newest(&self, name: &AgentName) -> Result<Arc<Definition>, Failure> {
+    pub(super) async fn newest(&self, name: &AgentName) -> Result<Arc<Definition>, Failure> {
         let newest = self.deps.agents.newest(name).await?;
         newest.ok_or_else(|| Failure::AgentMissing(name.clone()))
     }
@@ -331,20 +239,4 @@ impl Loaded {
 
 fn ask(action: Action, reply: impl FnOnce(&[Event]) -> Reply + Send + 'static) -> Ask {
     Ask { action, reply: Box::new(reply) }
-}
-
-/// The tool that a user's own call means, if it may run.
-fn judge(
-    toolbox: &Toolbox,
-    tool: &str,
-    input: &Value,
-    approved: bool,
-    scope: &Scope,
-) -> Result<(String, OnInterrupt), Failure> {
-    let found = toolbox.dispatchable(tool).ok_or_else(|| Failure::ToolNotFound(tool.to_owned()))?;
-    toolbox.check_args(found, input).map_err(|why| Failure::invalid("input", why))?;
-    if !approved && toolbox.gated(found, input, scope) {
-        return Err(Failure::ApprovalRequired(found.name.clone()));
-    }
-    Ok((found.name.clone(), found.on_interrupt))
 }

@@ -225,8 +225,8 @@ fn an_answer_satisfies_the_tools_schema_or_is_named_wrong() {
 fn gated_and_check_args_agree_with_the_plan() {
     let toolbox = toolbox();
     let send = toolbox.tool("send").unwrap();
-    assert!(toolbox.gated(send, &json!({"to": "b"}), &scope()));
-    assert!(!toolbox.gated(send, &json!({"to": "b", "amount": 1}), &scope()));
-    assert!(toolbox.check_args(send, &json!({})).unwrap_err().contains("\"to\""));
-    assert_eq!(toolbox.check_args(send, &json!({"to": "b"})), Ok(()));
+    assert!(send.is_gated(&json!({"to": "b"}), &scope()));
+    assert!(!send.is_gated(&json!({"to": "b", "amount": 1}), &scope()));
+    assert!(send.check_args(&json!({})).unwrap_err().contains("\"to\""));
+    assert_eq!(send.check_args(&json!({"to": "b"})), Ok(()));
 }

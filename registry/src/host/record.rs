@@ -1,0 +1,60 @@
+//! What is remembered of a conversation whose actors die, and when it is given up.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use abide_conversation::Timestamp;
+
+/// So many crashes within `WINDOW` and the conversation is quarantined: a bug that comes back at
+/// once will come back again, and each time costs everybody else.
+const CRASHES: usize = 5;
+pub(super) const WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+/// The pause before a revival doubles from the second crash on, up to the second of these.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// A conversation that crashed too often; nothing is delivered to it until an operator kills it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    pub reason: String,
+    pub since: Timestamp,
+}
+
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) died: Option<Timestamp>,
+    pub(super) crashes: VecDeque<Timestamp>,
+    /// Revivals that the store refused, one after another.
+    pub(super) refused: u32,
+    pub(super) restarts: u32,
+    pub(super) quarantined: Option<Quarantined>,
+    /// Set while a pause before the next revival runs.
+    pub(super) pause: Option<Pause>,
+}
+
+/// What a revival waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pause {
+    AfterCrash,
+    AfterRefusal,
+}
+
+impl Record {
+    /// Counts a crash. Returns the pause before the next try; `None` when there is none.
+    pub(super) fn crash(&mut self, now: Timestamp, reason: &str) -> Option<Duration> {
+        self.crashes.push_back(now);
+        self.crashes.retain(|crash| now.duration_since(*crash) < WINDOW);
+        if self.crashes.len() >= CRASHES {
+            self.quarantined = Some(Quarantined { reason: reason.to_owned(), since: now });
+            return None;
+        }
+        Some(pause(u32::try_from(self.crashes.len()).unwrap_or(u32::MAX) - 1))
+    }
+}
+
+/// Nothing the first time; then it doubles.
+pub(super) fn pause(times: u32) -> Duration {
+    match times {
+        0 => Duration::ZERO,
+        times => PAUSE.0.saturating_mul(1 << times.min(10)).min(PAUSE.1),
+    }
+}

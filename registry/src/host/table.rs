@@ -1,0 +1,70 @@
+//! Who lives on a node.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use abide_actors::conversation::ConversationMsg;
+use abide_conversation::{ConversationId, Timestamp};
+use ractor::ActorRef;
+
+/// A live conversation, as the door sees it.
+#[derive(Clone)]
+pub struct Handle {
+    pub actor: ActorRef<ConversationMsg>,
+    /// Deliveries that it has not taken up.
+    pub depth: Arc<AtomicUsize>,
+    pub since: Timestamp,
+    /// How often it was revived after a crash, by this process.
+    pub restarts: u32,
+}
+
+impl Handle {
+    /// How many deliveries wait.
+    pub fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed)
+    }
+}
+
+/// Who lives here; read by the door without asking the host.
+#[derive(Default)]
+pub struct Table(RwLock<HashMap<ConversationId, Handle>>);
+
+impl Table {
+    /// The live actor of a conversation.
+    pub fn get(&self, id: &ConversationId) -> Option<Handle> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// How many live here.
+    pub fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether none lives here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// At most `limit` of them, by id, after `cursor`.
+    pub fn page(&self, cursor: Option<&str>, limit: usize) -> Vec<(ConversationId, Handle)> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let after = |id: &ConversationId| cursor.is_none_or(|cursor| id.as_str() > cursor);
+        let mut page: Vec<_> = table
+            .iter()
+            .filter(|(id, _)| after(id))
+            .map(|(id, handle)| (id.clone(), handle.clone()))
+            .collect();
+        page.sort_by(|(a, _), (b, _)| a.cmp(b));
+        page.truncate(limit);
+        page
+    }
+
+    pub(super) fn set(&self, id: ConversationId, handle: Option<Handle>) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match handle {
+            Some(handle) => table.insert(id, handle),
+            None => table.remove(&id),
+        };
+    }
+}
