@@ -34,8 +34,9 @@ use self::place::Place;
 use self::shared::{Claim, Failed, Shared};
 use self::write::{Append, Kept, Outcome, Write};
 use self::writer::{Job, QUEUE, Writer};
+use super::super::agents;
 use super::paging;
-use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent, rules};
+use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
 
 pub use self::place::OpenError;
 
@@ -276,7 +277,7 @@ impl Store for Embedded {
     }
 
     async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
-        let answer = kept(&rules::agent_scope(&agent.name), answer)?;
+        let answer = kept(&agents::scope(&agent.name), answer)?;
         let json = write::json(&agent)?;
         let (name, revision) = (agent.name, agent.revision.to_string());
         self.write(Write::PutAgent { name, revision, json, answer }).await
@@ -303,7 +304,7 @@ impl Store for Embedded {
         name: &AgentName,
         answer: Option<Answer>,
     ) -> Result<bool, Refusal> {
-        let answer = kept(&rules::agent_scope(name), answer)?;
+        let answer = kept(&agents::scope(name), answer)?;
         self.write(Write::DeleteAgent { name: name.clone(), answer }).await
     }
 }

@@ -10,6 +10,7 @@ use abide_actors::journal::{
 use abide_conversation::{AgentName, CallId, ConversationId, Event, Revision, State, Timestamp};
 use async_trait::async_trait;
 
+use super::super::agents;
 use super::claims::Claims;
 use super::paging::{self, InboxKey};
 use super::rules;
@@ -266,7 +267,7 @@ impl Store for Memory {
     async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&rules::agent_scope(&agent.name), answer);
+            tables.keep(&agents::scope(&agent.name), answer);
         }
         let old = tables.newest.insert(agent.name.clone(), agent.revision.clone());
         tables.revisions.insert(agent.revision.clone(), agent);
@@ -296,7 +297,7 @@ impl Store for Memory {
     ) -> Result<bool, Refusal> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&rules::agent_scope(name), answer);
+            tables.keep(&agents::scope(name), answer);
         }
         Ok(tables.newest.remove(name).is_some())
     }
