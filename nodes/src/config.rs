@@ -46,7 +46,8 @@ pub struct Config {
     /// The node's name; a restart is a new incarnation of it
     #[arg(long, env = "ABIDE_NODE")]
     pub node: Option<String>,
-    /// A directory of agents' definitions
+    /// A directory of agents' definitions; one wins over what HTTP defined or deleted since only
+    /// when its file was changed
     #[arg(long, env = "ABIDE_AGENTS")]
     pub agents: Option<PathBuf>,
     /// How long a silent node is still believed alive
