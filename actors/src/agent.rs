@@ -167,7 +167,7 @@ fn model(fields: &mut Fields) -> Option<Settings> {
         fields.wrong("model", "is missing");
         return None;
     };
-    match serde_json::from_value::<Settings>(value) {
+    match serde_path_to_error::deserialize::<_, Settings>(value) {
         Ok(settings) => match settings.check() {
             Ok(()) => Some(settings),
             Err(mistake) => {
@@ -176,7 +176,11 @@ fn model(fields: &mut Fields) -> Option<Settings> {
             }
         },
         Err(error) => {
-            fields.wrong("model", cut(&error.to_string(), 500));
+            let field = match error.path().to_string().as_str() {
+                "." => "model".to_owned(),
+                path => format!("model.{path}"),
+            };
+            fields.wrong(&field, cut(&error.inner().to_string(), 500));
             None
         }
     }

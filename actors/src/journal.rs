@@ -50,6 +50,9 @@ pub struct Head {
     pub active: bool,
 }
 
+/// How long the answer to a mutating call is kept.
+pub const ANSWERS_KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+
 /// The answer to a mutating call, kept so that a repeat gets it too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {

@@ -19,7 +19,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::http::parse::{Query, limit};
+use crate::http::border;
+use crate::http::parse::{Path, Query, limit};
 use crate::http::problem::{Kind, Problem};
 
 /// How long the store may take to prove that it is there.
@@ -58,7 +59,7 @@ pub struct Me {
 
 /// All operators' paths.
 pub fn router(admin: Admin) -> Router {
-    Router::new()
+    let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
@@ -69,8 +70,8 @@ pub fn router(admin: Admin) -> Router {
         .route("/admin/alarms", get(alarms))
         .route("/admin/nodes/{node}/drain", post(drain))
         .fallback(async || Problem::not_found("such path"))
-        .method_not_allowed_fallback(async || Problem::method())
-        .with_state(admin)
+        .method_not_allowed_fallback(async || Problem::method());
+    border::guarded(router).with_state(admin)
 }
 
 async fn ready(State(admin): State<Admin>) -> Result<&'static str, Problem> {
@@ -130,7 +131,7 @@ async fn alarms(
 
 async fn drain(
     State(admin): State<Admin>,
-    axum::extract::Path(node): axum::extract::Path<String>,
+    Path(node): Path<String>,
 ) -> Result<StatusCode, Problem> {
     if node != admin.me.name {
         return Err(Problem::not_found("such node"));

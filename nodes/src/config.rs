@@ -46,14 +46,15 @@ pub struct Config {
     /// The node's name; a restart is a new incarnation of it
     #[arg(long, env = "ABIDE_NODE")]
     pub node: Option<String>,
-    /// A directory of agents' definitions
+    /// A directory of agents' definitions; one wins over what HTTP defined or deleted since only
+    /// when its file was changed
     #[arg(long, env = "ABIDE_AGENTS")]
     pub agents: Option<PathBuf>,
     /// How long a silent node is still believed alive
-    #[arg(long, env = "ABIDE_LEASE", default_value = "5s", value_parser = duration)]
+    #[arg(long, env = "ABIDE_LEASE", default_value = "5s", value_parser = some_time)]
     pub lease: Duration,
     /// How long an actor with nothing to do stays in memory
-    #[arg(long, default_value = "30s", value_parser = duration)]
+    #[arg(long, default_value = "30s", value_parser = some_time)]
     pub passivate_after: Duration,
     /// How long SIGTERM waits for running work
     #[arg(long, default_value = "25s", value_parser = duration)]
@@ -126,6 +127,11 @@ pub enum LogFormat {
 fn duration(text: &str) -> Result<Duration, String> {
     let span: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
     Duration::try_from(span).map_err(|_| wrong())
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration.is_zero() { Err("must be more than nothing".to_owned()) } else { Ok(duration) }
 }
 
 fn wrong() -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_actors::agent::{Definition, Format, Parsed, from_text};
+use abide_actors::agent::{Definition, Format, Parsed, from_text, joined};
 use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -16,10 +16,7 @@ const STEPS: u32 = 10;
 /// The demo's definition.
 pub fn agent(natives: &Natives) -> Result<Parsed, String> {
     let source = from_text(AGENT, Format::Yaml).map_err(|error| error.to_string())?;
-    Definition::parse(source, natives).map_err(|mistakes| {
-        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        mistakes.join("; ")
-    })
+    Definition::parse(source, natives).map_err(|mistakes| joined(&mistakes))
 }
 
 /// The native tools that the program brings.

@@ -1,6 +1,7 @@
 //! The public API: contract §3 to §6.
 
 mod agents;
+pub(crate) mod border;
 mod calls;
 mod conversations;
 mod events;
@@ -22,7 +23,6 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -30,8 +30,9 @@ use problem::{Kind, Problem};
 
 /// How many requests may be under way. Each may hold a body and a place in a mailbox.
 const AT_ONCE: usize = 4_096;
-/// The largest sum of a request's headers.
-const HEADER_BYTES: usize = 32 << 10;
+
+/// How many live actors one listing asks at once: enough that a slow one holds up few others.
+pub(crate) const LOOKS: usize = 32;
 
 /// What the handlers work with.
 #[derive(Clone)]
@@ -49,12 +50,11 @@ pub struct Api {
 /// All public paths.
 pub fn router(api: Api) -> Router {
     let (router, _) = routes().split_for_parts();
-    router
+    let router = router
         .fallback(async || Problem::not_found("such path"))
         .method_not_allowed_fallback(async || Problem::method())
-        .layer(middleware::from_fn_with_state(api.clone(), admit))
-        .layer(CatchPanicLayer::custom(panicked))
-        .with_state(api)
+        .layer(middleware::from_fn_with_state(api.clone(), admit));
+    border::guarded(router).with_state(api)
 }
 
 /// The paths, and what their handlers say of themselves.
@@ -74,12 +74,8 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(openapi::openapi))
 }
 
-/// Lets a request in, unless there are too many, the node stops, or its headers are too large.
+/// Lets a request in, unless there are too many or the node stops.
 async fn admit(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let sizes = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
-    if sizes.sum::<usize>() + request.uri().to_string().len() > HEADER_BYTES {
-        return Problem::headers().into_response();
-    }
     if api.draining.load(Ordering::Relaxed) && !request.method().is_safe() {
         return Problem::new(Kind::Unavailable, "the node is draining").into_response();
     }
@@ -98,10 +94,4 @@ impl Drop for Leaves {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
-    let said = panic.downcast_ref::<&str>().copied();
-    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Problem::new(Kind::Internal, said.unwrap_or("a panic without words")).into_response()
 }

@@ -6,5 +6,6 @@ pub mod config;
 pub mod demo;
 pub mod http;
 pub mod node;
+mod seed;
 mod serve;
 pub mod telemetry;

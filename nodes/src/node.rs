@@ -32,7 +32,7 @@ use crate::admin::{self, Admin, Drain, Me};
 use crate::clock::SystemClock;
 use crate::config::{Config, Durability, StoreUrl};
 use crate::http::{self, Api};
-use crate::{demo, serve};
+use crate::{demo, seed, serve};
 
 /// Why a node did not start; one line for the person who started it.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +125,7 @@ impl Node {
         let (public_at, admin_at) = (local(&public)?, local(&operators)?);
         let store = open(&config)?;
         let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone()));
-        define(&catalogue, &*store, definitions).await?;
+        seed::seed(&catalogue, &*store, clock.now(), definitions).await?;
 
         let me = Me {
             name: config.node.clone().unwrap_or_else(host_name),
@@ -248,23 +248,6 @@ fn definitions(dir: Option<&Path>, natives: &Natives) -> Result<Vec<Definition>,
         parsed.definition
     };
     Ok(parsed.into_iter().map(keep).collect())
-}
-
-async fn define(
-    catalogue: &Catalogue,
-    store: &dyn Store,
-    definitions: Vec<Definition>,
-) -> Result<(), Unready> {
-    for definition in definitions {
-        let stored = store.agent(&definition.name).await;
-        let stored = stored.map_err(|refusal| Unready::Broken(refusal.to_string()))?;
-        // An unchanged start writes nothing.
-        if stored.is_none_or(|stored| stored.revision != definition.revision) {
-            let put = catalogue.put(definition, None).await;
-            put.map_err(|refusal| Unready::Broken(refusal.to_string()))?;
-        }
-    }
-    Ok(())
 }
 
 fn host_name() -> String {

@@ -1,6 +1,6 @@
 //! Logs on standard error, and the recorder of metrics.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
@@ -10,10 +10,11 @@ use crate::config::LogFormat;
 
 /// Starts logging; `RUST_LOG` filters, `info` is the default.
 pub fn log(format: Option<LogFormat>) {
-    let terminal = std::io::stderr().is_terminal();
+    let terminal = io::stderr().is_terminal();
     let default = if terminal { LogFormat::Text } else { LogFormat::Json };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter);
+    let lines = lines.with_writer(|| Lossy(io::stderr())).log_internal_errors(false);
     let started = match format.unwrap_or(default) {
         LogFormat::Text => lines.with_ansi(terminal).finish().try_init(),
         LogFormat::Json => lines.json().finish().try_init(),
@@ -25,4 +26,20 @@ pub fn log(format: Option<LogFormat>) {
 /// Starts recording metrics; `None` when the process records them already.
 pub fn metrics() -> Option<PrometheusHandle> {
     PrometheusBuilder::new().install_recorder().ok()
+}
+
+/// A log that nobody can read, on a full disk or a closed pipe, is lost; the node serves all the
+/// same. What fails is told to nobody: the subscriber would say it on standard error, and panic.
+struct Lossy<W>(W);
+
+impl<W: Write> Write for Lossy<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use abide_actors::agent::{Agents, Definition};
+use abide_actors::agent::{Agents, Definition, joined};
 use abide_actors::journal::{Answer, Refusal};
 use abide_actors::tools::Natives;
 use abide_conversation::{AgentName, Revision};
@@ -13,6 +13,11 @@ use crate::store::{Store, StoredAgent};
 
 /// How many parsed revisions are kept. Past that all are dropped and parsed again when needed.
 const KEPT: usize = 1_000;
+
+/// Where the store keeps the answers to calls on an agent.
+pub fn scope(name: &AgentName) -> String {
+    format!("agents/{name}")
+}
 
 /// The definitions of a cluster, as this node reads them.
 pub struct Catalogue {
@@ -69,8 +74,8 @@ impl Catalogue {
                 Some(definition)
             }
             Err(mistakes) => {
-                let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-                tracing::error!(agent = %stored.name, revision = %stored.revision, ?mistakes,
+                let mistakes = joined(&mistakes);
+                tracing::error!(agent = %stored.name, revision = %stored.revision, mistakes,
                     "a stored definition is not accepted by this version");
                 None
             }

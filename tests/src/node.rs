@@ -18,6 +18,7 @@ pub struct Site {
     program: PathBuf,
     flags: Vec<String>,
     name: &'static str,
+    log: PathBuf,
 }
 
 impl Site {
@@ -25,7 +26,8 @@ impl Site {
     pub fn new(program: impl AsRef<Path>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = program.as_ref().to_owned();
-        Self { client: Client::default(), dir, program, flags: Vec::new(), name: "test" }
+        let (client, log) = (Client::default(), dir.path().join("stderr"));
+        Self { client, dir, program, flags: Vec::new(), name: "test", log }
     }
 
     /// Adds flags to every start.
@@ -37,6 +39,12 @@ impl Site {
     /// Gives the node another name.
     pub fn named(mut self, name: &'static str) -> Self {
         self.name = name;
+        self
+    }
+
+    /// Sends the node's standard error elsewhere.
+    pub fn with_log(mut self, log: &str) -> Self {
+        self.log = log.into();
         self
     }
 
@@ -73,7 +81,7 @@ impl Site {
         command.arg("--store").arg(format!("embedded:{}", self.store().display()));
         command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
         command.args(["--node", self.name]).args(&self.flags).stderr(self.log());
-        Node { child: command.spawn().unwrap(), log: self.dir().join("stderr") }
+        Node { child: command.spawn().unwrap(), log: self.log.clone() }
     }
 
     /// Runs the program to its end with these arguments; for those that are refused.
@@ -95,7 +103,7 @@ impl Site {
 
     fn log(&self) -> File {
         let mut options = OpenOptions::new();
-        options.create(true).append(true).open(self.dir().join("stderr")).unwrap()
+        options.create(true).append(true).open(&self.log).unwrap()
     }
 }
 

@@ -21,7 +21,7 @@ pub use decide::{Rejection, decide};
 pub use event::Event;
 pub use evolve::{evolve, replay};
 pub use ids::*;
-pub use read::from_json;
+pub use read::{from_json, present};
 pub use state::State;
 pub use wanted::wanted;
 

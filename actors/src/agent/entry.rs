@@ -66,7 +66,7 @@ pub(super) fn tools(
             continue;
         };
         let Some(name) = name(&object) else {
-            fields.wrong(&format!("{place}.name"), "must be [A-Za-z0-9_-]{1,64}");
+            nameless(&object, fields, &place);
             continue;
         };
         let mut own = Fields::new(Some(&name), "", object);
@@ -83,6 +83,17 @@ pub(super) fn tools(
 
 fn name(object: &Map<String, Value>) -> Option<String> {
     object.get("name")?.as_str().filter(|name| is_name(name)).map(str::to_owned)
+}
+
+/// A tool whose name is wrong is named as it was given, or else by its place.
+fn nameless(object: &Map<String, Value>, fields: &mut Fields, place: &str) {
+    let legal = "must be [A-Za-z0-9_-]{1,64}";
+    let Some(given) = object.get("name").and_then(Value::as_str) else {
+        return fields.wrong(&format!("{place}.name"), legal);
+    };
+    let mut own = Fields::new(Some(&cut(given, LONGEST_NAME)), "", Map::new());
+    own.wrong("name", legal);
+    fields.absorb(own);
 }
 
 fn is_name(name: &str) -> bool {

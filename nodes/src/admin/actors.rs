@@ -5,13 +5,15 @@ use abide_actors::why;
 use abide_conversation::{ConversationId, State as Folded};
 use abide_registry::host::Handle;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
+use futures::StreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
-use crate::http::parse::{Query, conversation, limit};
+use crate::http::LOOKS;
+use crate::http::parse::{Path, Query, conversation, limit};
 use crate::http::problem::Problem;
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +38,8 @@ pub(super) async fn list(
         let conversations = &admin.conversations;
         async move { Some(row(&id, &handle, conversations.inspect(&id).await?)) }
     });
-    let rows = futures::future::join_all(looks).await.into_iter().flatten();
+    let rows: Vec<Option<Value>> = futures::stream::iter(looks).buffered(LOOKS).collect().await;
+    let rows = rows.into_iter().flatten();
     let wanted = |row: &Value| query.state.as_ref().is_none_or(|state| row["state"] == **state);
     let actors: Vec<Value> = rows.filter(wanted).collect();
     Ok(Json(json!({"actors": actors, "cursor": cursor})))

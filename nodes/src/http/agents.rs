@@ -1,8 +1,9 @@
 //! Agents' definitions.
 
-use abide_actors::agent::{Definition, Invalid};
-use abide_actors::journal::Answer;
-use abide_conversation::{AgentName, Revision};
+use abide_actors::agent::{Definition, Invalid, joined};
+use abide_actors::journal::{ANSWERS_KEPT, Answer};
+use abide_conversation::{AgentName, Revision, Timestamp};
+use abide_registry::agents::scope;
 use abide_registry::store::StoredAgent;
 use axum::Json;
 use axum::extract::State;
@@ -14,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::openapi::{AgentDefinition, AgentPath, IdempotencyKey};
-use super::parse::{Body, Idempotency, Path, fingerprint};
+use super::parse::{Body, Idempotency, Path, compiled, fingerprint};
 use super::problem::{Kind, Problem};
 
 /// The answer to a definition, kept for repeats.
@@ -81,9 +82,7 @@ pub(super) async fn put(
     let catalogue = api.catalogue.clone();
     // Conditions, templates and schemas are compiled: that may take a while.
     let parse = move || Definition::parse(source, catalogue.natives());
-    let parsed = tokio::task::spawn_blocking(parse).await;
-    let parsed = parsed.map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
-    let parsed = parsed.map_err(|all| refused(&all))?;
+    let parsed = compiled(parse).await?.map_err(|all| refused(&all))?;
     if parsed.definition.name != name {
         return Err(Problem::field("name", "differs from the path's"));
     }
@@ -158,17 +157,12 @@ fn answer(defined: Defined) -> Response {
 }
 
 fn refused(mistakes: &[Invalid]) -> Problem {
-    let detail: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
     let row = |mistake: &Invalid| {
         let Invalid { tool, field, message } = mistake;
         json!({"tool": tool, "field": field, "message": message})
     };
     let rows: Vec<Value> = mistakes.iter().map(row).collect();
-    Problem::new(Kind::InvalidRequest, detail.join("; ")).with("errors", json!(rows))
-}
-
-fn scope(name: &AgentName) -> String {
-    format!("agents/{name}")
+    Problem::new(Kind::InvalidRequest, joined(mistakes)).with("errors", json!(rows))
 }
 
 async fn repeated(
@@ -190,7 +184,6 @@ async fn repeated(
 
 fn keep(api: &Api, idempotency: &Idempotency, fingerprint: String, body: Value) -> Option<Answer> {
     let repeat = idempotency.repeats(fingerprint).pop()?;
-    let expires_at = api.clock.now().checked_add(jiff::SignedDuration::from_hours(24));
-    let expires_at = expires_at.unwrap_or(jiff::Timestamp::MAX);
+    let expires_at = api.clock.now().checked_add(ANSWERS_KEPT).unwrap_or(Timestamp::MAX);
     Some(Answer { key: repeat.key, fingerprint: repeat.fingerprint, body, expires_at })
 }

@@ -8,8 +8,8 @@ use abide_conversation::event::Kind;
 use abide_conversation::message::{Outcome, Ui};
 use axum::Json;
 use axum::extract::State;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -31,17 +31,13 @@ pub(super) struct Resolution {
     args: Option<Value>,
     /// For an elicitation or a client call: any JSON, as data.
     /// Present and null is an answer.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "abide_conversation::present")]
     result: Option<Value>,
     /// For an elicitation or a client call: makes the call's result an error.
     error: Option<String>,
     /// The suspension that is meant, from 1; absent: whichever is open.
     #[schema(minimum = 1)]
     suspension: Option<u32>,
-}
-
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
 }
 
 impl Resolution {
@@ -144,8 +140,6 @@ pub(super) struct UsersCall {
     /// A name, or an alias.
     tool: String,
     /// The arguments, as the tool's `parameters` describe them.
-    #[serde(default = "no_input")]
-    #[schema(required = false)]
     input: Value,
     /// Whether the caller approves a gated tool.
     #[serde(default)]
@@ -159,10 +153,6 @@ pub(super) struct Dispatched {
     outcome: Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     ui: Option<Ui>,
-}
-
-fn no_input() -> Value {
-    json!({})
 }
 
 /// Calls a server tool for the user, never through the model.

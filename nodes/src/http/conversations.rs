@@ -1,5 +1,6 @@
 //! Conversations: create, list, look at, delete.
 
+use abide_actors::agent;
 use abide_actors::journal::Head;
 use abide_actors::request::{Reply, Request};
 use abide_actors::snapshot::Snapshot;
@@ -11,14 +12,15 @@ use abide_registry::store::HeadFilter;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Api;
 use super::openapi::{ConversationPath, IdempotencyKey, JournalEvent, ToolDefinition};
 use super::parse::{self, Body, Idempotency, Path, Query};
 use super::problem::{Kind, Problem};
+use super::{Api, LOOKS};
 
 /// A conversation to be.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -56,25 +58,23 @@ pub(super) struct ConversationCreated {
     request_body(content = NewConversation, example = json!({
         "agent": "demo", "metadata": {"customer": 7}})),
     responses((status = 201, description = "It exists.", body = ConversationCreated)))]
-
 pub(super) async fn create(
     State(api): State<Api>,
     idempotency: Idempotency,
     body: Body<NewConversation>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
-    let NewConversation { id, agent, assigns, metadata, tools } = body.value;
+    let NewConversation { id, agent: name, assigns, metadata, tools } = body.value;
     let id = match (id, idempotency.key()) {
         (Some(id), _) => parse::new_conversation(&id)?,
         // A repeat must find the conversation that its first request made.
         (None, Some(key)) => ConversationId::new(format!("conv_{}", parse::fingerprint(&[key]))),
         (None, None) => ConversationId::new(api.clock.id("conv")),
     };
-    abide_actors::agent::client_tools(&tools).map_err(|all| {
-        let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-        Problem::field("tools", all.join("; "))
-    })?;
+    let compile = move || agent::client_tools(&tools).map(|_| tools);
+    let tools = parse::compiled(compile).await?;
+    let tools = tools.map_err(|all| Problem::field("tools", agent::joined(&all)))?;
     let request = Request::Create(Create {
-        agent: agent_name(&agent)?,
+        agent: agent_name(&name)?,
         assigns: parse::bounded("assigns", assigns)?,
         metadata: parse::bounded("metadata", metadata)?,
         tools,
@@ -141,13 +141,11 @@ pub(super) async fn list(
     let limit = parse::limit(query.limit, 50, 1_000)?;
     let filter = HeadFilter { agent, state };
     let page = api.store.conversations(&filter, query.cursor.as_deref(), limit).await?;
-    let mut conversations = Vec::with_capacity(page.items.len());
-    for (id, head) in page.items {
-        let row = row(&api, id, head).await;
-        if query.state.is_none_or(|state| state == row.state) {
-            conversations.push(row);
-        }
-    }
+    let rows = page.items.into_iter().map(|(id, head)| row(&api, id, head));
+    let rows = futures::stream::iter(rows).buffered(LOOKS);
+    let wanted = |row: &Row| query.state.is_none_or(|state| state == row.state);
+    let wanted = rows.filter(|row| std::future::ready(wanted(row)));
+    let conversations: Vec<Row> = wanted.collect().await;
     Ok(Json(ConversationPage { conversations, cursor: page.cursor }))
 }
 
@@ -217,7 +215,6 @@ pub(super) struct JournalPage {
 #[utoipa::path(get, path = "/v1/conversations/{id}/journal", operation_id = "read_journal",
     tag = "conversations", params(ConversationPath, JournalQuery),
     responses((status = 200, description = "A page of it.", body = JournalPage)))]
-
 pub(super) async fn journal(
     State(api): State<Api>,
     Path(id): Path<String>,

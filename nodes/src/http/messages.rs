@@ -41,7 +41,8 @@ pub(super) struct NewMessage {
     agent: Option<String>,
     #[serde(default)]
     if_busy: Busy,
-    /// A JSON Schema that the turn's answer must satisfy, or false: plain, whatever the agent says.
+    /// A JSON Schema of at most 64 KiB that the turn's answer must satisfy, or false: plain, whatever
+    /// the agent says.
     schema: Option<Value>,
     /// Handed to this turn's tool calls; at most 64 KiB.
     #[serde(default)]
@@ -97,7 +98,7 @@ pub(super) async fn send(
         message_id: said.message_id,
         principal,
         assigns: parse::bounded("assigns", said.assigns)?,
-        shape: shape(said.schema)?,
+        shape: shape(said.schema).await?,
         if_busy: match said.if_busy {
             Busy::Reject => IfBusy::Reject,
             Busy::Queue => IfBusy::Queue,
@@ -148,14 +149,16 @@ fn named(id: &str, content: &[Value]) -> Result<RepeatKey, Problem> {
     Ok(RepeatKey { key: format!("message:{id}"), fingerprint, field: "message_id" })
 }
 
-fn shape(schema: Option<Value>) -> Result<Shape, Problem> {
+async fn shape(schema: Option<Value>) -> Result<Shape, Problem> {
     match schema {
         None => Ok(Shape::Agent),
         Some(Value::Bool(false)) => Ok(Shape::Plain),
-        Some(schema @ Value::Object(_)) => match Schema::compile(&schema) {
-            Ok(_) => Ok(Shape::Schema(schema)),
-            Err(why) => Err(Problem::field("schema", why)),
-        },
+        Some(schema @ Value::Object(_)) => {
+            let schema = parse::bounded_value("schema", schema)?;
+            let compile = move || Schema::compile(&schema).map(|_| schema);
+            let compiled = parse::compiled(compile).await?;
+            compiled.map(Shape::Schema).map_err(|why| Problem::field("schema", why))
+        }
         Some(_) => Err(Problem::field("schema", "must be a JSON Schema object, or false")),
     }
 }

@@ -27,7 +27,9 @@ a listing, is an error that names it. Every error is `application/problem+json` 
 to a mutating call means that the journal has it at the configured durability. Every mutating call \
 accepts `Idempotency-Key`: for a day, a repeat with the same body gets the first answer, and one \
 with another body is refused with 422. An unknown method on a known path is answered with 405, an \
-unknown path with 404.";
+unknown path with 404. A request that changes something, has an `Origin` header and is not sent as \
+JSON or YAML is refused with 400, also one without a body: a page of another origin could have sent \
+it.";
 
 /// The document, as text.
 pub fn text() -> &'static str {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use abide_actors::request::RepeatKey;
 use abide_conversation::{ConversationId, Principal};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -18,7 +19,7 @@ pub const BODY_BYTES: usize = 1 << 20;
 /// How long a client may take to send its body. Each that is on its way holds a place among the
 /// requests under way.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest `assigns` or `metadata`: they travel with every call.
+/// The largest `assigns`, `metadata` or `schema`: they are journalled and travel with every call.
 const MAP_BYTES: usize = 64 << 10;
 /// The longest name that a client may give a request.
 const KEY_CHARS: usize = 255;
@@ -55,15 +56,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// Whether a body is YAML. A form, plain text or, from a page, nothing is refused: a page of
-/// another origin may send those.
-fn media(headers: &HeaderMap) -> Result<bool, Problem> {
-    let Some(given) = headers.get(header::CONTENT_TYPE) else {
-        return match headers.contains_key(header::ORIGIN) {
-            true => Err(Problem::unreadable("Content-Type: is missing")),
-            false => Ok(false),
-        };
-    };
+/// Whether a body is YAML. A form or plain text is refused: a page of another origin may send
+/// those. What it sends without a type is refused at the border.
+pub(super) fn media(headers: &HeaderMap) -> Result<bool, Problem> {
+    let Some(given) = headers.get(header::CONTENT_TYPE) else { return Ok(false) };
     let given = given.to_str().unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
@@ -120,8 +116,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
-        let query = query.map_err(|error| Problem::new(Kind::InvalidRequest, error.body_text()))?;
+        let query = query.map_err(|error| Problem::new(Kind::InvalidRequest, reason(&error)))?;
         Ok(Self(query.0))
+    }
+}
+
+/// What is wrong, with the parameter's name first, in its own words.
+fn reason(error: &QueryRejection) -> String {
+    match std::error::Error::source(error) {
+        Some(reason) => reason.to_string(),
+        None => error.body_text(),
     }
 }
 
@@ -198,6 +202,22 @@ pub fn bounded(field: &str, map: Map<String, Value>) -> Result<Map<String, Value
         true => Ok(map),
         false => Err(Problem::field(field, format!("is larger than {MAP_BYTES} bytes"))),
     }
+}
+
+/// A JSON value, within the same bound.
+pub fn bounded_value(field: &str, value: Value) -> Result<Value, Problem> {
+    match value.to_string().len() <= MAP_BYTES {
+        true => Ok(value),
+        false => Err(Problem::field(field, format!("is larger than {MAP_BYTES} bytes"))),
+    }
+}
+
+/// Checks something of a client's that takes long to compile, on a thread where that blocks nobody.
+pub async fn compiled<T: Send + 'static>(
+    compile: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let compiled = tokio::task::spawn_blocking(compile).await;
+    compiled.map_err(|error| Problem::new(Kind::Internal, error.to_string()))
 }
 
 /// A page's size.

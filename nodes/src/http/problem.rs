@@ -157,7 +157,11 @@ impl From<Failure> for Problem {
             Failure::Invalid { .. } | Failure::KeyReused(_) => Kind::InvalidRequest,
             Failure::ToolNotFound(_) => Kind::NotFound,
             Failure::ApprovalRequired(_) => Kind::ApprovalRequired,
-            Failure::Lost | Failure::Quarantined(_) => Kind::Unavailable,
+            Failure::Lost => Kind::Unavailable,
+            // The reason may be a panic's text: it is for operators, and they have it.
+            Failure::Quarantined(_) => {
+                return Self::new(Kind::Unavailable, "the conversation waits for an operator");
+            }
             Failure::Overloaded => Kind::Overloaded,
         };
         Self::new(kind, detail)
@@ -272,6 +276,10 @@ mod tests {
         assert!(!std::str::from_utf8(&body).unwrap().contains("secret"));
         let store: Problem = Refusal::Unavailable("secret".to_owned()).into();
         let body = axum::body::to_bytes(store.into_response().into_body(), usize::MAX).await;
+        assert!(!std::str::from_utf8(&body.unwrap()).unwrap().contains("secret"));
+        let crash: Problem = Failure::Quarantined("secret".to_owned()).into();
+        assert_eq!(crash.status, StatusCode::SERVICE_UNAVAILABLE);
+        let body = axum::body::to_bytes(crash.into_response().into_body(), usize::MAX).await;
         assert!(!std::str::from_utf8(&body.unwrap()).unwrap().contains("secret"));
     }
 

@@ -49,7 +49,11 @@ async fn a_refused_definition_names_tool_and_field() {
     assert_eq!(refused.body["errors"][0]["tool"], "t");
     assert_eq!(refused.body["errors"][0]["field"], "approval");
     for (body, field) in [
-        (json!({"model": {"provider": "nobody"}}), "model"),
+        (json!({"model": {"provider": "nobody"}}), "model.provider: "),
+        (json!({"model": {"provider": "openai", "temperature": "hot"}}), "model.temperature: "),
+        (json!({"model": {"name": "gpt-5"}}), "provider"),
+        (json!({"model": 1}), "model: "),
+        (json!({"tools": [{"name": "a b"}], "model": echo()["model"]}), "tool a b: name: "),
         (json!({"surprise": 1, "model": echo()["model"]}), "surprise"),
         (json!({"name": "other", "model": echo()["model"]}), "name"),
         (json!([]), "object"),

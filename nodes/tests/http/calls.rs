@@ -188,11 +188,13 @@ async fn a_user_calls_a_tool_without_the_model() {
         (json!({"tool": "send_email", "approved": true, "input": {"to": 7}}), "input"),
         (json!({"tool": "send_email", "approved": true, "input": null}), "input"),
         (json!({"input": {}}), "tool"),
+        (json!({"tool": "look_up"}), "`input`"),
         (json!({"tool": "send_email", "surprise": 1}), "surprise"),
     ] {
         api.post(path, body).await.names(field);
     }
     for tool in ["nothing", "", "choose_seat", "locate"] {
-        api.post(path, json!({"tool": tool, "approved": true})).await.is_problem(404, "not-found");
+        let body = json!({"tool": tool, "input": {}, "approved": true});
+        api.post(path, body).await.is_problem(404, "not-found");
     }
 }

@@ -129,7 +129,7 @@ async fn nothing_is_known_of_a_conversation_that_does_not_exist() {
         let at = |call: &str| format!("/v1/conversations/{id}/{call}");
         let said = api.post(&at("messages"), json!({"text": "hello"})).await;
         said.is_problem(404, "not-found");
-        let ran = api.post(&at("dispatch"), json!({"tool": "look_up"})).await;
+        let ran = api.post(&at("dispatch"), json!({"tool": "look_up", "input": {}})).await;
         ran.is_problem(404, "not-found");
         let solved = api.post(&at("calls/c/resolution"), json!({"result": 1})).await;
         solved.is_problem(404, "not-found");

@@ -73,6 +73,7 @@ async fn a_wrong_field_of_a_message_is_named() {
         (json!({"text": "a", "agent": "No"}), "agent"),
         (json!({"text": "a", "if_busy": "wait"}), "if_busy"),
         (json!({"text": "a", "schema": true}), "schema"),
+        (json!({"text": "a", "schema": {"title": "x".repeat(65_536)}}), "schema: is larger"),
         (json!({"text": "a", "schema": {"type": "nothing"}}), "schema"),
         (json!({"text": "a", "assigns": {"x": "x".repeat(70_000)}}), "assigns"),
         (json!({"text": "a", "surprise": 1}), "surprise"),

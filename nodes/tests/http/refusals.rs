@@ -45,6 +45,74 @@ async fn a_body_of_another_type_is_refused() {
 }
 
 #[tokio::test]
+async fn what_a_page_of_another_origin_can_send_unasked_changes_nothing() {
+    let api = Api::start().await;
+    api.say_until("a", "mail", "suspended").await;
+    let admin = format!("http://{}/admin", api.node.admin);
+    let client = reqwest::Client::new();
+    let public = |path: &str| api.request("POST", path);
+    let kill = || client.post(format!("{admin}/actors/a/kill"));
+    let drain = || client.post(format!("{admin}/nodes/n1/drain"));
+    let cancel = || public("/v1/conversations/a/cancel");
+    for request in [kill(), drain(), cancel()] {
+        for media in [None, Some("text/plain"), Some("application/x-www-form-urlencoded")] {
+            let request = request.try_clone().unwrap().header("Origin", "https://evil.example");
+            let request = media.iter().fold(request, |it, media| it.header("Content-Type", *media));
+            let refused = request.send().await.unwrap();
+            assert_eq!(refused.status(), 400, "{media:?}");
+            assert_eq!(refused.headers()["content-type"], "application/problem+json");
+        }
+    }
+    assert_eq!(api.get("/v1/conversations/a").await.body["state"], "awaiting_input");
+    let own = cancel().header("Origin", "http://a").header("Content-Type", "application/json");
+    assert_eq!(api.send(own).await.body, json!({"cancelled": true}));
+    let looks = api.request("GET", "/v1/agents").header("Origin", "https://evil.example");
+    assert_eq!(api.send(looks).await.status, 200);
+}
+
+#[tokio::test]
+async fn operators_get_problems_too() {
+    let api = Api::start().await;
+    let admin = format!("http://{}/admin", api.node.admin);
+    let client = reqwest::Client::new();
+    let large = "x".repeat(40_000);
+    for (request, status) in [
+        (client.get(format!("{admin}/actors/%ff")), 400),
+        (client.post(format!("{admin}/actors/%ff/kill")), 400),
+        (client.post(format!("{admin}/nodes/%ff/drain")), 400),
+        (client.get(format!("{admin}/nodes")).header("X", large), 431),
+    ] {
+        let refused = request.send().await.unwrap();
+        assert_eq!(refused.status(), status);
+        assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    }
+}
+
+#[tokio::test]
+async fn a_query_parameter_that_is_wrong_is_named() {
+    let api = Api::start().await;
+    for (query, parameter) in [
+        ("conversations?limit=many", "limit: "),
+        ("conversations?limit=0", "limit: "),
+        ("conversations?state=asleep", "state: "),
+        ("conversations?colour=red", "colour"),
+        ("pending?kind=prayer", "kind: "),
+        ("pending?limit=-1", "limit: "),
+        ("agents?limit=1", ""),
+    ] {
+        let answer = api.get(&format!("/v1/{query}")).await;
+        match parameter {
+            "" => assert_eq!(answer.status, 200),
+            parameter => {
+                answer.names(parameter);
+                let detail = answer.body["detail"].as_str().unwrap();
+                assert!(!detail.contains("deserialize"), "{detail}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_body_past_its_bound_is_refused() {
     let api = Api::start().await;
     let text = "x".repeat(2 << 20);

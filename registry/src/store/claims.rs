@@ -7,25 +7,18 @@ use abide_conversation::ConversationId;
 
 /// The present holdings, and a floor under the epochs of those that were given up.
 ///
-/// A holding that was given up is forgotten: its epoch stands with the conversation's head, or, if
-/// nothing was ever appended under it, below the floor. So no epoch is given twice.
+/// A holding that was given up is forgotten, and its epoch is below the floor. So no epoch is given
+/// twice by this process, also to a claim that read the conversation's head before it was given up.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    held: HashMap<ConversationId, Held>,
+    held: HashMap<ConversationId, Holding>,
     floor: u64,
-}
-
-#[derive(Debug)]
-struct Held {
-    holding: Holding,
-    /// Whether the head carries the epoch.
-    written: bool,
 }
 
 impl Claims {
     /// The present holding.
     pub(super) fn present(&self, id: &ConversationId) -> Option<&Holding> {
-        self.held.get(id).map(|held| &held.holding)
+        self.held.get(id)
     }
 
     /// Whether `held` is the present holding, by holder and epoch.
@@ -48,36 +41,15 @@ impl Claims {
         };
         let epoch = self.floor.max(written).max(lost) + 1;
         let holding = Holding { holder: me.clone(), epoch };
-        self.held.insert(id.clone(), Held { holding: holding.clone(), written: false });
+        self.held.insert(id.clone(), holding.clone());
         holding
-    }
-
-    /// Something was appended under the present holding.
-    pub(super) fn wrote(&mut self, id: &ConversationId) {
-        if let Some(held) = self.held.get_mut(id) {
-            held.written = true;
-        }
     }
 
     /// Gives a holding up, if it is the present one.
     pub(super) fn release(&mut self, id: &ConversationId, held: &Holding) {
         if self.admits(id, held) {
-            self.remove(id);
-        }
-    }
-
-    /// The conversation is gone, and its head with it.
-    pub(super) fn forget(&mut self, id: &ConversationId) {
-        if let Some(held) = self.held.get_mut(id) {
-            held.written = false;
-        }
-        self.remove(id);
-    }
-
-    fn remove(&mut self, id: &ConversationId) {
-        match self.held.remove(id) {
-            Some(held) if !held.written => self.floor = self.floor.max(held.holding.epoch),
-            Some(_) | None => {}
+            self.held.remove(id);
+            self.floor = self.floor.max(held.epoch);
         }
     }
 }

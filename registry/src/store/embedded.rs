@@ -34,13 +34,16 @@ use self::place::Place;
 use self::shared::{Claim, Failed, Shared};
 use self::write::{Append, Kept, Outcome, Write};
 use self::writer::{Job, QUEUE, Writer};
+use super::super::agents;
 use super::paging;
-use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent, rules};
+use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
 
 pub use self::place::OpenError;
 
 /// So many events are read faster than they are handed to another thread: a page or two.
 const SHORT: u64 = 64;
+/// And no more bytes than this: parsing them takes a millisecond.
+const SHORT_BYTES: usize = 128 << 10;
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +84,7 @@ impl Embedded {
         let probe = Arc::new(Probe::default());
         let shared = Arc::new(Shared::new(place.open(&probe)?, probe));
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let writer = Writer { place, shared: Arc::clone(&shared), queue: jobs };
+        let writer = Writer::new(place, Arc::clone(&shared), jobs);
         let thread = thread::Builder::new().name("store".to_owned());
         let writer = thread.spawn(|| writer.run()).map_err(|error| OpenError::Unusable {
             dir: dir.to_owned(),
@@ -160,11 +163,14 @@ impl Journal for Embedded {
     }
 
     async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
-        if self.ahead(id, 0)? <= SHORT {
-            return self.read_row(|from| read::load(from, id.as_str()));
+        if self.ahead(id, 0)? <= SHORT
+            && let Some(short) = self.read_row(|from| read::load(from, id.as_str(), SHORT_BYTES))?
+        {
+            return Ok(short);
         }
         let id = id.clone();
-        self.read(move |from| read::load(from, id.as_str())).await
+        let whole = self.read(move |from| read::load(from, id.as_str(), usize::MAX)).await?;
+        Ok(whole.flatten())
     }
 
     async fn events(
@@ -173,11 +179,17 @@ impl Journal for Embedded {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Event>, Refusal> {
-        if self.ahead(id, after)? <= SHORT {
-            return self.read_row(|from| read::events(from, id.as_str(), after, limit));
+        let read = move |id: &ConversationId, from: &ReadTransaction, most| {
+            read::events(from, id.as_str(), after, limit, most)
+        };
+        if self.ahead(id, after)? <= SHORT
+            && let Some(short) = self.read_row(|from| read(id, from, SHORT_BYTES))?
+        {
+            return Ok(short);
         }
         let id = id.clone();
-        self.read(move |from| read::events(from, id.as_str(), after, limit)).await
+        let whole = self.read(move |from| read(&id, from, usize::MAX)).await?;
+        Ok(whole.unwrap_or_default())
     }
 
     async fn events_before(
@@ -276,7 +288,7 @@ impl Store for Embedded {
     }
 
     async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
-        let answer = kept(&rules::agent_scope(&agent.name), answer)?;
+        let answer = kept(&agents::scope(&agent.name), answer)?;
         let json = write::json(&agent)?;
         let (name, revision) = (agent.name, agent.revision.to_string());
         self.write(Write::PutAgent { name, revision, json, answer }).await
@@ -303,7 +315,7 @@ impl Store for Embedded {
         name: &AgentName,
         answer: Option<Answer>,
     ) -> Result<bool, Refusal> {
-        let answer = kept(&rules::agent_scope(name), answer)?;
+        let answer = kept(&agents::scope(name), answer)?;
         self.write(Write::DeleteAgent { name: name.clone(), answer }).await
     }
 }

@@ -10,6 +10,7 @@ use abide_actors::journal::{
 use abide_conversation::{AgentName, CallId, ConversationId, Event, Revision, State, Timestamp};
 use async_trait::async_trait;
 
+use super::super::agents;
 use super::claims::Claims;
 use super::paging::{self, InboxKey};
 use super::rules;
@@ -29,6 +30,8 @@ struct Tables {
     alarms: BTreeSet<(Timestamp, ConversationId)>,
     active: BTreeSet<ConversationId>,
     answers: BTreeMap<(String, String), Answer>,
+    /// Expiry, scope, key of an answer.
+    expiries: BTreeSet<(Timestamp, String, String)>,
     newest: BTreeMap<AgentName, Revision>,
     revisions: BTreeMap<Revision, StoredAgent>,
 }
@@ -40,6 +43,28 @@ struct Conversation {
     events: Vec<Event>,
     state: Option<State>,
     open: BTreeMap<(CallId, u32), Timestamp>,
+}
+
+impl Conversation {
+    /// The events from `seq + 1` on: the first is 1, and there are no gaps.
+    fn after(&self, seq: u64) -> &[Event] {
+        let at = usize::try_from(seq).unwrap_or(usize::MAX).min(self.events.len());
+        &self.events[at..]
+    }
+
+    /// The events up to `seq - 1`.
+    fn before(&self, seq: u64) -> &[Event] {
+        let at = usize::try_from(seq.saturating_sub(1)).unwrap_or(usize::MAX);
+        &self.events[..at.min(self.events.len())]
+    }
+
+    /// Its keys in the inbox, in their order: no more than its one turn has calls.
+    fn inbox(&self, id: &ConversationId) -> BTreeSet<InboxKey> {
+        let key = |((call, suspension), at): (&(CallId, u32), &Timestamp)| {
+            (*at, id.clone(), call.clone(), *suspension)
+        };
+        self.open.iter().map(key).collect()
+    }
 }
 
 impl Memory {
@@ -75,7 +100,7 @@ impl Tables {
         }
         self.mark(id, &commit.head);
         if let Some(now) = commit.events.last().map(|event| event.at) {
-            self.answers.retain(|_, answer| now < answer.expires_at);
+            self.expire(now);
         }
         for answer in commit.answers {
             self.keep(id.as_str(), answer);
@@ -93,7 +118,23 @@ impl Tables {
         for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {
             self.inbox.remove(&(at, id.clone(), call, suspension));
         }
-        self.answers.retain(|(scope, _), _| scope != id.as_str());
+        let scope = id.as_str();
+        let first = (scope.to_owned(), String::new());
+        let kept = self.answers.range(first..).take_while(|((of, _), _)| of == scope);
+        let kept: Vec<_> =
+            kept.map(|((_, key), answer)| (key.clone(), answer.expires_at)).collect();
+        for (key, at) in kept {
+            self.answers.remove(&(scope.to_owned(), key.clone()));
+            self.expiries.remove(&(at, scope.to_owned(), key));
+        }
+    }
+
+    fn expire(&mut self, now: Timestamp) {
+        while self.expiries.first().is_some_and(|(at, _, _)| *at <= now) {
+            if let Some((_, scope, key)) = self.expiries.pop_first() {
+                self.answers.remove(&(scope, key));
+            }
+        }
     }
 
     fn mark(&mut self, id: &ConversationId, head: &Head) {
@@ -111,7 +152,11 @@ impl Tables {
     }
 
     fn keep(&mut self, scope: &str, answer: Answer) {
-        self.answers.insert((scope.to_owned(), answer.key.clone()), answer);
+        let (key, at) = (answer.key.clone(), answer.expires_at);
+        if let Some(old) = self.answers.insert((scope.to_owned(), key.clone()), answer) {
+            self.expiries.remove(&(old.expires_at, scope.to_owned(), key.clone()));
+        }
+        self.expiries.insert((at, scope.to_owned(), key));
     }
 }
 
@@ -127,17 +172,14 @@ impl Journal for Memory {
         if !tables.claims.admits(id, held) {
             return Err(Refusal::Fenced);
         }
-        tables.append(id, held.epoch, commit)?;
-        tables.claims.wrote(id);
-        Ok(())
+        tables.append(id, held.epoch, commit)
     }
 
     async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
         let tables = self.tables();
         let loaded = tables.conversations.get(id).map(|conversation| {
             let state = conversation.state.clone().unwrap_or_default();
-            let later = conversation.events.iter().filter(|event| event.seq > state.seq);
-            Loaded { events: later.cloned().collect(), state }
+            Loaded { events: conversation.after(state.seq).to_vec(), state }
         });
         Ok(loaded)
     }
@@ -149,8 +191,8 @@ impl Journal for Memory {
         limit: usize,
     ) -> Result<Vec<Event>, Refusal> {
         let tables = self.tables();
-        let events = tables.conversations.get(id).into_iter().flat_map(|known| &known.events);
-        Ok(events.filter(|event| event.seq > after).take(limit).cloned().collect())
+        let events = tables.conversations.get(id).map_or(&[][..], |known| known.after(after));
+        Ok(events.iter().take(limit).cloned().collect())
     }
 
     async fn events_before(
@@ -160,9 +202,8 @@ impl Journal for Memory {
         limit: usize,
     ) -> Result<Vec<Event>, Refusal> {
         let tables = self.tables();
-        let events = tables.conversations.get(id).map_or(&[][..], |known| &known.events);
-        let newest = events.iter().rev().filter(|event| event.seq < before);
-        Ok(newest.take(limit).cloned().collect())
+        let events = tables.conversations.get(id).map_or(&[][..], |known| known.before(before));
+        Ok(events.iter().rev().take(limit).cloned().collect())
     }
 
     async fn answer(
@@ -203,7 +244,7 @@ impl Journal for Memory {
             return Err(Refusal::Fenced);
         }
         tables.delete(id);
-        tables.claims.forget(id);
+        tables.claims.release(id, held);
         if let Some(answer) = answer {
             tables.keep(id.as_str(), answer);
         }
@@ -242,6 +283,16 @@ impl Store for Memory {
     ) -> Result<Page<InboxEntry>, ListRefusal> {
         let after: Option<InboxKey> = paging::decode(cursor)?;
         let tables = self.tables();
+        if let Some(id) = &filter.conversation {
+            let keys = tables.conversations.get(id).map(|known| known.inbox(id));
+            let keys =
+                keys.unwrap_or_default().into_iter().filter(|key| Some(key) > after.as_ref());
+            let rows = keys.filter_map(|key| {
+                let entry = tables.inbox.get(&key)?.clone();
+                Some(Ok((key, entry)))
+            });
+            return paging::page(rows, limit, |entry| filter.admits(entry));
+        }
         let rows = tables.inbox.range(from(after));
         let rows = rows.map(|(key, entry)| Ok((key, entry.clone())));
         paging::page(rows, limit, |entry| filter.admits(entry))
@@ -266,7 +317,7 @@ impl Store for Memory {
     async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&rules::agent_scope(&agent.name), answer);
+            tables.keep(&agents::scope(&agent.name), answer);
         }
         let old = tables.newest.insert(agent.name.clone(), agent.revision.clone());
         tables.revisions.insert(agent.revision.clone(), agent);
@@ -296,7 +347,7 @@ impl Store for Memory {
     ) -> Result<bool, Refusal> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&rules::agent_scope(name), answer);
+            tables.keep(&agents::scope(name), answer);
         }
         Ok(tables.newest.remove(name).is_some())
     }

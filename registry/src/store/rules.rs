@@ -1,7 +1,6 @@
 //! What every store decides and names in the same way.
 
 use abide_actors::journal::Commit;
-use abide_conversation::AgentName;
 
 /// Whether the commit belongs right after `last`, the journal's last `seq`; `None` is no journal.
 pub(super) fn follows(commit: &Commit, last: Option<u64>) -> bool {
@@ -9,9 +8,4 @@ pub(super) fn follows(commit: &Commit, last: Option<u64>) -> bool {
     let consecutive = (known + 1..).zip(&commit.events).all(|(seq, event)| event.seq == seq);
     let counted = commit.head.last_seq == known + commit.events.len() as u64;
     consecutive && counted && commit.head.last_seq > 0
-}
-
-/// Where the answers to calls on an agent are kept.
-pub(super) fn agent_scope(name: &AgentName) -> String {
-    format!("agents/{name}")
 }

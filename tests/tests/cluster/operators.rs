@@ -103,3 +103,24 @@ async fn a_deleted_conversation_stays_deleted_after_a_kill() {
     let alarms = site.client.admin(Method::GET, "/admin/alarms").await.expect(200);
     assert_eq!(alarms, json!({"alarms": []}));
 }
+
+/// A node's standard output is read up to its ready line and closed then.
+#[tokio::test]
+async fn a_node_whose_output_nobody_can_read_serves_all_the_same() {
+    let site = Site::new(ABIDE).with_log("/dev/full");
+    let _node = site.start().await;
+    site.client.define("a", &calls_once(vec![human("ask")])).await;
+    site.client.say("c", "a", "go").await;
+    site.client.pending("c", "ask", "elicitation").await;
+    for restarts in 1..=2 {
+        let killed = site.client.admin(Method::POST, "/admin/actors/c/kill").await;
+        assert_eq!(killed.status, 202);
+        look("the actor to be revived", async || {
+            let actor = site.client.admin(Method::GET, "/admin/actors/c").await;
+            (actor.body["restarts"] == restarts).then_some(())
+        })
+        .await;
+    }
+    site.client.resolve("c", "ask", json!({"result": 1})).await.expect(200);
+    assert_eq!(site.client.settled("c", 1).await.outcomes(), ["completed"]);
+}

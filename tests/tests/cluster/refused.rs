@@ -93,13 +93,15 @@ async fn a_definition_that_is_refused_is_named_with_its_tool_and_field() {
 #[tokio::test]
 async fn flags_with_bad_values_are_refused_by_name() {
     let site = Site::new(ABIDE);
-    let bad: [(&[&str], &str); 10] = [
+    let bad: [(&[&str], &str); 12] = [
         (&["--store", "postgres://x"], "--store"),
         (&["--store", "redis://127.0.0.1:6379"], "--store"),
         (&["--listen", "nowhere"], "--listen"),
         (&["--admin-listen", "127.0.0.1:99999"], "--admin-listen"),
         (&["--lease", "soon"], "--lease"),
+        (&["--lease", "0s"], "--lease"),
         (&["--passivate-after=-1s"], "--passivate-after"),
+        (&["--passivate-after", "0s"], "--passivate-after"),
         (&["--drain-timeout", "25"], "--drain-timeout"),
         (&["--durability", "replicas=2"], "--durability"),
         (&["--log-format", "xml"], "--log-format"),

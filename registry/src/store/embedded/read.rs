@@ -16,10 +16,18 @@ pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>,
     record.map(|json| tables::parse("head", json.value())).transpose()
 }
 
-/// The cached state and the events after it, or all events where no cache can be read.
-pub(super) fn load(from: &ReadTransaction, id: &str) -> Result<Option<Loaded>, Error> {
-    let Some(record) = record(from, id)? else { return Ok(None) };
+/// The cached state and the events after it, or all events where no cache can be read; the outer
+/// `None` if that is more than `most` bytes.
+pub(super) fn load(
+    from: &ReadTransaction,
+    id: &str,
+    most: usize,
+) -> Result<Option<Option<Loaded>>, Error> {
+    let Some(record) = record(from, id)? else { return Ok(Some(None)) };
     let cached = from.open_table(tables::STATES)?.get(id)?;
+    let Some(most) = most.checked_sub(cached.as_ref().map_or(0, |row| row.value().1.len())) else {
+        return Ok(None);
+    };
     let cached = cached.and_then(|cached| {
         let (format, json) = cached.value();
         (format == tables::STATE_FORMAT)
@@ -27,19 +35,37 @@ pub(super) fn load(from: &ReadTransaction, id: &str) -> Result<Option<Loaded>, E
     });
     let fits = |state: &State| state.seq <= record.head.last_seq;
     let state = cached.filter(fits).unwrap_or_default();
-    let events = events(from, id, state.seq, usize::MAX)?;
-    Ok(Some(Loaded { state, events }))
+    let events = events(from, id, state.seq, usize::MAX, most)?;
+    Ok(events.map(|events| Some(Loaded { state, events })))
 }
 
+/// Events in order; `None` if they are more than `most` bytes.
 pub(super) fn events(
     from: &ReadTransaction,
     id: &str,
     after: u64,
     limit: usize,
-) -> Result<Vec<Event>, Error> {
+    most: usize,
+) -> Result<Option<Vec<Event>>, Error> {
+    let mut events = Vec::new();
+    if !exists(from, id)? {
+        return Ok(Some(events));
+    }
     let journal = from.open_table(tables::JOURNAL)?;
     let rows = journal.range((Bound::Excluded((id, after)), Bound::Included((id, u64::MAX))))?;
-    rows.take(limit).map(|row| tables::parse("event", row?.1.value())).collect()
+    let mut left = most;
+    for row in rows.take(limit) {
+        let json = row?.1;
+        let Some(rest) = left.checked_sub(json.value().len()) else { return Ok(None) };
+        left = rest;
+        events.push(tables::parse("event", json.value())?);
+    }
+    Ok(Some(events))
+}
+
+/// Whether there is such a conversation: events alone may be left of one that was deleted.
+fn exists(from: &ReadTransaction, id: &str) -> Result<bool, Error> {
+    Ok(from.open_table(tables::HEADS)?.get(id)?.is_some())
 }
 
 pub(super) fn events_before(
@@ -48,6 +74,9 @@ pub(super) fn events_before(
     before: u64,
     limit: usize,
 ) -> Result<Vec<Event>, Error> {
+    if !exists(from, id)? {
+        return Ok(Vec::new());
+    }
     let journal = from.open_table(tables::JOURNAL)?;
     let rows = journal.range((id, 0)..(id, before))?.rev();
     rows.take(limit).map(|row| tables::parse("event", row?.1.value())).collect()

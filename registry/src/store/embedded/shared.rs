@@ -72,12 +72,13 @@ impl Shared {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<Claim, Failed> {
-        let claims = self.claims();
+        let written = self.written(id)?;
+        let mut claims = self.claims();
         match (claims.present(id), dead) {
             (Some(present), Some(dead)) if present.holder == *dead => {
                 Ok(Claim::TakesOver(dead.clone()))
             }
-            (Some(_), _) | (None, _) => self.grant(claims, id, me, None).map(Claim::Holds),
+            (Some(_), _) | (None, _) => Ok(Claim::Holds(claims.claim(id, me, None, written))),
         }
     }
 
@@ -88,22 +89,18 @@ impl Shared {
         me: &Holder,
         dead: &Holder,
     ) -> Result<Holding, Failed> {
-        self.grant(self.claims(), id, me, Some(dead))
+        let written = self.written(id)?;
+        Ok(self.claims().claim(id, me, Some(dead), written))
     }
 
-    fn grant(
-        &self,
-        mut claims: MutexGuard<'_, Claims>,
-        id: &ConversationId,
-        me: &Holder,
-        dead: Option<&Holder>,
-    ) -> Result<Holding, Failed> {
-        // A present holding's epoch is above the one that was written.
-        let record = match claims.present(id) {
-            Some(_) => None,
-            None => self.read(|from| read::record(from, id.as_str()))?,
-        };
-        Ok(claims.claim(id, me, dead, record.map_or(0, |record| record.epoch)))
+    /// The epoch that stands in the file, read without holding the lock. By the time it is used a
+    /// holding may have come and gone; the floor of the claims is then above it.
+    fn written(&self, id: &ConversationId) -> Result<u64, Failed> {
+        if self.claims().present(id).is_some() {
+            return Ok(0);
+        }
+        let record = self.read(|from| read::record(from, id.as_str()))?;
+        Ok(record.map_or(0, |record| record.epoch))
     }
 
     /// Reads from a snapshot, on the caller's thread.

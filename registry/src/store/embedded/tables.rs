@@ -21,6 +21,8 @@ pub(super) const STATE_FORMAT: u32 = 1;
 pub(super) const META: TableDefinition<Text, u64> = TableDefinition::new("meta");
 /// Conversation, seq → event.
 pub(super) const JOURNAL: TableDefinition<(Text, u64), Json> = TableDefinition::new("journal");
+/// Conversations that were deleted, whose events are not all removed yet.
+pub(super) const DOOMED: TableDefinition<Text, ()> = TableDefinition::new("doomed");
 /// Conversation → [`Record`].
 pub(super) const HEADS: TableDefinition<Text, Json> = TableDefinition::new("heads");
 /// Conversation → format and folded state.
@@ -55,6 +57,7 @@ pub(super) struct Record {
 pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
     transaction.open_table(META)?.insert("format", FORMAT)?;
     transaction.open_table(JOURNAL)?;
+    transaction.open_table(DOOMED)?;
     transaction.open_table(HEADS)?;
     transaction.open_table(STATES)?;
     transaction.open_table(INBOX)?;

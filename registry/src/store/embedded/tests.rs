@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod crashes;
+mod deletions;
 mod faults;
 mod files;
 

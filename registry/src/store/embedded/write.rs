@@ -12,12 +12,28 @@ use super::tables::{self, Nanos, Record, nanos};
 /// up, and little enough not to be felt.
 const EXPIRIES: usize = 8;
 
+/// Events of deleted conversations that one commit removes, and their bytes: some milliseconds of
+/// work, so that the deletion of a long journal holds up nobody else.
+const REMOVED: usize = 1_000;
+const REMOVED_BYTES: usize = 4 << 20;
+
 /// Something to be written, turned into bytes by whoever asks for it.
 pub(super) enum Write {
     Append(Box<Append>),
     Delete { id: ConversationId, held: Holding, answer: Option<Kept> },
     PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<Kept> },
     DeleteAgent { name: AgentName, answer: Option<Kept> },
+}
+
+impl Write {
+    /// The conversation that is written to.
+    pub(super) fn conversation(&self) -> Option<&str> {
+        match self {
+            Write::Append(append) => Some(append.id.as_str()),
+            Write::Delete { id, .. } => Some(id.as_str()),
+            Write::PutAgent { .. } | Write::DeleteAgent { .. } => None,
+        }
+    }
 }
 
 /// A commit as bytes.
@@ -79,6 +95,7 @@ pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
 /// The tables of one write transaction, opened once for all its writes.
 pub(super) struct Open<'t> {
     journal: Table<'t, (&'static str, u64), &'static [u8]>,
+    doomed: Table<'t, &'static str, ()>,
     heads: Table<'t, &'static str, &'static [u8]>,
     states: Table<'t, &'static str, (u32, &'static [u8])>,
     inbox: Table<'t, (Nanos, &'static str, &'static str, u32), &'static [u8]>,
@@ -95,6 +112,7 @@ impl<'t> Open<'t> {
     pub(super) fn new(transaction: &'t WriteTransaction) -> Result<Self, Error> {
         Ok(Self {
             journal: transaction.open_table(tables::JOURNAL)?,
+            doomed: transaction.open_table(tables::DOOMED)?,
             heads: transaction.open_table(tables::HEADS)?,
             states: transaction.open_table(tables::STATES)?,
             inbox: transaction.open_table(tables::INBOX)?,
@@ -133,6 +151,46 @@ impl<'t> Open<'t> {
         }
     }
 
+    /// Whether a write must wait until a deleted conversation of the same id is wholly removed.
+    pub(super) fn must_wait(&self, write: &Write) -> Result<bool, Error> {
+        match write {
+            Write::Append(append) => Ok(self.doomed.get(append.id.as_str())?.is_some()),
+            Write::Delete { .. } | Write::PutAgent { .. } | Write::DeleteAgent { .. } => Ok(false),
+        }
+    }
+
+    /// Removes some of the events that deletions left, those of `first` before all others. Returns
+    /// whether there were any.
+    pub(super) fn sweep(&mut self, first: Option<&str>) -> Result<bool, Error> {
+        let (mut rows, mut bytes, mut swept) = (REMOVED, REMOVED_BYTES, false);
+        let mut first = first.map(str::to_owned);
+        while rows > 0 && bytes > 0 {
+            let next = self.doomed.first()?.map(|row| row.0.value().to_owned());
+            let Some(id) = first.take().or(next) else { break };
+            swept = true;
+            let (mut last, mut whole) = (0, true);
+            for row in self.journal.range((id.as_str(), 0)..=(id.as_str(), u64::MAX))? {
+                if rows == 0 || bytes == 0 {
+                    whole = false;
+                    break;
+                }
+                let (key, json) = row?;
+                last = key.value().1;
+                (rows, bytes) = (rows - 1, bytes.saturating_sub(json.value().len()));
+            }
+            self.journal.retain_in((id.as_str(), 0)..=(id.as_str(), last), |_, _| false)?;
+            if whole {
+                self.doomed.remove(id.as_str())?;
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Whether deletions left events.
+    pub(super) fn has_doomed(&self) -> Result<bool, Error> {
+        Ok(self.doomed.first()?.is_some())
+    }
+
     fn append(&mut self, append: &Append) -> Result<Outcome, Error> {
         let (id, commit) = (append.id.as_str(), &append.commit);
         let old = self.head(id)?;
@@ -169,7 +227,9 @@ impl<'t> Open<'t> {
         self.mark(id, old.as_ref(), None)?;
         self.heads.remove(id)?;
         self.states.remove(id)?;
-        self.journal.retain_in((id, 0)..=(id, u64::MAX), |_, _| false)?;
+        if old.is_some() {
+            self.doomed.insert(id, ())?;
+        }
         let open = self.open.range((id, "", 0)..)?;
         let mut calls = Vec::new();
         for row in open {

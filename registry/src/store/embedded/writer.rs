@@ -7,6 +7,7 @@ use std::time::Duration;
 use abide_actors::journal::{Holder, Holding, Refusal};
 use abide_conversation::ConversationId;
 use redb::{Database, Error};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::place::Place;
@@ -53,22 +54,48 @@ pub(super) struct Writer {
     pub(super) place: Place,
     pub(super) shared: Arc<Shared>,
     pub(super) queue: mpsc::Receiver<Job>,
+    /// Whether deletions may have left events to remove.
+    sweeping: bool,
+    /// Writes that wait for that.
+    waiting: Vec<Pending>,
 }
 
 impl Writer {
+    /// A process that died may have left events to remove.
+    pub(super) fn new(place: Place, shared: Arc<Shared>, queue: mpsc::Receiver<Job>) -> Self {
+        Self { place, shared, queue, sweeping: true, waiting: Vec::new() }
+    }
+
     /// Writes until nobody can ask any more, then closes the file.
     pub(super) fn run(mut self) {
         let mut jobs = Vec::with_capacity(BATCH);
-        while self.queue.blocking_recv_many(&mut jobs, BATCH) > 0 {
+        while self.next(&mut jobs) {
             self.work(&mut jobs);
         }
         self.shared.replace(Err("the store is closed".to_owned()));
     }
 
+    /// Takes the jobs that there are, and waits for one unless there is something to do anyway. False
+    /// when nobody can ask any more; what is left to remove then is removed by the next process.
+    fn next(&mut self, jobs: &mut Vec<Job>) -> bool {
+        if !self.sweeping && self.waiting.is_empty() {
+            return self.queue.blocking_recv_many(jobs, BATCH) > 0;
+        }
+        while jobs.len() < BATCH {
+            match self.queue.try_recv() {
+                Ok(job) => jobs.push(job),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return !jobs.is_empty(),
+            }
+        }
+        true
+    }
+
     fn work(&mut self, jobs: &mut Vec<Job>) {
         let OpenFile { number, database } = self.shared.file();
         let mut failed = None;
-        let (mut writes, mut moves) = (Vec::new(), Vec::new());
+        let (mut writes, mut moves) = (std::mem::take(&mut self.waiting), Vec::new());
+        writes.retain(|(_, done)| !done.is_closed());
         for job in jobs.drain(..) {
             match job {
                 Job::Write(write, done) if !done.is_closed() => writes.push((write, done)),
@@ -79,7 +106,7 @@ impl Writer {
             }
         }
         match database {
-            Ok(database) if !writes.is_empty() => {
+            Ok(database) if self.sweeping || !writes.is_empty() => {
                 failed = self.commit(&database, writes).err().or(failed);
             }
             Ok(_) => {}
@@ -92,16 +119,21 @@ impl Writer {
     }
 
     /// Answers every write; `Err` says why the file cannot be used any more.
-    fn commit(&self, database: &Database, writes: Vec<Pending>) -> Result<(), String> {
+    fn commit(&mut self, database: &Database, writes: Vec<Pending>) -> Result<(), String> {
         match self.transact(database, &writes) {
             Ok(outcomes) => {
-                for ((_, done), outcome) in writes.into_iter().zip(outcomes) {
-                    // A caller that left will replay.
-                    let _ = done.send(outcome);
+                for ((write, done), outcome) in writes.into_iter().zip(outcomes) {
+                    match outcome {
+                        // A caller that left will replay.
+                        Some(outcome) => drop(done.send(outcome)),
+                        None => self.waiting.push((write, done)),
+                    }
                 }
                 Ok(())
             }
             Err(error) => {
+                // The next commit says whether there is something to remove.
+                self.sweeping = false;
                 let reason = error.to_string();
                 refuse(writes, &reason);
                 Err(reason)
@@ -109,34 +141,41 @@ impl Writer {
         }
     }
 
-    fn transact(&self, database: &Database, writes: &[Pending]) -> Result<Vec<Outcome>, Error> {
+    /// The outcome of every write; `None` for one that must wait.
+    fn transact(
+        &mut self,
+        database: &Database,
+        writes: &[Pending],
+    ) -> Result<Vec<Option<Outcome>>, Error> {
         let mut transaction = database.begin_write()?;
         transaction.set_quick_repair(self.shared.probe.bytes() >= QUICK_REPAIR);
         let mut outcomes = Vec::with_capacity(writes.len());
         let mut open = Open::new(&transaction)?;
         for (write, _) in writes {
             outcomes.push(match self.admits(write) {
-                true => open.apply(write)?,
-                false => Err(Refusal::Fenced),
+                true if open.must_wait(write)? => None,
+                true => Some(open.apply(write)?),
+                false => Some(Err(Refusal::Fenced)),
             });
         }
+        let waits = writes.iter().zip(&outcomes).find(|(_, outcome)| outcome.is_none());
+        let swept = open.sweep(waits.and_then(|((write, _), _)| write.conversation()))?;
+        let sweeping = open.has_doomed()?;
         drop(open);
-        let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        if done == 0 {
+        let was_done = |outcome: &Option<Outcome>| matches!(outcome, Some(Ok(_)));
+        let done = outcomes.iter().filter(|outcome| was_done(outcome)).count();
+        if done == 0 && !swept {
             transaction.abort()?;
-            return Ok(outcomes);
+        } else {
+            transaction.commit()?;
         }
-        transaction.commit()?;
+        self.sweeping = sweeping;
         self.shared.count_commits(done as u64);
-        let mut claims = self.shared.claims();
-        for ((write, _), _) in writes.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok()) {
-            match write.as_ref() {
-                Write::Append(append) => claims.wrote(&append.id),
-                Write::Delete { id, .. } => claims.forget(id),
-                Write::PutAgent { .. } | Write::DeleteAgent { .. } => {}
+        for ((write, _), _) in writes.iter().zip(&outcomes).filter(|(_, it)| was_done(it)) {
+            if let Write::Delete { id, held, .. } = write.as_ref() {
+                self.shared.claims().release(id, held);
             }
         }
-        drop(claims);
         Ok(outcomes)
     }
 

@@ -1,0 +1,46 @@
+//! What every request meets before its handler, on both ports, and what a handler's panic becomes.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::parse;
+use super::problem::{Kind, Problem};
+
+/// The largest sum of a request's headers.
+const HEADER_BYTES: usize = 32 << 10;
+
+/// Adds the border to a router whose paths are all there.
+pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    router.layer(middleware::from_fn(admit)).layer(CatchPanicLayer::custom(panicked))
+}
+
+/// Refuses headers past their bound, and whatever a page of another origin can make a browser send
+/// without asking first: a request that changes something, has an `Origin`, and does not say that
+/// it is JSON or YAML. That holds also for calls without a body.
+async fn admit(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let sizes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    if sizes.sum::<usize>() + request.uri().to_string().len() > HEADER_BYTES {
+        return Problem::headers().into_response();
+    }
+    if !request.method().is_safe() && headers.contains_key(header::ORIGIN) {
+        let refused = match headers.contains_key(header::CONTENT_TYPE) {
+            true => parse::media(headers).err(),
+            false => Some(Problem::unreadable("Content-Type: is missing, and there is an Origin")),
+        };
+        if let Some(problem) = refused {
+            return problem.into_response();
+        }
+    }
+    next.run(request).await
+}
+
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Problem::new(Kind::Internal, said.unwrap_or("a panic without words")).into_response()
+}

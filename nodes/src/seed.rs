@@ -1,0 +1,103 @@
+//! The definitions that a node brings along, and what it does when the store has others.
+
+use abide_actors::agent::Definition;
+use abide_actors::journal::Answer;
+use abide_conversation::Timestamp;
+use abide_registry::agents::{Catalogue, scope};
+use abide_registry::store::Store;
+use serde_json::Value;
+
+use crate::node::Unready;
+
+/// Under what the store keeps which revision a start brought last. No client's key is named so.
+const BROUGHT: &str = "brought";
+
+/// Defines what is new or was changed since a start brought it last.
+///
+/// What a start brought before stays as HTTP made it since: another revision, or none. So an
+/// unchanged start writes nothing, and a file that was changed, also back, wins.
+pub(crate) async fn seed(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    now: Timestamp,
+    definitions: Vec<Definition>,
+) -> Result<(), Unready> {
+    let broken = |refusal| Unready::Broken(format!("the agents could not be defined: {refusal}"));
+    for definition in definitions {
+        let scope = scope(&definition.name);
+        let last = store.answer(&scope, BROUGHT, now).await.map_err(broken)?;
+        if last.is_some_and(|last| last.fingerprint == definition.revision.as_str()) {
+            continue;
+        }
+        let brought = Answer {
+            key: BROUGHT.to_owned(),
+            fingerprint: definition.revision.to_string(),
+            body: Value::Null,
+            expires_at: Timestamp::MAX,
+        };
+        catalogue.put(definition, Some(brought)).await.map_err(broken)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use abide_actors::tools::Natives;
+    use abide_conversation::AgentName;
+    use abide_registry::store::memory::Memory;
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(max_steps: u32) -> Definition {
+        let model = json!({"provider": "scripted", "script": [{"text": "hi"}]});
+        let source = json!({"name": "a", "model": model, "max_steps": max_steps});
+        Definition::parse(source, &Natives::new()).unwrap().definition
+    }
+
+    struct Node {
+        store: Arc<Memory>,
+        catalogue: Catalogue,
+    }
+
+    impl Node {
+        fn new() -> Self {
+            let store = Arc::new(Memory::default());
+            let catalogue = Catalogue::new(store.clone(), Arc::default());
+            Self { store, catalogue }
+        }
+
+        async fn starts_with(&self, max_steps: u32) -> Option<Value> {
+            let brought = vec![definition(max_steps)];
+            seed(&self.catalogue, &*self.store, Timestamp::UNIX_EPOCH, brought).await.unwrap();
+            self.max_steps().await
+        }
+
+        async fn max_steps(&self) -> Option<Value> {
+            let agent = self.store.agent(&AgentName::new("a")).await.unwrap();
+            agent.map(|agent| agent.definition["max_steps"].clone())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_http_defined_stays_until_the_file_is_changed() {
+        let node = Node::new();
+        assert_eq!(node.starts_with(1).await, Some(json!(1)));
+        node.catalogue.put(definition(9), None).await.unwrap();
+        assert_eq!(node.starts_with(1).await, Some(json!(9)));
+        assert_eq!(node.starts_with(2).await, Some(json!(2)), "a changed file wins");
+        assert_eq!(node.starts_with(1).await, Some(json!(1)), "also one that was changed back");
+    }
+
+    #[tokio::test]
+    async fn what_http_deleted_stays_deleted_until_the_file_is_changed() {
+        let node = Node::new();
+        node.starts_with(1).await;
+        node.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
+        assert_eq!(node.starts_with(1).await, None);
+        assert_eq!(node.starts_with(2).await, Some(json!(2)));
+    }
+}

@@ -1,0 +1,142 @@
+//! Long journals that are deleted a slice at a time.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use abide_actors::journal::{Holding, Journal};
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
+use tokio::task::JoinSet;
+
+use super::super::super::Store;
+use super::super::super::conformance::*;
+use super::super::write::Open;
+use super::super::{Embedded, tables};
+use super::files::open;
+
+/// Several slices long.
+const LONG: u64 = 5_000;
+
+async fn long(store: &Embedded, name: &str) -> Holding {
+    let held = claimed(store, name).await;
+    store.append(&id(name), &held, commit(1, LONG)).await.unwrap();
+    held
+}
+
+/// How many rows of events the file has.
+fn rows(dir: &Path) -> u64 {
+    let database = Database::open(dir.join("abide.redb")).unwrap();
+    database.begin_read().unwrap().open_table(tables::JOURNAL).unwrap().len().unwrap()
+}
+
+async fn is_gone(store: &Embedded, name: &str) {
+    let id = id(name);
+    assert_eq!(store.load(&id).await, Ok(None));
+    assert_eq!(store.head(&id).await, Ok(None));
+    assert_eq!(store.events(&id, 0, 9).await, Ok(vec![]));
+    assert_eq!(store.events(&id, LONG - 9, usize::MAX).await, Ok(vec![]));
+    assert_eq!(store.events_before(&id, u64::MAX, 9).await, Ok(vec![]));
+}
+
+/// Leaves a conversation as a process leaves it that ends right after a deletion.
+fn doom(dir: &Path, name: &str) {
+    let database = Database::open(dir.join("abide.redb")).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(tables::HEADS).unwrap().remove(name).unwrap();
+    transaction.open_table(tables::DOOMED).unwrap().insert(name, ()).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[tokio::test]
+async fn a_long_journal_is_removed_in_slices() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for name in ["a", "b"] {
+        long(&store, name).await;
+    }
+    drop(store);
+    doom(dir.path(), "a");
+    doom(dir.path(), "b");
+    let database = Database::open(dir.path().join("abide.redb")).unwrap();
+    let mut slices = 0;
+    loop {
+        let transaction = database.begin_write().unwrap();
+        let before = transaction.open_table(tables::JOURNAL).unwrap().len().unwrap();
+        let mut open = Open::new(&transaction).unwrap();
+        let swept = open.sweep(None).unwrap();
+        assert_eq!(open.has_doomed().unwrap(), before > 1_000);
+        drop(open);
+        let after = transaction.open_table(tables::JOURNAL).unwrap().len().unwrap();
+        transaction.commit().unwrap();
+        if !swept {
+            break;
+        }
+        assert_eq!(after, before.saturating_sub(1_000));
+        slices += 1;
+    }
+    assert_eq!(slices, 2 * LONG / 1_000);
+}
+
+#[tokio::test]
+async fn a_deleted_conversation_is_gone_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let held = long(&store, "a").await;
+    let other = created(&store, "b").await;
+    store.delete(&id("a"), &held, None).await.unwrap();
+    is_gone(&store, "a").await;
+    store.append(&id("b"), &other, commit(2, 2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_dead_process_did_not_remove_the_next_one_does() {
+    let dir = tempfile::tempdir().unwrap();
+    long(&open(dir.path()), "a").await;
+    doom(dir.path(), "a");
+    let store = open(dir.path());
+    is_gone(&store, "a").await;
+    created(&store, "a").await;
+    assert_eq!(store.events(&id("a"), 0, 9).await, Ok(vec![event(1)]));
+    drop(store);
+    assert_eq!(rows(dir.path()), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_created_again_sees_nothing_of_the_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()));
+    let mut lanes = JoinSet::new();
+    for lane in 0..3 {
+        let store = Arc::clone(&store);
+        lanes.spawn(async move {
+            let name = format!("c{lane}");
+            for _ in 0..2 {
+                let held = long(&store, &name).await;
+                store.delete(&id(&name), &held, None).await.unwrap();
+                let held = created(&*store, &name).await;
+                assert_eq!(store.events(&id(&name), 0, 9).await, Ok(vec![event(1)]));
+                assert_eq!(store.head(&id(&name)).await.unwrap().unwrap().last_seq, 1);
+                store.delete(&id(&name), &held, None).await.unwrap();
+            }
+        });
+    }
+    lanes.join_all().await;
+    created(&*store, "last").await;
+    drop(store);
+    let left = rows(dir.path());
+    let database = Database::open(dir.path().join("abide.redb")).unwrap();
+    let doomed = database.begin_read().unwrap().open_table(tables::DOOMED).unwrap();
+    let doomed = doomed.iter().unwrap().count() as u64;
+    assert!(left <= 1 + doomed, "{left} rows for {doomed} conversations");
+}
+
+#[tokio::test]
+async fn a_few_large_events_are_read_as_many_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let held = claimed(&store, "a").await;
+    let mut large = commit(1, 3);
+    large.events[1] = event_of(2, &"x".repeat(900_000));
+    store.append(&id("a"), &held, large.clone()).await.unwrap();
+    assert_eq!(store.load(&id("a")).await.unwrap().unwrap().events, large.events);
+    assert_eq!(store.events(&id("a"), 1, 1).await.unwrap(), large.events[1..2]);
+}
