@@ -96,6 +96,10 @@ pub trait Store: Journal {
     /// `agents/<name>`. Returns whether the name was new. A revision once stored stays for ever.
     async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal>;
 
+    /// Keeps an answer under a scope that is no conversation's, unless one is kept there under its
+    /// key that has not expired at `now`. Returns whether it was kept.
+    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal>;
+
     /// The newest definition of a name.
     async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal>;
 

@@ -9,14 +9,12 @@ use ractor::ActorRef;
 use serde_json::Value;
 
 use super::{ConversationMsg, Loaded, in_time};
-use crate::journal::{Answer, Closed, Commit, Head, Refusal};
+use crate::journal::{ANSWERS_KEPT, Answer, Closed, Commit, Head, Refusal};
 use crate::live::Signal;
 use crate::request::{Answered, RepeatKey, Reply};
 
 /// How many events may follow the stored state cache; revival folds no more than about these.
 const CACHE_EVERY: u64 = 64;
-/// How long the first answer is kept for repeats.
-const KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
 impl Loaded {
     /// Appends the events, folds them in, publishes them, and reconciles what runs.
@@ -93,7 +91,8 @@ impl Loaded {
         keys: impl IntoIterator<Item = (&'a String, &'a String)>,
         reply: &Reply,
     ) -> Vec<Answer> {
-        let expires_at = self.deps.clock.now().checked_add(KEPT).unwrap_or(jiff::Timestamp::MAX);
+        let expires_at =
+            self.deps.clock.now().checked_add(ANSWERS_KEPT).unwrap_or(jiff::Timestamp::MAX);
         let body = serde_json::to_value(reply).unwrap_or(Value::Null);
         let answer = |(key, fingerprint): (&String, &String)| Answer {
             key: key.clone(),

@@ -1,8 +1,8 @@
 //! Conversations: create, list, look at, delete.
 
 use abide_actors::agent;
-use abide_actors::journal::Head;
-use abide_actors::request::{Reply, Request};
+use abide_actors::journal::{ANSWERS_KEPT, Answer, Head};
+use abide_actors::request::{RepeatKey, Reply, Request};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::openapi::{ConversationPath, IdempotencyKey, JournalEvent, ToolDefinition};
@@ -64,11 +64,9 @@ pub(super) async fn create(
     body: Body<NewConversation>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let NewConversation { id, agent: name, assigns, metadata, tools } = body.value;
-    let id = match (id, idempotency.key()) {
-        (Some(id), _) => parse::new_conversation(&id)?,
-        // A repeat must find the conversation that its first request made.
-        (None, Some(key)) => ConversationId::new(format!("conv_{}", parse::fingerprint(&[key]))),
-        (None, None) => ConversationId::new(api.clock.id("conv")),
+    let id = match id {
+        Some(id) => parse::new_conversation(&id)?,
+        None => ConversationId::new(api.clock.id("conv")),
     };
     let compile = move || agent::client_tools(&tools).map(|_| tools);
     let tools = parse::compiled(compile).await?;
@@ -80,11 +78,45 @@ pub(super) async fn create(
         tools,
     });
     let repeats = idempotency.repeats(body.fingerprint);
+    let id = match repeats.first() {
+        Some(repeat) => meant(&api, repeat, id).await?,
+        None => id,
+    };
     match api.conversations.deliver(&id, request, repeats).await? {
         Reply::Created { id, agent, revision } => {
             Ok((StatusCode::CREATED, Json(ConversationCreated { id, agent, revision })))
         }
         other => Err(unexpected(&other)),
+    }
+}
+
+/// Where it is kept which conversation a key means; no conversation has such an id.
+const CREATIONS: &str = "conversations/";
+
+/// The conversation that a key means: `id`, unless an earlier request of that key has made one.
+///
+/// Kept before the conversation is made, so that a repeat after a crash in between makes the same.
+async fn meant(
+    api: &Api,
+    repeat: &RepeatKey,
+    id: ConversationId,
+) -> Result<ConversationId, Problem> {
+    let now = api.clock.now();
+    let answer = Answer {
+        key: repeat.key.clone(),
+        fingerprint: repeat.fingerprint.clone(),
+        body: json!(id),
+        expires_at: now.checked_add(ANSWERS_KEPT).unwrap_or(jiff::Timestamp::MAX),
+    };
+    if api.store.reserve(CREATIONS, answer, now).await? {
+        return Ok(id);
+    }
+    let kept = api.store.answer(CREATIONS, &repeat.key, now).await?;
+    match kept {
+        Some(kept) if kept.fingerprint == repeat.fingerprint => serde_json::from_value(kept.body)
+            .map_err(|error| Problem::new(Kind::Internal, error.to_string())),
+        Some(_) => Err(Problem::field(repeat.field, "was used before, for another request")),
+        None => Err(Problem::new(Kind::Unavailable, "the key expired just now; try again")),
     }
 }
 

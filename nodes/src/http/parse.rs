@@ -158,11 +158,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
 }
 
 impl Idempotency {
-    /// The key itself.
-    pub fn key(&self) -> Option<&str> {
-        self.0.as_deref()
-    }
-
     /// What makes a request with this body a repeat.
     pub fn repeats(&self, fingerprint: String) -> Vec<RepeatKey> {
         let key = self.0.as_ref().map(|key| format!("key:{key}"));

@@ -32,6 +32,7 @@ macro_rules! conformance {
             ids_that_begin_alike_do_not_meet,
             an_answer_is_kept_until_it_expires,
             an_answer_given_again_replaces_the_first,
+            a_reservation_is_kept_once_until_it_expires,
             one_of_many_claimants_wins_and_all_learn_who,
             a_claim_of_the_present_holder_changes_nothing,
             a_node_fences_its_own_former_actor,

@@ -287,6 +287,11 @@ impl Store for Embedded {
         Ok(self.read(move |from| read::active(from, after, limit)).await?)
     }
 
+    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {
+        let answer = Kept::new(scope, &answer)?;
+        self.write(Write::Reserve { answer, now }).await
+    }
+
     async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
         let answer = kept(&agents::scope(&agent.name), answer)?;
         let json = write::json(&agent)?;

@@ -314,6 +314,16 @@ impl Store for Memory {
         paging::page(rows, limit, |_| true)
     }
 
+    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {
+        let mut tables = self.tables();
+        let old = tables.answers.get(&(scope.to_owned(), answer.key.clone()));
+        let free = old.is_none_or(|old| old.expires_at <= now);
+        if free {
+            tables.keep(scope, answer);
+        }
+        Ok(free)
+    }
+
     async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
         let mut tables = self.tables();
         if let Some(answer) = answer {

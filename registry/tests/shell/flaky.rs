@@ -136,6 +136,10 @@ impl Store for Flaky {
         self.up()?.active(cursor, limit).await
     }
 
+    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {
+        self.up()?.reserve(scope, answer, now).await
+    }
+
     async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
         self.up()?.put_agent(agent, answer).await
     }

@@ -60,3 +60,19 @@ pub(in super::super) async fn agents_are_listed_by_name(store: Arc<dyn Store>) {
     let listed = [agent("a", "r3"), agent("a-b", "r2"), agent("b", "r4")];
     assert_eq!(store.agents().await.unwrap(), listed);
 }
+
+pub(in super::super) async fn a_reservation_is_kept_once_until_it_expires(store: Arc<dyn Store>) {
+    let mut rivals = tokio::task::JoinSet::new();
+    for rival in 0..16 {
+        let (store, mine) = (Arc::clone(&store), answer("key:1", &rival.to_string(), 60));
+        rivals.spawn(async move { (store.reserve("s/", mine.clone(), at(0)).await, mine) });
+    }
+    let all = rivals.join_all().await;
+    let winners: Vec<_> = all.iter().filter(|(kept, _)| *kept == Ok(true)).collect();
+    assert_eq!(winners.len(), 1);
+    assert_eq!(store.answer("s/", "key:1", at(0)).await, Ok(Some(winners[0].1.clone())));
+    let next = answer("key:1", "next", 600);
+    assert_eq!(store.reserve("s/", next.clone(), at(59)).await, Ok(false));
+    assert_eq!(store.reserve("s/", next.clone(), at(60)).await, Ok(true));
+    assert_eq!(store.answer("s/", "key:1", at(60)).await, Ok(Some(next)));
+}

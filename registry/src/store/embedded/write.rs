@@ -23,6 +23,7 @@ pub(super) enum Write {
     Delete { id: ConversationId, held: Holding, answer: Option<Kept> },
     PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<Kept> },
     DeleteAgent { name: AgentName, answer: Option<Kept> },
+    Reserve { answer: Kept, now: Timestamp },
 }
 
 impl Write {
@@ -31,7 +32,7 @@ impl Write {
         match self {
             Write::Append(append) => Some(append.id.as_str()),
             Write::Delete { id, .. } => Some(id.as_str()),
-            Write::PutAgent { .. } | Write::DeleteAgent { .. } => None,
+            Write::PutAgent { .. } | Write::DeleteAgent { .. } | Write::Reserve { .. } => None,
         }
     }
 }
@@ -148,6 +149,16 @@ impl<'t> Open<'t> {
                 self.keep(answer)?;
                 Ok(Ok(was_there))
             }
+            Write::Reserve { answer, now } => {
+                let old = self.answers.get((answer.scope.as_str(), answer.key.as_str()))?;
+                let old =
+                    old.map(|json| tables::parse::<Answer>("answer", json.value())).transpose()?;
+                let free = old.is_none_or(|old| old.expires_at <= *now);
+                if free {
+                    self.keep([answer])?;
+                }
+                Ok(Ok(free))
+            }
         }
     }
 
@@ -155,7 +166,10 @@ impl<'t> Open<'t> {
     pub(super) fn must_wait(&self, write: &Write) -> Result<bool, Error> {
         match write {
             Write::Append(append) => Ok(self.doomed.get(append.id.as_str())?.is_some()),
-            Write::Delete { .. } | Write::PutAgent { .. } | Write::DeleteAgent { .. } => Ok(false),
+            Write::Delete { .. }
+            | Write::PutAgent { .. }
+            | Write::DeleteAgent { .. }
+            | Write::Reserve { .. } => Ok(false),
         }
     }
 
