@@ -176,4 +176,11 @@ async fn a_repeated_creation_gets_the_first_answer() {
     assert_eq!(first.body, again.body);
     let other = json!({"agent": "demo", "metadata": {"n": 1}});
     api.keyed("k", "POST", "/v1/conversations", other).await.names("Idempotency-Key");
+    let named = |id: &str| json!({"id": id, "agent": "demo"});
+    let first = api.keyed("n", "POST", "/v1/conversations", named("n1")).await;
+    let again = api.keyed("n", "POST", "/v1/conversations", named("n1")).await;
+    assert_eq!((first.status, again.status), (201, 201));
+    assert_eq!(first.body, again.body);
+    api.keyed("n", "POST", "/v1/conversations", named("n2")).await.names("Idempotency-Key");
+    assert_eq!(api.get("/v1/conversations/n2").await.status, 404);
 }
