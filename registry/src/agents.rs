@@ -66,20 +66,22 @@ impl Catalogue {
     }
 
     /// A stored definition that this version does not accept counts as gone.
-    fn parse(&self, stored: StoredAgent) -> Option<Arc<Definition>> {
-        match Definition::parse(stored.definition, &self.natives) {
-            Ok(parsed) => {
+    async fn parse(&self, stored: StoredAgent) -> Option<Arc<Definition>> {
+        let StoredAgent { name, revision, definition } = stored;
+        let natives = self.natives.clone();
+        // Conditions, templates and schemas are compiled: that may take a while.
+        let parse = move || Definition::parse(definition, &natives);
+        let refused = match tokio::task::spawn_blocking(parse).await {
+            Ok(Ok(parsed)) => {
                 let definition = Arc::new(parsed.definition);
                 self.keep(definition.clone());
-                Some(definition)
+                return Some(definition);
             }
-            Err(mistakes) => {
-                let mistakes = joined(&mistakes);
-                tracing::error!(agent = %stored.name, revision = %stored.revision, mistakes,
-                    "a stored definition is not accepted by this version");
-                None
-            }
-        }
+            Ok(Err(mistakes)) => joined(&mistakes),
+            Err(error) => error.to_string(),
+        };
+        tracing::error!(agent = %name, %revision, refused, "a stored definition is not accepted");
+        None
     }
 }
 
@@ -97,6 +99,9 @@ impl Agents for Catalogue {
             return Ok(Some(kept));
         }
         let stored = self.store.revision(revision).await?;
-        Ok(stored.and_then(|stored| self.parse(stored)))
+        match stored {
+            Some(stored) => Ok(self.parse(stored).await),
+            None => Ok(None),
+        }
     }
 }
