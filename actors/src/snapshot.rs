@@ -89,10 +89,7 @@ impl Snapshot {
         newest: Option<Revision>,
     ) -> Self {
         let Overlay { held, streaming, progress } = overlay;
-        let activeness = match (state.activeness(), &streaming) {
-            (Activeness::Preparing, Some(_)) => Activeness::Streaming,
-            (other, _) => other,
-        };
+        let activeness = state.activeness().live(streaming.is_some());
         let holder = held.map(|held| HolderView { node: held.holder.node, epoch: held.epoch });
         let calls = state.turn.iter().flat_map(|turn| &turn.calls);
         Self {

@@ -152,13 +152,23 @@ pub struct Pending {
     pub expires_at: Timestamp,
 }
 
+impl Activeness {
+    /// The same, given whether the model speaks now: only a live actor knows that.
+    pub fn live(self, speaks: bool) -> Self {
+        match self {
+            Self::Preparing if speaks => Self::Streaming,
+            other => other,
+        }
+    }
+}
+
 impl State {
     /// Whether the conversation was created.
     pub fn exists(&self) -> bool {
         self.seq > 0
     }
 
-    /// What it is doing. `Streaming` is known only to a live actor: the journal says `Preparing`.
+    /// What it is doing, as far as the journal knows: see [`Activeness::live`].
     pub fn activeness(&self) -> Activeness {
         let Some(turn) = &self.turn else {
             return match self.queue.is_empty() {
@@ -173,6 +183,12 @@ impl State {
         } else {
             Activeness::ExecutingTools
         }
+    }
+
+    /// How many calls of the open turn have no result yet.
+    pub fn open_calls(&self) -> usize {
+        let calls = self.turn.iter().flat_map(|turn| &turn.calls);
+        calls.filter(|call| call.phase != Phase::Done).count()
     }
 
     /// The open suspensions, in call order.

@@ -53,10 +53,7 @@ impl Loaded {
 
     /// What the conversation is doing, the live stream included.
     pub(super) fn activeness(&self) -> Activeness {
-        match (self.state.activeness(), self.stream.speaks()) {
-            (Activeness::Preparing, true) => Activeness::Streaming,
-            (other, _) => other,
-        }
+        self.state.activeness().live(self.stream.speaks())
     }
 
     fn compose(&self, next: &State, events: Vec<Event>, answers: Vec<Answer>) -> Commit {

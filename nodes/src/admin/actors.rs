@@ -46,14 +46,9 @@ pub(super) async fn list(
 }
 
 fn row(id: &ConversationId, handle: &Handle, live: Inspection) -> Value {
-    let open = live.state.turn.iter().flat_map(|turn| &turn.calls);
-    let open = open.filter(|call| call.phase != abide_conversation::state::Phase::Done).count();
     let streaming = live.streaming.as_ref().map(|said| said.text.len() + said.thinking.len());
     let folded = serde_json::to_string(&live.state).map(|text| text.len()).unwrap_or_default();
-    let state = match live.streaming {
-        Some(_) => json!("streaming"),
-        None => json!(live.state.activeness()),
-    };
+    let state = live.state.activeness().live(live.streaming.is_some());
     json!({
         "conversation_id": id,
         "node": live.held.holder.node,
@@ -62,7 +57,7 @@ fn row(id: &ConversationId, handle: &Handle, live: Inspection) -> Value {
         "seq": live.state.seq,
         "since": handle.since,
         "mailbox_depth": handle.depth(),
-        "open_calls": open,
+        "open_calls": live.state.open_calls(),
         "restarts": handle.restarts,
         "bytes_held": folded + streaming.unwrap_or_default(),
     })
@@ -118,7 +113,7 @@ fn parked(id: &ConversationId, folded: &Folded) -> Value {
         "seq": folded.seq,
         "since": null,
         "mailbox_depth": 0,
-        "open_calls": folded.pending().len(),
+        "open_calls": folded.open_calls(),
         "restarts": 0,
         "bytes_held": 0,
     })

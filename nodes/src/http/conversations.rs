@@ -185,9 +185,7 @@ async fn row(api: &Api, id: ConversationId, head: Head) -> Row {
     let Head { agent, mut state, last_seq, created_at, metadata, .. } = head;
     if state == Activeness::Preparing {
         let live = api.conversations.inspect(&id).await;
-        if live.is_some_and(|live| live.streaming.is_some()) {
-            state = Activeness::Streaming;
-        }
+        state = state.live(live.is_some_and(|live| live.streaming.is_some()));
     }
     Row { id, agent, state, last_seq, created_at, metadata }
 }

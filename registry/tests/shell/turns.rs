@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use abide_actors::live::Signal;
 use abide_actors::request::{Failure, Reply, Request};
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Ending};
+use abide_conversation::event::{Data, Ending, Event};
 use abide_conversation::message::Status;
 use abide_conversation::{AgentName, ConversationId, Rejection};
 use abide_registry::live::Heard;
@@ -27,6 +27,16 @@ async fn dripping(rig: &Rig, id: &str) {
             return;
         }
     }
+}
+
+/// The texts of the assistant's messages.
+async fn spoken(rig: &Rig, id: &str) -> Vec<String> {
+    let events = rig.journal(id).await;
+    let text = |event: &Event| match &event.data {
+        Data::AssistantMsg(spoken) => Some(spoken.message.text()),
+        _ => None,
+    };
+    events.iter().filter_map(text).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,16 +76,10 @@ async fn a_busy_conversation_rejects_queues_or_is_interrupted() {
     rig.ask("x", say("first", IfBusy::Interrupt)).await.unwrap();
     assert_eq!(rig.ended("x", 1).await, (Ending::Cancelled, None));
     rig.ended("x", 4).await;
-    let answers: Vec<String> = rig
-        .journal("x")
-        .await
-        .iter()
-        .filter_map(|event| match &event.data {
-            Data::AssistantMsg(spoken) => Some(spoken.message.text()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(answers, ["half a ", "Well, first.", "Well, second.", "Well, third."]);
+    assert_eq!(
+        spoken(&rig, "x").await,
+        ["half a ", "Well, first.", "Well, second.", "Well, third."]
+    );
     rig.check("x").await;
 }
 
@@ -162,16 +166,7 @@ tools: [{name: hold, run: {native: hold}}]
     rig.ask("x", say("next", IfBusy::Queue)).await.unwrap();
     rig.tools.release.add_permits(1);
     rig.ended("x", 2).await;
-    let texts: Vec<String> = rig
-        .journal("x")
-        .await
-        .iter()
-        .filter_map(|event| match &event.data {
-            Data::AssistantMsg(spoken) => Some(spoken.message.text()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(texts, ["", "Old.", "Well, next."]);
+    assert_eq!(spoken(&rig, "x").await, ["", "Old.", "Well, next."]);
     rig.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
     let gone = rig.send("x", "hello?").await;
     assert_eq!(gone, Err(Failure::AgentMissing(AgentName::new("a"))));
