@@ -73,6 +73,8 @@ pub enum ConversationMsg {
     Idle(u64),
 }
 
+impl ractor::Message for ConversationMsg {}
+
 /// Why an actor ended itself; its supervisor reads it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Death {

@@ -24,7 +24,7 @@ pub struct Holding {
 }
 
 /// Why a store did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// Another holding has taken over; this writer must stop.
     #[error("the conversation is held by another")]

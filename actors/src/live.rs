@@ -5,10 +5,11 @@ use std::sync::Arc;
 use abide_conversation::event::Event;
 use abide_conversation::state::Activeness;
 use abide_conversation::{CallId, ConversationId, MessageId, TurnId};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Something that a listener may want to know now.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Signal {
     /// Journalled. A listener that missed one reads the store.
     Committed(Arc<[Event]>),
@@ -28,7 +29,7 @@ pub enum Signal {
 
 /// A piece of a streaming message, and the step that it belongs to: once that is journalled, the
 /// piece is out of date.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delta {
     pub turn: TurnId,
     pub step: u32,

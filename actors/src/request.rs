@@ -1,5 +1,6 @@
 //! What may be asked of a live conversation, and what it answers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use abide_conversation::command::{Answer, Create, IfBusy};
@@ -74,16 +75,16 @@ impl From<Result<Reply, Failure>> for Answered {
 }
 
 /// A name that a client gave its request, and a fingerprint of what it asked under that name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatKey {
     pub key: String,
     pub fingerprint: String,
     /// Where the client said the name, for the error when it is used for something else.
-    pub field: &'static str,
+    pub field: Cow<'static, str>,
 }
 
 /// A client's request; everything in it has been parsed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// `POST /v1/conversations`.
     Create(Create),
@@ -97,7 +98,7 @@ pub enum Request {
 }
 
 /// `POST …/messages`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SendRequest {
     /// Creates the conversation, if it is new.
     pub agent: Option<AgentName>,
@@ -110,7 +111,7 @@ pub struct SendRequest {
 }
 
 /// `POST …/calls/{call_id}/resolution`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolveRequest {
     pub call: CallId,
     pub suspension: Option<u32>,
@@ -119,7 +120,7 @@ pub struct ResolveRequest {
 }
 
 /// `POST …/dispatch`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DispatchRequest {
     pub tool: String,
     pub input: Value,
@@ -141,7 +142,7 @@ pub enum Reply {
 }
 
 /// Why it was not done, or not known to be done.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
     Rejected(#[from] Rejection),
@@ -154,7 +155,7 @@ pub enum Failure {
     #[error("tool {0} needs an approval: send \"approved\": true")]
     ApprovalRequired(String),
     #[error("{0}: was used before, for another request")]
-    KeyReused(&'static str),
+    KeyReused(Cow<'static, str>),
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The actor died before it answered; whether the request was carried out is unknown.
@@ -174,7 +175,7 @@ impl Failure {
 }
 
 /// A live conversation, as it is at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inspection {
     pub state: State,
     pub held: Holding,

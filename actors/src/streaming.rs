@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use abide_conversation::command::Partial;
 use abide_conversation::message::text_block;
 use abide_conversation::{ConversationId, MessageId, TurnId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::live::{Delta, Live, Signal};
 
 /// As far as the stream has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StreamingMessage {
     pub id: MessageId,
@@ -19,10 +19,15 @@ pub struct StreamingMessage {
     pub thinking: String,
     /// How many deltas it was told in.
     pub delta_seq: u64,
-    #[serde(skip)]
+    #[serde(skip, default = "untold")]
     pub turn: TurnId,
     #[serde(skip)]
     pub step: u32,
+}
+
+/// Of no concern to whoever reads the message elsewhere.
+fn untold() -> TurnId {
+    TurnId::new("")
 }
 
 impl StreamingMessage {

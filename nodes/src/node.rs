@@ -24,7 +24,7 @@ use abide_registry::store::memory::Memory;
 use metrics_exporter_prometheus::PrometheusHandle;
 use ractor::Actor;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -96,7 +96,8 @@ impl Life {
             draining: draining.clone(),
         });
         let table = Arc::new(Table::default());
-        let host = Actor::spawn(None, Host, (deps.clone(), table.clone())).await;
+        let host =
+            Actor::spawn(None, Host, (deps.clone(), table.clone(), mpsc::channel(1).0)).await;
         let (host, supervisor) = host.map_err(|error| broken(&error))?;
         let conversations = Conversations::new(host, table, deps, store.clone());
         tokio::spawn(take_up(conversations.clone()));

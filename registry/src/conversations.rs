@@ -12,6 +12,7 @@ use abide_conversation::{ConversationId, Rejection, State, replay};
 use ractor::{ActorRef, MessagingErr};
 
 use crate::host::{Absent, Handle, HostMsg, Quarantined, Table};
+use crate::partition::Share;
 use crate::store::Store;
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
@@ -204,7 +205,7 @@ impl Conversations {
     pub async fn revive_active(&self) -> usize {
         let (mut cursor, mut revived) = (None, 0);
         loop {
-            let page = match self.store.active(cursor.as_deref(), PAGE).await {
+            let page = match self.store.active(&Share::all(), cursor.as_deref(), PAGE).await {
                 Ok(page) => page,
                 Err(refusal) => {
                     tracing::warn!(%refusal, "what was running cannot be read");
@@ -212,7 +213,7 @@ impl Conversations {
                     continue;
                 }
             };
-            for id in &page.items {
+            for (id, _) in &page.items {
                 while self.deps.work.len() >= AT_ONCE {
                     tokio::time::sleep(BREATH).await;
                 }

@@ -4,6 +4,7 @@
 //! host dies, the node's conversations die with it, and so does the program.
 
 mod record;
+mod remote;
 mod table;
 
 use std::collections::HashMap;
@@ -19,9 +20,11 @@ use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort,
     SupervisionEvent,
 };
+use tokio::sync::mpsc;
 
 pub use record::Quarantined;
 use record::{Pause, Record, WINDOW, pause};
+pub use remote::Incoming;
 pub use table::{Handle, Table};
 
 /// The answer to a wish for a live actor.
@@ -46,6 +49,8 @@ pub enum HostMsg {
     /// Forgets a conversation that was deleted.
     Forget(ConversationId),
     Quarantined(ConversationId, RpcReplyPort<Option<Quarantined>>),
+    /// A call of another node.
+    Remote(Incoming),
 }
 
 /// The actor.
@@ -58,6 +63,8 @@ pub struct State {
     ids: HashMap<ActorId, ConversationId>,
     /// Who waits for an actor that is ending, to get the next one.
     waiting: HashMap<ConversationId, Vec<RpcReplyPort<Ensured>>>,
+    /// Takes the calls of other nodes.
+    incoming: mpsc::Sender<Incoming>,
     /// Only conversations that crashed lately.
     records: HashMap<ConversationId, Record>,
 }
@@ -65,15 +72,15 @@ pub struct State {
 impl Actor for Host {
     type Msg = HostMsg;
     type State = State;
-    type Arguments = (Arc<Deps>, Arc<Table>);
+    type Arguments = (Arc<Deps>, Arc<Table>, mpsc::Sender<Incoming>);
 
     async fn pre_start(
         &self,
         _myself: ActorRef<HostMsg>,
-        (deps, table): Self::Arguments,
+        (deps, table, incoming): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         let (ids, waiting, records) = Default::default();
-        Ok(State { deps, table, ids, waiting, records })
+        Ok(State { deps, table, ids, waiting, incoming, records })
     }
 
     async fn handle(
@@ -93,6 +100,10 @@ impl Actor for Host {
                 if was.is_some_and(|record| record.quarantined.is_some()) {
                     state.ensure(&myself, id, None).await?;
                 }
+            }
+            HostMsg::Remote(call) => {
+                // Past the bound the call is dropped: its caller hears nothing and knows as much.
+                let _ = state.incoming.try_send(call);
             }
             HostMsg::Quarantined(id, reply) => {
                 let record = state.records.get(&id);
@@ -121,7 +132,7 @@ impl Actor for Host {
                 state.failed(&myself, &who, error).await?;
             }
             SupervisionEvent::ActorStarted(who) => state.started(&who),
-            SupervisionEvent::ProcessGroupChanged(_) => {}
+            SupervisionEvent::ProcessGroupChanged(_) | SupervisionEvent::PidLifecycleEvent(_) => {}
         }
         Ok(())
     }

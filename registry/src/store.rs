@@ -16,6 +16,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::partition::{Partition, Share};
+
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
@@ -85,12 +87,36 @@ pub trait Store: Journal {
     /// The next alarms, earliest first.
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal>;
 
-    /// Conversations that want something running.
+    /// The alarms of a share that are due by `until`, earliest first: at least the first `limit` of
+    /// them, and no more than `limit` of each partition.
+    async fn due(
+        &self,
+        share: &Share,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+        let mine = |id: &ConversationId| share.contains(Partition::from(id));
+        let alarms = self.alarms(limit).await?.into_iter();
+        Ok(alarms.filter(|(id, due)| *due <= until && mine(id)).collect())
+    }
+
+    /// Conversations of a share that want something running, and who holds them; in an order of the
+    /// store's own.
     async fn active(
         &self,
+        share: &Share,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<ConversationId>, ListRefusal>;
+    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal>;
+
+    /// The last `seq` of each of these conversations; `None` where there is none.
+    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, Refusal> {
+        let mut seqs = Vec::with_capacity(ids.len());
+        for id in ids {
+            seqs.push(self.head(id).await?.map(|head| head.last_seq));
+        }
+        Ok(seqs)
+    }
 
     /// Stores a definition and makes it the newest of its name, keeping `answer` under the scope
     /// `agents/<name>`. Returns whether the name was new. A revision once stored stays for ever.

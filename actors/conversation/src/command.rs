@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
@@ -35,7 +36,7 @@ pub enum Action {
 }
 
 /// Brings the conversation into being.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Create {
     pub agent: AgentName,
     pub assigns: Map<String, Value>,
@@ -52,7 +53,7 @@ pub struct Basis {
 }
 
 /// What to do with a message while a turn runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IfBusy {
     #[default]
     Reject,
@@ -167,7 +168,7 @@ pub struct Resolve {
 }
 
 /// The forms of an answer; each fits one kind of suspension.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// For an approval. Edited arguments have been validated.
     Approval { approved: bool, reason: Option<String>, args: Option<Value> },

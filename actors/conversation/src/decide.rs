@@ -17,13 +17,17 @@ mod tests;
 mod tool_returned;
 mod wake;
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use crate::command::{Action, Command};
 use crate::event::Event;
 use crate::state::State;
 use draft::Draft;
 
 /// Why a command was refused. Nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Rejection {
     #[error("the conversation does not exist")]
     NotFound,
@@ -36,7 +40,7 @@ pub enum Rejection {
     #[error("too many messages are queued, or dispatches running")]
     QueueFull,
     #[error("{0}")]
-    CallNotOpen(&'static str),
+    CallNotOpen(Cow<'static, str>),
     /// A report of something that is no longer wanted.
     #[error("stale")]
     Stale,

@@ -60,7 +60,7 @@ impl Loaded {
                     Some(fingerprint) if *fingerprint == repeat.fingerprint => {
                         return Ok(Some(id.clone()));
                     }
-                    Some(_) => return Err(Failure::KeyReused(repeat.field)),
+                    Some(_) => return Err(Failure::KeyReused(repeat.field.clone())),
                     None => {}
                 }
             }

@@ -75,7 +75,7 @@ impl Loaded {
             let kept = self.deps.journal.answer(self.id.as_str(), &repeat.key, now).await?;
             let Some(kept) = kept else { continue };
             if kept.fingerprint != repeat.fingerprint {
-                return Err(Failure::KeyReused(repeat.field));
+                return Err(Failure::KeyReused(repeat.field.clone()));
             }
             let first = serde_json::from_value(kept.body).map_err(|error| {
                 Refusal::Unavailable(format!("a kept answer cannot be read: {error}"))

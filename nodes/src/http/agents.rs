@@ -175,7 +175,7 @@ async fn repeated(
         let kept = api.store.answer(&scope(name), &repeat.key, api.clock.now()).await?;
         match kept {
             Some(kept) if kept.fingerprint == fingerprint => return Ok(Some(kept.body)),
-            Some(_) => return Err(Problem::field(repeat.field, "was used for another request")),
+            Some(_) => return Err(Problem::field(&repeat.field, "was used for another request")),
             None => {}
         }
     }

@@ -115,7 +115,7 @@ async fn meant(
     match kept {
         Some(kept) if kept.fingerprint == repeat.fingerprint => serde_json::from_value(kept.body)
             .map_err(|error| Problem::new(Kind::Internal, error.to_string())),
-        Some(_) => Err(Problem::field(repeat.field, "was used before, for another request")),
+        Some(_) => Err(Problem::field(&repeat.field, "was used before, for another request")),
         None => Err(Problem::new(Kind::Unavailable, "the key expired just now; try again")),
     }
 }

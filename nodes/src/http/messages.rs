@@ -146,7 +146,7 @@ fn named(id: &str, content: &[Value]) -> Result<RepeatKey, Problem> {
     }
     let said = parse::canonical(&Value::Array(content.to_vec()));
     let fingerprint = parse::fingerprint(&[&said]);
-    Ok(RepeatKey { key: format!("message:{id}"), fingerprint, field: "message_id" })
+    Ok(RepeatKey { key: format!("message:{id}"), fingerprint, field: "message_id".into() })
 }
 
 async fn shape(schema: Option<Value>) -> Result<Shape, Problem> {

@@ -161,7 +161,7 @@ impl Idempotency {
     /// What makes a request with this body a repeat.
     pub fn repeats(&self, fingerprint: String) -> Vec<RepeatKey> {
         let key = self.0.as_ref().map(|key| format!("key:{key}"));
-        let repeat = |key| RepeatKey { key, fingerprint, field: "Idempotency-Key" };
+        let repeat = |key| RepeatKey { key, fingerprint, field: "Idempotency-Key".into() };
         key.map(repeat).into_iter().collect()
     }
 }

@@ -37,6 +37,7 @@ use self::writer::{Job, QUEUE, Writer};
 use super::super::agents;
 use super::paging;
 use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
+use crate::partition::Share;
 
 pub use self::place::OpenError;
 
@@ -280,11 +281,15 @@ impl Store for Embedded {
 
     async fn active(
         &self,
+        share: &Share,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<ConversationId>, ListRefusal> {
-        let after = paging::decode(cursor)?;
-        Ok(self.read(move |from| read::active(from, after, limit)).await?)
+    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal> {
+        let (share, after) = (share.clone(), paging::decode(cursor)?);
+        let page = self.read(move |from| read::active(from, &share, after, limit)).await?;
+        let claims = self.shared.claims();
+        let held = |id: ConversationId| (id.clone(), claims.present(&id).cloned());
+        Ok(Page { items: page.items.into_iter().map(held).collect(), cursor: page.cursor })
     }
 
     async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {

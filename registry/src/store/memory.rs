@@ -15,6 +15,7 @@ use super::claims::Claims;
 use super::paging::{self, InboxKey};
 use super::rules;
 use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
+use crate::partition::{Partition, Share};
 
 /// Ordered maps behind one lock; every call is one step, and nothing is ever unavailable.
 #[derive(Debug, Default)]
@@ -305,13 +306,15 @@ impl Store for Memory {
 
     async fn active(
         &self,
+        share: &Share,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<ConversationId>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let tables = self.tables();
-        let rows = tables.active.range(from(after)).map(|id| Ok((id, id.clone())));
-        paging::page(rows, limit, |_| true)
+        let row = |id: &ConversationId| (id.clone(), tables.claims.present(id).cloned());
+        let rows = tables.active.range(from(after)).map(|id| Ok((id, row(id))));
+        paging::page(rows, limit, |(id, _)| share.contains(Partition::from(id)))
     }
 
     async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {

@@ -116,7 +116,7 @@ async fn a_repeated_users_call_joins_the_one_that_runs() {
         vec![RepeatKey {
             key: "key:k".to_owned(),
             fingerprint: print.to_owned(),
-            field: "Idempotency-Key",
+            field: "Idempotency-Key".into(),
         }]
     };
     let call = || dispatch("hold", json!({}), false);
@@ -131,7 +131,7 @@ async fn a_repeated_users_call_joins_the_one_that_runs() {
         }
     );
     assert_eq!(first, second);
-    assert_eq!(other, Err(Failure::KeyReused("Idempotency-Key")));
+    assert_eq!(other, Err(Failure::KeyReused("Idempotency-Key".into())));
     assert_eq!(rig.repeat("x", call(), key("1")).await, first, "also after it is done");
 }
 

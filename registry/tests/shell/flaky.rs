@@ -7,6 +7,7 @@ use abide_actors::journal::{
 };
 use abide_conversation::event::Event;
 use abide_conversation::{AgentName, ConversationId, Revision, Timestamp};
+use abide_registry::partition::Share;
 use abide_registry::store::memory::Memory;
 use abide_registry::store::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
 use async_trait::async_trait;
@@ -130,10 +131,11 @@ impl Store for Flaky {
 
     async fn active(
         &self,
+        share: &Share,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<ConversationId>, ListRefusal> {
-        self.up()?.active(cursor, limit).await
+    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal> {
+        self.up()?.active(share, cursor, limit).await
     }
 
     async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {

@@ -14,7 +14,7 @@ model: {provider: scripted, script: [{text: "Well."}]}
 
 fn key(name: &str, print: &str) -> Vec<RepeatKey> {
     let (key, fingerprint) = (format!("message:{name}"), print.to_owned());
-    vec![RepeatKey { key, fingerprint, field: "message_id" }]
+    vec![RepeatKey { key, fingerprint, field: "message_id".into() }]
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,7 +28,7 @@ async fn the_same_message_id_is_one_message_with_one_answer() {
     let again = rig.repeat("x", say("hi", IfBusy::Reject), key("m", "hi")).await.unwrap();
     assert_eq!(first, again, "also after a crash");
     let other = rig.repeat("x", say("ho", IfBusy::Reject), key("m", "ho")).await;
-    assert_eq!(other, Err(Failure::KeyReused("message_id")));
+    assert_eq!(other, Err(Failure::KeyReused("message_id".into())));
     let events = rig.journal("x").await;
     let said = events.iter().filter(|event| matches!(event.data, Data::UserMsg(_))).count();
     assert_eq!(said, 1);

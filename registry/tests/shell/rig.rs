@@ -29,7 +29,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use ractor::Actor;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// How long an actor of the rig stays in memory.
@@ -94,7 +94,9 @@ impl Rig {
             draining: draining.clone(),
         });
         let table = Arc::new(Table::default());
-        let (host, _) = Actor::spawn(None, Host, (deps.clone(), table.clone())).await.unwrap();
+        let (host, _) = Actor::spawn(None, Host, (deps.clone(), table.clone(), mpsc::channel(1).0))
+            .await
+            .unwrap();
         let conversations = Conversations::new(host, table, deps, store.clone());
         let alarms = alarms::run(conversations.clone(), store.clone(), clock);
         let _alarms = AbortOnDropHandle::new(tokio::spawn(alarms));

@@ -10,21 +10,23 @@ use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
 
 pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
-    let call =
-        draft.state.call(&resolve.call).ok_or(Rejection::CallNotOpen("no such open call"))?;
-    let waiting = call.waiting().ok_or(Rejection::CallNotOpen("the call does not wait"))?;
+    let call = draft
+        .state
+        .call(&resolve.call)
+        .ok_or(Rejection::CallNotOpen("no such open call".into()))?;
+    let waiting = call.waiting().ok_or(Rejection::CallNotOpen("the call does not wait".into()))?;
     if resolve.suspension.is_some_and(|meant| meant != waiting.suspension) {
-        return Err(Rejection::CallNotOpen("that suspension of the call is over"));
+        return Err(Rejection::CallNotOpen("that suspension of the call is over".into()));
     }
     if draft.at >= waiting.expires_at {
-        return Err(Rejection::CallNotOpen("the answer came after its time"));
+        return Err(Rejection::CallNotOpen("the answer came after its time".into()));
     }
     let fits = match resolve.answer {
         Answer::Approval { .. } => waiting.kind == Kind::Approval,
         Answer::Result(_) | Answer::Error(_) => waiting.kind != Kind::Approval,
     };
     if !fits {
-        return Err(Rejection::CallNotOpen("the answer has the form of another kind"));
+        return Err(Rejection::CallNotOpen("the answer has the form of another kind".into()));
     }
     let mut resolution = Resolution {
         call_id: resolve.call.clone(),

@@ -8,8 +8,9 @@ use abide_conversation::event::Kind;
 use abide_conversation::state::{Activeness, Pending};
 use abide_conversation::{AgentName, State};
 
-use super::super::{HeadFilter, ListRefusal, Page, Store};
+use super::super::{HeadFilter, ListRefusal, Store};
 use super::made::*;
+use crate::partition::{Partition, Share};
 
 /// Conversation, call and suspension of all that pages of two show, in order.
 async fn shown(store: &dyn Store, filter: &InboxFilter) -> Vec<(String, String, u32)> {
@@ -129,13 +130,75 @@ pub(in super::super) async fn the_active_are_listed_while_they_are(store: Arc<dy
         first.head.active = true;
         store.append(&id(name), &held, first).await.unwrap();
     }
-    let first = store.active(None, 2).await.unwrap();
-    assert_eq!(first.items, [id("a"), id("b")]);
-    let rest = store.active(first.cursor.as_deref(), 2).await.unwrap();
-    assert_eq!(rest, Page { items: vec![id("c")], cursor: None });
+    assert_eq!(active(&*store, &Share::all()).await, ["a", "b", "c"]);
     let held = claimed(&*store, "b").await;
     store.append(&id("b"), &held, commit(2, 2)).await.unwrap();
-    assert_eq!(store.active(None, 9).await.unwrap().items, [id("a"), id("c")]);
+    assert_eq!(active(&*store, &Share::all()).await, ["a", "c"]);
+}
+
+pub(in super::super) async fn the_active_are_listed_with_their_holders(store: Arc<dyn Store>) {
+    let mut first = commit(1, 1);
+    first.head.active = true;
+    for name in ["a", "b"] {
+        let held = claimed(&*store, name).await;
+        store.append(&id(name), &held, first.clone()).await.unwrap();
+    }
+    let held = claimed(&*store, "a").await;
+    store.release(&id("a"), &held).await.unwrap();
+    let mut page = store.active(&Share::all(), None, 9).await.unwrap().items;
+    page.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let holding = store.holding(&id("b")).await.unwrap();
+    assert!(holding.is_some());
+    assert_eq!(page, [(id("a"), None), (id("b"), holding)]);
+}
+
+pub(in super::super) async fn shares_part_the_active_and_the_due(store: Arc<dyn Store>) {
+    let names: Vec<String> = (0..24).map(|n| format!("c{n:02}")).collect();
+    for (n, name) in (0..).zip(&names) {
+        let held = claimed(&*store, name).await;
+        let mut first = commit(1, 1);
+        first.head.active = true;
+        first.head.alarm = Some(at(n));
+        store.append(&id(name), &held, first).await.unwrap();
+    }
+    let members = ["node-1", "node-2"];
+    let (mut found, mut rung) = (Vec::new(), Vec::new());
+    for me in members {
+        let share = Share::of(me, &members);
+        let mine = active(&*store, &share).await;
+        assert!(mine.iter().all(|name| share.contains(Partition::of(name))));
+        found.extend(mine);
+        let due = store.due(&share, at(11), 100).await.unwrap();
+        assert!(due.is_sorted_by_key(|(_, due)| *due), "{due:?}");
+        rung.extend(due.into_iter().map(|(id, _)| id.as_str().to_owned()));
+    }
+    found.sort();
+    rung.sort();
+    assert_eq!(found, names);
+    assert_eq!(rung, names[..12], "those due by then, and no others");
+    let first = store.due(&Share::all(), at(30), 1).await.unwrap();
+    assert_eq!(first.first(), Some(&(id("c00"), at(0))), "the earliest is never left out");
+}
+
+pub(in super::super) async fn the_last_seqs_of_many_are_told_at_once(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    store.append(&id("a"), &held, commit(1, 3)).await.unwrap();
+    let seqs = store.last_seqs(&[id("b"), id("a")]).await.unwrap();
+    assert_eq!(seqs, [None, Some(3)]);
+}
+
+/// All that are listed, page by page, by name.
+async fn active(store: &dyn Store, share: &Share) -> Vec<String> {
+    let (mut names, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = store.active(share, cursor.as_deref(), 2).await.unwrap();
+        names.extend(page.items.into_iter().map(|(id, _)| id.as_str().to_owned()));
+        cursor = page.cursor;
+        if cursor.is_none() {
+            names.sort();
+            return names;
+        }
+    }
 }
 
 pub(in super::super) async fn conversations_page_in_order_and_are_filtered(store: Arc<dyn Store>) {
@@ -177,7 +240,11 @@ pub(in super::super) async fn a_foreign_cursor_is_refused(store: Arc<dyn Store>)
     for cursor in ["x", "zz", "é", "€uro", "00", "7b7d", "2261", ""] {
         let conversations = store.conversations(&Default::default(), Some(cursor), 9).await;
         assert_eq!(conversations, Err(ListRefusal::Cursor), "{cursor}");
-        assert_eq!(store.active(Some(cursor), 9).await, Err(ListRefusal::Cursor), "{cursor}");
+        assert_eq!(
+            store.active(&Share::all(), Some(cursor), 9).await,
+            Err(ListRefusal::Cursor),
+            "{cursor}"
+        );
         let inbox = store.inbox(&Default::default(), Some(cursor), 9).await;
         assert_eq!(inbox, Err(ListRefusal::Cursor), "{cursor}");
     }
@@ -208,7 +275,7 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_answer(store: Ar
     let left = named(&[("a:b", "call_1", 1), ("a:b", "call_2", 1)]);
     assert_eq!(shown(&*store, &InboxFilter::default()).await, left);
     assert_eq!(store.alarms(9).await.unwrap(), [(id("a:b"), at(60))]);
-    assert_eq!(store.active(None, 9).await.unwrap().items, [id("a:b")]);
+    assert_eq!(active(&*store, &Share::all()).await, ["a:b"]);
     let heads = store.conversations(&Default::default(), None, 9).await.unwrap();
     assert_eq!(heads.items.len(), 1);
     assert_eq!(store.events(&id("a:b"), 0, 999).await.unwrap().len(), 300);

@@ -8,6 +8,7 @@ use abide_conversation::State;
 
 use super::super::Store;
 use super::made::*;
+use crate::partition::Share;
 
 pub(in super::super) async fn a_commit_is_read_back(store: Arc<dyn Store>) {
     let held = claimed(&*store, "a").await;
@@ -102,7 +103,7 @@ pub(in super::super) async fn a_refused_commit_leaves_nothing(store: Arc<dyn Sto
     assert_eq!(store.head(&id("a")).await, Ok(Some(commit(1, 1).head)));
     assert_eq!(store.inbox(&Default::default(), None, 10).await.unwrap().items, []);
     assert_eq!(store.alarms(10).await, Ok(vec![]));
-    assert_eq!(store.active(None, 10).await.unwrap().items, []);
+    assert_eq!(store.active(&Share::all(), None, 10).await.unwrap().items, []);
     assert_eq!(store.answer("a", "key:1", at(0)).await, Ok(None));
 }
 

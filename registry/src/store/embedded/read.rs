@@ -9,6 +9,7 @@ use redb::{Error, ReadTransaction};
 use super::super::paging::{self, InboxKey};
 use super::super::{HeadFilter, Page, StoredAgent};
 use super::tables::{self, Record};
+use crate::partition::{Partition, Share};
 
 /// The epoch and head of a conversation.
 pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>, Error> {
@@ -112,6 +113,7 @@ pub(super) fn conversations(
 
 pub(super) fn active(
     from: &ReadTransaction,
+    share: &Share,
     after: Option<ConversationId>,
     limit: usize,
 ) -> Result<Page<ConversationId>, Error> {
@@ -121,7 +123,7 @@ pub(super) fn active(
         let id = ConversationId::new(row?.0.value());
         Ok((id.clone(), id))
     });
-    paging::page(rows, limit, |_| true)
+    paging::page(rows, limit, |id| share.contains(Partition::from(id)))
 }
 
 pub(super) fn inbox(

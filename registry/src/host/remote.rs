@@ -1,0 +1,36 @@
+//! What reaches the host from other nodes: one kind of call, whose bytes `wire` knows.
+
+use ractor::message::{BoxedDowncastErr, SerializedMessage};
+use ractor::{Message, RpcReplyPort};
+
+use super::HostMsg;
+
+/// A call of another node; dropping it leaves its caller without an answer.
+pub struct Incoming {
+    pub call: Vec<u8>,
+    pub reply: RpcReplyPort<Vec<u8>>,
+}
+
+/// The only variant that travels. Nodes of other versions know it by this name, for ever.
+const REMOTE: &str = "Remote";
+
+impl Message for HostMsg {
+    fn serializable() -> bool {
+        true
+    }
+
+    fn serialize(self) -> Result<SerializedMessage, BoxedDowncastErr> {
+        let Self::Remote(Incoming { call, reply }) = self else { return Err(BoxedDowncastErr) };
+        let variant = REMOTE.to_owned();
+        Ok(SerializedMessage::Call { variant, args: call, reply, metadata: None })
+    }
+
+    fn deserialize(message: SerializedMessage) -> Result<Self, BoxedDowncastErr> {
+        match message {
+            SerializedMessage::Call { variant, args, reply, .. } if variant == REMOTE => {
+                Ok(Self::Remote(Incoming { call: args, reply }))
+            }
+            _ => Err(BoxedDowncastErr),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! How nodes reach one another, as a port.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+/// What is known of the way to each other process, by [`Member::process`](crate::membership::Member).
+pub type Links = Arc<BTreeMap<String, Link>>;
+
+/// The way to another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Connected,
+    /// It was connected or is about to be; it is being dialled.
+    Lost,
+    /// It was connected once, the connection ended, and its address refuses another: nobody is there.
+    Refused,
+}
+
+/// Why a call was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreached {
+    /// Nothing was sent.
+    #[error("the node is not connected")]
+    Unconnected,
+    /// Nothing was sent: too much is under way to it.
+    #[error("too many calls to the node are under way")]
+    Full,
+    /// Nothing was sent.
+    #[error("the call is too large to send")]
+    TooLarge,
+    /// What became of it is unknown.
+    #[error("the node did not answer")]
+    Lost,
+}
+
+/// Carries calls to the hosts of other nodes.
+#[async_trait]
+pub trait Peers: Send + Sync + 'static {
+    /// Asks the host of a process, and waits for its answer for at most `within`.
+    async fn call(
+        &self,
+        process: &str,
+        call: Vec<u8>,
+        within: Duration,
+    ) -> Result<Vec<u8>, Unreached>;
+
+    /// The present links; the receiver sees every change.
+    fn links(&self) -> watch::Receiver<Links>;
+}
