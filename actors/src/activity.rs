@@ -81,6 +81,11 @@ impl Surroundings {
 /// Runs an activity to its end. Dropping the future ends it at once.
 pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
     let work = async {
+        let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
+        // A process that was stopped goes on here long after it was taken for dead.
+        if works && !around.deps.standing.is_sound() {
+            return Err(Refusal::Unavailable("this node could not renew its lease".to_owned()));
+        }
         match &activity {
             Activity::Start { turn } => start::start(&around, turn).await,
             Activity::Model { step, .. } => model_step::model_step(&around, *step).await,

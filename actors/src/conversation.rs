@@ -10,7 +10,7 @@ mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_conversation::event::Event;
@@ -27,6 +27,7 @@ use crate::journal::{Holder, Holding, Journal, Refusal};
 use crate::live::{Live, Signal};
 use crate::model::Model;
 use crate::request::{Delivery, Inspection, ReplyPort};
+use crate::standing::Standing;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
 
@@ -36,7 +37,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What all conversations of a node work with.
 pub struct Deps {
-    pub me: Holder,
+    pub standing: Arc<Standing>,
     pub journal: Arc<dyn Journal>,
     pub agents: Arc<dyn Agents>,
     pub live: Arc<dyn Live>,
@@ -47,8 +48,6 @@ pub struct Deps {
     pub passivate_after: Duration,
     /// Model calls and tool runs under way, so that a drain can wait for them.
     pub work: TaskTracker,
-    /// Set when the node stops taking work: nothing new is started then.
-    pub draining: Arc<AtomicBool>,
 }
 
 /// The actor; its state is a [`Loaded`] conversation.
@@ -58,6 +57,8 @@ pub struct Conversation;
 pub struct Arguments {
     pub id: ConversationId,
     pub deps: Arc<Deps>,
+    /// Its holder, known to be dead.
+    pub over: Option<Holder>,
     /// How many messages wait for it; the sender adds, the actor takes away.
     pub depth: Arc<AtomicUsize>,
 }
@@ -69,6 +70,10 @@ pub enum ConversationMsg {
     Inspect(RpcReplyPort<Box<Inspection>>),
     /// An operator crashes the actor, as a bug would.
     Kill,
+    /// The node drains: it ends as soon as nothing runs.
+    Leave,
+    /// The node may start things again.
+    Resume,
     /// Nothing was asked since this many messages.
     Idle(u64),
 }
@@ -93,6 +98,7 @@ pub struct Loaded {
     pub(crate) id: ConversationId,
     pub(crate) deps: Arc<Deps>,
     depth: Arc<AtomicUsize>,
+    over: Option<Holder>,
     held: Holding,
     state: State,
     /// The tools that its client declared, compiled.
@@ -119,12 +125,13 @@ impl Actor for Conversation {
         _myself: ActorRef<Self::Msg>,
         arguments: Arguments,
     ) -> Result<Loaded, ActorProcessingErr> {
-        let Arguments { id, deps, depth } = arguments;
-        let held = Holding { holder: deps.me.clone(), epoch: 0 };
+        let Arguments { id, deps, over, depth } = arguments;
+        let held = Holding { holder: deps.standing.me(), epoch: 0 };
         Ok(Loaded {
             id,
             deps,
             depth,
+            over,
             held,
             state: State::default(),
             own: Arc::default(),
@@ -146,7 +153,7 @@ impl Actor for Conversation {
         live: &mut Loaded,
     ) -> Result<(), ActorProcessingErr> {
         live.load().await?;
-        live.dormant = live.deps.draining.load(Ordering::Relaxed);
+        live.dormant = live.deps.standing.is_draining();
         if live.state.exists() && !live.dormant {
             live.act(&myself, Action::Revive).await?;
         }
@@ -179,9 +186,16 @@ impl Actor for Conversation {
                 let _ = reply.send(Box::new(live.inspect()));
             }
             ConversationMsg::Kill => return Err(Death::Killed.into()),
+            // What follows every message of a draining node.
+            ConversationMsg::Leave => {}
+            ConversationMsg::Resume => live.reconcile(&myself),
             ConversationMsg::Idle(handled) => live.passivate(&myself, handled),
         }
-        live.rest(&myself);
+        if live.deps.standing.is_draining() {
+            live.leave(&myself);
+        } else {
+            live.rest(&myself);
+        }
         Ok(())
     }
 
@@ -203,9 +217,13 @@ impl Loaded {
 
     async fn load(&mut self) -> Result<(), Death> {
         let journal = &self.deps.journal;
+        let me = self.deps.standing.me();
         // This node's former actor of the conversation is gone: its writes are fenced from here on.
-        self.held = in_time(journal.claim(&self.id, &self.deps.me, Some(&self.deps.me))).await?;
-        if self.held.holder != self.deps.me {
+        self.held = in_time(journal.claim(&self.id, &me, Some(&me))).await?;
+        if self.over.as_ref() == Some(&self.held.holder) {
+            self.held = in_time(journal.claim(&self.id, &me, self.over.as_ref())).await?;
+        }
+        if self.held.holder != me {
             return Err(Death::HeldElsewhere(self.held.holder.clone()));
         }
         if let Some(stored) = in_time(journal.load(&self.id)).await? {
@@ -296,6 +314,17 @@ impl Loaded {
                 // An actor that has ended needs no timer.
                 let _ = myself.cast(ConversationMsg::Idle(handled));
             })));
+        }
+    }
+
+    /// Ends the actor of a draining node, unless something runs. What it leaves undone is for the
+    /// next one, elsewhere.
+    fn leave(&mut self, myself: &ActorRef<ConversationMsg>) {
+        let works = |activity: &Activity| {
+            matches!(activity, Activity::Model { .. } | Activity::Tool { .. })
+        };
+        if !self.running.keys().any(works) && myself.drain().is_err() {
+            tracing::debug!(conversation = %self.id, "already ending");
         }
     }
 

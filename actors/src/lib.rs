@@ -11,6 +11,7 @@ pub mod live;
 pub mod model;
 pub mod request;
 pub mod snapshot;
+pub mod standing;
 pub mod streaming;
 pub mod tools;
 pub mod why;

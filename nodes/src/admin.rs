@@ -3,11 +3,13 @@
 mod actors;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_registry::conversations::Conversations;
+use abide_registry::conversations::serve::begin_drain;
+use abide_registry::membership::keeper::is_suspect;
+use abide_registry::membership::{Member, MemberState};
 use abide_registry::store::Store;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -33,28 +35,8 @@ pub struct Admin {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
     pub metrics: Option<PrometheusHandle>,
-    pub me: Me,
-    pub draining: Arc<AtomicBool>,
-    /// How far an operator's drain has come; setting it to `Asked` starts one.
-    pub drain: watch::Sender<Drain>,
-}
-
-/// How far a drain that an operator asked for has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drain {
-    Unasked,
-    Asked,
-    /// Nothing runs here any more; the process waits to be stopped.
-    Done,
-}
-
-/// This node, as operators see it.
-#[derive(Clone, Debug)]
-pub struct Me {
-    pub name: String,
-    pub incarnation: String,
-    pub address: String,
-    pub since: Timestamp,
+    /// What this node takes on; when it turns to `Draining`, the node drains.
+    pub state: Arc<watch::Sender<MemberState>>,
 }
 
 /// All operators' paths.
@@ -75,8 +57,12 @@ pub fn router(admin: Admin) -> Router {
 }
 
 async fn ready(State(admin): State<Admin>) -> Result<&'static str, Problem> {
-    if admin.draining.load(Ordering::Relaxed) {
+    let standing = admin.conversations.cluster().standing();
+    if standing.is_draining() {
         return Err(Problem::new(Kind::Unavailable, "the node is draining"));
+    }
+    if !standing.is_sound() {
+        return Err(Problem::new(Kind::Unavailable, "the node could not renew its lease"));
     }
     match tokio::time::timeout(PROBE, admin.store.alarms(1)).await {
         Ok(Ok(_)) => Ok("ready\n"),
@@ -92,22 +78,25 @@ async fn metrics(State(admin): State<Admin>) -> String {
 }
 
 async fn nodes(State(admin): State<Admin>) -> Json<Value> {
-    let draining = admin.draining.load(Ordering::Relaxed);
-    let Me { name, incarnation, address, since } = &admin.me;
-    Json(json!({"nodes": [{
-        "name": name,
-        "incarnation": incarnation,
-        "address": address,
-        "state": match (*admin.drain.borrow(), draining) {
-            (Drain::Done, _) => "drained",
-            (Drain::Asked, _) | (Drain::Unasked, true) => "draining",
-            (Drain::Unasked, false) => "up",
-        },
-        "heartbeat_age_ms": 0,
-        "live_actors": admin.conversations.table().len(),
-        "version": env!("CARGO_PKG_VERSION"),
-        "since": since,
-    }]}))
+    let view = admin.conversations.cluster().view();
+    let rows = view.members.iter().map(|seen| {
+        let Member { holder, address, live_actors, version, since, .. } = &seen.member;
+        let here = holder.node == view.me.node;
+        let live_actors = if here { admin.conversations.table().len() } else { *live_actors };
+        let state = if here { *admin.state.borrow() } else { seen.member.state };
+        let suspect = !here && state == MemberState::Up && is_suspect(&view, seen);
+        json!({
+            "name": holder.node,
+            "incarnation": holder.incarnation,
+            "address": address,
+            "state": if suspect { json!("suspect") } else { json!(state) },
+            "heartbeat_age_ms": seen.silent_ms,
+            "live_actors": live_actors,
+            "version": version,
+            "since": since,
+        })
+    });
+    Json(json!({"nodes": rows.collect::<Vec<_>>()}))
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,15 +122,11 @@ async fn drain(
     State(admin): State<Admin>,
     Path(node): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    if node != admin.me.name {
+    let here = node == admin.conversations.cluster().view().me.node;
+    if here {
+        begin_drain(&admin.state);
+    } else if !admin.conversations.drain_there(&node).await? {
         return Err(Problem::not_found("such node"));
     }
-    admin.drain.send_if_modified(|drain| {
-        let first = *drain == Drain::Unasked;
-        if first {
-            *drain = Drain::Asked;
-        }
-        first
-    });
     Ok(StatusCode::ACCEPTED)
 }

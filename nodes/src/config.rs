@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use abide_registry::placement::Policy;
+use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Durable conversations between people, models and tools.
@@ -28,7 +30,7 @@ pub enum Command {
 /// How a node runs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Config {
-    /// memory, or embedded:DIR
+    /// memory, embedded:DIR, redis://…, rediss://…, redis+cluster://…, or redis+sentinel://…/NAME
     #[arg(long, env = "ABIDE_STORE", default_value = "embedded:.abide")]
     pub store: StoreUrl,
     /// Public API; port 0 is any free one
@@ -43,6 +45,9 @@ pub struct Config {
     /// What other nodes dial; the listen address if not given
     #[arg(long)]
     pub cluster_advertise: Option<String>,
+    /// Which node gets a conversation that nobody holds: local, rendezvous, or least-loaded
+    #[arg(long, env = "ABIDE_PLACEMENT", default_value = "local")]
+    pub placement: Policy,
     /// The node's name; a restart is a new incarnation of it
     #[arg(long, env = "ABIDE_NODE")]
     pub node: Option<String>,
@@ -62,7 +67,7 @@ pub struct Config {
     /// Workspaces of conversations
     #[arg(long, env = "ABIDE_WORKSPACES", default_value = ".abide/workspaces")]
     pub workspaces: PathBuf,
-    /// What a 2xx promises: fsync, or os
+    /// What a 2xx promises: fsync, os, or replicas=N (Redis only)
     #[arg(long, default_value = "fsync")]
     pub durability: Durability,
     /// text on a terminal, else json
@@ -75,20 +80,20 @@ pub struct Config {
 pub enum StoreUrl {
     Memory,
     Embedded(PathBuf),
+    Redis(RedisUrl),
 }
 
 impl FromStr for StoreUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let redis = ["redis://", "rediss://", "redis+cluster://", "redis+sentinel://"];
         match text.split_once(':') {
             _ if text == "memory" => Ok(Self::Memory),
             Some(("embedded", dir)) if !dir.is_empty() => Ok(Self::Embedded(dir.into())),
-            _ if redis.iter().any(|scheme| text.starts_with(scheme)) => {
-                Err("a Redis store is not supported by this version".to_owned())
+            Some((scheme, _)) if scheme.starts_with("redis") => {
+                text.parse().map(Self::Redis).map_err(|error: RedisUrlError| error.to_string())
             }
-            _ => Err("must be memory or embedded:DIR".to_owned()),
+            _ => Err("must be memory, embedded:DIR or a redis URL".to_owned()),
         }
     }
 }
@@ -100,6 +105,8 @@ pub enum Durability {
     Fsync,
     /// It survives the process.
     Os,
+    /// So many replicas have it.
+    Replicas(u32),
 }
 
 impl FromStr for Durability {
@@ -109,10 +116,11 @@ impl FromStr for Durability {
         match text {
             "fsync" => Ok(Self::Fsync),
             "os" => Ok(Self::Os),
-            text if text.starts_with("replicas=") => {
-                Err("replicas=N needs a Redis store".to_owned())
+            text => {
+                let count = text.strip_prefix("replicas=").and_then(|count| count.parse().ok());
+                let count = count.filter(|count| *count > 0);
+                count.map(Self::Replicas).ok_or("must be fsync, os or replicas=N".to_owned())
             }
-            _ => Err("must be fsync or os".to_owned()),
         }
     }
 }

@@ -12,7 +12,7 @@ pub mod parse;
 pub mod problem;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abide_actors::clock::Clock;
 use abide_registry::agents::Catalogue;
@@ -43,8 +43,6 @@ pub struct Api {
     pub hub: Hub,
     pub clock: Arc<dyn Clock>,
     pub under_way: Arc<AtomicUsize>,
-    /// Set when the node stops taking work.
-    pub draining: Arc<AtomicBool>,
 }
 
 /// All public paths.
@@ -76,7 +74,7 @@ fn routes() -> OpenApiRouter<Api> {
 
 /// Lets a request in, unless there are too many or the node stops.
 async fn admit(State(api): State<Api>, request: Request, next: Next) -> Response {
-    if api.draining.load(Ordering::Relaxed) && !request.method().is_safe() {
+    if api.conversations.cluster().standing().is_draining() && !request.method().is_safe() {
         return Problem::new(Kind::Unavailable, "the node is draining").into_response();
     }
     let under_way = api.under_way.fetch_add(1, Ordering::Relaxed);

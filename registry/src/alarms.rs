@@ -1,4 +1,4 @@
-//! Wakes conversations whose alarm is due.
+//! Wakes the conversations of this node's share whose alarm is due.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,16 +14,18 @@ use crate::store::Store;
 
 /// How late an alarm may be noticed that was set after the last look.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How many alarms are read at a look, and how many when all of those are due. Most looks find
-/// nothing due, and a node that only waits should cost nothing.
+/// How many alarms of a partition are read at a look, and how many when there are more. Most looks
+/// find nothing due, and a node that only waits should cost nothing.
 const FEW: usize = 8;
-const BATCH: usize = 1_000;
+const BATCH: usize = 64;
 /// How many conversations are woken at once.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
+/// How long one may take: its node may have been stopped, and others are waiting.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a conversation that could not be woken is left alone.
-const AGAIN_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
+const AGAIN_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
 /// How long to wait while more may be due than were read.
-const BRIEFLY: Duration = Duration::from_millis(5);
+const BRIEFLY: Duration = Duration::from_millis(10);
 /// How long to wait for a store that is away.
 const AWAY: Duration = Duration::from_secs(1);
 
@@ -34,15 +36,17 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc
     loop {
         let now = clock.now();
         wakes.settle(now);
-        let wait = match store.alarms(read).await {
+        let share = wakes.conversations.cluster().view().share.clone();
+        let horizon = now.checked_add(LOOK_EVERY).unwrap_or(Timestamp::MAX);
+        let wait = match store.due(&share, horizon, read).await {
             Ok(alarms) => {
-                let all_due = alarms.last().is_some_and(|(_, due)| *due <= now);
-                // Past those that are left alone there may be others.
-                read = if all_due { BATCH + wakes.leave.len() } else { FEW };
                 let due = alarms.iter().filter(|(_, due)| *due <= now).map(|(id, _)| id);
+                let many = due.clone().count() >= read;
+                // Past those that are left alone there may be others.
+                read = if many { BATCH + wakes.leave.len() } else { FEW };
                 wakes.begin(due);
                 let next = alarms.iter().map(|(_, due)| *due).find(|due| *due > now);
-                if all_due { BRIEFLY } else { until(next, now) }
+                if many { BRIEFLY } else { until(next, now) }
             }
             Err(refusal) => {
                 tracing::warn!(%refusal, "alarms cannot be read");
@@ -71,11 +75,16 @@ impl Wakes {
             let conversations = self.conversations.clone();
             self.leave.insert(id.clone(), Timestamp::MAX);
             self.under_way.spawn(async move {
-                let woken = conversations.deliver(&id, Request::Wake, Vec::new()).await;
-                if let Err(failure) = &woken {
-                    tracing::warn!(conversation = %id, %failure, "an alarm was not delivered");
-                }
-                (id, woken.is_ok())
+                let wake = conversations.deliver(&id, Request::Wake, Vec::new());
+                let woken = match tokio::time::timeout(PATIENCE, wake).await {
+                    Ok(Ok(_)) => true,
+                    Ok(Err(failure)) => {
+                        tracing::warn!(conversation = %id, %failure, "an alarm was not delivered");
+                        false
+                    }
+                    Err(_) => false,
+                };
+                (id, woken)
             });
         }
     }

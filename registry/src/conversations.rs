@@ -1,19 +1,27 @@
 //! The door to every conversation: `ensure_started`, then deliver.
 
-use std::sync::Arc;
+mod operators;
+pub mod serve;
+
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use abide_actors::conversation::{ConversationMsg, Deps};
-use abide_actors::journal::Refusal;
+use abide_actors::journal::{Holder, Holding, Refusal};
 use abide_actors::request::{Answered, Delivery, Failure, Inspection, RepeatKey, Reply, Request};
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, Rejection, State, replay};
 use ractor::{ActorRef, MessagingErr};
 
-use crate::host::{Absent, Handle, HostMsg, Quarantined, Table};
-use crate::partition::Share;
+use crate::cluster::Cluster;
+use crate::host::{Absent, Handle, HostMsg, Table};
+use crate::membership::Member;
+use crate::peers::Unreached;
+use crate::placement::{self, Decision, Policy};
 use crate::store::Store;
+use crate::wire::{self, Ask};
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -22,12 +30,27 @@ const DEPTH: usize = 256;
 /// How often a delivery looks for the next actor when the one it found was just ending.
 const TRIES: usize = 8;
 
-/// How many are taken up at once after a start, and how long to wait while so many run, or until a
-/// store that is away is asked again.
-const PAGE: usize = 1_000;
-const AT_ONCE: usize = 256;
-const BREATH: Duration = Duration::from_millis(20);
-const AGAIN: Duration = Duration::from_secs(1);
+/// A user's own call takes as long as its tool may; no longer than this on another node.
+const LONGEST_RUN: Duration = Duration::from_secs(3_600);
+/// How long a glance at a conversation elsewhere may take; the store knows nearly as much.
+const GLANCE: Duration = Duration::from_secs(2);
+/// How long to wait for the cluster to look different before looking anyway.
+const MOMENT: Duration = Duration::from_millis(100);
+/// For how many conversations is remembered which other node holds them.
+const CACHED: usize = 10_000;
+
+/// Where a conversation lives.
+#[derive(Clone)]
+pub enum Place {
+    Here(Handle),
+    There(Member),
+}
+
+/// Which member holds it.
+enum Holds {
+    Here,
+    There(Box<Member>),
+}
 
 /// Reaches any conversation, live or not.
 #[derive(Clone)]
@@ -36,6 +59,10 @@ pub struct Conversations {
     table: Arc<Table>,
     deps: Arc<Deps>,
     store: Arc<dyn Store>,
+    cluster: Cluster,
+    policy: Policy,
+    /// Whom a conversation that lives elsewhere was found with last.
+    cache: Arc<Mutex<HashMap<ConversationId, Holder>>>,
 }
 
 impl Conversations {
@@ -45,8 +72,10 @@ impl Conversations {
         table: Arc<Table>,
         deps: Arc<Deps>,
         store: Arc<dyn Store>,
+        cluster: Cluster,
+        policy: Policy,
     ) -> Self {
-        Self { host, table, deps, store }
+        Self { host, table, deps, store, cluster, policy, cache: Arc::default() }
     }
 
     /// Carries a request to its conversation and brings back what was done.
@@ -64,7 +93,7 @@ impl Conversations {
         match &request {
             // A user's own call takes as long as its tool may.
             Request::Dispatch(_) => self.deliver_whenever(id, request, repeats).await,
-            Request::Delete if self.quarantined(id).await.is_some() => self.remove(id).await,
+            Request::Delete if self.quarantined_here(id).await.is_some() => self.remove(id).await,
             _ => {
                 let delivered = self.deliver_whenever(id, request, repeats);
                 tokio::time::timeout(DEADLINE, delivered).await.map_err(|_| {
@@ -81,76 +110,225 @@ impl Conversations {
         mut repeats: Vec<RepeatKey>,
     ) -> Result<Reply, Failure> {
         for _ in 0..TRIES {
-            let (delivery, answer) = Delivery::new(request, repeats);
-            self.send(id, delivery).await?;
-            match answer.await {
-                Ok(Answered::Done(reply)) => return Ok(reply),
-                Ok(Answered::Failed(failure)) => return Err(failure),
-                Ok(Answered::Untouched(again, keys)) => (request, repeats) = (again, keys),
-                Err(_) => return Err(Failure::Lost),
+            let answered = match self.ensure_started(id).await? {
+                Place::Here(handle) => hand_in(&handle, request, repeats).await?,
+                Place::There(member) => self.send(&member, id, request, repeats).await?,
+            };
+            match answered {
+                Answered::Done(reply) => return Ok(reply),
+                Answered::Failed(failure) => return Err(failure),
+                Answered::Untouched(again, keys) => (request, repeats) = (again, keys),
             }
         }
-        Err(Refusal::Unavailable("the actor keeps ending".to_owned()).into())
+        Err(Refusal::Unavailable("the conversation keeps moving".to_owned()).into())
+    }
+
+    /// Carries a request to another node. What was surely not carried out comes back untouched; so
+    /// does what may be repeated safely.
+    async fn send(
+        &self,
+        member: &Member,
+        id: &ConversationId,
+        request: Request,
+        repeats: Vec<RepeatKey>,
+    ) -> Result<Answered, Failure> {
+        let mut seen = self.cluster.watch();
+        seen.mark_unchanged();
+        let within = match &request {
+            Request::Dispatch(_) => LONGEST_RUN,
+            _ => DEADLINE,
+        };
+        let ask = Ask::Deliver {
+            id: id.clone(),
+            request: Box::new(request.clone()),
+            repeats: repeats.clone(),
+        };
+        let answer = self.cluster.ask(&member.process, ask, within).await;
+        if let Ok(wire::Answer::Delivered(delivered)) = answer {
+            return Ok(delivered.into());
+        }
+        self.forget(id);
+        match answer {
+            Err(Unreached::Full) => return Err(Failure::Overloaded),
+            Err(Unreached::TooLarge) => {
+                return Err(Refusal::Unavailable("too large for another node".to_owned()).into());
+            }
+            Err(Unreached::Lost) if repeats.is_empty() && request != Request::Wake => {
+                return Err(Failure::Lost);
+            }
+            // It moves, or its node is going: the next view tells.
+            _ => self.cluster.changed(&mut seen, MOMENT).await,
+        }
+        Ok(Answered::Untouched(request, repeats))
     }
 
     /// Deletes a conversation whose actor cannot live.
     async fn remove(&self, id: &ConversationId) -> Result<Reply, Failure> {
-        let me = &self.deps.me;
-        let held = self.store.claim(id, me, Some(me)).await?;
+        let me = self.deps.standing.me();
+        let held = self.store.claim(id, &me, Some(&me)).await?;
         self.store.delete(id, &held, None).await?;
         // A host that has ended forgets everything.
         let _ = self.host.cast(HostMsg::Forget(id.clone()));
         Ok(Reply::Deleted)
     }
 
-    /// Puts a delivery into the mailbox of the live actor. A mailbox that is closing gives it back.
-    async fn send(&self, id: &ConversationId, delivery: Delivery) -> Result<(), Failure> {
-        let mut message = ConversationMsg::Deliver(Box::new(delivery));
-        for _ in 0..TRIES {
-            let handle = self.ensure_started(id).await?;
-            if handle.depth.fetch_add(1, Ordering::Relaxed) >= DEPTH {
-                handle.depth.fetch_sub(1, Ordering::Relaxed);
-                return Err(Failure::Overloaded);
-            }
-            match handle.actor.cast(message) {
-                Ok(()) => return Ok(()),
-                Err(MessagingErr::SendErr(refused)) => message = refused,
-                Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => {
-                    return Err(Failure::Lost);
+    /// Where the conversation lives: the live actor here, started if it is to live here, or the
+    /// member that holds it or shall.
+    ///
+    /// This is the only door. Losing a race for a conversation is no error: the winner is returned.
+    pub async fn ensure_started(&self, id: &ConversationId) -> Result<Place, Failure> {
+        if let Some(handle) = self.live_here(id) {
+            return Ok(Place::Here(handle));
+        }
+        if let Some(member) = self.cached(id) {
+            return Ok(Place::There(member));
+        }
+        let found = self.find(id, false);
+        tokio::time::timeout(DEADLINE, found)
+            .await
+            .map_err(|_| Refusal::Unavailable("its holder cannot be reached".to_owned()))?
+    }
+
+    /// The same for another node that was told that the conversation lives here, or shall: never
+    /// passes it on.
+    async fn ensure_here(&self, id: &ConversationId) -> Result<Option<Handle>, Failure> {
+        if let Some(handle) = self.live_here(id) {
+            return Ok(Some(handle));
+        }
+        match self.find(id, true).await? {
+            Place::Here(handle) => Ok(Some(handle)),
+            Place::There(_) => Ok(None),
+        }
+    }
+
+    /// Reads who holds it, and acts on what that means. With `here`, what is to be placed is placed
+    /// on this node, or nowhere.
+    async fn find(&self, id: &ConversationId, here: bool) -> Result<Place, Failure> {
+        let mut seen = self.cluster.watch();
+        let mut over = None;
+        loop {
+            let view = seen.borrow_and_update().clone();
+            let holder = self.store.holding(id).await?.map(|held| held.holder);
+            let decision = match &holder {
+                Some(dead) if over.as_ref() == Some(dead) => Decision::Place,
+                holder => placement::decide(holder.as_ref(), &view),
+            };
+            match decision {
+                Decision::Here => return self.start_here(id, None).await.map(Place::Here),
+                Decision::Ask(member) => return Ok(self.remember(id, member)),
+                Decision::Confirm => match holder {
+                    Some(holder) if self.cluster.is_dead(&holder).await? => over = Some(holder),
+                    _ => self.cluster.changed(&mut seen, MOMENT).await,
+                },
+                Decision::Wait(member) if here => return Ok(Place::There(member.clone())),
+                Decision::Wait(_) => self.cluster.changed(&mut seen, MOMENT).await,
+                Decision::Place => {
+                    let drains = self.cluster.standing().is_draining();
+                    let chosen = match here {
+                        true => view.member(&view.me).filter(|_| !drains),
+                        false => placement::place(self.policy, id, &view),
+                    };
+                    return match chosen {
+                        Some(member) if member.holder == view.me => {
+                            self.start_here(id, over).await.map(Place::Here)
+                        }
+                        Some(member) => Ok(Place::There(member.clone())),
+                        None => Err(unavailable("no node takes conversations now")),
+                    };
                 }
             }
         }
-        Err(Refusal::Unavailable("the actor keeps ending".to_owned()).into())
     }
 
-    /// The live actor of a conversation, started if there is none.
-    pub async fn ensure_started(&self, id: &ConversationId) -> Result<Handle, Failure> {
-        let live = self.table.get(id);
+    fn live_here(&self, id: &ConversationId) -> Option<Handle> {
         let up = |handle: &Handle| handle.actor.get_status() < ractor::ActorStatus::Draining;
-        if let Some(handle) = live.filter(up) {
-            return Ok(handle);
-        }
-        let ask = |reply| HostMsg::Ensure(id.clone(), reply);
+        self.table.get(id).filter(up)
+    }
+
+    async fn start_here(
+        &self,
+        id: &ConversationId,
+        over: Option<Holder>,
+    ) -> Result<Handle, Failure> {
+        let ask = |reply| HostMsg::Ensure(id.clone(), over, reply);
         match self.host.call(ask, Some(DEADLINE)).await {
             Ok(ractor::rpc::CallResult::Success(ensured)) => {
                 ensured.map_err(|absent| match absent {
                     Absent::Quarantined(quarantined) => Failure::Quarantined(quarantined.reason),
-                    Absent::Away => Refusal::Unavailable("the store was away".to_owned()).into(),
+                    Absent::Away => unavailable("the store was away"),
                 })
             }
             Ok(_) | Err(_) => Err(Failure::Lost),
         }
     }
 
+    /// Starts a conversation wherever it is to live.
+    pub async fn start(&self, id: &ConversationId) -> Result<(), Failure> {
+        let Place::There(member) = self.ensure_started(id).await? else { return Ok(()) };
+        match self.cluster.ask(&member.process, Ask::Start { id: id.clone() }, DEADLINE).await {
+            Ok(wire::Answer::Started) => Ok(()),
+            _ => Err(unavailable("the node did not start it")),
+        }
+    }
+
+    /// Whether nobody runs a conversation whose claim reads so.
+    pub(crate) async fn is_orphan(&self, id: &ConversationId, holder: Option<Holder>) -> bool {
+        let Some(holder) = holder else { return true };
+        if holder == self.cluster.standing().me() {
+            return self.table.get(id).is_none();
+        }
+        let alive = self.cluster.view().member(&holder).is_some();
+        !alive && self.cluster.is_dead(&holder).await.unwrap_or(false)
+    }
+
+    /// How many model calls and tools run here.
+    pub(crate) fn busy(&self) -> usize {
+        self.deps.work.len()
+    }
+
+    /// The other nodes.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    fn remember(&self, id: &ConversationId, member: &Member) -> Place {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= CACHED {
+            cache.clear();
+        }
+        cache.insert(id.clone(), member.holder.clone());
+        Place::There(member.clone())
+    }
+
+    fn forget(&self, id: &ConversationId) {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Whom it was found with before; the member says if it has it no more.
+    fn cached(&self, id: &ConversationId) -> Option<Member> {
+        let holder = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
+        let view = self.cluster.view();
+        view.member(&holder).filter(|member| view.reaches(member)).cloned()
+    }
+
     /// A conversation as clients see it; never starts an actor. `None` if there is none.
     pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, Failure> {
-        let (state, overlay) = match self.inspect(id).await {
+        let held = self.holder(id).await?;
+        let live = match &held {
+            Some((_, Holds::Here)) => self.inspect(id).await,
+            Some((_, Holds::There(member))) => self.inspect_there(member, id).await,
+            None => None,
+        };
+        let (state, overlay) = match live {
             Some(live) if live.state.exists() => {
                 let Inspection { state, held, streaming, progress, .. } = live;
                 (state, Overlay { held: Some(held), streaming, progress })
             }
             Some(_) | None => match self.stored(id).await? {
-                Some(state) => (state, Overlay::default()),
+                Some(state) => {
+                    let held = held.map(|(held, _)| held);
+                    (state, Overlay { held, ..Overlay::default() })
+                }
                 None => return Ok(None),
             },
         };
@@ -162,72 +340,45 @@ impl Conversations {
         Ok(Some(Snapshot::new(id.clone(), &state, overlay, newest)))
     }
 
+    /// The holding of a conversation by a member that lives.
+    async fn holder(&self, id: &ConversationId) -> Result<Option<(Holding, Holds)>, Failure> {
+        let Some(held) = self.store.holding(id).await? else { return Ok(None) };
+        let view = self.cluster.view();
+        if held.holder == view.me {
+            return Ok(Some((held, Holds::Here)));
+        }
+        let member = view.member(&held.holder).cloned();
+        Ok(member.map(|member| (held, Holds::There(Box::new(member)))))
+    }
+
+    async fn inspect_there(&self, member: &Member, id: &ConversationId) -> Option<Inspection> {
+        match self.cluster.ask(&member.process, Ask::Inspect { id: id.clone() }, GLANCE).await {
+            Ok(wire::Answer::Inspected(live)) => live.map(|live| *live),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
     /// The state that the journal comes to.
     pub async fn stored(&self, id: &ConversationId) -> Result<Option<State>, Failure> {
         let stored = self.store.load(id).await?;
         Ok(stored.map(|stored| replay(stored.state, &stored.events)))
     }
 
-    /// What a live actor says of itself; `None` when there is none, or it is too busy to say.
+    /// What an actor that lives here says of itself; `None` when there is none, or it is too busy to
+    /// say, or this node may have been taken for dead.
     pub async fn inspect(&self, id: &ConversationId) -> Option<Inspection> {
         let handle = self.table.get(id)?;
         match handle.actor.call(ConversationMsg::Inspect, Some(DEADLINE)).await {
-            Ok(ractor::rpc::CallResult::Success(inspection)) => Some(*inspection),
+            Ok(ractor::rpc::CallResult::Success(inspection)) => {
+                Some(*inspection).filter(|_| self.cluster.standing().is_sound())
+            }
             Ok(_) | Err(_) => None,
         }
-    }
-
-    /// Why nothing is delivered to a conversation, if that is so.
-    pub async fn quarantined(&self, id: &ConversationId) -> Option<Quarantined> {
-        let ask = |reply| HostMsg::Quarantined(id.clone(), reply);
-        match self.host.call(ask, Some(DEADLINE)).await {
-            Ok(ractor::rpc::CallResult::Success(quarantined)) => quarantined,
-            Ok(_) | Err(_) => None,
-        }
-    }
-
-    /// Crashes the live actor, as a bug would, and lets the conversation out of quarantine.
-    /// Returns whether there was anything to do.
-    pub async fn kill(&self, id: &ConversationId) -> bool {
-        let live = self.table.get(id);
-        let held = self.quarantined(id).await.is_some();
-        let pardoned = held && self.host.cast(HostMsg::Pardon(id.clone())).is_ok();
-        pardoned || live.is_some_and(|handle| handle.actor.cast(ConversationMsg::Kill).is_ok())
     }
 
     /// Who lives on this node.
     pub fn table(&self) -> &Table {
         &self.table
-    }
-
-    /// Starts every conversation that wants something running, however long the store takes, a few
-    /// at a time: each may call a model or a tool at once. Returns how many.
-    pub async fn revive_active(&self) -> usize {
-        let (mut cursor, mut revived) = (None, 0);
-        loop {
-            let page = match self.store.active(&Share::all(), cursor.as_deref(), PAGE).await {
-                Ok(page) => page,
-                Err(refusal) => {
-                    tracing::warn!(%refusal, "what was running cannot be read");
-                    tokio::time::sleep(AGAIN).await;
-                    continue;
-                }
-            };
-            for (id, _) in &page.items {
-                while self.deps.work.len() >= AT_ONCE {
-                    tokio::time::sleep(BREATH).await;
-                }
-                // Whatever keeps it from starting, its supervisor tries again.
-                match self.ensure_started(id).await {
-                    Ok(_) => revived += 1,
-                    Err(failure) => tracing::warn!(conversation = %id, %failure, "not revived"),
-                }
-            }
-            match page.cursor {
-                Some(next) => cursor = Some(next),
-                None => return revived,
-            }
-        }
     }
 
     /// Keeps requests for conversations that do not exist from starting actors. Returns the first
@@ -247,7 +398,8 @@ impl Conversations {
             | Request::Wake
             | Request::Delete => false,
         };
-        if creates || self.table.get(id).is_some() || self.store.head(id).await?.is_some() {
+        let known = self.table.get(id).is_some() || self.cached(id).is_some();
+        if creates || known || self.store.head(id).await?.is_some() {
             return Ok(None);
         }
         for repeat in repeats {
@@ -261,4 +413,26 @@ impl Conversations {
         }
         Err(Rejection::NotFound.into())
     }
+}
+
+/// Puts a request into the mailbox of a live actor, and waits for what becomes of it.
+async fn hand_in(
+    handle: &Handle,
+    request: Request,
+    repeats: Vec<RepeatKey>,
+) -> Result<Answered, Failure> {
+    let (delivery, answer) = Delivery::new(request, repeats);
+    if handle.depth.fetch_add(1, Ordering::Relaxed) >= DEPTH {
+        handle.depth.fetch_sub(1, Ordering::Relaxed);
+        return Err(Failure::Overloaded);
+    }
+    match handle.actor.cast(ConversationMsg::Deliver(Box::new(delivery))) {
+        // A mailbox that is closing drops it, and so gives it back.
+        Ok(()) | Err(MessagingErr::SendErr(_)) => answer.await.map_err(|_| Failure::Lost),
+        Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => Err(Failure::Lost),
+    }
+}
+
+fn unavailable(why: &str) -> Failure {
+    Refusal::Unavailable(why.to_owned()).into()
 }

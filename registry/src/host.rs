@@ -9,12 +9,12 @@ mod table;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use abide_actors::activity::Trouble;
-use abide_actors::conversation::{Arguments, Conversation, Death, Deps, Loaded};
-use abide_actors::journal::Refusal;
+use abide_actors::conversation::{self, Conversation, ConversationMsg, Death, Deps, Loaded};
+use abide_actors::journal::{Holder, Refusal};
 use abide_conversation::{ConversationId, Timestamp};
 use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort,
@@ -40,8 +40,8 @@ pub enum Absent {
 
 /// The protocol of the host.
 pub enum HostMsg {
-    /// The live actor of a conversation, started if there is none.
-    Ensure(ConversationId, RpcReplyPort<Ensured>),
+    /// The live actor of a conversation, started if there is none, over a holder that is dead.
+    Ensure(ConversationId, Option<Holder>, RpcReplyPort<Ensured>),
     /// The pause after a crash is over.
     Revive(ConversationId),
     /// Lets a conversation out of quarantine, and starts it.
@@ -49,12 +49,30 @@ pub enum HostMsg {
     /// Forgets a conversation that was deleted.
     Forget(ConversationId),
     Quarantined(ConversationId, RpcReplyPort<Option<Quarantined>>),
+    /// Every conversation ends as soon as nothing of it runs.
+    Leave,
+    /// Ends every conversation now; what it was doing goes on elsewhere.
+    Stop,
+    /// Forgets every conversation: others may hold them.
+    Abandon,
+    /// Conversations may start things again.
+    Resume,
     /// A call of another node.
     Remote(Incoming),
 }
 
 /// The actor.
 pub struct Host;
+
+/// What it works with.
+pub struct Arguments {
+    pub deps: Arc<Deps>,
+    pub table: Arc<Table>,
+    /// Takes the calls of other nodes.
+    pub incoming: mpsc::Sender<Incoming>,
+    /// Takes what a draining node leaves undone; no more than live here.
+    pub left: mpsc::UnboundedSender<ConversationId>,
+}
 
 /// What the host knows.
 pub struct State {
@@ -63,8 +81,8 @@ pub struct State {
     ids: HashMap<ActorId, ConversationId>,
     /// Who waits for an actor that is ending, to get the next one.
     waiting: HashMap<ConversationId, Vec<RpcReplyPort<Ensured>>>,
-    /// Takes the calls of other nodes.
     incoming: mpsc::Sender<Incoming>,
+    left: mpsc::UnboundedSender<ConversationId>,
     /// Only conversations that crashed lately.
     records: HashMap<ConversationId, Record>,
 }
@@ -72,15 +90,16 @@ pub struct State {
 impl Actor for Host {
     type Msg = HostMsg;
     type State = State;
-    type Arguments = (Arc<Deps>, Arc<Table>, mpsc::Sender<Incoming>);
+    type Arguments = Arguments;
 
     async fn pre_start(
         &self,
         _myself: ActorRef<HostMsg>,
-        (deps, table, incoming): Self::Arguments,
+        arguments: Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        let Arguments { deps, table, incoming, left } = arguments;
         let (ids, waiting, records) = Default::default();
-        Ok(State { deps, table, ids, waiting, incoming, records })
+        Ok(State { deps, table, ids, waiting, incoming, left, records })
     }
 
     async fn handle(
@@ -90,7 +109,9 @@ impl Actor for Host {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            HostMsg::Ensure(id, reply) => state.ensure(&myself, id, Some(reply)).await?,
+            HostMsg::Ensure(id, over, reply) => {
+                state.ensure(&myself, id, over, Some(reply)).await?;
+            }
             HostMsg::Revive(id) => state.revive(&myself, id).await?,
             HostMsg::Forget(id) => {
                 state.records.remove(&id);
@@ -98,7 +119,20 @@ impl Actor for Host {
             HostMsg::Pardon(id) => {
                 let was = state.records.remove(&id);
                 if was.is_some_and(|record| record.quarantined.is_some()) {
-                    state.ensure(&myself, id, None).await?;
+                    state.ensure(&myself, id, None, None).await?;
+                }
+            }
+            HostMsg::Leave => state.tell_all(|| ConversationMsg::Leave),
+            HostMsg::Resume => state.tell_all(|| ConversationMsg::Resume),
+            HostMsg::Stop => {
+                for (_, handle) in state.table.page(None, usize::MAX) {
+                    handle.actor.stop(Some("the node stops".to_owned()));
+                }
+            }
+            HostMsg::Abandon => {
+                state.records.clear();
+                for (_, handle) in state.table.page(None, usize::MAX) {
+                    handle.actor.kill();
                 }
             }
             HostMsg::Remote(call) => {
@@ -123,10 +157,14 @@ impl Actor for Host {
         match event {
             SupervisionEvent::ActorTerminated(who, last, _) => {
                 let last = last.and_then(|mut last| last.take::<Loaded>().ok());
-                // What a draining node leaves undone is the next process's.
-                let draining = state.deps.draining.load(Ordering::Relaxed);
-                let restless = last.is_some_and(|live| live.wants_something()) && !draining;
-                state.ended(&myself, &who, restless).await?;
+                let restless = last.is_some_and(|live| live.wants_something());
+                // What a draining node leaves undone is for another, or for the next process.
+                let draining = state.deps.standing.is_draining();
+                if let Some(id) = state.ids.get(&who.get_id()).filter(|_| restless && draining) {
+                    // Nobody takes it over in a program that is ending.
+                    let _ = state.left.send(id.clone());
+                }
+                state.ended(&myself, &who, restless && !draining).await?;
             }
             SupervisionEvent::ActorFailed(who, error) => {
                 state.failed(&myself, &who, error).await?;
@@ -139,10 +177,18 @@ impl Actor for Host {
 }
 
 impl State {
+    fn tell_all(&self, message: impl Fn() -> ConversationMsg) {
+        for (_, handle) in self.table.page(None, usize::MAX) {
+            // One that is ending needs no telling.
+            let _ = handle.actor.cast(message());
+        }
+    }
+
     async fn ensure(
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
+        over: Option<Holder>,
         reply: Option<RpcReplyPort<Ensured>>,
     ) -> Result<(), ActorProcessingErr> {
         let live = self.table.get(&id);
@@ -158,7 +204,7 @@ impl State {
             }
             (None, Some(quarantined), _) => Err(Absent::Quarantined(quarantined)),
             (None, None, Some(Pause::AfterRefusal)) => Err(Absent::Away),
-            (None, None, None) => Ok(self.start(myself, id).await?),
+            (None, None, None) => Ok(self.start(myself, id, over).await?),
         };
         if let Some(reply) = reply {
             // Who asked may have gone.
@@ -177,9 +223,9 @@ impl State {
             record.pause = None;
         }
         let waiting = self.waiting.remove(&id).unwrap_or_default();
-        self.ensure(myself, id.clone(), None).await?;
+        self.ensure(myself, id.clone(), None, None).await?;
         for reply in waiting {
-            self.ensure(myself, id.clone(), Some(reply)).await?;
+            self.ensure(myself, id.clone(), None, Some(reply)).await?;
         }
         Ok(())
     }
@@ -188,10 +234,12 @@ impl State {
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
+        over: Option<Holder>,
     ) -> Result<Handle, ActorProcessingErr> {
         let depth = Arc::new(AtomicUsize::new(0));
         let (deps, since) = (self.deps.clone(), self.deps.clock.now());
-        let arguments = Arguments { id: id.clone(), deps, depth: depth.clone() };
+        let depth_of = depth.clone();
+        let arguments = conversation::Arguments { id: id.clone(), deps, over, depth: depth_of };
         let supervisor = myself.get_cell();
         let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
         let restarts = self.records.get(&id).map(|record| record.restarts).unwrap_or_default();

@@ -1,11 +1,20 @@
-//! The live plane of one node: signals from its conversations to its listeners.
+//! The live plane: signals from conversations to listeners, on this node and on others.
 
-use std::collections::HashMap;
+mod lookout;
+mod relay;
+
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use abide_actors::live::{Live, Signal};
 use abide_conversation::ConversationId;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::wire::Told;
+pub use lookout::look_out;
+pub use relay::relay;
+use relay::{News, Outbox};
 
 /// How many signals may wait for one listener. Past that it loses deltas, and reads what was
 /// journalled from the store.
@@ -13,14 +22,27 @@ const WAITING: usize = 512;
 
 /// Knows who listens to what. A conversation that nobody listens to costs nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Hub(Arc<Mutex<HashMap<ConversationId, Channel>>>);
+pub struct Hub(Arc<Mutex<Plane>>);
+
+#[derive(Debug, Default)]
+struct Plane {
+    channels: HashMap<ConversationId, Channel>,
+    /// What is to be told to other nodes, by process.
+    outboxes: HashMap<String, Outbox>,
+}
 
 #[derive(Debug)]
 struct Channel {
     /// Made by the first listener: a channel takes its memory when it is made.
-    signals: Option<broadcast::Sender<Signal>>,
-    /// Open event streams.
+    signals: Option<broadcast::Sender<Heard>>,
+    /// Event streams that are open here.
+    here: usize,
+    /// The processes where some are open.
+    elsewhere: BTreeSet<String>,
+    /// All of them; another process counts as one.
     pages: watch::Sender<usize>,
+    /// The last event that listeners here were told of.
+    told: u64,
 }
 
 /// An open event stream; dropping it closes it.
@@ -28,11 +50,11 @@ struct Channel {
 pub struct Subscription {
     hub: Hub,
     id: ConversationId,
-    signals: Option<broadcast::Receiver<Signal>>,
+    signals: Option<broadcast::Receiver<Heard>>,
 }
 
 /// What a listener gets next.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Heard {
     Signal(Signal),
     /// Some were lost; the journal has what matters.
@@ -40,33 +62,78 @@ pub enum Heard {
 }
 
 impl Hub {
-    /// Opens an event stream; it hears everything that is published from now on.
+    /// Opens an event stream; it hears everything that is published on this node from now on.
     pub fn subscribe(&self, id: &ConversationId) -> Subscription {
-        let mut channels = self.channels();
-        let channel = channels.entry(id.clone()).or_insert_with(Channel::new);
-        channel.pages.send_modify(|pages| *pages += 1);
+        let mut plane = self.plane();
+        let channel = plane.channels.entry(id.clone()).or_insert_with(Channel::new);
+        channel.here += 1;
+        channel.count();
         let signals = channel.signals.get_or_insert_with(|| broadcast::Sender::new(WAITING));
         let signals = Some(signals.subscribe());
+        if channel.here == 1 {
+            plane.tell_all(|| News::Listen(id.clone()));
+        }
         Subscription { hub: self.clone(), id: id.clone(), signals }
     }
 
-    fn channels(&self) -> MutexGuard<'_, HashMap<ConversationId, Channel>> {
+    /// Waits until every node that can be reached knows what this one listens to, for at most that
+    /// long. Whatever a slower one publishes meanwhile is found in the journal.
+    pub async fn announced(&self, within: Duration) {
+        let mut heard = Vec::new();
+        self.plane().tell_all(|| {
+            let (reply, told) = oneshot::channel();
+            heard.push(told);
+            News::Barrier(reply)
+        });
+        let all = futures::future::join_all(heard);
+        // Late is as good as never: the lookout finds what was missed.
+        let _ = tokio::time::timeout(within, all).await;
+    }
+
+    /// Takes what another process tells.
+    pub(crate) fn hear(&self, from: &str, told: Told) {
+        let mut plane = self.plane();
+        if told.anew {
+            plane.forget(from);
+        }
+        for id in told.listen {
+            let channel = plane.channels.entry(id).or_insert_with(Channel::new);
+            channel.elsewhere.insert(from.to_owned());
+            channel.count();
+        }
+        for id in &told.unlisten {
+            plane.unlisten(id, from);
+        }
+        for (id, signal) in told.signals {
+            if let Some(channel) = plane.channels.get_mut(&id) {
+                channel.tell(Heard::Signal(signal));
+            }
+        }
+        if told.missed {
+            plane.miss();
+        }
+    }
+
+    fn plane(&self) -> MutexGuard<'_, Plane> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Live for Hub {
     fn publish(&self, conversation: &ConversationId, signal: Signal) {
-        let channels = self.channels();
-        let listened = channels.get(conversation).and_then(|channel| channel.signals.as_ref());
-        if let Some(signals) = listened {
-            // Nobody listens now; there is nothing to lose.
-            let _ = signals.send(signal);
+        let mut plane = self.plane();
+        let Plane { channels, outboxes } = &mut *plane;
+        let Some(channel) = channels.get_mut(conversation) else { return };
+        for process in &channel.elsewhere {
+            if let Some(outbox) = outboxes.get(process) {
+                outbox.put(News::Signal(conversation.clone(), signal.clone()));
+            }
         }
+        channel.tell(Heard::Signal(signal));
     }
 
     fn pages(&self, conversation: &ConversationId) -> watch::Receiver<usize> {
-        let mut channels = self.channels();
+        let channels = &mut self.plane().channels;
         // Channels that only a former watch had made go when there may be as many again.
         if channels.len() == channels.capacity() {
             channels.retain(|_, channel| channel.is_used());
@@ -75,9 +142,65 @@ impl Live for Hub {
     }
 }
 
+impl Plane {
+    fn tell_all(&self, mut news: impl FnMut() -> News) {
+        for outbox in self.outboxes.values() {
+            outbox.put(news());
+        }
+    }
+
+    /// What listeners here listen to.
+    fn listened(&self) -> Vec<ConversationId> {
+        let here = self.channels.iter().filter(|(_, channel)| channel.here > 0);
+        here.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Nobody listens in that process any more, as far as is known.
+    fn forget(&mut self, process: &str) {
+        self.channels.retain(|_, channel| {
+            if channel.elsewhere.remove(process) {
+                channel.count();
+            }
+            channel.is_used()
+        });
+    }
+
+    fn unlisten(&mut self, id: &ConversationId, process: &str) {
+        let Some(channel) = self.channels.get_mut(id) else { return };
+        channel.elsewhere.remove(process);
+        channel.count();
+        if !channel.is_used() {
+            self.channels.remove(id);
+        }
+    }
+
+    /// Tells every listener here to look at the journal.
+    fn miss(&mut self) {
+        for channel in self.channels.values_mut() {
+            channel.tell(Heard::Missed);
+        }
+    }
+}
+
 impl Channel {
     fn new() -> Self {
-        Self { signals: None, pages: watch::Sender::new(0) }
+        let (signals, elsewhere) = Default::default();
+        Self { signals, here: 0, elsewhere, pages: watch::Sender::new(0), told: 0 }
+    }
+
+    fn tell(&mut self, heard: Heard) {
+        if let Heard::Signal(Signal::Committed(events)) = &heard {
+            self.told = events.last().map_or(0, |event| event.seq).max(self.told);
+        }
+        if let Some(signals) = &self.signals {
+            // Nobody listens now; there is nothing to lose.
+            let _ = signals.send(heard);
+        }
+    }
+
+    fn count(&self) {
+        let pages = self.here + self.elsewhere.len();
+        self.pages.send_if_modified(|known| std::mem::replace(known, pages) != pages);
     }
 
     fn is_used(&self) -> bool {
@@ -89,9 +212,16 @@ impl Subscription {
     /// The next signal; `None` when the node shuts down.
     pub async fn next(&mut self) -> Option<Heard> {
         match self.signals.as_mut()?.recv().await {
-            Ok(signal) => Some(Heard::Signal(signal)),
+            Ok(heard) => Some(heard),
             Err(broadcast::error::RecvError::Lagged(_)) => Some(Heard::Missed),
             Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+
+    /// Says up to which event its reader knows the journal.
+    pub fn knows(&self, seq: u64) {
+        if let Some(channel) = self.hub.plane().channels.get_mut(&self.id) {
+            channel.told = channel.told.max(seq);
         }
     }
 }
@@ -99,11 +229,16 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.signals = None;
-        let mut channels = self.hub.channels();
-        let Some(channel) = channels.get(&self.id) else { return };
-        channel.pages.send_modify(|pages| *pages = pages.saturating_sub(1));
-        if !channel.is_used() {
-            channels.remove(&self.id);
+        let mut plane = self.hub.plane();
+        let Some(channel) = plane.channels.get_mut(&self.id) else { return };
+        channel.here = channel.here.saturating_sub(1);
+        channel.count();
+        let (silent, used) = (channel.here == 0, channel.is_used());
+        if !used {
+            plane.channels.remove(&self.id);
+        }
+        if silent {
+            plane.tell_all(|| News::Unlisten(self.id.clone()));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Who is alive, by the store's clock.
 
+pub mod keeper;
+
 use abide_actors::journal::{Holder, Refusal};
 use abide_conversation::Timestamp;
 use async_trait::async_trait;
@@ -49,9 +51,11 @@ pub struct Seen {
 pub enum Renewed {
     /// The store's clock, and everybody alive by it, by name; the asking member is among them.
     Alive { now: Timestamp, members: Vec<Seen> },
-    /// This incarnation has been declared dead, or another process goes by its name; it will never
-    /// be a member again.
-    Buried,
+    /// This incarnation is dead, and never will be a member again.
+    Buried {
+        /// Another process that goes by its name now.
+        namesake: Option<Box<Member>>,
+    },
 }
 
 /// The members of a cluster as a port. An incarnation that is no member any more never is again:

@@ -1,7 +1,5 @@
 //! Reconciles what runs with what the state calls for.
 
-use std::sync::atomic::Ordering;
-
 use abide_conversation::{Activity, wanted};
 use ractor::ActorRef;
 use tokio_util::task::AbortOnDropHandle;
@@ -29,10 +27,10 @@ impl Loaded {
     /// Starts what is wanted and does not run.
     pub(super) fn reconcile(&mut self, myself: &ActorRef<ConversationMsg>) {
         self.stop_unwanted();
-        if self.dormant {
+        if self.dormant || !self.deps.standing.is_sound() {
             return;
         }
-        let draining = self.deps.draining.load(Ordering::Relaxed);
+        let draining = self.deps.standing.is_draining();
         for activity in wanted(&self.state) {
             // A drain waits for what has been handed over, and lets nothing further begin.
             let held_back = draining && !matches!(activity, Activity::Tool { .. });

@@ -209,7 +209,7 @@ impl Loaded {
         let gone = in_time(journal.delete(&self.id, &self.held, answer)).await;
         gone.map_err(Undone::Unsure)?;
         // The claim went with it; what comes next may create the conversation anew.
-        let claimed = in_time(journal.claim(&self.id, &self.deps.me, None)).await;
+        let claimed = in_time(journal.claim(&self.id, &self.deps.standing.me(), None)).await;
         self.held = claimed.map_err(Undone::Unsure)?;
         self.running.clear();
         self.state = Default::default();

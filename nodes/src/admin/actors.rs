@@ -3,16 +3,14 @@
 use abide_actors::request::Inspection;
 use abide_actors::why;
 use abide_conversation::{ConversationId, State as Folded};
-use abide_registry::host::Handle;
+use abide_registry::sight::Sight;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use futures::StreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
-use crate::http::LOOKS;
 use crate::http::parse::{Path, Query, conversation, limit};
 use crate::http::problem::Problem;
 
@@ -30,37 +28,14 @@ pub(super) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<Value>, Problem> {
     let limit = limit(query.limit, 100, 1_000)?;
-    let here = query.node.as_ref().is_none_or(|node| *node == admin.me.name);
-    let table = admin.conversations.table();
-    let page = if here { table.page(query.cursor.as_deref(), limit) } else { Vec::new() };
-    let cursor = page.last().filter(|_| page.len() == limit).map(|(id, _)| id.clone());
-    let looks = page.into_iter().map(|(id, handle)| {
-        let conversations = &admin.conversations;
-        async move { Some(row(&id, &handle, conversations.inspect(&id).await?)) }
-    });
-    let rows: Vec<Option<Value>> = futures::stream::iter(looks).buffered(LOOKS).collect().await;
-    let rows = rows.into_iter().flatten();
+    let (node, after) = (query.node.as_deref(), query.cursor.as_deref());
+    let page = admin.conversations.rows(node, after, limit).await;
+    let last = page.last().filter(|_| page.len() == limit);
+    let cursor = last.map(|row| row.conversation_id.clone());
+    let rows = page.iter().map(|row| json!(row));
     let wanted = |row: &Value| query.state.as_ref().is_none_or(|state| row["state"] == **state);
     let actors: Vec<Value> = rows.filter(wanted).collect();
     Ok(Json(json!({"actors": actors, "cursor": cursor})))
-}
-
-fn row(id: &ConversationId, handle: &Handle, live: Inspection) -> Value {
-    let streaming = live.streaming.as_ref().map(|said| said.text.len() + said.thinking.len());
-    let folded = serde_json::to_string(&live.state).map(|text| text.len()).unwrap_or_default();
-    let state = live.state.activeness().live(live.streaming.is_some());
-    json!({
-        "conversation_id": id,
-        "node": live.held.holder.node,
-        "epoch": live.held.epoch,
-        "state": state,
-        "seq": live.state.seq,
-        "since": handle.since,
-        "mailbox_depth": handle.depth(),
-        "open_calls": live.state.open_calls(),
-        "restarts": handle.restarts,
-        "bytes_held": folded + streaming.unwrap_or_default(),
-    })
 }
 
 /// One conversation, live or not, with what it waits for.
@@ -69,17 +44,18 @@ pub(super) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
-    let handle = admin.conversations.table().get(&id);
-    let live = admin.conversations.inspect(&id).await;
-    let (mut body, folded, streams) = match (handle, live) {
-        (Some(handle), Some(live)) => {
-            let (folded, streams) = (live.state.clone(), live.streaming.is_some());
-            let running = live.running.clone();
-            let mut body = row(&id, &handle, live);
+    let (live, quarantined) = match admin.conversations.look(&id).await? {
+        Some(Sight { live, quarantined }) => (live, quarantined),
+        None => (None, None),
+    };
+    let (mut body, folded, streams) = match live {
+        Some((row, live)) => {
+            let Inspection { state, streaming, running, .. } = *live;
+            let mut body = json!(row);
             body["running"] = json!(running);
-            (body, folded, streams)
+            (body, state, streaming.is_some())
         }
-        _ => {
+        None => {
             let folded = admin.conversations.stored(&id).await?;
             let folded = folded.ok_or_else(|| Problem::not_found("such conversation"))?;
             (parked(&id, &folded), folded, false)
@@ -88,7 +64,7 @@ pub(super) async fn get(
     body["turn"] = json!(folded.turn);
     body["pending"] = json!(folded.pending());
     body["alarm"] = json!(folded.alarm());
-    body["why"] = match admin.conversations.quarantined(&id).await {
+    body["why"] = match quarantined {
         Some(quarantined) => {
             body["state"] = json!("quarantined");
             json!({
@@ -123,7 +99,7 @@ pub(super) async fn kill(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    match admin.conversations.kill(&conversation(&id)?).await {
+    match admin.conversations.kill(&conversation(&id)?).await? {
         true => Ok(StatusCode::ACCEPTED),
         false => Err(Problem::not_found("such live actor")),
     }

@@ -28,6 +28,8 @@ use super::problem::Problem;
 const WAITING: usize = 64;
 /// How many events are read from the store at once.
 const PAGE: usize = 200;
+/// How long the other nodes may take to learn that somebody listens.
+const ANNOUNCED: Duration = Duration::from_millis(500);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -68,8 +70,10 @@ pub(super) async fn events(
     };
     // First listen, then look, so that nothing falls in between.
     let subscription = api.hub.subscribe(&id);
+    api.hub.announced(ANNOUNCED).await;
     let snapshot = api.conversations.snapshot(&id).await?;
     let snapshot = snapshot.ok_or_else(|| Problem::not_found("such conversation"))?;
+    subscription.knows(snapshot.last_seq);
     let (frames, stream) = mpsc::channel(WAITING);
     let feed = Feed {
         api,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use abide_conversation::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// So many crashes within `WINDOW` and the conversation is quarantined: a bug that comes back at
 /// once will come back again, and each time costs everybody else.
@@ -13,7 +14,7 @@ pub(super) const WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// A conversation that crashed too often; nothing is delivered to it until an operator kills it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantined {
     pub reason: String,
     pub since: Timestamp,

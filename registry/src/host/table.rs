@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use abide_actors::conversation::ConversationMsg;
 use abide_conversation::{ConversationId, Timestamp};
 use ractor::ActorRef;
+use tokio::sync::watch;
 
 /// A live conversation, as the door sees it.
 #[derive(Clone)]
@@ -28,17 +29,26 @@ impl Handle {
 
 /// Who lives here; read by the door without asking the host.
 #[derive(Default)]
-pub struct Table(RwLock<HashMap<ConversationId, Handle>>);
+pub struct Table {
+    handles: RwLock<HashMap<ConversationId, Handle>>,
+    count: watch::Sender<usize>,
+}
 
 impl Table {
     /// The live actor of a conversation.
     pub fn get(&self, id: &ConversationId) -> Option<Handle> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+        self.handles.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
     /// How many live here.
     pub fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.handles.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Returns as soon as none lives here.
+    pub async fn emptied(&self) {
+        // The sender lives as long as the table.
+        let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
     }
 
     /// Whether none lives here.
@@ -48,7 +58,7 @@ impl Table {
 
     /// At most `limit` of them, by id, after `cursor`.
     pub fn page(&self, cursor: Option<&str>, limit: usize) -> Vec<(ConversationId, Handle)> {
-        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.handles.read().unwrap_or_else(PoisonError::into_inner);
         let after = |id: &ConversationId| cursor.is_none_or(|cursor| id.as_str() > cursor);
         let mut page: Vec<_> = table
             .iter()
@@ -61,10 +71,11 @@ impl Table {
     }
 
     pub(super) fn set(&self, id: ConversationId, handle: Option<Handle>) {
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.handles.write().unwrap_or_else(PoisonError::into_inner);
         match handle {
             Some(handle) => table.insert(id, handle),
             None => table.remove(&id),
         };
+        self.count.send_replace(table.len());
     }
 }

@@ -24,7 +24,7 @@ async fn the_same_message_id_is_one_message_with_one_answer() {
     let again = rig.repeat("x", say("hi", IfBusy::Reject), key("m", "hi")).await.unwrap();
     assert_eq!(first, again);
     rig.ended("x", 1).await;
-    rig.conversations.kill(&ConversationId::new("x")).await;
+    rig.kill("x").await;
     let again = rig.repeat("x", say("hi", IfBusy::Reject), key("m", "hi")).await.unwrap();
     assert_eq!(first, again, "also after a crash");
     let other = rig.repeat("x", say("ho", IfBusy::Reject), key("m", "ho")).await;

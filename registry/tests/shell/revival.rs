@@ -8,6 +8,7 @@ use abide_actors::conversation::ConversationMsg;
 use abide_actors::request::Failure;
 use abide_conversation::ConversationId;
 use abide_conversation::event::{Data, Ending};
+use abide_registry::conversations::Place;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
 use serde_json::json;
@@ -37,7 +38,7 @@ async fn a_killed_actor_runs_its_tool_again_as_a_higher_attempt() {
     let rig = Rig::new(HOLDS).await;
     rig.send("x", "go").await.unwrap();
     rig.held(1).await;
-    assert!(rig.conversations.kill(&ConversationId::new("x")).await);
+    assert!(rig.conversations.kill(&ConversationId::new("x")).await.unwrap());
     rig.held(2).await;
     rig.tools.release.add_permits(1);
     assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
@@ -51,7 +52,7 @@ async fn a_tool_that_must_not_run_twice_is_interrupted_by_a_kill() {
     let rig = Rig::new(HOLDS_ONCE).await;
     rig.send("x", "go").await.unwrap();
     rig.held(1).await;
-    rig.conversations.kill(&ConversationId::new("x")).await;
+    rig.kill("x").await;
     assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
     let interrupted =
         json!({"ok": false, "error": "tool call interrupted", "error_type": "INTERRUPTED"});
@@ -67,7 +68,7 @@ async fn an_approved_call_killed_while_it_runs_is_not_asked_for_again() {
     rig.until("x", |data| matches!(data, Data::Suspension(_))).await;
     rig.approve("x", "c").await.unwrap();
     rig.held(1).await;
-    rig.conversations.kill(&ConversationId::new("x")).await;
+    rig.kill("x").await;
     rig.held(2).await;
     rig.tools.release.add_permits(1);
     rig.ended("x", 1).await;
@@ -118,7 +119,7 @@ async fn a_kill_gives_a_call_no_more_time() {
     let suspended = rig.until("x", |data| matches!(data, Data::Suspension(_))).await;
     tokio::time::advance(Duration::from_secs(300)).await;
     rig.conversations.ensure_started(&ConversationId::new("x")).await.unwrap();
-    rig.conversations.kill(&ConversationId::new("x")).await;
+    rig.kill("x").await;
     let result = rig.until("x", |data| matches!(data, Data::ToolResult(_))).await;
     let waited = result.at.duration_since(suspended.at).as_secs();
     assert!((600..=601).contains(&waited), "{waited}");
@@ -129,10 +130,9 @@ async fn a_conversation_that_keeps_crashing_is_quarantined_and_harms_no_other() 
     let rig = Rig::new(HOLDS).await;
     rig.send("bad", "panic").await.unwrap();
     rig.tools.release.add_permits(1);
-    let bad = ConversationId::new("bad");
     let look = async {
         loop {
-            if let Some(quarantined) = rig.conversations.quarantined(&bad).await {
+            if let Some(quarantined) = rig.quarantined("bad").await {
                 return quarantined;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -149,7 +149,7 @@ async fn a_conversation_that_keeps_crashing_is_quarantined_and_harms_no_other() 
 
     rig.model.calm.store(true, Ordering::SeqCst);
     rig.tools.release.add_permits(1);
-    assert!(rig.conversations.kill(&bad).await, "an operator lets it out");
+    rig.kill("bad").await;
     assert_eq!(rig.ended("bad", 1).await, (Ending::Completed, None));
     rig.check("bad").await;
 }
@@ -162,7 +162,6 @@ async fn what_wanted_to_run_is_taken_up_by_the_next_process() {
     first.held(1).await;
     drop(first);
     let second = Rig::over(store, HOLDS).await;
-    assert_eq!(second.conversations.revive_active().await, 1);
     second.held(1).await;
     second.tools.release.add_permits(1);
     assert_eq!(second.ended("x", 1).await, (Ending::Completed, None));
@@ -193,7 +192,7 @@ async fn a_store_that_was_away_costs_no_crash_and_the_turn_goes_on() {
     let away = rig.send("y", "go").await;
     assert!(matches!(away, Err(Failure::Refused(_))), "{away:?}");
     tokio::time::sleep(Duration::from_secs(120)).await;
-    assert!(rig.conversations.quarantined(&ConversationId::new("x")).await.is_none());
+    assert!(rig.quarantined("x").await.is_none());
     store.away.store(false, Ordering::SeqCst);
     assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
     rig.check("x").await;
@@ -220,17 +219,18 @@ async fn a_draining_node_runs_what_it_handed_over_and_leaves_the_rest() {
     let rig = Rig::over(store.clone(), HOLDS_ONCE).await;
     rig.model.slow.store(true, Ordering::SeqCst);
     rig.send("x", "go").await.unwrap();
-    rig.draining.store(true, Ordering::SeqCst);
-    rig.held(1).await;
-    rig.tools.release.add_permits(1);
-    rig.until_unseen("x", |data| matches!(data, Data::ToolResult(_))).await;
+    let tool = async {
+        rig.held(1).await;
+        rig.tools.release.add_permits(1);
+    };
+    let (drained, ()) = tokio::join!(rig.life.drain(Duration::from_secs(600)), tool);
+    assert!(drained, "nothing had to be cut off");
     let before = rig.journal("x").await.len();
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(rig.journal("x").await.len(), before, "nothing is begun, and nothing repeated");
     assert_eq!(results(&rig.journal("x").await, "c")[0]["ok"], true);
     drop(rig);
     let next = Rig::over(store, HOLDS_ONCE).await;
-    next.conversations.revive_active().await;
     assert_eq!(next.ended("x", 1).await, (Ending::Completed, None));
     next.check("x").await;
 }
@@ -241,6 +241,7 @@ async fn what_comes_while_an_actor_leaves_goes_to_the_next_one() {
     rig.send("x", "go").await.unwrap();
     rig.until_unseen("x", |data| matches!(data, Data::Suspension(_))).await;
     let first = rig.conversations.ensure_started(&ConversationId::new("x")).await.unwrap();
+    let Place::Here(first) = first else { panic!("it lives here") };
     // Its timer rings, and the answer is in the mailbox right behind.
     for handled in 0..10 {
         first.actor.cast(ConversationMsg::Idle(handled)).unwrap();
@@ -258,16 +259,15 @@ async fn what_comes_while_an_actor_leaves_goes_to_the_next_one() {
 async fn a_quarantined_conversation_can_be_deleted() {
     let rig = Rig::new(HOLDS).await;
     rig.send("bad", "panic").await.unwrap();
-    let bad = ConversationId::new("bad");
     let look = async {
-        while rig.conversations.quarantined(&bad).await.is_none() {
+        while rig.quarantined("bad").await.is_none() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), look).await.unwrap();
     rig.ask("bad", abide_actors::request::Request::Delete).await.unwrap();
     assert!(rig.journal("bad").await.is_empty());
-    assert!(rig.conversations.quarantined(&bad).await.is_none());
+    assert!(rig.quarantined("bad").await.is_none());
     rig.tools.release.add_permits(1);
     rig.send("bad", "go").await.unwrap();
     assert_eq!(rig.ended("bad", 1).await, (Ending::Completed, None));

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use abide_actors::agent::{Definition, Format, from_text};
 use abide_actors::clock::Clock;
-use abide_actors::conversation::Deps;
 use abide_actors::journal::Holder;
 use abide_actors::model::scripted::Scripted;
 use abide_actors::model::{Failure as ModelFailure, Model, Part, Parts, Request as Prompt};
@@ -19,19 +18,24 @@ use abide_conversation::{
     AgentName, CallId, ConversationId, Principal, State, Timestamp, replay, wanted,
 };
 use abide_registry::agents::Catalogue;
+use abide_registry::alone::Alone;
 use abide_registry::conversations::Conversations;
-use abide_registry::host::{Host, Table};
-use abide_registry::live::Hub;
+use abide_registry::host::{HostMsg, Quarantined};
+use abide_registry::life::{Ground, Life};
+use abide_registry::live::{self, Hub};
+use abide_registry::membership::{Member, MemberState, Membership};
+use abide_registry::peers::Peers;
+use abide_registry::placement::Policy;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
-use abide_registry::{alarms, live};
 use async_trait::async_trait;
 use futures::StreamExt;
-use ractor::Actor;
+use ractor::ActorRef;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, mpsc};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio::sync::{Semaphore, watch};
 
+/// How long a silent rig is still believed alive.
+pub const LEASE: Duration = Duration::from_secs(5);
 /// How long an actor of the rig stays in memory.
 pub const PASSIVATE_AFTER: Duration = Duration::from_secs(30);
 /// Paused time runs ahead when nothing else does: no test really waits for this.
@@ -44,8 +48,16 @@ pub struct Rig {
     pub hub: Hub,
     pub tools: Tools,
     pub model: Arc<Scene>,
-    pub draining: Arc<AtomicBool>,
-    _alarms: AbortOnDropHandle<()>,
+    pub life: Life,
+}
+
+/// What a rig stands on.
+pub struct Site {
+    pub clock: Arc<dyn Clock>,
+    pub store: Arc<dyn Store>,
+    pub membership: Arc<dyn Membership>,
+    pub holder: Holder,
+    pub policy: Policy,
 }
 
 /// What the rig's native tools do and have done.
@@ -71,6 +83,23 @@ impl Rig {
 
     pub async fn over(store: Arc<dyn Store>, agent: &str) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(TestClock::new());
+        let holder = Holder { node: "n".to_owned(), incarnation: "1".to_owned() };
+        let alone = Arc::new(Alone::default());
+        let ground =
+            Site { clock, store, membership: alone.clone(), holder, policy: Policy::Local };
+        Self::at(ground, agent, |_, _| async { Ok(alone as Arc<dyn Peers>) }).await
+    }
+
+    /// One node of a cluster.
+    pub async fn at<F>(
+        site: Site,
+        agent: &str,
+        connect: impl FnOnce(ActorRef<HostMsg>, watch::Receiver<Vec<Member>>) -> F,
+    ) -> Self
+    where
+        F: Future<Output = Result<Arc<dyn Peers>, String>>,
+    {
+        let Site { clock, store, membership, holder, policy } = site;
         let tools = Tools::default();
         let natives = Natives::new()
             .with("hold", Hold(tools.clone()))
@@ -78,29 +107,34 @@ impl Rig {
             .with("halt", Halt)
             .with("echo", Echo);
         let catalogue = Arc::new(Catalogue::new(store.clone(), Arc::new(natives.clone())));
-        let hub = Hub::default();
         let model = Arc::new(Scene::default());
-        let draining = Arc::new(AtomicBool::new(false));
-        let deps = Arc::new(Deps {
-            me: Holder { node: "n".to_owned(), incarnation: "1".to_owned() },
-            journal: store.clone(),
+        let ground = Ground {
+            me: Member {
+                process: format!("{}-process", holder.node),
+                holder,
+                address: String::new(),
+                state: MemberState::Up,
+                live_actors: 0,
+                version: String::new(),
+                wire: abide_registry::wire::WIRE,
+                since: clock.now(),
+                lease_ms: u64::try_from(LEASE.as_millis()).unwrap(),
+            },
+            lease: LEASE,
+            store: store.clone(),
+            membership,
             agents: catalogue.clone(),
-            live: Arc::new(hub.clone()),
             model: model.clone(),
             runner: Arc::new(Runner::new(natives, clock.clone()).unwrap()),
-            clock: clock.clone(),
+            clock,
             passivate_after: PASSIVATE_AFTER,
-            work: TaskTracker::new(),
-            draining: draining.clone(),
-        });
-        let table = Arc::new(Table::default());
-        let (host, _) = Actor::spawn(None, Host, (deps.clone(), table.clone(), mpsc::channel(1).0))
-            .await
-            .unwrap();
-        let conversations = Conversations::new(host, table, deps, store.clone());
-        let alarms = alarms::run(conversations.clone(), store.clone(), clock);
-        let _alarms = AbortOnDropHandle::new(tokio::spawn(alarms));
-        let rig = Self { conversations, store, catalogue, hub, tools, model, draining, _alarms };
+            policy,
+            on_time: Box::new(|_, _| {}),
+        };
+        let life = Life::begin(ground, connect).await.unwrap();
+        let conversations = life.conversations.clone();
+        let hub = life.hub.clone();
+        let rig = Self { conversations, store, catalogue, hub, tools, model, life };
         rig.define(agent).await;
         rig
     }
@@ -137,6 +171,16 @@ impl Rig {
     pub async fn resolve(&self, id: &str, call: &str, answer: Answer) -> Result<Reply, Failure> {
         let (call, by) = (CallId::new(call), Principal::new("bob"));
         self.ask(id, Request::Resolve(ResolveRequest { call, suspension: None, by, answer })).await
+    }
+
+    /// Crashes its actor, if there is one.
+    pub async fn kill(&self, id: &str) {
+        self.conversations.kill(&ConversationId::new(id)).await.unwrap();
+    }
+
+    pub async fn quarantined(&self, id: &str) -> Option<Quarantined> {
+        let sight = self.conversations.look(&ConversationId::new(id)).await;
+        sight.ok().flatten().and_then(|sight| sight.quarantined)
     }
 
     pub async fn journal(&self, id: &str) -> Vec<Event> {

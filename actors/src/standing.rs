@@ -1,0 +1,57 @@
+//! What this node is to the others now, and whether it may start anything.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use tokio::time::Instant;
+
+use crate::journal::Holder;
+
+/// Shared by all that runs on a node.
+#[derive(Debug)]
+pub struct Standing {
+    lease: RwLock<Lease>,
+    draining: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Lease {
+    me: Holder,
+    /// `None` is for ever, as the only node has it.
+    until: Option<Instant>,
+}
+
+impl Standing {
+    /// The standing of a node that is alone: it never lapses.
+    pub fn new(me: Holder) -> Self {
+        Self { lease: RwLock::new(Lease { me, until: None }), draining: AtomicBool::new(false) }
+    }
+
+    /// Who claims are made for.
+    pub fn me(&self) -> Holder {
+        self.lease.read().unwrap_or_else(PoisonError::into_inner).me.clone()
+    }
+
+    /// Whether nobody can have taken this node for dead: it renewed its lease in time. Without that
+    /// it starts nothing.
+    pub fn is_sound(&self) -> bool {
+        let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
+        lease.until.is_none_or(|until| Instant::now() < until)
+    }
+
+    /// As `me` from now on, sound until that moment.
+    pub fn renew(&self, me: Holder, until: Instant) {
+        let mut lease = self.lease.write().unwrap_or_else(PoisonError::into_inner);
+        *lease = Lease { me, until: Some(until) };
+    }
+
+    /// Whether it takes no more work.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Takes no more work from here on.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}

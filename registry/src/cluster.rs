@@ -1,0 +1,114 @@
+//! The other nodes: who they are, whether one is dead, and asking one.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use abide_actors::clock::Clock;
+use abide_actors::journal::{Holder, Refusal};
+use abide_actors::standing::Standing;
+use tokio::sync::{Notify, watch};
+
+use crate::membership::Membership;
+use crate::peers::{Peers, Unreached};
+use crate::view::View;
+use crate::wire::{Answer, Ask, Envelope};
+
+/// How many dead incarnations are remembered; past that they are asked for again.
+const DEAD: usize = 1_000;
+
+/// What a node has of its cluster. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster(Arc<Parts>);
+
+struct Parts {
+    process: String,
+    standing: Arc<Standing>,
+    membership: Arc<dyn Membership>,
+    peers: Arc<dyn Peers>,
+    clock: Arc<dyn Clock>,
+    view: watch::Receiver<Arc<View>>,
+    dead: Mutex<HashSet<Holder>>,
+    stale: Arc<Notify>,
+}
+
+impl Cluster {
+    /// The cluster that the node of this process sees in `view`. `stale` is told when that is
+    /// thought to be out of date.
+    pub fn new(
+        process: String,
+        standing: Arc<Standing>,
+        membership: Arc<dyn Membership>,
+        peers: Arc<dyn Peers>,
+        clock: Arc<dyn Clock>,
+        view: watch::Receiver<Arc<View>>,
+        stale: Arc<Notify>,
+    ) -> Self {
+        let dead = Mutex::default();
+        Self(Arc::new(Parts { process, standing, membership, peers, clock, view, dead, stale }))
+    }
+
+    /// What this node may do now.
+    pub fn standing(&self) -> &Standing {
+        &self.0.standing
+    }
+
+    /// The cluster as it was seen last.
+    pub fn view(&self) -> Arc<View> {
+        self.0.view.borrow().clone()
+    }
+
+    /// Sees every change of the view.
+    pub fn watch(&self) -> watch::Receiver<Arc<View>> {
+        self.0.view.clone()
+    }
+
+    /// Waits for the view to change from what it was when `seen` was taken, for at most that long.
+    pub async fn changed(&self, seen: &mut watch::Receiver<Arc<View>>, within: Duration) {
+        self.0.stale.notify_one();
+        // Late or never: who waits looks again either way.
+        let _ = tokio::time::timeout(within, seen.changed()).await;
+    }
+
+    /// Whether a holder is dead, by the store.
+    pub async fn is_dead(&self, who: &Holder) -> Result<bool, Refusal> {
+        if self.dead().contains(who) {
+            return Ok(true);
+        }
+        let dead = self.0.membership.bury(who, false).await?;
+        if dead {
+            let mut all = self.dead();
+            if all.len() >= DEAD {
+                all.clear();
+            }
+            if all.insert(who.clone()) {
+                tracing::info!(holder = %who, "dead");
+                self.0.stale.notify_one();
+            }
+        }
+        Ok(dead)
+    }
+
+    /// Asks the node of another process, and waits for its answer for at most `within`.
+    pub async fn ask(
+        &self,
+        process: &str,
+        ask: Ask,
+        within: Duration,
+    ) -> Result<Answer, Unreached> {
+        let now = self.0.clock.now();
+        let deadline = now.checked_add(within).unwrap_or(jiff::Timestamp::MAX);
+        let envelope = Envelope { deadline, from: self.0.process.clone(), ask };
+        let Ok(call) = serde_json::to_vec(&envelope) else { return Err(Unreached::TooLarge) };
+        let answer = self.0.peers.call(process, call, within).await?;
+        serde_json::from_slice(&answer).map_err(|error| {
+            tracing::warn!(process, %error, "an answer is unintelligible");
+            metrics::counter!("abide_unintelligible_messages_total").increment(1);
+            Unreached::Lost
+        })
+    }
+
+    fn dead(&self) -> std::sync::MutexGuard<'_, HashSet<Holder>> {
+        self.0.dead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

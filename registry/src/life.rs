@@ -1,0 +1,194 @@
+//! The conversations of one node, composed of their parts; how they begin, and how they end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_actors::agent::Agents;
+use abide_actors::clock::Clock;
+use abide_actors::conversation::Deps;
+use abide_actors::journal::Refusal;
+use abide_actors::model::Model;
+use abide_actors::standing::Standing;
+use abide_actors::tools::Runner;
+use ractor::{Actor, ActorRef, SpawnErr};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::cluster::Cluster;
+use crate::conversations::Conversations;
+use crate::conversations::serve::{Desk, begin_drain};
+use crate::host::{self, Host, HostMsg, Table};
+use crate::live::{Hub, look_out, relay};
+use crate::membership::keeper::{Around, Keeper, OnTime};
+use crate::membership::{Member, MemberState, Membership};
+use crate::peers::{Links, Peers};
+use crate::placement::Policy;
+use crate::store::Store;
+use crate::view::View;
+use crate::{alarms, takeover};
+
+/// How many calls of other nodes may wait to be looked at; their callers have bounds of their own.
+const INCOMING: usize = 4_096;
+/// How long what was stopped may take to give its claims up.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What a node stands on.
+pub struct Ground {
+    pub me: Member,
+    /// How long it may be silent before it is dead.
+    pub lease: Duration,
+    pub store: Arc<dyn Store>,
+    pub membership: Arc<dyn Membership>,
+    pub agents: Arc<dyn Agents>,
+    pub model: Arc<dyn Model>,
+    pub runner: Arc<Runner>,
+    pub clock: Arc<dyn Clock>,
+    pub passivate_after: Duration,
+    pub policy: Policy,
+    pub on_time: OnTime,
+}
+
+/// Why conversations did not begin to live.
+#[derive(Debug, thiserror::Error)]
+pub enum Stillborn {
+    #[error(transparent)]
+    Store(#[from] Refusal),
+    #[error(transparent)]
+    Host(#[from] SpawnErr),
+    #[error("{0}")]
+    Peers(String),
+}
+
+/// The conversations of a node, and what keeps them going. Dropping it ends them without a word.
+pub struct Life {
+    pub conversations: Conversations,
+    pub hub: Hub,
+    /// What this node takes on.
+    pub state: Arc<watch::Sender<MemberState>>,
+    /// Ends when the node cannot live any longer.
+    pub supervisor: JoinHandle<()>,
+    host: ActorRef<HostMsg>,
+    table: Arc<Table>,
+    membership: Arc<dyn Membership>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Life {
+    /// Enters the membership, connects to the others by `connect`, and takes up what runs nowhere.
+    pub async fn begin<F>(
+        ground: Ground,
+        connect: impl FnOnce(ActorRef<HostMsg>, watch::Receiver<Vec<Member>>) -> F,
+    ) -> Result<Self, Stillborn>
+    where
+        F: Future<Output = Result<Arc<dyn Peers>, String>>,
+    {
+        let Ground { me, store, membership, clock, .. } = &ground;
+        let (store, membership, clock) = (store.clone(), membership.clone(), clock.clone());
+        let standing = Arc::new(Standing::new(me.holder.clone()));
+        let process = me.process.clone();
+        let (state, around_state) = watch::channel(me.state);
+        let first = View::new(me.holder.clone(), Vec::new(), Links::default());
+        let (view, seen) = watch::channel(Arc::new(first));
+        let (members, known) = watch::channel(Vec::new());
+        let mut keeper = Keeper {
+            membership: membership.clone(),
+            standing: standing.clone(),
+            clock: clock.clone(),
+            on_time: ground.on_time,
+            me: ground.me,
+            lease: ground.lease,
+            members,
+            view,
+            buried: Default::default(),
+        };
+        keeper.enter().await?;
+
+        let hub = Hub::default();
+        let deps = Arc::new(Deps {
+            standing: standing.clone(),
+            journal: store.clone(),
+            agents: ground.agents,
+            live: Arc::new(hub.clone()),
+            model: ground.model,
+            runner: ground.runner,
+            clock: clock.clone(),
+            passivate_after: ground.passivate_after,
+            work: TaskTracker::new(),
+        });
+        let table = Arc::new(Table::default());
+        let (incoming, calls) = mpsc::channel(INCOMING);
+        let (left, leavings) = mpsc::unbounded_channel();
+        let arguments =
+            host::Arguments { deps: deps.clone(), table: table.clone(), incoming, left };
+        let (host, supervisor) = Actor::spawn(None, Host, arguments).await?;
+        let peers = connect(host.clone(), known).await.map_err(Stillborn::Peers)?;
+
+        let stale = Arc::new(Notify::new());
+        let around = Around {
+            host: host.clone(),
+            table: table.clone(),
+            links: peers.links(),
+            state: around_state,
+            stale: stale.clone(),
+        };
+        let cluster =
+            Cluster::new(process, standing, membership.clone(), peers, clock.clone(), seen, stale);
+        let (doors, shelf) = (host.clone(), table.clone());
+        let conversations =
+            Conversations::new(doors, shelf, deps, store.clone(), cluster.clone(), ground.policy);
+        let state = Arc::new(state);
+        let desk = Desk {
+            conversations: conversations.clone(),
+            hub: hub.clone(),
+            clock: clock.clone(),
+            state: state.clone(),
+        };
+        let _tasks = vec![
+            spawn(keeper.run(around)),
+            spawn(desk.run(calls)),
+            spawn(relay(hub.clone(), cluster)),
+            spawn(look_out(hub.clone(), store.clone())),
+            spawn(alarms::run(conversations.clone(), store.clone(), clock)),
+            spawn(takeover::run(conversations.clone(), store)),
+            spawn(takeover::hand_over(conversations.clone(), leavings)),
+        ];
+        Ok(Self { conversations, hub, state, supervisor, host, table, membership, _tasks })
+    }
+
+    /// Takes no more work, lets running steps and tools finish, and hands over what they leave
+    /// undone, for at most `patience`; what still runs then is cut off, and goes on elsewhere.
+    /// Returns whether nothing had to be cut off.
+    pub async fn drain(&self, patience: Duration) -> bool {
+        self.conversations.cluster().standing().drain();
+        begin_drain(&self.state);
+        // A host that has ended has nothing left to end.
+        let _ = self.host.cast(HostMsg::Leave);
+        let in_time = tokio::time::timeout(patience, self.table.emptied()).await.is_ok();
+        if !in_time {
+            let _ = self.host.cast(HostMsg::Stop);
+            let _ = tokio::time::timeout(LAST_WORDS, self.table.emptied()).await;
+        }
+        self.state.send_replace(MemberState::Drained);
+        in_time
+    }
+
+    /// Leaves the membership: what this node may still hold is free at once.
+    pub async fn leave(&self) {
+        let me = self.conversations.cluster().standing().me();
+        let leaving = self.membership.leave(&me);
+        if !matches!(tokio::time::timeout(LAST_WORDS, leaving).await, Ok(Ok(()))) {
+            tracing::warn!("the membership could not be left; the lease runs out");
+        }
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.host.kill();
+    }
+}
+
+fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(task))
+}

@@ -1,0 +1,186 @@
+//! Keeps this node a member: renews its lease, sees who else lives, buries the suspects.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_actors::clock::Clock;
+use abide_actors::journal::{Holder, Refusal};
+use abide_actors::standing::Standing;
+use abide_conversation::Timestamp;
+use ractor::ActorRef;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::{Member, MemberState, Membership, Renewed, Seen};
+use crate::host::{HostMsg, Table};
+use crate::peers::{Link, Links};
+use crate::view::View;
+
+/// A lease is renewed so many times while it lasts, and at least every second.
+const RENEWALS: u32 = 5;
+const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
+/// How much earlier than all others a node believes itself dead.
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// Told the store's time at every renewal, and how long the answer took.
+pub type OnTime = Box<dyn Fn(Timestamp, Duration) + Send + Sync>;
+
+/// What it works with.
+pub struct Keeper {
+    pub membership: Arc<dyn Membership>,
+    pub standing: Arc<Standing>,
+    pub clock: Arc<dyn Clock>,
+    pub on_time: OnTime,
+    /// This node, as it describes itself.
+    pub me: Member,
+    pub lease: Duration,
+    /// Who is there, for those that connect to them.
+    pub members: watch::Sender<Vec<Member>>,
+    pub view: watch::Sender<Arc<View>>,
+    /// The processes that this node has declared dead.
+    pub buried: HashSet<String>,
+}
+
+/// What it learns from once the node is whole.
+pub struct Around {
+    pub host: ActorRef<HostMsg>,
+    pub table: Arc<Table>,
+    pub links: watch::Receiver<Links>,
+    pub state: watch::Receiver<MemberState>,
+    /// Somebody thinks that the view is out of date.
+    pub stale: Arc<Notify>,
+}
+
+impl Keeper {
+    /// Makes this node a member; the first view is there when this returns.
+    pub async fn enter(&mut self) -> Result<(), Refusal> {
+        let asked = Instant::now();
+        let entered = self.membership.enter(&self.me).await?;
+        self.learn(asked, entered, Links::default());
+        Ok(())
+    }
+
+    /// Runs until it is dropped.
+    pub async fn run(mut self, mut around: Around) {
+        let every = (self.lease / RENEWALS).min(AT_LEAST_EVERY);
+        let mut away = false;
+        loop {
+            let links = around.links.borrow_and_update().clone();
+            self.bury_suspects(&links).await;
+            self.me.state = *around.state.borrow_and_update();
+            self.me.live_actors = around.table.len();
+            match self.renew(&around, links).await {
+                Ok(()) => away = false,
+                Err(refusal) if !away => {
+                    tracing::warn!(%refusal, "the lease cannot be renewed");
+                    away = true;
+                }
+                Err(_) => {}
+            }
+            let looked = async {
+                tokio::select! {
+                    // Their senders live as long as the node.
+                    Ok(()) = around.links.changed() => {}
+                    Ok(()) = around.state.changed() => {}
+                    () = around.stale.notified() => {}
+                }
+            };
+            // Late is as good: a change or the time.
+            let _ = tokio::time::timeout(every, looked).await;
+        }
+    }
+
+    /// Declares those dead whose address refuses us. Once a process: one that comes back as another
+    /// incarnation lives, whatever this node can reach.
+    async fn bury_suspects(&mut self, links: &Links) {
+        let view = self.view.borrow().clone();
+        self.buried.retain(|process| links.contains_key(process));
+        for member in view.others() {
+            let refused = links.get(&member.process) == Some(&Link::Refused);
+            if !refused || self.buried.contains(&member.process) {
+                continue;
+            }
+            match self.membership.bury(&member.holder, true).await {
+                Ok(_) => {
+                    tracing::info!(node = %member.holder, "a suspect is declared dead");
+                    self.buried.insert(member.process.clone());
+                }
+                Err(refusal) => tracing::debug!(%refusal, "a suspect is not declared dead"),
+            }
+        }
+    }
+
+    async fn renew(&mut self, around: &Around, links: Links) -> Result<(), Refusal> {
+        let asked = Instant::now();
+        let was_sound = self.standing.is_sound();
+        let renewal = self.membership.renew(&self.me);
+        let renewed = match tokio::time::timeout(self.lease, renewal).await {
+            Ok(renewed) => renewed?,
+            Err(_) => return Err(Refusal::Unavailable("the store took too long".to_owned())),
+        };
+        match renewed {
+            alive @ Renewed::Alive { .. } => {
+                self.learn(asked, alive, links);
+                if !was_sound {
+                    tracing::info!("the lease is renewed: what was held back goes on");
+                    // A host that has ended ends the node.
+                    let _ = around.host.cast(HostMsg::Resume);
+                }
+                Ok(())
+            }
+            Renewed::Buried { namesake } => self.rise(around, namesake, links).await,
+        }
+    }
+
+    /// Goes on as another incarnation, with nothing of what the former one held.
+    async fn rise(
+        &mut self,
+        around: &Around,
+        namesake: Option<Box<Member>>,
+        links: Links,
+    ) -> Result<(), Refusal> {
+        metrics::counter!("abide_burials_total").increment(1);
+        let _ = around.host.cast(HostMsg::Abandon);
+        if let Some(other) = namesake.filter(|other| other.process != self.me.process) {
+            let node = &self.me.holder.node;
+            tracing::error!(node, address = other.address, "another process has this node's name");
+            return Ok(());
+        }
+        let incarnation = self.clock.id("inc");
+        tracing::warn!(former = %self.me.holder, incarnation, "this node was declared dead");
+        self.me.holder = Holder { node: self.me.holder.node.clone(), incarnation };
+        let asked = Instant::now();
+        let entered = self.membership.enter(&self.me).await?;
+        self.learn(asked, entered, links);
+        Ok(())
+    }
+
+    fn learn(&self, asked: Instant, renewed: Renewed, links: Links) {
+        let Renewed::Alive { now, members } = renewed else { return };
+        let me = self.me.holder.clone();
+        let margin = MARGIN.min(self.lease / 2);
+        self.standing.renew(me.clone(), asked + (self.lease - margin));
+        (self.on_time)(now, asked.elapsed());
+        let others = members.iter().map(|seen| &seen.member);
+        let others: Vec<Member> =
+            others.filter(|member| member.process != self.me.process).cloned().collect();
+        self.members.send_if_modified(|known| {
+            let same =
+                |a: &Member, b: &Member| (&a.process, &a.address) == (&b.process, &b.address);
+            let new =
+                known.len() != others.len() || known.iter().zip(&others).any(|(a, b)| !same(a, b));
+            if new {
+                *known = others;
+            }
+            new
+        });
+        self.view.send_replace(Arc::new(View::new(me, members, links)));
+    }
+}
+
+/// What an observer may call a member: `suspect` is one that is late, or cannot be reached.
+pub fn is_suspect(view: &View, seen: &Seen) -> bool {
+    let late = seen.silent_ms > seen.member.lease_ms / 2;
+    late || !view.reaches(&seen.member)
+}

@@ -1,0 +1,87 @@
+//! Where a conversation is to live: decided from facts already read.
+
+use std::cmp::Reverse;
+use std::str::FromStr;
+
+use abide_actors::journal::Holder;
+use abide_conversation::ConversationId;
+
+use crate::membership::{Member, MemberState};
+use crate::partition::weight;
+use crate::peers::Link;
+use crate::view::View;
+
+/// How a node is chosen for a conversation that nobody holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Where it is asked for.
+    #[default]
+    Local,
+    /// The same node for the same conversation, as long as that node lives.
+    Rendezvous,
+    /// Where the fewest live now.
+    LeastLoaded,
+}
+
+/// What is to be done with a conversation that somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision<'v> {
+    /// This node holds it.
+    Here,
+    /// This member holds it, and can be asked.
+    Ask(&'v Member),
+    /// Its holder lives and cannot be reached now; it may be found dead, or reached, in a moment.
+    Wait(&'v Member),
+    /// Nobody knows its holder, or it no longer answers: the store must say whether it is dead.
+    Confirm,
+    /// Nobody holds it.
+    Place,
+}
+
+/// Judges a holding by what this node sees. It never takes anything from a holder that may live.
+pub fn decide<'v>(holder: Option<&Holder>, view: &'v View) -> Decision<'v> {
+    let Some(holder) = holder else { return Decision::Place };
+    if *holder == view.me {
+        return Decision::Here;
+    }
+    match view.member(holder).map(|member| (member, view.link(member))) {
+        None | Some((_, Link::Refused)) => Decision::Confirm,
+        Some((member, Link::Connected)) => Decision::Ask(member),
+        Some((member, Link::Lost)) => Decision::Wait(member),
+    }
+}
+
+/// Chooses the node for a conversation that nobody holds.
+///
+/// Never a member that drains, even when it is the only one left: then there is none, and the
+/// caller answers `Unavailable`. Nor one that cannot be reached.
+pub fn place<'v>(policy: Policy, id: &ConversationId, view: &'v View) -> Option<&'v Member> {
+    let up = |member: &&Member| member.state == MemberState::Up && view.reaches(member);
+    let wanting = |member: &&Member| (weight(&member.holder.node, id), member.holder.node.clone());
+    let here = view.member(&view.me).filter(up);
+    match policy {
+        Policy::Local if here.is_some() => here,
+        Policy::Local | Policy::Rendezvous => view.all().filter(up).max_by_key(wanting),
+        Policy::LeastLoaded => {
+            let load = |member: &&Member| (Reverse(member.live_actors), wanting(member));
+            view.all().filter(up).max_by_key(load)
+        }
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "local" => Ok(Self::Local),
+            "rendezvous" => Ok(Self::Rendezvous),
+            "least-loaded" => Ok(Self::LeastLoaded),
+            _ => Err("must be local, rendezvous or least-loaded".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

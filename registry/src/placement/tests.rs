@@ -1,0 +1,134 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use abide_conversation::Timestamp;
+
+use super::*;
+use crate::membership::Seen;
+use crate::peers::Link;
+
+fn holder(node: &str) -> Holder {
+    Holder { node: node.to_owned(), incarnation: format!("{node}-1") }
+}
+
+fn member(node: &str, live_actors: usize) -> Member {
+    Member {
+        holder: holder(node),
+        process: format!("{node}-p"),
+        address: "127.0.0.1:7070".to_owned(),
+        state: MemberState::Up,
+        live_actors,
+        version: String::new(),
+        wire: 1,
+        since: Timestamp::UNIX_EPOCH,
+        lease_ms: 5_000,
+    }
+}
+
+/// Node `a` sees `a`, `b` and `c`, and is connected to both.
+fn view() -> View {
+    let members = [("a", 9), ("b", 5), ("c", 7)];
+    let seen = |(node, live)| Seen { member: member(node, live), silent_ms: 0 };
+    let links = ["b-p", "c-p"].map(|process| (process.to_owned(), Link::Connected));
+    View::new(holder("a"), members.map(seen).into(), Arc::new(BTreeMap::from(links)))
+}
+
+fn with_link(process: &str, link: Link) -> View {
+    let mut view = view();
+    Arc::make_mut(&mut view.links).insert(process.to_owned(), link);
+    view
+}
+
+fn draining(nodes: &[&str]) -> View {
+    let mut view = view();
+    for seen in &mut view.members {
+        if nodes.contains(&seen.member.holder.node.as_str()) {
+            seen.member.state = MemberState::Draining;
+        }
+    }
+    view
+}
+
+fn placed(policy: Policy, id: &str, view: &View) -> Option<String> {
+    place(policy, &ConversationId::new(id), view).map(|member| member.holder.node.clone())
+}
+
+#[test]
+fn a_conversation_that_nobody_holds_is_placed() {
+    assert_eq!(decide(None, &view()), Decision::Place);
+}
+
+#[test]
+fn what_this_node_holds_is_here() {
+    assert_eq!(decide(Some(&holder("a")), &view()), Decision::Here);
+}
+
+#[test]
+fn a_holder_that_is_connected_is_asked_also_while_it_drains() {
+    assert_eq!(decide(Some(&holder("b")), &view()), Decision::Ask(&member("b", 5)));
+    let view = draining(&["b"]);
+    assert!(matches!(decide(Some(&holder("b")), &view), Decision::Ask(_)));
+}
+
+#[test]
+fn a_holder_that_lives_and_is_not_connected_is_waited_for() {
+    let view = with_link("b-p", Link::Lost);
+    assert_eq!(decide(Some(&holder("b")), &view), Decision::Wait(&member("b", 5)));
+}
+
+#[test]
+fn a_suspect_an_unknown_and_a_former_incarnation_are_confirmed_first() {
+    let view = with_link("b-p", Link::Refused);
+    let former = Holder { node: "a".to_owned(), incarnation: "a-0".to_owned() };
+    for who in [holder("b"), holder("d"), former] {
+        assert_eq!(decide(Some(&who), &view), Decision::Confirm, "{who}");
+    }
+}
+
+#[test]
+fn local_places_where_it_is_asked_for() {
+    for id in ["x", "y", "z"] {
+        assert_eq!(placed(Policy::Local, id, &view()).as_deref(), Some("a"));
+    }
+}
+
+#[test]
+fn local_places_elsewhere_when_this_node_drains() {
+    let view = draining(&["a"]);
+    let chosen = placed(Policy::Local, "x", &view).unwrap();
+    assert!(["b", "c"].contains(&chosen.as_str()));
+}
+
+#[test]
+fn rendezvous_spreads_and_moves_only_what_lived_on_the_node_that_went() {
+    let ids: Vec<String> = (0..300).map(|n| format!("conv_{n}")).collect();
+    let mut counts = BTreeMap::new();
+    let without_c = draining(&["c"]);
+    for id in &ids {
+        let before = placed(Policy::Rendezvous, id, &view()).unwrap();
+        let after = placed(Policy::Rendezvous, id, &without_c).unwrap();
+        assert!(before == "c" || before == after, "{id}: {before} to {after}");
+        *counts.entry(before).or_insert(0) += 1;
+    }
+    assert!(counts.len() == 3 && counts.values().all(|count| *count > 60), "{counts:?}");
+}
+
+#[test]
+fn least_loaded_places_where_the_fewest_live() {
+    assert_eq!(placed(Policy::LeastLoaded, "x", &view()).as_deref(), Some("b"));
+    let view = draining(&["b"]);
+    assert_eq!(placed(Policy::LeastLoaded, "x", &view).as_deref(), Some("c"));
+}
+
+#[test]
+fn nothing_is_placed_on_a_node_that_cannot_be_reached() {
+    let view = with_link("b-p", Link::Lost);
+    assert_eq!(placed(Policy::LeastLoaded, "x", &view).as_deref(), Some("c"));
+}
+
+#[test]
+fn when_all_drain_there_is_no_place() {
+    for policy in [Policy::Local, Policy::Rendezvous, Policy::LeastLoaded] {
+        assert_eq!(placed(policy, "x", &draining(&["a", "b", "c"])), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! What travels between nodes: append-only, for nodes of two versions work side by side.
+//!
+//! A variant or a field that a node does not know makes the whole call unintelligible to it, which
+//! it says. What is added later must be optional, or answered by old nodes with just that.
+
+use abide_actors::live::Signal;
+use abide_actors::request::{Failure, Inspection, RepeatKey, Reply, Request};
+use abide_conversation::{ConversationId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::sight::{Row, Sight};
+
+/// The version of all this. Nodes of different ones do not connect.
+pub const WIRE: u32 = 1;
+
+/// A call.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Envelope {
+    /// By the cluster's clock. After this its caller has gone, and it must not be carried out.
+    pub deadline: Timestamp,
+    /// The calling process.
+    pub from: String,
+    pub ask: Ask,
+}
+
+/// What one node asks of another.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Carries a request to a conversation that lives there, or shall.
+    Deliver {
+        id: ConversationId,
+        request: Box<Request>,
+        repeats: Vec<RepeatKey>,
+    },
+    /// Starts a conversation there.
+    Start {
+        id: ConversationId,
+    },
+    /// What a live conversation is doing.
+    Inspect {
+        id: ConversationId,
+    },
+    /// The same, as operators see it.
+    Look {
+        id: ConversationId,
+    },
+    /// Rows of the conversations that live there, by id.
+    Actors {
+        after: Option<String>,
+        limit: usize,
+    },
+    Kill {
+        id: ConversationId,
+    },
+    /// The node is to drain.
+    Drain,
+    /// Signals for its listeners, and for whom this node listens.
+    Tell(Told),
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Delivered(Result<Reply, Failure>),
+    Started,
+    Inspected(Option<Box<Inspection>>),
+    Looked(Option<Box<Sight>>),
+    Rows(Vec<Row>),
+    Killed(bool),
+    /// Heard, and will be done.
+    Noted,
+    /// Nothing was done: the conversation is held by another, or this node takes no more.
+    NotHere,
+    /// Nothing was done: the deadline had passed.
+    Late,
+    /// Nothing was done: the call is of a kind that this node does not know.
+    Unintelligible,
+}
+
+/// News of the live plane, in the order in which they happened.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// All that this node listens to, instead of what it said before.
+    pub anew: bool,
+    pub listen: Vec<ConversationId>,
+    pub unlisten: Vec<ConversationId>,
+    pub signals: Vec<(ConversationId, Signal)>,
+    /// Signals for these listeners were dropped: they must look at the journal.
+    pub missed: bool,
+}
