@@ -1,4 +1,15 @@
-//! How nodes reach one another, as a port.
+//! How nodes reach one another, as a port, and the cluster behind it.
+
+mod cluster;
+mod door;
+mod hello;
+mod keys;
+mod links;
+mod peer;
+mod refusals;
+mod server;
+mod stream;
+mod way;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +17,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
+
+pub use cluster::{Cluster, Settings, StartError};
+pub use hello::WIRE;
+pub use way::LARGEST;
 
 /// What is known of the way to each other process, by [`Member::process`](crate::membership::Member).
 pub type Links = Arc<BTreeMap<String, Link>>;

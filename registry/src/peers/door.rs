@@ -1,0 +1,211 @@
+//! How a connection between two nodes begins: whoever is through has the key, speaks our version, and
+//! is who it should be.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsStream;
+
+use super::hello::{Hello, WIRE};
+use super::keys::Keys;
+use super::links::{Happening, Happenings};
+use super::refusals::{Cause, Refusals};
+
+/// For a whole handshake, TCP included: a few round trips and two signatures, on a busy machine.
+const HANDSHAKE: Duration = Duration::from_secs(3);
+/// How many may be in their handshake at a time: more than a cluster has nodes, and each holds
+/// little memory until it is through.
+const UNPROVEN: usize = 64;
+/// After an accept that failed, most likely for want of file descriptors.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Begins connections, from either side.
+pub(super) struct Door {
+    pub(super) name: String,
+    pub(super) process: String,
+    pub(super) keys: Keys,
+    pub(super) refusals: Refusals,
+}
+
+/// A connection that is through.
+pub(super) struct Opened {
+    pub(super) name: String,
+    pub(super) process: String,
+    /// By this process.
+    pub(super) dialled: bool,
+    pub(super) stream: TlsStream<TcpStream>,
+}
+
+/// Whom to dial.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) name: String,
+    pub(super) process: String,
+    pub(super) address: String,
+    /// It is asked who it is, and no more.
+    pub(super) probe: bool,
+}
+
+/// Why nothing came of dialling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missed {
+    /// The address refuses connections, or is another process's.
+    Nobody,
+    /// It may be there.
+    Silent,
+}
+
+/// Why a handshake ended, and what it is counted as; a peer that only went away is no refusal.
+struct Broken(Option<Cause>, io::Error);
+
+impl Door {
+    /// Accepts for ever, and hands on what is through.
+    pub(super) async fn accept(self: Arc<Self>, listener: TcpListener, happened: Happenings) {
+        let places = Arc::new(Semaphore::new(UNPROVEN));
+        loop {
+            let tcp = match listener.accept().await {
+                Ok((tcp, _)) => tcp,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection between nodes");
+                    sleep(BREATH).await;
+                    continue;
+                }
+            };
+            let Ok(place) = places.clone().try_acquire_owned() else {
+                self.refusals.refuse(Cause::Crowded, None, "too many unfinished handshakes");
+                continue;
+            };
+            let (door, happened) = (self.clone(), happened.clone());
+            tokio::spawn(async move {
+                if let Some(opened) = door.admit(tcp).await {
+                    // If nobody listens any more, the process ends.
+                    let _ = happened.send(Happening::Opened(opened));
+                }
+                drop(place);
+            });
+        }
+    }
+
+    /// Dials a process, and makes sure that it is the one.
+    pub(super) async fn dial(&self, target: &Target) -> Result<Opened, Missed> {
+        let Ok(dialled) = timeout(HANDSHAKE, self.introduce(target)).await else {
+            return Err(Missed::Silent);
+        };
+        let (hello, stream) = dialled.map_err(|Broken(cause, error)| {
+            if let Some(cause) = cause {
+                self.refusals.refuse(cause, Some(&target.name), &error);
+            }
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused => Missed::Nobody,
+                _ => Missed::Silent,
+            }
+        })?;
+        let refused = |cause, why| {
+            self.refusals.refuse(cause, Some(&target.name), why);
+            Err(if cause == Cause::Wire { Missed::Silent } else { Missed::Nobody })
+        };
+        if hello.process == self.process {
+            return refused(Cause::Ourselves, "its address leads back here".to_owned());
+        }
+        if hello.wire != WIRE {
+            return refused(Cause::Wire, format!("it speaks {}, this node {WIRE}", hello.wire));
+        }
+        if (&hello.name, &hello.process) != (&target.name, &target.process) {
+            let why = format!("{} is at its address: {}", hello.name, hello.process);
+            return refused(Cause::Other, why);
+        }
+        let Hello { name, process, .. } = hello;
+        Ok(Opened { name, process, dialled: true, stream })
+    }
+
+    async fn introduce(&self, to: &Target) -> Result<(Hello, TlsStream<TcpStream>), Broken> {
+        let tcp = TcpStream::connect(&to.address).await.map_err(gone)?;
+        prepare(&tcp).map_err(gone)?;
+        // Nobody looks at the name: the key says whether it is one of us.
+        let name = ServerName::try_from("abide").map_err(|error| gone(io::Error::other(error)))?;
+        let tls = self.keys.connector.connect(name, tcp).await.map_err(broken)?;
+        let mut stream = TlsStream::from(tls);
+        let hello = Hello { to: Some(to.process.clone()), probe: to.probe, ..self.hello() };
+        hello.send(&mut stream).await.map_err(broken)?;
+        Ok((Hello::receive(&mut stream).await.map_err(broken)?, stream))
+    }
+
+    /// The connection, if whoever dialled may have it.
+    async fn admit(&self, tcp: TcpStream) -> Option<Opened> {
+        let answered = match timeout(HANDSHAKE, self.answer(tcp)).await {
+            Ok(answered) => answered,
+            Err(late) => {
+                self.refusals.refuse(Cause::Silent, None, late);
+                return None;
+            }
+        };
+        let (hello, stream) = match answered {
+            Ok(answered) => answered,
+            Err(Broken(Some(cause), error)) => {
+                self.refusals.refuse(cause, None, error);
+                return None;
+            }
+            Err(Broken(None, error)) => {
+                tracing::debug!(%error, "a connection ended before its handshake did");
+                return None;
+            }
+        };
+        if hello.process == self.process {
+            self.refusals.refuse(Cause::Ourselves, Some(&hello.name), "it comes from here");
+            return None;
+        }
+        if hello.wire != WIRE {
+            let why = format!("it speaks {}, this node {WIRE}", hello.wire);
+            self.refusals.refuse(Cause::Wire, Some(&hello.name), why);
+            return None;
+        }
+        // Who meant another process reads in the answer that it is wrong here, and says so itself.
+        let meant = hello.to.as_deref() == Some(&self.process);
+        let Hello { name, process, probe, .. } = hello;
+        (meant && !probe).then_some(Opened { name, process, dialled: false, stream })
+    }
+
+    async fn answer(&self, tcp: TcpStream) -> Result<(Hello, TlsStream<TcpStream>), Broken> {
+        prepare(&tcp).map_err(gone)?;
+        let tls = self.keys.acceptor.accept(tcp).await.map_err(broken)?;
+        let mut stream = TlsStream::from(tls);
+        let hello = Hello::receive(&mut stream).await.map_err(broken)?;
+        self.hello().send(&mut stream).await.map_err(broken)?;
+        Ok((hello, stream))
+    }
+
+    fn hello(&self) -> Hello {
+        let (name, process) = (self.name.clone(), self.process.clone());
+        Hello { wire: WIRE, name, process, to: None, probe: false }
+    }
+}
+
+fn prepare(tcp: &TcpStream) -> io::Result<()> {
+    tcp.set_nodelay(true)?;
+    SockRef::from(tcp).set_keepalive(true)
+}
+
+fn gone(error: io::Error) -> Broken {
+    Broken(None, error)
+}
+
+/// Sorts the ends of a handshake. Whoever has another key learns it from this side's, and says so in
+/// an alert, or shows its own.
+fn broken(error: io::Error) -> Broken {
+    let tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    let cause = match tls {
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_)) => {
+            Some(Cause::Secret)
+        }
+        Some(_) => Some(Cause::Garbage),
+        None if error.kind() == io::ErrorKind::InvalidData => Some(Cause::Garbage),
+        None => None,
+    };
+    Broken(cause, error)
+}

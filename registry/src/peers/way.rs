@@ -1,0 +1,54 @@
+//! The way to one connected process: calls its host, and lets no more be under way than the other
+//! side can want.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::ActorRef;
+use ractor::rpc::CallResult;
+use tokio::sync::Semaphore;
+
+use super::Unreached;
+use super::stream::Pulse;
+use crate::host::{HostMsg, Incoming};
+
+/// The largest call, and the largest answer that may be given to one: the session is ended by a frame
+/// of twice this.
+pub const LARGEST: usize = 4 << 20;
+/// Calls under way to one process: many times what it answers at a time.
+const CALLS: usize = 1_024;
+/// Bytes of calls under way to one process; what waits for it takes no more of this one's memory.
+const BYTES: usize = 64 << 20;
+
+pub(super) struct Way {
+    host: ActorRef<HostMsg>,
+    pulse: Arc<Pulse>,
+    calls: Semaphore,
+    bytes: Semaphore,
+}
+
+impl Way {
+    pub(super) fn new(host: ActorRef<HostMsg>, pulse: Arc<Pulse>) -> Self {
+        Self { host, pulse, calls: Semaphore::new(CALLS), bytes: Semaphore::new(BYTES) }
+    }
+
+    /// A call that ran out of time gives its place to another, though its bytes may wait here yet: so
+    /// nothing is added to a backlog, and what can be in one is what was under way within a second.
+    pub(super) async fn call(&self, call: Vec<u8>, within: Duration) -> Result<Vec<u8>, Unreached> {
+        if call.len() > LARGEST {
+            return Err(Unreached::TooLarge);
+        }
+        let weight = u32::try_from(call.len()).map_err(|_| Unreached::TooLarge)?;
+        if self.pulse.is_backlogged() {
+            return Err(Unreached::Full);
+        }
+        let _place = self.calls.try_acquire().map_err(|_| Unreached::Full)?;
+        let _bytes = self.bytes.try_acquire_many(weight).map_err(|_| Unreached::Full)?;
+        let remote = |reply| HostMsg::Remote(Incoming { call, reply });
+        match self.host.call(remote, Some(within)).await {
+            Ok(CallResult::Success(answer)) => Ok(answer),
+            Ok(CallResult::Timeout | CallResult::SenderError) => Err(Unreached::Lost),
+            Err(_) => Err(Unreached::Unconnected),
+        }
+    }
+}
