@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, RwLock};
 
+use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::frames::Frames;
+use crate::history::{Exchange, History};
 use crate::journal::Journal;
 use crate::patience::{DEADLINE, look};
 
@@ -35,6 +37,7 @@ impl Answer {
 pub(crate) struct Addresses {
     pub(crate) public: String,
     pub(crate) admin: String,
+    pub(crate) cluster: Option<String>,
 }
 
 /// A client of one node, whichever process it is.
@@ -43,12 +46,13 @@ pub struct Client {
     http: reqwest::Client,
     at: Arc<RwLock<Addresses>>,
     principal: Option<&'static str>,
+    history: Option<(History, String)>,
 }
 
 impl Default for Client {
     fn default() -> Self {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { http, at: Arc::default(), principal: None }
+        Self { http, at: Arc::default(), principal: None, history: None }
     }
 }
 
@@ -56,6 +60,22 @@ impl Client {
     /// The same client, on behalf of somebody.
     pub fn named(mut self, principal: &'static str) -> Self {
         self.principal = Some(principal);
+        self
+    }
+
+    /// The same client, whose requests to the public API are noted as asked of this node.
+    pub fn recorded(mut self, history: &History, node: &str) -> Self {
+        self.history = Some((history.clone(), node.to_owned()));
+        self
+    }
+
+    /// Where other nodes reach this one, if they can.
+    pub fn cluster_address(&self) -> Option<String> {
+        self.at.read().unwrap().cluster.clone()
+    }
+
+    pub(crate) fn unrecorded(mut self) -> Self {
+        self.history = None;
         self
     }
 
@@ -72,7 +92,7 @@ impl Client {
         body: Option<&Value>,
     ) -> Option<Answer> {
         let base = self.at.read().unwrap().public.clone();
-        let mut request = self.http.request(method, format!("http://{base}{path}"));
+        let mut request = self.http.request(method.clone(), format!("http://{base}{path}"));
         request = request.timeout(DEADLINE);
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
@@ -83,7 +103,21 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        answer(request).await
+        let asked = Timestamp::now();
+        let answer = answer(request).await;
+        if let Some((history, node)) = &self.history {
+            history.note(Exchange {
+                node: node.clone(),
+                method,
+                path: path.to_owned(),
+                key: key.map(str::to_owned),
+                body: body.cloned(),
+                asked,
+                ended: Timestamp::now(),
+                answer: answer.clone(),
+            });
+        }
+        answer.ok()
     }
 
     /// A call that must be answered.
@@ -125,16 +159,16 @@ impl Client {
         self.get(&format!("/v1/conversations/{id}")).await.expect(200)
     }
 
-    /// The whole journal; `None` when the conversation is not there, or the node is not.
+    /// The whole journal; `None` when the conversation, the node or its store is not there.
     pub async fn try_journal(&self, id: &str) -> Option<Journal> {
         let mut events = Vec::new();
         loop {
             let path = format!("/v1/conversations/{id}/journal?limit=1000&after={}", events.len());
             let page = self.ask(Method::GET, &path, None, None).await?;
-            if page.status == 404 {
+            if page.status != 200 {
                 return None;
             }
-            let page = page.expect(200);
+            let page = page.body;
             events.extend(page["events"].as_array().unwrap().iter().cloned());
             if events.len() as u64 >= page["last_seq"].as_u64().unwrap() {
                 return Some(Journal(events));
@@ -209,7 +243,7 @@ impl Client {
     pub async fn try_admin(&self, method: Method, path: &str) -> Option<Answer> {
         let base = self.at.read().unwrap().admin.clone();
         let request = self.http.request(method, format!("http://{base}{path}"));
-        answer(request.timeout(DEADLINE)).await
+        answer(request.timeout(DEADLINE)).await.ok()
     }
 }
 
@@ -218,9 +252,12 @@ pub fn resolution(id: &str, call: &str) -> String {
     format!("/v1/conversations/{id}/calls/{call}/resolution")
 }
 
-async fn answer(request: reqwest::RequestBuilder) -> Option<Answer> {
-    let response = request.send().await.ok()?;
-    let status = response.status().as_u16();
-    let text = response.text().await.ok()?;
-    Some(Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) })
+async fn answer(request: reqwest::RequestBuilder) -> Result<Answer, String> {
+    let read = async {
+        let response = request.send().await?;
+        let status = response.status().as_u16();
+        Ok((status, response.text().await?))
+    };
+    let (status, text) = read.await.map_err(|error: reqwest::Error| format!("{error:?}"))?;
+    Ok(Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) })
 }

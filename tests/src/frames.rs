@@ -52,7 +52,8 @@ impl Frames {
         }
     }
 
-    async fn read(&mut self) -> Option<Frame> {
+    /// The next frame, however long it takes.
+    pub(crate) async fn read(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.buffered() {
                 return Some(frame);

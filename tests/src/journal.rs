@@ -49,32 +49,43 @@ impl Journal {
 
     /// Fails unless everything holds that holds at any moment.
     pub fn assert_sound(&self) {
-        if let Err(why) = self.fold() {
-            panic!("{why}\n{self:#?}");
-        }
+        let wrong = self.violations();
+        assert!(wrong.is_empty(), "{wrong:#?}\n{self:#?}");
     }
 
     /// Fails unless the journal is sound and nothing is open in it.
     pub fn assert_settled(&self) {
-        match self.fold() {
-            Ok(rest) => assert!(rest.is_empty(), "open at the end: {rest:?}\n{self:#?}"),
-            Err(why) => panic!("{why}\n{self:#?}"),
-        }
+        self.assert_sound();
+        let open = self.open();
+        assert!(open.is_empty(), "open at the end: {open:?}\n{self:#?}");
     }
 
-    /// What is open at the end, or the first thing that must not be.
-    fn fold(&self) -> Result<Vec<String>, String> {
-        let mut fold = Fold::default();
-        for (place, event) in self.0.iter().enumerate() {
-            if event["seq"] != place as u64 + 1 {
-                return Err(format!("event {} has seq {}", place + 1, event["seq"]));
-            }
-            fold.take(event).map_err(|why| format!("seq {}: {why}", event["seq"]))?;
-        }
+    /// Everything in it that must not be in any journal.
+    pub fn violations(&self) -> Vec<String> {
+        self.fold().1
+    }
+
+    /// What is open at its end: calls, dispatches, the turn, messages whose turn did not start.
+    pub fn open(&self) -> Vec<String> {
+        let fold = self.fold().0;
         let calls = fold.open_calls.keys().map(|call| format!("call {call}"));
         let dispatches = fold.dispatches.keys().map(|call| format!("dispatch {call}"));
         let turns = fold.turn.iter().map(|turn| format!("turn {turn}"));
-        Ok(calls.chain(dispatches).chain(turns).collect())
+        let said = fold.said.difference(&fold.turns).map(|turn| format!("message of {turn}"));
+        calls.chain(dispatches).chain(turns).chain(said).collect()
+    }
+
+    fn fold(&self) -> (Fold, Vec<String>) {
+        let (mut fold, mut wrong) = (Fold::default(), Vec::new());
+        for (place, event) in self.0.iter().enumerate() {
+            if event["seq"] != place as u64 + 1 {
+                wrong.push(format!("event {} has seq {}", place + 1, event["seq"]));
+            }
+            if let Err(why) = fold.take(event) {
+                wrong.push(format!("seq {}: {why}", event["seq"]));
+            }
+        }
+        (fold, wrong)
     }
 }
 
@@ -82,6 +93,8 @@ impl Journal {
 struct Fold {
     turn: Option<String>,
     turns: BTreeSet<String>,
+    /// The turns of messages.
+    said: BTreeSet<String>,
     calls: BTreeSet<String>,
     open_calls: BTreeMap<String, OpenCall>,
     dispatches: BTreeMap<String, u64>,
@@ -102,6 +115,9 @@ impl Fold {
         let turn = event["turn_id"].as_str().unwrap_or_default();
         let call = data["call_id"].as_str().unwrap_or_default();
         match event["type"].as_str().ok_or("no type")? {
+            "user_msg" => {
+                self.said.insert(turn.to_owned());
+            }
             "turn_started" => {
                 ensure(self.turn.is_none(), "a turn starts within a turn")?;
                 ensure(self.turns.insert(turn.to_owned()), "a turn starts twice")?;

@@ -3,12 +3,18 @@
 
 pub mod chance;
 pub mod client;
+pub mod cluster;
 pub mod frames;
+pub mod history;
 pub mod journal;
 pub mod load;
 pub mod model_server;
 pub mod node;
 pub mod patience;
+pub mod promises;
+pub mod proxy;
+pub mod redis;
 pub mod seen;
+mod signal;
 pub mod tool_server;
 pub mod walk;

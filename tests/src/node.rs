@@ -1,23 +1,32 @@
 //! A process of the program, on a directory that outlives it.
 
 use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::client::{Addresses, Client};
 use crate::patience::within;
+use crate::signal::signal;
+
+/// What is shown of a log, in bytes: more than a test that fails soon writes.
+const SHOWN: u64 = 1 << 20;
 
 /// Where one node lives: its directory, its flags, and the client that knows where it listens.
+/// When a test fails, its log is printed.
 pub struct Site {
     pub client: Client,
     dir: TempDir,
     program: PathBuf,
     flags: Vec<String>,
-    name: &'static str,
+    environment: Vec<(String, String)>,
+    name: String,
+    store: Option<String>,
     log: PathBuf,
 }
 
@@ -27,7 +36,8 @@ impl Site {
         let dir = tempfile::tempdir().unwrap();
         let program = program.as_ref().to_owned();
         let (client, log) = (Client::default(), dir.path().join("stderr"));
-        Self { client, dir, program, flags: Vec::new(), name: "test", log }
+        let (name, environment) = ("test".to_owned(), Vec::new());
+        Self { client, dir, program, flags: Vec::new(), environment, name, store: None, log }
     }
 
     /// Adds flags to every start.
@@ -36,9 +46,15 @@ impl Site {
         self
     }
 
+    /// Adds a variable to its environment, which has no other of Abide's.
+    pub fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Gives the node another name.
-    pub fn named(mut self, name: &'static str) -> Self {
-        self.name = name;
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.to_owned();
         self
     }
 
@@ -48,12 +64,24 @@ impl Site {
         self
     }
 
-    /// The node's directory; its store is `store` in it.
+    /// Another store than the embedded one, as `--store` takes it. The node then keeps the
+    /// cluster's address that it first had.
+    pub fn with_store(mut self, store: &str) -> Self {
+        self.store = Some(store.to_owned());
+        self
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The node's directory; its embedded store is `store` in it.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The node's store.
+    /// The node's embedded store.
     pub fn store(&self) -> PathBuf {
         self.dir().join("store")
     }
@@ -71,17 +99,24 @@ impl Site {
             found.unwrap_or_else(|| panic!("{name} is not in: {line}")).to_owned()
         };
         assert!(line.starts_with("ready "), "{line}");
-        self.client.moved(Addresses { public: field("public="), admin: field("admin=") });
+        let cluster = Some(field("cluster=")).filter(|address| address != "-");
+        let (public, admin) = (field("public="), field("admin="));
+        self.client.moved(Addresses { public, admin, cluster });
         node
     }
 
     /// Starts a process, and waits for nothing.
     pub fn launch(&self) -> Node {
         let mut command = self.command();
-        command.arg("--store").arg(format!("embedded:{}", self.store().display()));
+        let embedded = || format!("embedded:{}", self.store().display());
+        command.arg("--store").arg(self.store.clone().unwrap_or_else(embedded));
+        if self.store.is_some() {
+            let cluster = self.client.cluster_address();
+            command.arg("--cluster-listen").arg(cluster.unwrap_or("127.0.0.1:0".to_owned()));
+        }
         command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
-        command.args(["--node", self.name]).args(&self.flags).stderr(self.log());
-        Node { child: command.spawn().unwrap(), log: self.log.clone() }
+        command.args(["--node", &self.name]).args(&self.flags).stderr(self.log());
+        Node { child: command.spawn().unwrap() }
     }
 
     /// Runs the program to its end with these arguments; for those that are refused.
@@ -98,6 +133,7 @@ impl Site {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ABIDE_")) {
             command.env_remove(name);
         }
+        command.envs(self.environment.iter().cloned());
         command
     }
 
@@ -107,10 +143,21 @@ impl Site {
     }
 }
 
+impl Drop for Site {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut log = Vec::new();
+            // A log that cannot be read shows nothing.
+            let _ = File::open(&self.log).and_then(|file| file.take(SHOWN).read_to_end(&mut log));
+            let (name, log) = (&self.name, String::from_utf8_lossy(&log));
+            eprintln!("--- {name}'s standard error\n{log}---");
+        }
+    }
+}
+
 /// A running process; it dies with this value.
 pub struct Node {
     child: Child,
-    log: PathBuf,
 }
 
 impl Node {
@@ -120,23 +167,22 @@ impl Node {
     }
 
     /// SIGTERM.
-    pub async fn terminate(&self) {
-        let pid = self.child.id().unwrap();
-        let sent = Command::new("sh").arg("-c").arg(format!("kill -TERM {pid}")).status().await;
-        assert!(sent.unwrap().success());
+    pub fn terminate(&self) {
+        signal(&self.child, Signal::TERM);
+    }
+
+    /// SIGSTOP: it does nothing any more, and its connections stay.
+    pub fn stop(&self) {
+        signal(&self.child, Signal::STOP);
+    }
+
+    /// SIGCONT: it goes on where it was stopped.
+    pub fn cont(&self) {
+        signal(&self.child, Signal::CONT);
     }
 
     /// Waits for the process to end by itself.
     pub async fn exited(&mut self) -> ExitStatus {
         within("the process's end", self.child.wait()).await.unwrap()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            eprintln!("--- the node's standard error\n{log}---");
-        }
     }
 }

@@ -24,7 +24,7 @@ async fn asked_to_stop(site: &Site, tools: &ToolServer) -> Node {
     site.client.define("a", &calls_once(vec![http("runs", tools, "/hold", json!({}))])).await;
     site.client.say("c", "a", "run").await;
     tools.seen.nth(1).await;
-    node.terminate().await;
+    node.terminate();
     is_draining(site).await;
     node
 }
@@ -54,7 +54,7 @@ async fn a_node_that_is_asked_to_stop_lets_the_model_finish_its_message() {
     model.reply(vec![Piece::Text("One "), Piece::Hold, Piece::Text("message.")]);
     site.client.say("c", "a", "speak").await;
     model.seen.nth(1).await;
-    node.terminate().await;
+    node.terminate();
     is_draining(&site).await;
     model.release();
     assert_eq!(node.exited().await.code(), Some(0));
@@ -73,7 +73,7 @@ async fn a_second_request_to_stop_does_not_wait() {
     let (site, tools) =
         (Site::new(ABIDE).with(&["--drain-timeout", "1h"]), ToolServer::start().await);
     let mut node = asked_to_stop(&site, &tools).await;
-    node.terminate().await;
+    node.terminate();
     node.exited().await;
 
     let _node = site.start().await;
@@ -105,7 +105,7 @@ async fn a_node_whose_conversations_only_wait_stops_at_once_though_pages_listen(
     site.client.say("c", "a", "go").await;
     site.client.pending("c", "ask", "elicitation").await;
     let _listens = site.client.events("c", None).await;
-    node.terminate().await;
+    node.terminate();
     assert_eq!(node.exited().await.code(), Some(0));
 
     let _node = site.start().await;
@@ -134,6 +134,6 @@ async fn a_node_that_an_operator_drained_says_so_and_stays_until_it_is_stopped()
     let new = json!({"text": "more", "agent": "a"});
     let refused = site.client.post("/v1/conversations/d/messages", &new).await;
     refused.expect_problem(503, "unavailable");
-    node.terminate().await;
+    node.terminate();
     assert_eq!(node.exited().await.code(), Some(0));
 }

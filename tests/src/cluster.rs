@@ -1,0 +1,209 @@
+//! Nodes over one Redis, each a real process, and what may happen to them.
+
+use std::path::{Path, PathBuf};
+
+use futures::future::join_all;
+
+use crate::client::Client;
+use crate::history::History;
+use crate::node::{Node, Site};
+use crate::patience::look;
+use crate::promises::Evidence;
+use crate::proxy::Proxy;
+use crate::redis::Redis;
+use crate::tool_server::ToolServer;
+
+/// How the nodes of a cluster are started.
+pub struct Plan {
+    program: PathBuf,
+    flags: Vec<String>,
+    store: Option<String>,
+    proxied: bool,
+}
+
+impl Plan {
+    /// Nodes of this program.
+    pub fn new(program: impl AsRef<Path>) -> Self {
+        let program = program.as_ref().to_owned();
+        Self { program, flags: Vec::new(), store: None, proxied: false }
+    }
+
+    /// Adds flags to every start of every node.
+    pub fn with(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(|flag| flag.to_string()));
+        self
+    }
+
+    /// Another `--store` than the url of the cluster's Redis.
+    pub fn with_store(mut self, store: &str) -> Self {
+        self.store = Some(store.to_owned());
+        self
+    }
+
+    /// Puts a proxy between each node and Redis, and one before each node's cluster address.
+    pub fn proxied(mut self) -> Self {
+        self.proxied = true;
+        self
+    }
+
+    /// Starts so many nodes at once, and waits until all serve.
+    pub async fn start(self, redis: Redis, count: usize) -> Cluster {
+        let mut cluster =
+            Cluster { members: Vec::new(), redis, history: History::default(), plan: self };
+        cluster.members = (0..count).map(|place| cluster.member(place)).collect();
+        join_all(cluster.members.iter_mut().map(Member::start)).await;
+        cluster
+    }
+}
+
+/// Nodes `node-0`, `node-1` and so on. They die with this value, then Redis; when a test fails,
+/// the log of each is printed.
+pub struct Cluster {
+    members: Vec<Member>,
+    pub redis: Redis,
+    /// What the clients of this cluster ask and hear.
+    pub history: History,
+    plan: Plan,
+}
+
+struct Member {
+    node: Option<Node>,
+    site: Site,
+    client: Client,
+    proxies: Option<Proxies>,
+}
+
+struct Proxies {
+    to_redis: Proxy,
+    to_node: Proxy,
+}
+
+impl Member {
+    async fn start(&mut self) {
+        self.node = Some(self.site.start().await);
+        if let (Some(proxies), Some(address)) = (&self.proxies, self.site.client.cluster_address())
+        {
+            proxies.to_node.aim(&address);
+        }
+    }
+
+    fn running(&self) -> &Node {
+        let name = self.site.name();
+        self.node.as_ref().unwrap_or_else(|| panic!("{name} does not run"))
+    }
+}
+
+impl Cluster {
+    /// A client of one node, wherever it listens now. What it asks is in the history.
+    pub fn client(&self, node: usize) -> &Client {
+        &self.members[node].client
+    }
+
+    /// A client of each node.
+    pub fn clients(&self) -> impl Iterator<Item = &Client> {
+        self.members.iter().map(|member| &member.client)
+    }
+
+    /// A node's name.
+    pub fn name(&self, node: usize) -> &str {
+        self.members[node].site.name()
+    }
+
+    /// Starts one more node, as the plan and the change say; its place is returned.
+    pub async fn join(&mut self, change: impl FnOnce(Site) -> Site) -> usize {
+        let place = self.members.len();
+        let mut member = self.member(place);
+        member.site = change(member.site);
+        member.start().await;
+        self.members.push(member);
+        place
+    }
+
+    /// SIGKILL; returns when the process is gone.
+    pub async fn kill(&mut self, node: usize) {
+        if let Some(node) = self.members[node].node.take() {
+            node.kill().await;
+        }
+    }
+
+    /// SIGSTOP: it does nothing any more, and its connections stay.
+    pub fn stop(&self, node: usize) {
+        self.members[node].running().stop();
+    }
+
+    /// SIGCONT.
+    pub fn cont(&self, node: usize) {
+        self.members[node].running().cont();
+    }
+
+    /// SIGTERM; returns when it has drained and left with 0.
+    pub async fn terminate(&mut self, node: usize) {
+        self.members[node].running().terminate();
+        let mut process = self.members[node].node.take().unwrap();
+        let left = process.exited().await;
+        assert!(left.success(), "{} left with {left}", self.name(node));
+    }
+
+    /// Starts a node again under its name and its cluster address, killed first if it runs.
+    pub async fn restart(&mut self, node: usize) {
+        self.kill(node).await;
+        self.members[node].start().await;
+    }
+
+    /// The proxy between a node and Redis; the plan must ask for proxies.
+    pub fn to_redis(&self, node: usize) -> &Proxy {
+        &self.proxies(node).to_redis
+    }
+
+    /// The proxy that the other nodes dial to reach this one. A connection that this one dialled
+    /// goes through the proxy of the other.
+    pub fn to_node(&self, node: usize) -> &Proxy {
+        &self.proxies(node).to_node
+    }
+
+    /// Waits until a node holds the conversation, as this node sees it.
+    pub async fn holder(&self, seen_by: usize, conversation: &str) -> usize {
+        let path = format!("/v1/conversations/{conversation}");
+        look(&format!("a holder of {conversation}"), async || {
+            let answer = self.client(seen_by).ask(reqwest::Method::GET, &path, None, None).await?;
+            let holder = answer.body["holder"]["node"].as_str()?;
+            self.members.iter().position(|member| member.site.name() == holder)
+        })
+        .await
+    }
+
+    /// Some node that runs and is not this one.
+    pub fn other(&self, than: usize) -> usize {
+        let running = |place: &usize| self.members[*place].node.is_some();
+        let mut others = (0..self.members.len()).filter(|place| *place != than);
+        others.find(running).expect("no other node runs")
+    }
+
+    /// What the history, the journals and the tools say, once every conversation is at rest.
+    pub async fn evidence(&self, tools: &[&ToolServer]) -> Evidence {
+        let client = self.client(self.other(usize::MAX));
+        Evidence::gather(client, &self.history, tools).await
+    }
+
+    fn proxies(&self, node: usize) -> &Proxies {
+        self.members[node].proxies.as_ref().expect("the plan is without proxies")
+    }
+
+    fn member(&self, place: usize) -> Member {
+        let (plan, name) = (&self.plan, format!("node-{place}"));
+        let flags: Vec<&str> = plan.flags.iter().map(String::as_str).collect();
+        let mut site = Site::new(&plan.program).named(&name).with(&flags);
+        let mut url = self.redis.url().to_owned();
+        let proxies = plan.proxied.then(|| {
+            let (to_redis, to_node) = (Proxy::to(self.redis.address()), Proxy::start());
+            url = url.replacen(self.redis.address(), &to_redis.address().to_string(), 1);
+            Proxies { to_redis, to_node }
+        });
+        if let Some(Proxies { to_node, .. }) = &proxies {
+            site = site.with(&["--cluster-advertise", &to_node.address().to_string()]);
+        }
+        let site = site.with_store(plan.store.as_ref().unwrap_or(&url));
+        let client = site.client.clone().recorded(&self.history, &name);
+        Member { node: None, site, client, proxies }
+    }
+}

@@ -1,0 +1,136 @@
+//! What clients asked, were answered and heard, to be held against the journals afterwards.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use reqwest::Method;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::client::{Answer, Client};
+use crate::frames::{Frame, ids};
+use crate::patience::{LOOK, within};
+
+/// How long a reader believes in a stream that says nothing before it tries the next node.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// One request to the public API and what became of it.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    pub node: String,
+    pub method: Method,
+    pub path: String,
+    /// Its `Idempotency-Key`.
+    pub key: Option<String>,
+    pub body: Option<Value>,
+    pub asked: Timestamp,
+    pub ended: Timestamp,
+    /// The error when no whole answer came: then it may have been done, or not.
+    pub answer: Result<Answer, String>,
+}
+
+impl Exchange {
+    /// The body of an answer that promises something.
+    pub fn acknowledged(&self) -> Option<&Value> {
+        let answer = self.answer.as_ref().ok()?;
+        (200..300).contains(&answer.status).then_some(&answer.body)
+    }
+
+    /// The conversation that it is about.
+    pub fn conversation(&self) -> Option<&str> {
+        let (path, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
+        match path.strip_prefix("/v1/conversations")?.strip_prefix('/') {
+            Some(rest) => rest.split('/').next(),
+            None => self.acknowledged()?["id"].as_str(),
+        }
+    }
+
+    /// What is asked of the conversation: `messages`, `cancel`; empty for the conversation itself.
+    pub fn verb(&self) -> &str {
+        self.path.split('/').next_back().filter(|_| self.path.split('/').count() > 4).unwrap_or("")
+    }
+}
+
+/// Shared by the clients of one test.
+#[derive(Clone, Default)]
+pub struct History(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    exchanges: Mutex<Vec<Exchange>>,
+    readers: Mutex<Vec<Reader>>,
+    reading: Mutex<JoinSet<()>>,
+}
+
+impl History {
+    /// Every request, in the order of the answers.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        self.0.exchanges.lock().unwrap().clone()
+    }
+
+    /// The conversations that were asked anything.
+    pub fn conversations(&self) -> BTreeSet<String> {
+        let exchanges = self.0.exchanges.lock().unwrap();
+        let asked = exchanges.iter().filter(|exchange| exchange.method != Method::GET);
+        asked.filter_map(|exchange| exchange.conversation().map(str::to_owned)).collect()
+    }
+
+    /// Reads a conversation's stream from its first event, from one node after another: the next
+    /// one when a stream ends, is refused, or has been silent for three seconds.
+    pub fn listen<'a>(&self, clients: impl IntoIterator<Item = &'a Client>, id: &str) -> Reader {
+        // A client with a history in a task of the history would keep it alive for ever.
+        let clients: Vec<Client> =
+            clients.into_iter().map(|client| client.clone().unrecorded()).collect();
+        let reader = Reader { conversation: id.to_owned(), frames: watch::channel(Vec::new()).0 };
+        self.0.reading.lock().unwrap().spawn(read(clients, reader.clone()));
+        self.0.readers.lock().unwrap().push(reader.clone());
+        reader
+    }
+
+    /// Every reader there is.
+    pub fn readers(&self) -> Vec<Reader> {
+        self.0.readers.lock().unwrap().clone()
+    }
+
+    pub(crate) fn note(&self, exchange: Exchange) {
+        self.0.exchanges.lock().unwrap().push(exchange);
+    }
+}
+
+/// A reader of one conversation's stream, and what it has heard.
+#[derive(Clone)]
+pub struct Reader {
+    pub conversation: String,
+    frames: watch::Sender<Vec<Frame>>,
+}
+
+impl Reader {
+    /// All frames so far, those of every connection in one row.
+    pub fn frames(&self) -> Vec<Frame> {
+        self.frames.borrow().clone()
+    }
+
+    /// Waits until it has heard what is waited for.
+    pub async fn until(&self, what: &str, is: impl Fn(&[Frame]) -> bool) -> Vec<Frame> {
+        let mut heard = self.frames.subscribe();
+        within(what, heard.wait_for(|frames| is(frames))).await.unwrap().clone()
+    }
+}
+
+async fn read(clients: Vec<Client>, reader: Reader) {
+    for client in clients.iter().cycle() {
+        let after = ids(&reader.frames.borrow()).last().copied().unwrap_or_default();
+        let open = client.try_events(&reader.conversation, Some(after));
+        let Ok(Some(mut frames)) = timeout(SILENCE, open).await else {
+            tokio::time::sleep(LOOK).await;
+            continue;
+        };
+        while let Ok(Some(frame)) = timeout(SILENCE, frames.read()).await {
+            reader.frames.send_modify(|read| read.push(frame));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A Redis that is a container of the local Docker.
+
+use testcontainers::bollard::Docker;
+use testcontainers::core::client::docker_client_instance;
+use testcontainers::core::{IntoContainerPort, WaitFor};
+use testcontainers::runners::AsyncRunner;
+use testcontainers::{ContainerAsync, GenericImage, ImageExt};
+
+use super::{FLAGS, PORTS, free_port};
+use crate::patience::{DEADLINE, look, within};
+
+const PORT: u16 = 6379;
+
+/// It is removed with this value.
+pub(super) struct Container {
+    /// Always there, except while an empty one takes its place.
+    container: Option<ContainerAsync<GenericImage>>,
+    docker: Docker,
+    port: u16,
+}
+
+/// Whether there is a Docker to ask.
+pub(super) async fn docker_answers() -> bool {
+    match docker_client_instance().await {
+        Ok(docker) => docker.ping().await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+impl Container {
+    pub(super) async fn start() -> (Self, u16) {
+        let docker = docker_client_instance().await.unwrap();
+        if let Err(why) = within("Docker", docker.ping()).await {
+            panic!("Docker does not answer: {why}");
+        }
+        let mut last = None;
+        for _ in 0..PORTS {
+            let port = free_port();
+            match run(port).await {
+                Ok(container) => {
+                    return (Self { container: Some(container), docker, port }, port);
+                }
+                Err(why) => last = Some(why),
+            }
+        }
+        panic!("no container of redis:7 starts: {last:?}")
+    }
+
+    pub(super) async fn kill(&mut self) {
+        let id = self.here().id();
+        within("a kill", self.docker.kill_container(id, None)).await.unwrap();
+        // The answer comes before the end.
+        let gone = async || (!self.here().is_running().await.unwrap()).then_some(());
+        look("the container's end", gone).await;
+    }
+
+    pub(super) async fn restart(&mut self) {
+        if self.here().is_running().await.unwrap() {
+            self.kill().await;
+        }
+        within("the container's start", self.here().start()).await.unwrap();
+    }
+
+    /// A new one at the same port: what a container has kept goes with it.
+    pub(super) async fn restart_empty(&mut self) {
+        let old = self.container.take().unwrap();
+        within("the container's removal", old.rm()).await.unwrap();
+        self.container = Some(run(self.port).await.unwrap());
+    }
+
+    pub(super) async fn pause(&self) {
+        within("the container's pause", self.here().pause()).await.unwrap();
+    }
+
+    pub(super) async fn unpause(&self) {
+        within("the container's going on", self.here().unpause()).await.unwrap();
+    }
+
+    fn here(&self) -> &ContainerAsync<GenericImage> {
+        self.container.as_ref().unwrap()
+    }
+}
+
+async fn run(port: u16) -> testcontainers::core::error::Result<ContainerAsync<GenericImage>> {
+    // What a killed test leaves behind is found by its run's label.
+    let run = std::env::var("TEST_RUN").unwrap_or_else(|_| "by-hand".to_owned());
+    let image = GenericImage::new("redis", "7").with_wait_for(WaitFor::Nothing);
+    let request = image
+        .with_cmd(FLAGS)
+        .with_mapped_port(port, PORT.tcp())
+        .with_label("abide-tests", run)
+        .with_startup_timeout(DEADLINE);
+    request.start().await
+}

@@ -1,0 +1,75 @@
+//! A Redis that is a process of this machine.
+
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+use super::{FLAGS, PORTS, free_port};
+use crate::patience::{look, within};
+use crate::signal::signal;
+
+/// It dies with this value, and its directory goes.
+pub(super) struct Process {
+    child: Child,
+    dir: TempDir,
+    port: u16,
+}
+
+impl Process {
+    pub(super) async fn start() -> (Self, u16) {
+        for _ in 0..PORTS {
+            let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+            let mut process = Self { child: spawn(&dir, port), dir, port };
+            if process.listens().await {
+                return (process, port);
+            }
+        }
+        panic!("redis-server does not start; it says why when it is started by hand")
+    }
+
+    /// Waits until it listens; `false` when it ended instead.
+    async fn listens(&mut self) -> bool {
+        look("redis-server to listen", async || {
+            if self.child.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
+            TcpStream::connect(("127.0.0.1", self.port)).await.ok().map(|_| true)
+        })
+        .await
+    }
+
+    pub(super) async fn kill(&mut self) {
+        within("redis-server's end", self.child.kill()).await.unwrap();
+    }
+
+    pub(super) async fn restart(&mut self) {
+        self.kill().await;
+        self.child = spawn(&self.dir, self.port);
+        assert!(self.listens().await, "redis-server does not start again");
+    }
+
+    pub(super) async fn restart_empty(&mut self) {
+        self.kill().await;
+        self.dir = tempfile::tempdir().unwrap();
+        self.restart().await;
+    }
+
+    pub(super) fn stop(&self) {
+        signal(&self.child, Signal::STOP);
+    }
+
+    pub(super) fn cont(&self) {
+        signal(&self.child, Signal::CONT);
+    }
+}
+
+fn spawn(dir: &TempDir, port: u16) -> Child {
+    let mut command = Command::new("redis-server");
+    command.current_dir(dir.path()).kill_on_drop(true).args(FLAGS);
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().unwrap_or_else(|error| panic!("redis-server: {error}; is it installed?"))
+}
