@@ -1,6 +1,7 @@
 //! The command line and the environment (contract §9).
 
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -106,7 +107,7 @@ pub enum Durability {
     /// It survives the process.
     Os,
     /// So many replicas have it.
-    Replicas(u32),
+    Replicas(NonZeroU8),
 }
 
 impl FromStr for Durability {
@@ -118,7 +119,6 @@ impl FromStr for Durability {
             "os" => Ok(Self::Os),
             text => {
                 let count = text.strip_prefix("replicas=").and_then(|count| count.parse().ok());
-                let count = count.filter(|count| *count > 0);
                 count.map(Self::Replicas).ok_or("must be fsync, os or replicas=N".to_owned())
             }
         }

@@ -50,7 +50,8 @@ async fn run(config: Config) -> Result<(), Unready> {
     let patience = config.drain_timeout;
     let mut node = Node::start(config, telemetry::metrics()).await?;
     let (public, admin, name) = (node.public, node.admin, &node.name);
-    say(&format!("ready public={public} admin={admin} cluster=- node={name}"));
+    let cluster = node.cluster.map_or("-".to_owned(), |cluster| cluster.to_string());
+    say(&format!("ready public={public} admin={admin} cluster={cluster} node={name}"));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -58,8 +59,7 @@ async fn run(config: Config) -> Result<(), Unready> {
     }
     tracing::info!(?patience, "draining");
     tokio::select! {
-        () = node.drain() => tracing::info!("drained"),
-        () = tokio::time::sleep(patience) => tracing::warn!("work was still running"),
+        drained = node.drain(patience) => tracing::info!(drained, "drained"),
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     }

@@ -1,38 +1,38 @@
 //! One node, composed of its parts; how it starts, and how it stops.
 
-use std::net::SocketAddr;
+mod stores;
+
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use abide_actors::agent::{self, Definition};
 use abide_actors::clock::Clock;
-use abide_actors::conversation::Deps;
 use abide_actors::journal::Holder;
 use abide_actors::model::openai::{Limits, Openai};
 use abide_actors::model::providers::Models;
 use abide_actors::tools::{Natives, Runner};
 use abide_registry::agents::Catalogue;
-use abide_registry::alarms;
-use abide_registry::conversations::Conversations;
-use abide_registry::host::{Host, Table};
-use abide_registry::live::Hub;
-use abide_registry::store::Store;
-use abide_registry::store::embedded::{self, Embedded};
-use abide_registry::store::memory::Memory;
+use abide_registry::alone::Alone;
+use abide_registry::life::{Ground, Life};
+use abide_registry::membership::{Member, MemberState};
+use abide_registry::peers::{Mesh, Peers, Settings};
+use abide_registry::wire::WIRE;
 use metrics_exporter_prometheus::PrometheusHandle;
-use ractor::Actor;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::admin::{self, Admin, Drain, Me};
-use crate::clock::SystemClock;
-use crate::config::{Config, Durability, StoreUrl};
+use crate::admin::{self, Admin};
+use crate::config::{Config, StoreUrl};
 use crate::http::{self, Api};
 use crate::{demo, seed, serve};
+use stores::Stores;
+
+/// The lease of a node that is alone with its store.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Why a node did not start; one line for the person who started it.
 #[derive(Debug, thiserror::Error)]
@@ -49,93 +49,59 @@ pub enum Unready {
 pub struct Node {
     pub public: SocketAddr,
     pub admin: SocketAddr,
+    /// `None` when there is no cluster.
+    pub cluster: Option<SocketAddr>,
     pub name: String,
-    drain: watch::Sender<Drain>,
     stop: watch::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
     life: Life,
 }
 
-/// The conversations of a node, and what keeps them going.
-struct Life {
-    conversations: Conversations,
-    hub: Hub,
-    work: TaskTracker,
-    draining: Arc<AtomicBool>,
-    supervisor: JoinHandle<()>,
-    _alarms: AbortOnDropHandle<()>,
-}
-
-impl Life {
-    /// Starts the supervisor and the alarms, and takes up what ran when the last process died.
-    async fn begin(
-        config: &Config,
-        me: &Me,
-        clock: &Arc<dyn Clock>,
-        natives: Arc<Natives>,
-        catalogue: &Arc<Catalogue>,
-        store: &Arc<dyn Store>,
-    ) -> Result<Self, Unready> {
-        let broken = |error: &dyn std::error::Error| Unready::Broken(error.to_string());
-        let variable = |name: &str| std::env::var(name).ok();
-        let openai = Openai::new(clock.clone(), Limits::default(), variable);
-        let runner = Runner::new((*natives).clone(), clock.clone());
-        let runner = runner.map_err(|error| broken(&error))?;
-        let (hub, work) = (Hub::default(), TaskTracker::new());
-        let draining = Arc::new(AtomicBool::new(false));
-        let deps = Arc::new(Deps {
-            me: Holder { node: me.name.clone(), incarnation: me.incarnation.clone() },
-            journal: store.clone(),
-            agents: catalogue.clone(),
-            live: Arc::new(hub.clone()),
-            model: Arc::new(Models::new(openai)),
-            runner: Arc::new(runner),
-            clock: clock.clone(),
-            passivate_after: config.passivate_after,
-            work: work.clone(),
-            draining: draining.clone(),
-        });
-        let table = Arc::new(Table::default());
-        let host =
-            Actor::spawn(None, Host, (deps.clone(), table.clone(), mpsc::channel(1).0)).await;
-        let (host, supervisor) = host.map_err(|error| broken(&error))?;
-        let conversations = Conversations::new(host, table, deps, store.clone());
-        tokio::spawn(take_up(conversations.clone()));
-        let alarms = alarms::run(conversations.clone(), store.clone(), clock.clone());
-        let _alarms = AbortOnDropHandle::new(tokio::spawn(alarms));
-        Ok(Self { conversations, hub, work, draining, supervisor, _alarms })
-    }
-}
-
-async fn take_up(conversations: Conversations) {
-    let revived = conversations.revive_active().await;
-    if revived > 0 {
-        tracing::info!(revived, "took up what was running");
-    }
-}
-
 impl Node {
     /// Opens the store, takes up what ran, and serves.
     pub async fn start(config: Config, metrics: Option<PrometheusHandle>) -> Result<Self, Unready> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let natives = Arc::new(demo::natives());
         // Everything that may be refused comes before the first write.
         let definitions = definitions(config.agents.as_deref(), &natives)?;
+        let secret = cluster_secret(&config)?;
         let public = listen(config.listen).await?;
         let operators = listen(config.admin_listen).await?;
         let (public_at, admin_at) = (local(&public)?, local(&operators)?);
-        let store = open(&config)?;
-        let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone()));
-        seed::seed(&catalogue, &*store, clock.now(), definitions).await?;
-
-        let me = Me {
-            name: config.node.clone().unwrap_or_else(host_name),
-            incarnation: clock.id("inc"),
-            address: public_at.to_string(),
-            since: clock.now(),
+        let ground = stores::open(&config).await?;
+        let Stores { store, membership, clock, .. } = &ground;
+        let (store, clock) = (store.clone(), clock.clone());
+        let nodes = match ground.is_shared {
+            true => Some(listen(config.cluster_listen).await?),
+            false => None,
         };
-        let life = Life::begin(&config, &me, &clock, natives, &catalogue, &store).await?;
-        let (drain, _) = watch::channel(Drain::Unasked);
+        let cluster_at = nodes.as_ref().map(local).transpose()?;
+
+        let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone()));
+        let me = me(&config, &*clock, cluster_at.unwrap_or(public_at));
+        let (name, process) = (me.holder.node.clone(), me.process.clone());
+        let ground = Ground {
+            me,
+            lease: if nodes.is_some() { config.lease } else { FOR_EVER },
+            store: store.clone(),
+            membership: membership.clone(),
+            agents: catalogue.clone(),
+            model: Arc::new(Models::new(openai(&clock))),
+            runner: Arc::new(runner(&natives, &clock)?),
+            clock: clock.clone(),
+            passivate_after: config.passivate_after,
+            policy: config.placement,
+            on_time: ground.on_time,
+        };
+        seed::seed(&catalogue, &*store, clock.now(), definitions).await?;
+        let called = name.clone();
+        let life = Life::begin(ground, move |host, members| async move {
+            let Some(listener) = nodes else { return Ok(Arc::new(Alone::default()) as _) };
+            let settings = Settings { name: called, process, listener, secret, host, members };
+            let mesh = Mesh::start(settings).await.map_err(|error| error.to_string())?;
+            Ok(Arc::new(mesh) as Arc<dyn Peers>)
+        });
+        let life = life.await.map_err(|error| Unready::Broken(error.to_string()))?;
+
         let (stop, stopped) = watch::channel(false);
         let api = Api {
             conversations: life.conversations.clone(),
@@ -144,62 +110,44 @@ impl Node {
             hub: life.hub.clone(),
             clock: clock.clone(),
             under_way: Arc::new(AtomicUsize::new(0)),
-            draining: life.draining.clone(),
         };
-        let operators_api = Admin {
-            conversations: life.conversations.clone(),
-            store,
-            clock,
-            metrics,
-            me: me.clone(),
-            draining: life.draining.clone(),
-            drain: drain.clone(),
-        };
+        let state = life.state.clone();
+        let conversations = life.conversations.clone();
+        let operators_api = Admin { conversations, store, clock, metrics, state };
         let servers = vec![
             tokio::spawn(serve::serve(public, http::router(api), stopped.clone())),
             tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
         ];
-        Ok(Self { public: public_at, admin: admin_at, name: me.name, drain, stop, servers, life })
+        let (public, admin, cluster) = (public_at, admin_at, cluster_at);
+        Ok(Self { public, admin, cluster, name, stop, servers, life })
     }
 
     /// Drains whenever an operator asks for it, for at most `patience`, and goes on serving: what
     /// is asked of a drained node is answered "unavailable". Returns only when the node cannot
     /// live, which is the end of the supervisor.
     pub async fn live(&mut self, patience: Duration) -> Unready {
-        let mut asked = self.drain.subscribe();
+        let mut state = self.life.state.subscribe();
         tokio::select! {
             // The node itself holds the sender: waiting cannot fail.
-            _ = asked.wait_for(|drain| *drain == Drain::Asked) => {}
+            _ = state.wait_for(|state| *state != MemberState::Up) => {}
             _ = &mut self.life.supervisor => return supervisor_died(),
         }
-        let drained = tokio::time::timeout(patience, self.drain()).await.is_ok();
+        let drained = self.life.drain(patience).await;
         tracing::info!(drained, "an operator's drain is over");
-        self.drain.send_replace(Drain::Done);
         // Its end is all that is left to wait for.
         let _ = (&mut self.life.supervisor).await;
         supervisor_died()
     }
 
-    /// Takes no more work and lets running steps and tools finish; what they came to is journalled,
-    /// and goes on at the next start.
-    pub async fn drain(&self) {
-        self.life.draining.store(true, Ordering::Relaxed);
-        self.life.work.close();
-        loop {
-            self.life.work.wait().await;
-            // What they came to is in the mailboxes, before this question: an answer says that it is
-            // journalled, and that what it handed over has started.
-            for (id, _) in self.life.conversations.table().page(None, usize::MAX) {
-                self.life.conversations.inspect(&id).await;
-            }
-            if self.life.work.is_empty() {
-                return;
-            }
-        }
+    /// Takes no more work, lets running steps and tools finish for at most `patience`, and hands
+    /// over the rest. Returns whether nothing had to be cut off.
+    pub async fn drain(&self, patience: Duration) -> bool {
+        self.life.drain(patience).await
     }
 
-    /// Stops serving.
+    /// Leaves the cluster, and stops serving.
     pub async fn stop(self) {
+        self.life.leave().await;
         self.stop.send_replace(true);
         for server in self.servers {
             if let Err(error) = server.await {
@@ -207,6 +155,51 @@ impl Node {
             }
         }
     }
+}
+
+/// This process, as it describes itself to the others.
+fn me(config: &Config, clock: &dyn Clock, listen: SocketAddr) -> Member {
+    let process = clock.id("inc");
+    let node = config.node.clone().unwrap_or_else(host_name);
+    Member {
+        holder: Holder { node, incarnation: process.clone() },
+        process,
+        address: config.cluster_advertise.clone().unwrap_or_else(|| listen.to_string()),
+        state: MemberState::Up,
+        live_actors: 0,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wire: WIRE,
+        since: clock.now(),
+        lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Whoever knows it is a node of the cluster.
+fn cluster_secret(config: &Config) -> Result<Option<String>, Unready> {
+    let secret = std::env::var("ABIDE_CLUSTER_SECRET").ok().filter(|secret| !secret.is_empty());
+    let shared = matches!(config.store, StoreUrl::Redis(_));
+    let advertised = config.cluster_advertise.as_deref().unwrap_or("127.0.0.1:0");
+    let advertised = advertised.rsplit_once(':').map_or(advertised, |(host, _)| host);
+    let advertised = advertised.trim_matches(['[', ']']);
+    let loops = advertised == "localhost"
+        || advertised.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    let listens = [config.listen, config.admin_listen, config.cluster_listen];
+    let open = !loops || listens.iter().any(|address| !address.ip().is_loopback());
+    if shared && open && secret.is_none() {
+        let why =
+            "ABIDE_CLUSTER_SECRET: is required with a Redis store unless every address is loopback";
+        return Err(Unready::Config(why.to_owned()));
+    }
+    Ok(secret)
+}
+
+fn openai(clock: &Arc<dyn Clock>) -> Openai {
+    Openai::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
+}
+
+fn runner(natives: &Natives, clock: &Arc<dyn Clock>) -> Result<Runner, Unready> {
+    let runner = Runner::new(natives.clone(), clock.clone());
+    runner.map_err(|error| Unready::Broken(error.to_string()))
 }
 
 fn supervisor_died() -> Unready {
@@ -219,20 +212,6 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Unready> {
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, Unready> {
     listener.local_addr().map_err(|error| Unready::Broken(error.to_string()))
-}
-
-fn open(config: &Config) -> Result<Arc<dyn Store>, Unready> {
-    match &config.store {
-        StoreUrl::Memory => Ok(Arc::new(Memory::default())),
-        StoreUrl::Embedded(dir) => {
-            let durability = match config.durability {
-                Durability::Fsync => embedded::Durability::Fsync,
-                Durability::Os => embedded::Durability::Os,
-            };
-            let opened = Embedded::open(dir, durability);
-            Ok(Arc::new(opened.map_err(|error| Unready::Config(error.to_string()))?))
-        }
-    }
 }
 
 /// The definitions that the node brings: those of `--agents`, else the demo agent.

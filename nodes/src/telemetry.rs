@@ -8,11 +8,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogFormat;
 
+/// What is logged by default. The connections between nodes are logged where they are dealt with.
+const QUIET: &str = "info,ractor_cluster=off";
+
 /// Starts logging; `RUST_LOG` filters, `info` is the default.
 pub fn log(format: Option<LogFormat>) {
     let terminal = io::stderr().is_terminal();
     let default = if terminal { LogFormat::Text } else { LogFormat::Json };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(QUIET));
     let lines = tracing_subscriber::fmt().with_env_filter(filter);
     let lines = lines.with_writer(|| Lossy(io::stderr())).log_internal_errors(false);
     let started = match format.unwrap_or(default) {

@@ -1,10 +1,10 @@
 //! How nodes reach one another, as a port, and the cluster behind it.
 
-mod cluster;
 mod door;
 mod hello;
 mod keys;
 mod links;
+mod mesh;
 mod peer;
 mod refusals;
 mod server;
@@ -18,8 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-pub use cluster::{Cluster, Settings, StartError};
-pub use hello::WIRE;
+pub use mesh::{Mesh, Settings, StartError};
 pub use way::LARGEST;
 
 /// What is known of the way to each other process, by [`Member::process`](crate::membership::Member).

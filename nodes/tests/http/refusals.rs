@@ -176,7 +176,7 @@ async fn a_head_is_a_get_without_its_body() {
 async fn a_draining_node_takes_no_work_and_still_shows_what_is() {
     let api = Api::start().await;
     api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
-    api.node.drain().await;
+    api.node.drain(std::time::Duration::from_secs(60)).await;
     let refused = api.say("a", "hello").await;
     refused.is_problem(503, "unavailable");
     assert!(refused.headers.contains_key("retry-after"));

@@ -12,10 +12,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsStream;
 
-use super::hello::{Hello, WIRE};
+use super::hello::Hello;
 use super::keys::Keys;
 use super::links::{Happening, Happenings};
 use super::refusals::{Cause, Refusals};
+use crate::wire::WIRE;
 
 /// For a whole handshake, TCP included: a few round trips and two signatures, on a busy machine.
 const HANDSHAKE: Duration = Duration::from_secs(3);

@@ -5,8 +5,6 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The version of what travels between nodes. Nodes of two versions refuse each other.
-pub const WIRE: u32 = 1;
 /// Of a hello: names are short, and who says more is not one of us.
 const LONGEST: u16 = 1_024;
 

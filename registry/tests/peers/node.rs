@@ -7,7 +7,7 @@ use std::time::Duration;
 use abide_actors::journal::Holder;
 use abide_registry::host::{HostMsg, Incoming};
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::{Cluster, Link, Peers, Settings, Unreached};
+use abide_registry::peers::{Link, Mesh, Peers, Settings, Unreached};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -125,7 +125,7 @@ async fn run(config: Config) {
     let (members, receiver) = watch::channel(Vec::new());
     let Config { name, process, secret, .. } = config;
     let settings = Settings { name, process, listener, secret, host, members: receiver };
-    let cluster = Arc::new(Cluster::start(settings).await.unwrap());
+    let cluster = Arc::new(Mesh::start(settings).await.unwrap());
     let mut links = cluster.links();
     tokio::spawn(async move {
         loop {
@@ -146,7 +146,7 @@ async fn run(config: Config) {
 async fn obey(
     order: Order,
     members: &watch::Sender<Vec<Member>>,
-    cluster: &Arc<Cluster>,
+    cluster: &Arc<Mesh>,
     metrics: &PrometheusHandle,
 ) {
     match order {
@@ -183,7 +183,7 @@ fn count_one(outcomes: &mut BTreeMap<String, usize>, outcome: Result<usize, Unre
 }
 
 async fn call(
-    cluster: &Cluster,
+    cluster: &Mesh,
     to: &str,
     bytes: usize,
     first: u8,
@@ -210,7 +210,7 @@ fn member((node, process, address): Other) -> Member {
         state: MemberState::Up,
         live_actors: 0,
         version: "test".to_owned(),
-        wire: abide_registry::peers::WIRE,
+        wire: abide_registry::wire::WIRE,
         since: abide_conversation::Timestamp::default(),
         lease_ms: 5_000,
     }

@@ -11,13 +11,14 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::door::Door;
-use super::hello::{Hello, WIRE};
+use super::hello::Hello;
 use super::keys::Keys;
 use super::links::{Keeper, Ways};
 use super::server::{self, Server};
 use super::{Links, Peers, Unreached};
 use crate::host::HostMsg;
 use crate::membership::Member;
+use crate::wire::WIRE;
 
 /// What a cluster is started with.
 pub struct Settings {
@@ -47,13 +48,13 @@ pub enum StartError {
 }
 
 /// The connections to the other nodes. Dropping it ends them.
-pub struct Cluster {
+pub struct Mesh {
     ways: Ways,
     links: watch::Receiver<Links>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
-impl Cluster {
+impl Mesh {
     /// Accepts from now on, and keeps a connection to every member while it is one. There can be
     /// one in a process.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
@@ -79,7 +80,7 @@ impl Cluster {
 }
 
 #[async_trait]
-impl Peers for Cluster {
+impl Peers for Mesh {
     async fn call(
         &self,
         process: &str,
