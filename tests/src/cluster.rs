@@ -83,6 +83,8 @@ impl Member {
         self.node = Some(self.site.start().await);
         if let (Some(proxies), Some(address)) = (&self.proxies, self.site.client.cluster_address())
         {
+            let proxy = proxies.to_node.address().to_string();
+            assert_ne!(address, proxy, "the ready line names what listens, not what is advertised");
             proxies.to_node.aim(&address);
         }
     }
@@ -126,9 +128,9 @@ impl Cluster {
         }
     }
 
-    /// SIGSTOP: it does nothing any more, and its connections stay.
-    pub fn stop(&self, node: usize) {
-        self.members[node].running().stop();
+    /// SIGSTOP: from the return on it does nothing any more, and its connections stay.
+    pub async fn stop(&self, node: usize) {
+        self.members[node].running().stop().await;
     }
 
     /// SIGCONT.

@@ -89,6 +89,13 @@ async fn run(port: u16) -> testcontainers::core::error::Result<ContainerAsync<Ge
         .with_cmd(FLAGS)
         .with_mapped_port(port, PORT.tcp())
         .with_label("abide-tests", run)
+        // Not open to the network, whatever this Docker does by itself.
+        .with_host_config_modifier(|host| {
+            for binding in host.port_bindings.iter_mut().flatten().flat_map(|(_, to)| to).flatten()
+            {
+                binding.host_ip = Some("127.0.0.1".to_owned());
+            }
+        })
         .with_startup_timeout(DEADLINE);
     request.start().await
 }
