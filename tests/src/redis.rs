@@ -54,7 +54,7 @@ impl Redis {
         match wish.as_str() {
             "container" => Self::container().await,
             "process" => Self::process().await,
-            "" if container::docker_answers().await => Self::container().await,
+            "" if container::docker().await.is_ok() => Self::container().await,
             "" => Self::process().await,
             _ => panic!("TEST_REDIS must be container or process, not {wish}"),
         }

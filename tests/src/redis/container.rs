@@ -19,20 +19,19 @@ pub(super) struct Container {
     port: u16,
 }
 
-/// Whether there is a Docker to ask.
-pub(super) async fn docker_answers() -> bool {
-    match docker_client_instance().await {
-        Ok(docker) => docker.ping().await.is_ok(),
-        Err(_) => false,
+/// The Docker of `DOCKER_HOST`, or of this machine, when it answers.
+pub(super) async fn docker() -> Result<Docker, String> {
+    let docker = docker_client_instance().await.map_err(|error| error.to_string())?;
+    match tokio::time::timeout(DEADLINE, docker.ping()).await {
+        Ok(Ok(_)) => Ok(docker),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("nothing in {DEADLINE:?}")),
     }
 }
 
 impl Container {
     pub(super) async fn start() -> (Self, u16) {
-        let docker = docker_client_instance().await.unwrap();
-        if let Err(why) = within("Docker", docker.ping()).await {
-            panic!("Docker does not answer: {why}");
-        }
+        let docker = docker().await.unwrap_or_else(|why| panic!("Docker does not answer: {why}"));
         let mut last = None;
         for _ in 0..PORTS {
             let port = free_port();
