@@ -40,13 +40,15 @@ async fn each_node_has_its_name_and_dies_alone() {
 
 #[tokio::test]
 async fn a_stopped_node_answers_when_it_goes_on() {
-    let cluster = alone(1).await;
+    let cluster = alone(2).await;
     cluster.stop(0).await;
+    assert_eq!(cluster.other(usize::MAX), 1);
     let mut answer = Box::pin(is_up(&cluster, 0));
     let silence = tokio::time::timeout(Duration::from_millis(100), &mut answer).await;
     assert!(silence.is_err(), "a stopped node answered");
     cluster.cont(0);
     assert!(answer.await);
+    assert_eq!(cluster.other(usize::MAX), 0);
 }
 
 #[tokio::test]
