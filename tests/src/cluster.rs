@@ -1,6 +1,7 @@
 //! Nodes over one Redis, each a real process, and what may happen to them.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 
@@ -68,6 +69,7 @@ pub struct Cluster {
 
 struct Member {
     node: Option<Node>,
+    stopped: AtomicBool,
     site: Site,
     client: Client,
     proxies: Option<Proxies>,
@@ -81,8 +83,11 @@ struct Proxies {
 impl Member {
     async fn start(&mut self) {
         self.node = Some(self.site.start().await);
+        self.stopped.store(false, Ordering::Relaxed);
         if let (Some(proxies), Some(address)) = (&self.proxies, self.site.client.cluster_address())
         {
+            let proxy = proxies.to_node.address().to_string();
+            assert_ne!(address, proxy, "the ready line names what listens, not what is advertised");
             proxies.to_node.aim(&address);
         }
     }
@@ -126,14 +131,16 @@ impl Cluster {
         }
     }
 
-    /// SIGSTOP: it does nothing any more, and its connections stay.
-    pub fn stop(&self, node: usize) {
-        self.members[node].running().stop();
+    /// SIGSTOP: from the return on it does nothing any more, and its connections stay.
+    pub async fn stop(&self, node: usize) {
+        self.members[node].running().stop().await;
+        self.members[node].stopped.store(true, Ordering::Relaxed);
     }
 
     /// SIGCONT.
     pub fn cont(&self, node: usize) {
         self.members[node].running().cont();
+        self.members[node].stopped.store(false, Ordering::Relaxed);
     }
 
     /// SIGTERM; returns when it has drained and left with 0.
@@ -172,11 +179,14 @@ impl Cluster {
         .await
     }
 
-    /// Some node that runs and is not this one.
+    /// Some node that runs, is not stopped, and is not this one.
     pub fn other(&self, than: usize) -> usize {
-        let running = |place: &usize| self.members[*place].node.is_some();
+        let serves = |place: &usize| {
+            let member = &self.members[*place];
+            member.node.is_some() && !member.stopped.load(Ordering::Relaxed)
+        };
         let mut others = (0..self.members.len()).filter(|place| *place != than);
-        others.find(running).expect("no other node runs")
+        others.find(serves).expect("no other node serves")
     }
 
     /// What the history, the journals and the tools say, once every conversation is at rest.
@@ -204,6 +214,6 @@ impl Cluster {
         }
         let site = site.with_store(plan.store.as_ref().unwrap_or(&url));
         let client = site.client.clone().recorded(&self.history, &name);
-        Member { node: None, site, client, proxies }
+        Member { node: None, stopped: AtomicBool::new(false), site, client, proxies }
     }
 }

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use crate::client::{Addresses, Client};
 use crate::patience::within;
-use crate::signal::signal;
+use crate::signal::{signal, stop};
 
 /// What is shown of a log, in bytes: more than a test that fails soon writes.
 const SHOWN: u64 = 1 << 20;
@@ -171,9 +171,9 @@ impl Node {
         signal(&self.child, Signal::TERM);
     }
 
-    /// SIGSTOP: it does nothing any more, and its connections stay.
-    pub fn stop(&self) {
-        signal(&self.child, Signal::STOP);
+    /// SIGSTOP: from the return on it does nothing any more, and its connections stay.
+    pub async fn stop(&self) {
+        stop(&self.child).await;
     }
 
     /// SIGCONT: it goes on where it was stopped.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::patience::within;
@@ -32,7 +32,6 @@ pub struct Proxy {
     address: SocketAddr,
     faults: watch::Sender<Faults>,
     listens: watch::Receiver<bool>,
-    task: JoinHandle<()>,
 }
 
 #[derive(Clone, Default)]
@@ -70,11 +69,12 @@ impl Proxy {
         let faults = watch::channel(Faults::default()).0;
         let (listening, listens) = watch::channel(true);
         let serve = serve(listen(address), faults.subscribe(), listening);
-        let task = tokio::spawn(async move {
+        // It ends when nobody can tell it of faults any more.
+        tokio::spawn(async move {
             let _kept = kept;
             serve.await;
         });
-        Self { address, faults, listens, task }
+        Self { address, faults, listens }
     }
 
     /// To this host and port.
@@ -134,12 +134,6 @@ impl Proxy {
         let mut listens = self.listens.clone();
         let changed = listens.wait_for(|listens| *listens == is);
         within("a proxy to follow", changed).await.unwrap();
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -215,7 +209,7 @@ async fn connection(client: TcpStream, mut faults: watch::Receiver<Faults>) {
 /// The connection cannot go on.
 struct Broken;
 
-/// Carries one direction to its end, which the other side is told of.
+/// Carries one direction to its end, which the other side is told of: a dropped half says so.
 async fn carry(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
@@ -273,5 +267,5 @@ async fn write(
         tokio::time::sleep_until(due).await;
         to.write_all(&chunk).await.map_err(|_| Broken)?;
     }
-    to.shutdown().await.map_err(|_| Broken)
+    Ok(())
 }

@@ -35,8 +35,8 @@ pub struct Redis {
 enum Server {
     /// Somebody else's: it cannot be killed. The file keeps other tests out.
     Given(#[allow(dead_code)] File),
-    Container(Container),
-    Process(Process),
+    Container(Box<Container>),
+    Process(Box<Process>),
 }
 
 impl Redis {
@@ -54,7 +54,7 @@ impl Redis {
         match wish.as_str() {
             "container" => Self::container().await,
             "process" => Self::process().await,
-            "" if container::docker_answers().await => Self::container().await,
+            "" if container::docker().await.is_ok() => Self::container().await,
             "" => Self::process().await,
             _ => panic!("TEST_REDIS must be container or process, not {wish}"),
         }
@@ -63,13 +63,13 @@ impl Redis {
     /// One in a container.
     pub async fn container() -> Self {
         let (container, port) = Container::start().await;
-        Self::serving(Server::Container(container), port).await
+        Self::serving(Server::Container(Box::new(container)), port).await
     }
 
     /// One in a process.
     pub async fn process() -> Self {
         let (process, port) = Process::start().await;
-        Self::serving(Server::Process(process), port).await
+        Self::serving(Server::Process(Box::new(process)), port).await
     }
 
     async fn serving(server: Server, port: u16) -> Self {
@@ -134,7 +134,7 @@ impl Redis {
         match &self.server {
             Server::Given(_) => cannot("stopped"),
             Server::Container(container) => container.pause().await,
-            Server::Process(process) => process.stop(),
+            Server::Process(process) => process.stop().await,
         }
     }
 

@@ -19,20 +19,19 @@ pub(super) struct Container {
     port: u16,
 }
 
-/// Whether there is a Docker to ask.
-pub(super) async fn docker_answers() -> bool {
-    match docker_client_instance().await {
-        Ok(docker) => docker.ping().await.is_ok(),
-        Err(_) => false,
+/// The Docker of `DOCKER_HOST`, or of this machine, when it answers.
+pub(super) async fn docker() -> Result<Docker, String> {
+    let docker = docker_client_instance().await.map_err(|error| error.to_string())?;
+    match tokio::time::timeout(DEADLINE, docker.ping()).await {
+        Ok(Ok(_)) => Ok(docker),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("nothing in {DEADLINE:?}")),
     }
 }
 
 impl Container {
     pub(super) async fn start() -> (Self, u16) {
-        let docker = docker_client_instance().await.unwrap();
-        if let Err(why) = within("Docker", docker.ping()).await {
-            panic!("Docker does not answer: {why}");
-        }
+        let docker = docker().await.unwrap_or_else(|why| panic!("Docker does not answer: {why}"));
         let mut last = None;
         for _ in 0..PORTS {
             let port = free_port();
@@ -89,6 +88,13 @@ async fn run(port: u16) -> testcontainers::core::error::Result<ContainerAsync<Ge
         .with_cmd(FLAGS)
         .with_mapped_port(port, PORT.tcp())
         .with_label("abide-tests", run)
+        // Not open to the network, whatever this Docker does by itself.
+        .with_host_config_modifier(|host| {
+            for binding in host.port_bindings.iter_mut().flatten().flat_map(|(_, to)| to).flatten()
+            {
+                binding.host_ip = Some("127.0.0.1".to_owned());
+            }
+        })
         .with_startup_timeout(DEADLINE);
     request.start().await
 }

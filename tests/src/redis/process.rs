@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 
 use super::{FLAGS, PORTS, free_port};
 use crate::patience::{look, within};
-use crate::signal::signal;
+use crate::signal::{signal, stop};
 
 /// It dies with this value, and its directory goes.
 pub(super) struct Process {
@@ -57,8 +57,8 @@ impl Process {
         self.restart().await;
     }
 
-    pub(super) fn stop(&self) {
-        signal(&self.child, Signal::STOP);
+    pub(super) async fn stop(&self) {
+        stop(&self.child).await;
     }
 
     pub(super) fn cont(&self) {

@@ -1,8 +1,9 @@
 //! Nodes are killed, stopped, ended and started again, each by itself. What makes them a cluster
 //! is not used here: each has a store of its own.
 
+use std::time::Duration;
+
 use abide_tests::cluster::{Cluster, Plan};
-use abide_tests::patience::DEADLINE;
 use abide_tests::redis::Redis;
 use reqwest::Method;
 
@@ -39,13 +40,15 @@ async fn each_node_has_its_name_and_dies_alone() {
 
 #[tokio::test]
 async fn a_stopped_node_answers_when_it_goes_on() {
-    let cluster = alone(1).await;
-    cluster.stop(0);
+    let cluster = alone(2).await;
+    cluster.stop(0).await;
+    assert_eq!(cluster.other(usize::MAX), 1);
     let mut answer = Box::pin(is_up(&cluster, 0));
-    let silence = tokio::time::timeout(DEADLINE / 300, &mut answer).await;
+    let silence = tokio::time::timeout(Duration::from_millis(100), &mut answer).await;
     assert!(silence.is_err(), "a stopped node answered");
     cluster.cont(0);
     assert!(answer.await);
+    assert_eq!(cluster.other(usize::MAX), 0);
 }
 
 #[tokio::test]
