@@ -209,3 +209,6 @@ fn broken(error: io::Error) -> Broken {
     };
     Broken(cause, error)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,5 +4,9 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod calls;
+mod gone;
 mod node;
+mod proxy;
 mod rig;
+mod stopped;
+mod strangers;

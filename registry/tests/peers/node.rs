@@ -37,20 +37,8 @@ pub type Other = (String, String, String);
 #[derive(Serialize, Deserialize)]
 pub enum Order {
     Members(Vec<Other>),
-    Call {
-        to: String,
-        bytes: usize,
-        first: u8,
-        within_ms: u64,
-    },
-    /// Calls of 256 bytes, so many at a time.
-    Calls {
-        to: String,
-        count: usize,
-        at_a_time: usize,
-        first: u8,
-        within_ms: u64,
-    },
+    Call { to: String, bytes: usize, first: u8, within_ms: u64 },
+    Calls { to: String, count: usize, at_a_time: usize, bytes: usize, first: u8, within_ms: u64 },
     Metrics,
 }
 
@@ -65,7 +53,7 @@ pub enum Said {
     Metrics(String),
 }
 
-/// What a call begins with to be answered, never to be, or to be dropped.
+/// What a call begins with to be answered, and what one that never is begins with.
 pub const ECHO: u8 = 0;
 pub const HOLD: u8 = 1;
 
@@ -91,6 +79,7 @@ impl Actor for Echo {
         held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         if let HostMsg::Remote(Incoming { call, reply }) = message {
+            metrics::counter!("test_calls_total").increment(1);
             match call.first() {
                 Some(&HOLD) => held.push(reply),
                 _ => drop(reply.send(call)),
@@ -117,7 +106,8 @@ fn this_binary_is_a_node_when_it_is_told_so() {
 /// Until its input ends: then nobody needs it any more.
 async fn run(config: Config) {
     let filter = "info,ractor_cluster=off,ractor=off";
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    log.with_writer(std::io::stderr).init();
     let metrics = PrometheusBuilder::new().install_recorder().unwrap();
     let (host, _) = Actor::spawn(None, Echo, ()).await.unwrap();
     let listener = TcpListener::bind(&config.listen).await.unwrap();
@@ -159,14 +149,14 @@ async fn obey(
             let called = called.map_err(|unreached| format!("{unreached:?}"));
             say(&Said::Called(called, millis(began)));
         }
-        Order::Calls { to, count, at_a_time, first, within_ms } => {
+        Order::Calls { to, count, at_a_time, bytes, first, within_ms } => {
             let (mut outcomes, began) = (BTreeMap::new(), Instant::now());
             let mut calls = FuturesUnordered::new();
             for begun in 0..count {
                 if begun >= at_a_time {
                     count_one(&mut outcomes, calls.next().await.unwrap());
                 }
-                calls.push(call(cluster, &to, 256, first, within_ms));
+                calls.push(call(cluster, &to, bytes, first, within_ms));
             }
             while let Some(outcome) = calls.next().await {
                 count_one(&mut outcomes, outcome);
