@@ -11,7 +11,8 @@ use abide_registry::peers::{Cluster, Link, Peers, Settings, Unreached};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor_cluster::NodeServerMessage;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::net::TcpListener;
@@ -39,6 +40,7 @@ pub enum Order {
     Members(Vec<Other>),
     Call { to: String, bytes: usize, first: u8, within_ms: u64 },
     Calls { to: String, count: usize, at_a_time: usize, bytes: usize, first: u8, within_ms: u64 },
+    KillServer,
     Metrics,
 }
 
@@ -162,6 +164,13 @@ async fn obey(
                 count_one(&mut outcomes, outcome);
             }
             say(&Said::CalledAll(outcomes, millis(began)));
+        }
+        Order::KillServer => {
+            let all = ractor::registry::get_all_pids();
+            let server = |actor: &ActorCell| {
+                actor.is_message_type_of::<NodeServerMessage>().unwrap_or_default()
+            };
+            all.into_iter().find(server).unwrap().kill();
         }
         Order::Metrics => say(&Said::Metrics(metrics.render())),
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,6 +14,7 @@ pub struct Proxy {
     to: Arc<Mutex<String>>,
     open: watch::Sender<bool>,
     cut: watch::Sender<()>,
+    forsaken: watch::Sender<()>,
     _accept: AbortOnDropHandle<()>,
 }
 
@@ -22,22 +24,29 @@ impl Proxy {
         let address = listener.local_addr().unwrap().to_string();
         let to = Arc::new(Mutex::new(to.to_owned()));
         let (open, cut) = (watch::Sender::new(true), watch::Sender::new(()));
+        let forsaken = watch::Sender::new(());
         let (target, opened, cuts) = (to.clone(), open.subscribe(), cut.clone());
+        let left = forsaken.clone();
         let accept = tokio::spawn(async move {
             let mut ways = JoinSet::new();
             loop {
                 let (near, _) = listener.accept().await.unwrap();
                 let far = target.lock().unwrap().clone();
-                ways.spawn(carry(near, far, opened.clone(), cuts.subscribe()));
+                ways.spawn(carry(near, far, opened.clone(), cuts.subscribe(), left.subscribe()));
             }
         });
-        Self { address, to, open, cut, _accept: AbortOnDropHandle::new(accept) }
+        Self { address, to, open, cut, forsaken, _accept: AbortOnDropHandle::new(accept) }
     }
 
     /// Cuts what there is; what comes next goes elsewhere.
     pub fn lead_to(&self, to: &str) {
         to.clone_into(&mut self.to.lock().unwrap());
         self.cut.send_replace(());
+    }
+
+    /// Cuts what there is on the side of the one that dialled; the other hears nothing.
+    pub fn forsake(&self) {
+        self.forsaken.send_replace(());
     }
 
     /// While it isn't open nothing gets through, and nobody is told.
@@ -51,21 +60,23 @@ async fn carry(
     far: String,
     open: watch::Receiver<bool>,
     mut cut: watch::Receiver<()>,
+    mut forsaken: watch::Receiver<()>,
 ) {
     let Ok(far) = TcpStream::connect(far).await else { return };
-    let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
+    let ((mut near_in, mut near_out), (mut far_in, mut far_out)) =
+        (near.into_split(), far.into_split());
     tokio::select! {
-        () = copy(near_in, far_out, open.clone()) => {}
-        () = copy(far_in, near_out, open) => {}
-        _ = cut.changed() => {}
+        () = copy(&mut near_in, &mut far_out, open.clone()) => return,
+        () = copy(&mut far_in, &mut near_out, open) => return,
+        _ = cut.changed() => return,
+        _ = forsaken.changed() => {}
     }
+    drop((near_in, near_out));
+    // For as long as the other side holds on to it.
+    let _ = tokio::io::copy(&mut far_in, &mut tokio::io::sink()).await;
 }
 
-async fn copy(
-    mut from: impl AsyncReadExt + Unpin,
-    mut to: impl AsyncWriteExt + Unpin,
-    mut open: watch::Receiver<bool>,
-) {
+async fn copy(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, mut open: watch::Receiver<bool>) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut bytes).await {
         if open.wait_for(|open| *open).await.is_err() {

@@ -189,6 +189,11 @@ impl Node {
         self.log().into_iter().filter(|line| line.contains(what)).collect()
     }
 
+    /// Kills the server of ractor_cluster in it.
+    pub async fn kill_server(&mut self) {
+        self.order(&Order::KillServer).await;
+    }
+
     /// SIGKILL.
     pub async fn kill(&mut self) -> Instant {
         let at = Instant::now();
