@@ -2,6 +2,7 @@
 //! is who it should be.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,8 +71,8 @@ impl Door {
     pub(super) async fn accept(self: Arc<Self>, listener: TcpListener, happened: Happenings) {
         let places = Arc::new(Semaphore::new(UNPROVEN));
         loop {
-            let tcp = match listener.accept().await {
-                Ok((tcp, _)) => tcp,
+            let (tcp, from) = match listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection between nodes");
                     sleep(BREATH).await;
@@ -79,12 +80,12 @@ impl Door {
                 }
             };
             let Ok(place) = places.clone().try_acquire_owned() else {
-                self.refusals.refuse(Cause::Crowded, None, "too many unfinished handshakes");
+                self.refusals.refuse(Cause::Crowded, None, from);
                 continue;
             };
             let (door, happened) = (self.clone(), happened.clone());
             tokio::spawn(async move {
-                if let Some(opened) = door.admit(tcp).await {
+                if let Some(opened) = door.admit(tcp, from).await {
                     // If nobody listens any more, the process ends.
                     let _ = happened.send(Happening::Opened(opened));
                 }
@@ -107,19 +108,19 @@ impl Door {
                 _ => Missed::Silent,
             }
         })?;
-        let refused = |cause, why| {
-            self.refusals.refuse(cause, Some(&target.name), why);
+        let refused = |cause, detail| {
+            self.refusals.refuse(cause, Some(&target.name), detail);
             Err(if cause == Cause::Wire { Missed::Silent } else { Missed::Nobody })
         };
         if hello.process == self.process {
-            return refused(Cause::Ourselves, "its address leads back here".to_owned());
+            return refused(Cause::Ourselves, target.address.clone());
         }
         if hello.wire != WIRE {
-            return refused(Cause::Wire, format!("it speaks {}, this node {WIRE}", hello.wire));
+            return refused(Cause::Wire, format!("{}, and {WIRE} here", hello.wire));
         }
         if (&hello.name, &hello.process) != (&target.name, &target.process) {
-            let why = format!("{} is at its address: {}", hello.name, hello.process);
-            return refused(Cause::Other, why);
+            let who = format!("{} at {}", hello.name, target.address);
+            return refused(Cause::Other, who);
         }
         let Hello { name, process, .. } = hello;
         Ok(Opened { name, process, dialled: true, stream })
@@ -138,32 +139,32 @@ impl Door {
     }
 
     /// The connection, if whoever dialled may have it.
-    async fn admit(&self, tcp: TcpStream) -> Option<Opened> {
+    async fn admit(&self, tcp: TcpStream, from: SocketAddr) -> Option<Opened> {
         let answered = match timeout(HANDSHAKE, self.answer(tcp)).await {
             Ok(answered) => answered,
-            Err(late) => {
-                self.refusals.refuse(Cause::Silent, None, late);
+            Err(_) => {
+                self.refusals.refuse(Cause::Silent, None, from);
                 return None;
             }
         };
         let (hello, stream) = match answered {
             Ok(answered) => answered,
             Err(Broken(Some(cause), error)) => {
-                self.refusals.refuse(cause, None, error);
+                self.refusals.refuse(cause, None, format_args!("{from}: {error}"));
                 return None;
             }
             Err(Broken(None, error)) => {
-                tracing::debug!(%error, "a connection ended before its handshake did");
+                tracing::debug!(%from, %error, "a connection ended before its handshake did");
                 return None;
             }
         };
         if hello.process == self.process {
-            self.refusals.refuse(Cause::Ourselves, Some(&hello.name), "it comes from here");
+            self.refusals.refuse(Cause::Ourselves, Some(&hello.name), from);
             return None;
         }
         if hello.wire != WIRE {
-            let why = format!("it speaks {}, this node {WIRE}", hello.wire);
-            self.refusals.refuse(Cause::Wire, Some(&hello.name), why);
+            let versions = format!("{}, and {WIRE} here", hello.wire);
+            self.refusals.refuse(Cause::Wire, Some(&hello.name), versions);
             return None;
         }
         // Who meant another process reads in the answer that it is wrong here, and says so itself.
@@ -210,3 +211,6 @@ fn broken(error: io::Error) -> Broken {
     };
     Broken(cause, error)
 }
+
+#[cfg(test)]
+mod tests;

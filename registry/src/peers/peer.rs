@@ -16,7 +16,7 @@ use super::stream::Pulse;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A session that lasted this long was no accident: it is dialled again at once.
-const STEADY: Duration = Duration::from_secs(2);
+const STEADY: Duration = Duration::from_millis(250);
 /// For a session to become ready, and for one that is closed to end: a few messages each.
 const SESSION: Duration = Duration::from_secs(3);
 

@@ -45,6 +45,18 @@ impl Cause {
             Self::Crowded => "crowded",
         }
     }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Wire => "it speaks another wire version",
+            Self::Other => "another process is at its address",
+            Self::Ourselves => "it is this process",
+            Self::Secret => "it has another cluster secret",
+            Self::Garbage => "it does not speak the protocol",
+            Self::Silent => "its handshake takes too long",
+            Self::Crowded => "too many handshakes are unfinished",
+        }
+    }
 }
 
 /// Remembers what was told.
@@ -54,12 +66,12 @@ pub(super) struct Refusals(Mutex<HashMap<(Cause, Option<String>), Instant>>);
 impl Refusals {
     /// Of a known peer one line is written for each cause until it is forgiven; of all strangers one
     /// in ten seconds.
-    pub(super) fn refuse(&self, cause: Cause, who: Option<&str>, why: impl Display) {
-        let name = cause.name();
+    pub(super) fn refuse(&self, cause: Cause, who: Option<&str>, detail: impl Display) {
+        let (name, why) = (cause.name(), cause.words());
         metrics::counter!("abide_peers_refused_total", "cause" => name).increment(1);
         if self.is_news(cause, who) {
             let peer = who.unwrap_or("unknown");
-            tracing::warn!(peer, cause = name, %why, "a connection between nodes is refused");
+            tracing::warn!(peer, cause = name, %detail, "a node is refused: {why}");
         }
     }
 
@@ -87,5 +99,28 @@ impl Refusals {
                 true
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_is_told_of_once_until_it_is_forgiven_and_strangers_now_and_then() {
+        let refusals = Refusals::default();
+        for (cause, who) in [(Cause::Wire, Some("b")), (Cause::Secret, Some("b"))] {
+            assert!(refusals.is_news(cause, who));
+            tokio::time::advance(STRANGERS_EVERY * 2).await;
+            assert!(!refusals.is_news(cause, who));
+        }
+        refusals.forgive("b");
+        assert!(refusals.is_news(Cause::Wire, Some("b")));
+
+        assert!(refusals.is_news(Cause::Garbage, None));
+        assert!(!refusals.is_news(Cause::Garbage, None));
+        assert!(refusals.is_news(Cause::Silent, None));
+        tokio::time::advance(STRANGERS_EVERY).await;
+        assert!(refusals.is_news(Cause::Garbage, None));
     }
 }

@@ -121,6 +121,10 @@ impl AsyncRead for Stream {
                         self.idle.as_mut().reset(Instant::now() + IDLE);
                     }
                     Ok(()) => self.pulse.ended("closed"),
+                    // No words of farewell: the connection is dropped, or its process is dead.
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        self.pulse.ended("closed");
+                    }
                     Err(_) => self.pulse.ended("broken"),
                 }
                 Poll::Ready(read)

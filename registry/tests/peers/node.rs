@@ -11,7 +11,8 @@ use abide_registry::peers::{Link, Mesh, Peers, Settings, Unreached};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor_cluster::NodeServerMessage;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::net::TcpListener;
@@ -37,20 +38,9 @@ pub type Other = (String, String, String);
 #[derive(Serialize, Deserialize)]
 pub enum Order {
     Members(Vec<Other>),
-    Call {
-        to: String,
-        bytes: usize,
-        first: u8,
-        within_ms: u64,
-    },
-    /// Calls of 256 bytes, so many at a time.
-    Calls {
-        to: String,
-        count: usize,
-        at_a_time: usize,
-        first: u8,
-        within_ms: u64,
-    },
+    Call { to: String, bytes: usize, first: u8, within_ms: u64 },
+    Calls { to: String, count: usize, at_a_time: usize, bytes: usize, first: u8, within_ms: u64 },
+    KillServer,
     Metrics,
 }
 
@@ -65,7 +55,7 @@ pub enum Said {
     Metrics(String),
 }
 
-/// What a call begins with to be answered, never to be, or to be dropped.
+/// What a call begins with to be answered, and what one that never is begins with.
 pub const ECHO: u8 = 0;
 pub const HOLD: u8 = 1;
 
@@ -91,6 +81,7 @@ impl Actor for Echo {
         held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         if let HostMsg::Remote(Incoming { call, reply }) = message {
+            metrics::counter!("test_calls_total").increment(1);
             match call.first() {
                 Some(&HOLD) => held.push(reply),
                 _ => drop(reply.send(call)),
@@ -117,7 +108,8 @@ fn this_binary_is_a_node_when_it_is_told_so() {
 /// Until its input ends: then nobody needs it any more.
 async fn run(config: Config) {
     let filter = "info,ractor_cluster=off,ractor=off";
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    log.with_writer(std::io::stderr).init();
     let metrics = PrometheusBuilder::new().install_recorder().unwrap();
     let (host, _) = Actor::spawn(None, Echo, ()).await.unwrap();
     let listener = TcpListener::bind(&config.listen).await.unwrap();
@@ -159,19 +151,26 @@ async fn obey(
             let called = called.map_err(|unreached| format!("{unreached:?}"));
             say(&Said::Called(called, millis(began)));
         }
-        Order::Calls { to, count, at_a_time, first, within_ms } => {
+        Order::Calls { to, count, at_a_time, bytes, first, within_ms } => {
             let (mut outcomes, began) = (BTreeMap::new(), Instant::now());
             let mut calls = FuturesUnordered::new();
             for begun in 0..count {
                 if begun >= at_a_time {
                     count_one(&mut outcomes, calls.next().await.unwrap());
                 }
-                calls.push(call(cluster, &to, 256, first, within_ms));
+                calls.push(call(cluster, &to, bytes, first, within_ms));
             }
             while let Some(outcome) = calls.next().await {
                 count_one(&mut outcomes, outcome);
             }
             say(&Said::CalledAll(outcomes, millis(began)));
+        }
+        Order::KillServer => {
+            let all = ractor::registry::get_all_pids();
+            let server = |actor: &ActorCell| {
+                actor.is_message_type_of::<NodeServerMessage>().unwrap_or_default()
+            };
+            all.into_iter().find(server).unwrap().kill();
         }
         Order::Metrics => say(&Said::Metrics(metrics.render())),
     }

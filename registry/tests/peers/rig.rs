@@ -8,12 +8,14 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::node::{Config, ECHO, MARK, Order, Other, Said, VARIABLE};
 
 /// How long anything may take: far more than it needs on a machine that builds beside the tests.
 pub const DEADLINE: Duration = Duration::from_secs(30);
+/// The pause between two looks at something that cannot be subscribed to.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Waits for a future, and fails with `what` at the deadline.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -31,6 +33,8 @@ pub struct Node {
     orders: ChildStdin,
     said: mpsc::UnboundedReceiver<Said>,
     links: watch::Receiver<Links>,
+    /// Every state of its links.
+    history: Arc<Mutex<Vec<Links>>>,
     log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -58,13 +62,18 @@ impl Node {
             .unwrap();
         let (say, mut said) = mpsc::unbounded_channel();
         let (publish, links) = watch::channel(Links::new());
+        let history = Arc::<Mutex<Vec<Links>>>::default();
+        let past = history.clone();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 // The harness's own line may not have ended.
                 let Some((_, line)) = line.split_once(MARK) else { continue };
                 match serde_json::from_str(line).unwrap() {
-                    Said::Links(links) => drop(publish.send_replace(links)),
+                    Said::Links(links) => {
+                        past.lock().unwrap().push(links.clone());
+                        publish.send_replace(links);
+                    }
                     said => drop(say.send(said)),
                 }
             }
@@ -81,7 +90,7 @@ impl Node {
             panic!("a node begins with its address");
         };
         let (pid, orders) = (child.id().unwrap(), child.stdin.take().unwrap());
-        Self { config, address, pid, child, orders, said, links, log }
+        Self { config, address, pid, child, orders, said, links, history, log }
     }
 
     /// As the others know it.
@@ -107,9 +116,27 @@ impl Node {
         Instant::now()
     }
 
-    /// The link as it is now.
-    pub fn link_now(&self, process: &str) -> Option<String> {
-        self.links.borrow().get(process).cloned()
+    /// Whether the link to a process was ever this.
+    pub fn ever(&self, process: &str, link: &str) -> bool {
+        let history = self.history.lock().unwrap();
+        history.iter().any(|links| links.get(process).is_some_and(|was| was == link))
+    }
+
+    /// Waits until a metric is at least so much.
+    pub async fn metric_reaches(&mut self, name: &str, least: u64) {
+        within(name, async {
+            while self.metric(name).await < least {
+                sleep(LOOK).await;
+            }
+        })
+        .await;
+    }
+
+    /// Of its memory, in MiB.
+    pub fn resident_mib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        resident.trim().trim_end_matches(" kB").parse::<usize>().unwrap() / 1_024
     }
 
     /// Calls, and waits for the outcome: the length of the answer or why there is none.
@@ -135,12 +162,12 @@ impl Node {
     pub async fn calls(
         &mut self,
         to: &str,
-        (count, at_a_time): (usize, usize),
+        (count, at_a_time, bytes): (usize, usize, usize),
         first: u8,
         within_ms: u64,
     ) -> (BTreeMap<String, usize>, u64) {
         let to = to.to_owned();
-        self.order(&Order::Calls { to, count, at_a_time, first, within_ms }).await;
+        self.order(&Order::Calls { to, count, at_a_time, bytes, first, within_ms }).await;
         match within("calls", self.said.recv()).await {
             Some(Said::CalledAll(outcomes, took)) => (outcomes, took),
             said => panic!("not the outcome of calls: {said:?}"),
@@ -160,6 +187,11 @@ impl Node {
     /// Its lines that contain this.
     pub fn logged(&self, what: &str) -> Vec<String> {
         self.log().into_iter().filter(|line| line.contains(what)).collect()
+    }
+
+    /// Kills the server of ractor_cluster in it.
+    pub async fn kill_server(&mut self) {
+        self.order(&Order::KillServer).await;
     }
 
     /// SIGKILL.

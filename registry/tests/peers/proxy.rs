@@ -1,0 +1,89 @@
+//! A way between two nodes that can be cut, led elsewhere, or made to swallow everything.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+
+pub struct Proxy {
+    pub address: String,
+    to: Arc<Mutex<String>>,
+    open: watch::Sender<bool>,
+    cut: watch::Sender<()>,
+    forsaken: watch::Sender<()>,
+    _accept: AbortOnDropHandle<()>,
+}
+
+impl Proxy {
+    pub async fn start(to: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let to = Arc::new(Mutex::new(to.to_owned()));
+        let (open, cut) = (watch::Sender::new(true), watch::Sender::new(()));
+        let forsaken = watch::Sender::new(());
+        let (target, opened, cuts) = (to.clone(), open.subscribe(), cut.clone());
+        let left = forsaken.clone();
+        let accept = tokio::spawn(async move {
+            let mut ways = JoinSet::new();
+            loop {
+                let (near, _) = listener.accept().await.unwrap();
+                let far = target.lock().unwrap().clone();
+                ways.spawn(carry(near, far, opened.clone(), cuts.subscribe(), left.subscribe()));
+            }
+        });
+        Self { address, to, open, cut, forsaken, _accept: AbortOnDropHandle::new(accept) }
+    }
+
+    /// Cuts what there is; what comes next goes elsewhere.
+    pub fn lead_to(&self, to: &str) {
+        to.clone_into(&mut self.to.lock().unwrap());
+        self.cut.send_replace(());
+    }
+
+    /// Cuts what there is on the side of the one that dialled; the other hears nothing.
+    pub fn forsake(&self) {
+        self.forsaken.send_replace(());
+    }
+
+    /// While it isn't open nothing gets through, and nobody is told.
+    pub fn open(&self, open: bool) {
+        self.open.send_replace(open);
+    }
+}
+
+async fn carry(
+    near: TcpStream,
+    far: String,
+    open: watch::Receiver<bool>,
+    mut cut: watch::Receiver<()>,
+    mut forsaken: watch::Receiver<()>,
+) {
+    let Ok(far) = TcpStream::connect(far).await else { return };
+    let ((mut near_in, mut near_out), (mut far_in, mut far_out)) =
+        (near.into_split(), far.into_split());
+    tokio::select! {
+        () = copy(&mut near_in, &mut far_out, open.clone()) => return,
+        () = copy(&mut far_in, &mut near_out, open) => return,
+        _ = cut.changed() => return,
+        _ = forsaken.changed() => {}
+    }
+    drop((near_in, near_out));
+    // For as long as the other side holds on to it.
+    let _ = tokio::io::copy(&mut far_in, &mut tokio::io::sink()).await;
+}
+
+async fn copy(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, mut open: watch::Receiver<bool>) {
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut bytes).await {
+        if open.wait_for(|open| *open).await.is_err() {
+            return;
+        }
+        if to.write_all(&bytes[..read]).await.is_err() {
+            return;
+        }
+    }
+}
