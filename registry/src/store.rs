@@ -7,6 +7,7 @@ pub mod embedded;
 pub mod floor;
 pub mod memory;
 mod paging;
+pub mod redis;
 mod rules;
 
 use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Journal, Refusal};

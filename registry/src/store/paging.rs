@@ -45,7 +45,7 @@ pub(super) fn decode<K: DeserializeOwned>(cursor: Option<&str>) -> Result<Option
     serde_json::from_slice(&bytes).map(Some).map_err(|_| ListRefusal::Cursor)
 }
 
-fn encode(key: &impl Serialize) -> String {
+pub(super) fn encode(key: &impl Serialize) -> String {
     let json = serde_json::json!(key).to_string();
     json.bytes().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::super::paging::InboxKey;
+pub(super) use super::super::rules::STATE_FORMAT;
 
 type Json = &'static [u8];
 type Text = &'static str;
@@ -15,8 +16,6 @@ pub(super) type Nanos = i128;
 
 /// What the file is written in; another number is another program's.
 pub(super) const FORMAT: u64 = 1;
-/// What a cached state means; raise it when the fold changes and the shape does not.
-pub(super) const STATE_FORMAT: u32 = 1;
 
 pub(super) const META: TableDefinition<Text, u64> = TableDefinition::new("meta");
 /// Conversation, seq → event.

@@ -1,0 +1,177 @@
+//! Asks Redis: one command of one tag, many at once, or a script.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use abide_actors::journal::Refusal;
+use futures::{StreamExt, TryStreamExt, stream};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, ServerErrorKind, ToRedisArgs, Value, cmd};
+
+use super::Redis;
+use super::keys::Tag;
+use super::line::Line;
+
+/// How long replicas may take to have a write: within the patience for the answer itself.
+const REPLICATED_WITHIN: Duration = Duration::from_millis(1_500);
+/// Pipelines that are under way at once on a cluster: enough to hide the round trips.
+const AT_ONCE: usize = 32;
+
+/// A script, and the name that the server keeps it under.
+pub(super) struct Script {
+    source: &'static str,
+    hash: LazyLock<String>,
+}
+
+impl Script {
+    pub(super) const fn new(source: &'static str, hash: fn() -> String) -> Self {
+        Self { source, hash: LazyLock::new(hash) }
+    }
+}
+
+/// The SHA-1 of a script, as the server computes it.
+pub(super) fn hash(source: &str) -> String {
+    redis::Script::new(source).get_hash().to_owned()
+}
+
+/// A call of a script.
+pub(super) struct Call {
+    script: &'static Script,
+    tag: Tag,
+    keys: Vec<String>,
+    args: Vec<Vec<u8>>,
+}
+
+impl Call {
+    pub(super) fn new(script: &'static Script, tag: Tag, keys: Vec<String>) -> Self {
+        Self { script, tag, keys, args: Vec::new() }
+    }
+
+    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
+        self.args.extend(arg.to_redis_args());
+        self
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
+        command
+    }
+}
+
+impl Redis {
+    /// Asks one thing of one tag.
+    pub(super) async fn ask<T: FromRedisValue>(
+        &self,
+        tag: Tag,
+        command: Cmd,
+    ) -> Result<T, Refusal> {
+        let answers = self.each(vec![(tag, command)]).await?;
+        read("answer", answers.into_iter().next().unwrap_or(Value::Nil))
+    }
+
+    /// Asks all of these at once. The answers are in their order, and not of one moment.
+    pub(super) async fn each(&self, asked: Vec<(Tag, Cmd)>) -> Result<Vec<Value>, Refusal> {
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let count = asked.len();
+        let mut pipelines: BTreeMap<Option<Tag>, (Tag, Pipeline, Vec<usize>)> = BTreeMap::new();
+        for (place, (tag, command)) in asked.into_iter().enumerate() {
+            // One server answers all tags in one pipeline.
+            let node = self.cluster.then_some(tag);
+            let new = || (tag, Pipeline::new(), Vec::new());
+            let (_, commands, places) = pipelines.entry(node).or_insert_with(new);
+            commands.add_command(command);
+            places.push(place);
+        }
+        let sent =
+            stream::iter(pipelines.into_values()).map(|(tag, commands, places)| async move {
+                let answers = self.reads.send(tag, &commands).await.map_err(unavailable)?;
+                Ok::<_, Refusal>(places.into_iter().zip(answers))
+            });
+        let answered: Vec<_> = sent.buffer_unordered(AT_ONCE).try_collect().await?;
+        let mut answers = vec![Value::Nil; count];
+        for (place, answer) in answered.into_iter().flatten() {
+            answers[place] = answer.extract_error().map_err(unavailable)?;
+        }
+        Ok(answers)
+    }
+
+    /// Calls a script that reads.
+    pub(super) async fn look<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
+        run(&self.reads, &call, None).await.and_then(|value| read("script", value))
+    }
+
+    /// Calls a script that writes what may be lost with the primary.
+    pub(super) async fn call<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
+        run(&self.writes, &call, None).await.and_then(|value| read("script", value))
+    }
+
+    /// Calls a script whose effect is to be kept as well as was promised.
+    pub(super) async fn commit<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
+        let line = match self.durable.len() {
+            0 => &self.writes,
+            lines => &self.durable[self.turn.fetch_add(1, Ordering::Relaxed) % lines],
+        };
+        run(line, &call, self.replicas).await.and_then(|value| read("script", value))
+    }
+}
+
+/// Calls a script by its hash; where the server does not know it, by its text.
+async fn run(line: &Line, call: &Call, replicas: Option<usize>) -> Result<Value, Refusal> {
+    let known = call.command("EVALSHA", &call.script.hash);
+    let mut answers = send(line, call.tag, known, replicas).await?;
+    if answers.first().is_some_and(is_unknown) {
+        let whole = call.command("EVAL", call.script.source);
+        answers = send(line, call.tag, whole, replicas).await?;
+    }
+    let mut answers = answers.into_iter();
+    let answer = answers.next().unwrap_or(Value::Nil).extract_error().map_err(unavailable)?;
+    if let Some(wanted) = replicas {
+        let acknowledged: usize = read("WAIT", answers.next().unwrap_or(Value::Nil))?;
+        if acknowledged < wanted {
+            let few = format!("{acknowledged} of {wanted} replicas acknowledged the write in time");
+            return Err(refused(few));
+        }
+    }
+    Ok(answer)
+}
+
+async fn send(
+    line: &Line,
+    tag: Tag,
+    command: Cmd,
+    replicas: Option<usize>,
+) -> Result<Vec<Value>, Refusal> {
+    let mut commands = Pipeline::with_capacity(2);
+    commands.add_command(command);
+    if let Some(wanted) = replicas {
+        let within = u64::try_from(REPLICATED_WITHIN.as_millis()).unwrap_or(u64::MAX);
+        commands.cmd("WAIT").arg(wanted).arg(within);
+    }
+    line.send(tag, &commands).await.map_err(unavailable)
+}
+
+fn is_unknown(answer: &Value) -> bool {
+    let Value::ServerError(error) = answer else { return false };
+    error.kind() == Some(ServerErrorKind::NoScript)
+}
+
+/// Reads an answer; `what` names it where it cannot be read.
+pub(super) fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, Refusal> {
+    let value = value.extract_error().map_err(unavailable)?;
+    redis::from_redis_value(value).map_err(|error| refused(format!("{what}: {error}")))
+}
+
+/// What a broken connection and a refusal of the server come to.
+pub(super) fn unavailable(error: RedisError) -> Refusal {
+    refused(error.to_string())
+}
+
+/// The store cannot do it; counted.
+pub(super) fn refused(why: String) -> Refusal {
+    metrics::counter!("abide_store_errors_total").increment(1);
+    Refusal::Unavailable(why)
+}

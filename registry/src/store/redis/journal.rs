@@ -1,0 +1,135 @@
+//! Redis as a journal.
+
+use abide_actors::journal::{Answer, Commit, Holder, Holding, Journal, Loaded, Refusal};
+use abide_conversation::{ConversationId, Event, State, Timestamp};
+use async_trait::async_trait;
+use redis::cmd;
+
+use super::super::rules;
+use super::Redis;
+use super::calls::refused;
+use super::keys::Tag;
+use super::rows;
+
+#[async_trait]
+impl Journal for Redis {
+    async fn claim(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<Holding, Refusal> {
+        self.claim_by_script(id, me, dead).await
+    }
+
+    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal> {
+        self.release_by_script(id, held).await
+    }
+
+    async fn delete(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+        answer: Option<Answer>,
+    ) -> Result<(), Refusal> {
+        self.delete_by_script(id, held, answer).await
+    }
+
+    async fn append(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+        commit: Commit,
+    ) -> Result<(), Refusal> {
+        // Whether that is where the journal ends, the script sees.
+        let before = commit.head.last_seq.checked_sub(commit.events.len() as u64);
+        match before.is_some_and(|before| rules::follows(&commit, Some(before))) {
+            true => self.append_by_script(id, held, &commit).await,
+            false => Err(Refusal::Conflict),
+        }
+    }
+
+    async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
+        let Some((_, state, events)) = self.load_by_script(id, true).await? else {
+            return Ok(None);
+        };
+        let cached = match state.as_slice() {
+            [] => Some(State::default()),
+            json => abide_conversation::from_json(json).ok(),
+        };
+        if let Some(state) = cached {
+            return Ok(Some(Loaded { state, events: parse(id, events)? }));
+        }
+        // A cache that cannot be read is none.
+        let whole = self.load_by_script(id, false).await?;
+        let loaded = whole.map(|(_, _, events)| {
+            Ok(Loaded { state: State::default(), events: parse(id, events)? })
+        });
+        loaded.transpose()
+    }
+
+    async fn events(
+        &self,
+        id: &ConversationId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, Refusal> {
+        let last = after.saturating_add(limit as u64);
+        self.range(id, after, last).await
+    }
+
+    async fn events_before(
+        &self,
+        id: &ConversationId,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, Refusal> {
+        // Nothing is asked for past the end, so that the last ones are counted from there.
+        let seq = rows::seq(id, self.ask_row(rows::ask_seq(id)).await?)?.unwrap_or(0);
+        let last = before.saturating_sub(1).min(seq);
+        let mut events = self.range(id, last.saturating_sub(limit as u64), last).await?;
+        events.reverse();
+        Ok(events)
+    }
+
+    async fn answer(
+        &self,
+        scope: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<Answer>, Refusal> {
+        let tag = Tag::of_scope(scope);
+        let mut command = cmd("HGET");
+        command.arg(tag.key_of("a", scope)).arg(key);
+        let Some(value) = self.ask::<Option<Vec<u8>>>(tag, command).await? else { return Ok(None) };
+        let answer = rows::answer(scope, &value)?;
+        Ok((now < answer.expires_at).then_some(answer))
+    }
+}
+
+impl Redis {
+    /// The events `after + 1 ..= last`, as far as they are there.
+    async fn range(
+        &self,
+        id: &ConversationId,
+        after: u64,
+        last: u64,
+    ) -> Result<Vec<Event>, Refusal> {
+        // Redis counts from 0, in signed numbers, and up to the last one.
+        let first = i64::try_from(after).unwrap_or(i64::MAX);
+        let last = i64::try_from(last).unwrap_or(i64::MAX);
+        if last <= first {
+            return Ok(Vec::new());
+        }
+        let tag = Tag::of(id);
+        let mut command = cmd("LRANGE");
+        command.arg(tag.key_of("j", id.as_str())).arg(first).arg(last - 1);
+        parse(id, self.ask(tag, command).await?)
+    }
+}
+
+fn parse(id: &ConversationId, events: Vec<Vec<u8>>) -> Result<Vec<Event>, Refusal> {
+    let events = events.iter().map(|json| abide_conversation::from_json(json));
+    let named = |error| refused(format!("{}: {error}", Tag::of(id).key_of("j", id.as_str())));
+    events.collect::<Result<_, _>>().map_err(named)
+}

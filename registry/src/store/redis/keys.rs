@@ -1,0 +1,140 @@
+//! How keys and their parts are named.
+
+use std::fmt;
+
+use abide_actors::journal::InboxEntry;
+use abide_conversation::{CallId, ConversationId, Timestamp};
+
+use super::super::paging::InboxKey;
+use crate::partition::Partition;
+
+/// What keys have in common that one script may touch: they live in one slot of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Tag {
+    Partition(Partition),
+    /// Definitions, and the answers to calls on them.
+    Agents,
+    Members,
+}
+
+impl Tag {
+    pub(super) fn of(id: &ConversationId) -> Self {
+        Self::Partition(Partition::from(id))
+    }
+
+    /// Where the answers of a scope are kept: an agent's beside the agents, so that one script
+    /// writes both.
+    pub(super) fn of_scope(scope: &str) -> Self {
+        match scope.starts_with("agents/") {
+            true => Self::Agents,
+            false => Self::Partition(Partition::of(scope)),
+        }
+    }
+
+    /// A key that there is once for each tag.
+    pub(super) fn key(self, name: &str) -> String {
+        format!("abide:{{{self}}}:{name}")
+    }
+
+    /// A key that there is for each conversation or scope.
+    pub(super) fn key_of(self, kind: &str, name: &str) -> String {
+        format!("abide:{{{self}}}:{kind}:{name}")
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tag::Partition(partition) => partition.fmt(f),
+            Tag::Agents => f.write_str("agents"),
+            Tag::Members => f.write_str("members"),
+        }
+    }
+}
+
+/// A time as the score of a sorted set, in microseconds, which a double holds exactly until 2255;
+/// never earlier than the time itself. The last of all times is beyond all others.
+pub(super) fn score(at: Timestamp) -> String {
+    match at == Timestamp::MAX {
+        true => "inf".to_owned(),
+        false => (at.as_nanosecond() + 999).div_euclid(1_000).to_string(),
+    }
+}
+
+/// The last score that is due at this time.
+pub(super) fn score_until(now: Timestamp) -> String {
+    now.as_nanosecond().div_euclid(1_000).to_string()
+}
+
+/// The time that a score stands for.
+pub(super) fn time(score: f64) -> Timestamp {
+    // A float beyond the integers becomes the nearest of them.
+    Timestamp::from_microsecond(score as i64).unwrap_or(Timestamp::MAX)
+}
+
+/// Makes all times positive: the earliest is 3.8e20 nanoseconds before 1970.
+const OFFSET: i128 = 400_000_000_000_000_000_000;
+const DIGITS: usize = 21;
+
+/// An inbox key as a member of a sorted set, whose bytes sort in the same order.
+pub(super) fn inbox_member((at, id, call, suspension): &InboxKey) -> String {
+    let at = at.as_nanosecond() + OFFSET;
+    format!("{at:0DIGITS$}\0{id}\0{call}\0{suspension:010}")
+}
+
+/// The inbox key that a member stands for.
+pub(super) fn inbox_key(member: &str) -> Option<InboxKey> {
+    let (at, rest) = member.split_once('\0')?;
+    let (id, rest) = rest.split_once('\0')?;
+    let (call, suspension) = rest.rsplit_once('\0')?;
+    let at = at.parse::<i128>().ok()?.checked_sub(OFFSET)?;
+    let at = Timestamp::from_nanosecond(at).ok()?;
+    Some((at, ConversationId::new(id), CallId::new(call), suspension.parse().ok()?))
+}
+
+/// The key of an entry.
+pub(super) fn entry_key(entry: &InboxEntry) -> InboxKey {
+    let pending = &entry.pending;
+    let (id, call) = (entry.conversation_id.clone(), pending.call_id.clone());
+    (pending.expires_at, id, call, pending.suspension)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_sort_as_their_keys_and_are_read_back() {
+        let at = |nanos| Timestamp::from_nanosecond(nanos).unwrap();
+        let key = |at, id: &str, call: &str, n| (at, ConversationId::new(id), CallId::new(call), n);
+        let mut keys = vec![
+            key(Timestamp::MIN, "a", "c", 1),
+            key(at(-1), "a", "c", 1),
+            key(at(0), "a", "c", 2),
+            key(at(0), "a", "c", 10),
+            key(at(0), "a", "c1", 1),
+            key(at(0), "a-", "c", 1),
+            key(at(1), "A", "c", 1),
+            key(Timestamp::MAX, "a", "", u32::MAX),
+        ];
+        keys.sort();
+        let members: Vec<_> = keys.iter().map(inbox_member).collect();
+        assert!(members.is_sorted());
+        let read: Vec<_> = members.iter().map(|member| inbox_key(member).unwrap()).collect();
+        assert_eq!(read, keys);
+        assert_eq!(inbox_key("x"), None);
+    }
+
+    #[test]
+    fn a_score_is_never_before_its_time() {
+        let at = Timestamp::from_nanosecond(1_800_000_000_000_000_001).unwrap();
+        assert_eq!(
+            (score(at).as_str(), score_until(at).as_str()),
+            ("1800000000000001", "1800000000000000")
+        );
+        assert_eq!(score(Timestamp::MAX), "inf");
+        assert_eq!(time(f64::INFINITY), Timestamp::MAX);
+        assert_eq!(time(1_800_000_000_000_000.0), Timestamp::from_second(1_800_000_000).unwrap());
+    }
+}

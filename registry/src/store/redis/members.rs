@@ -1,0 +1,49 @@
+//! Redis as the register of a cluster's members, by its own clock.
+
+use abide_actors::journal::{Holder, Refusal};
+use abide_conversation::Timestamp;
+use async_trait::async_trait;
+
+use super::Redis;
+use super::calls::refused;
+use super::rows;
+use super::scripts::Alive;
+use crate::membership::{Member, Membership, Renewed, Seen};
+
+/// Who was silent itself for half of its lease, as after the server was away, believes the others
+/// for a lease more: their silence says nothing then. A process whose name another has taken is
+/// dead with all its incarnations.
+#[async_trait]
+impl Membership for Redis {
+    async fn enter(&self, me: &Member) -> Result<Renewed, Refusal> {
+        renewed(self.enter_by_script(me).await?)
+    }
+
+    async fn renew(&self, me: &Member) -> Result<Renewed, Refusal> {
+        renewed(self.renew_by_script(me).await?)
+    }
+
+    async fn bury(&self, who: &Holder, suspect: bool) -> Result<bool, Refusal> {
+        self.bury_by_script(who, suspect).await
+    }
+
+    async fn leave(&self, who: &Holder) -> Result<(), Refusal> {
+        self.bury_by_script(who, true).await.map(|_| ())
+    }
+}
+
+fn renewed(alive: Option<Alive>) -> Result<Renewed, Refusal> {
+    let Some(alive) = alive else { return Ok(Renewed::Buried) };
+    let [now, rows @ ..] = alive.as_slice() else {
+        return Err(refused("the members: nothing was read".to_owned()));
+    };
+    let now = Timestamp::from_millisecond(rows::parse("the clock", now)?)
+        .map_err(|error| refused(format!("the clock: {error}")))?;
+    let mut members = Vec::with_capacity(rows.len() / 2);
+    for row in rows.chunks_exact(2) {
+        let silent_ms = rows::parse("a member's silence", &row[1])?;
+        members.push(Seen { member: rows::parse("a member", &row[0])?, silent_ms });
+    }
+    members.sort_by(|one, other| one.member.holder.node.cmp(&other.member.holder.node));
+    Ok(Renewed::Alive { now, members })
+}

@@ -1,0 +1,234 @@
+//! What the servers can promise, asked when a store is opened.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::num::NonZeroU8;
+
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError, RedisResult, Value, cmd};
+
+use super::line::{CONNECT, dial};
+use super::sentinel;
+use super::url::{Host, Kind, RedisUrl};
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The machine of its primary: written to the disk first. Needs `appendonly yes` and
+    /// `appendfsync always`.
+    Fsync,
+    /// The death of its primary's process. Needs `appendonly yes`.
+    Os,
+    /// The loss of its primary, when one of so many replicas takes over that have the write.
+    Replicas(NonZeroU8),
+}
+
+/// Why a store was not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// It may be there later.
+    #[error("{url} is away: {reason}")]
+    Away { url: RedisUrl, reason: String },
+    /// It will not let this user in.
+    #[error("{url} refuses the user or the password: {reason}")]
+    Denied { url: RedisUrl, reason: String },
+    /// It must be configured otherwise, or be asked for less.
+    #[error("redis at {server} cannot promise --durability {durability}: {reason}")]
+    Promise { server: String, durability: Durability, reason: String },
+}
+
+/// What was found.
+pub(super) struct Found {
+    pub(super) line: String,
+    /// Named after the moment by a server's clock, and after the connection.
+    pub(super) opened: String,
+}
+
+/// Asks every primary whether it can promise this.
+pub(super) async fn check(url: &RedisUrl, durability: Durability) -> Result<Found, OpenError> {
+    let failed = |error: RedisError| {
+        let (url, reason) = (url.clone(), error.to_string());
+        match error.code() {
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => OpenError::Denied { url, reason },
+            _ if error.kind() == ErrorKind::AuthenticationFailed => {
+                OpenError::Denied { url, reason }
+            }
+            _ => OpenError::Away { url, reason },
+        }
+    };
+    let mut primaries = primaries(url).await.map_err(failed)?;
+    let mut seen = Vec::with_capacity(primaries.len());
+    for (server, primary) in &mut primaries {
+        let facts = Facts::of(primary).await.map_err(failed)?;
+        if let Err(reason) = facts.keep(durability) {
+            return Err(OpenError::Promise { server: server.to_string(), durability, reason });
+        }
+        seen.push(facts);
+    }
+    let Some(((_, first), facts)) = primaries.first_mut().zip(seen.first()) else {
+        return Err(failed((ErrorKind::Client, "the cluster has no primaries").into()));
+    };
+    let opened = opening(first).await.map_err(failed)?;
+    if seen.iter().any(|facts| !facts.configured) {
+        tracing::warn!(%url, "CONFIG is forbidden: what INFO does not tell was not checked");
+    }
+    let primaries = match seen.len() {
+        1 => String::new(),
+        several => format!("{several} primaries, "),
+    };
+    Ok(Found { line: format!("redis {}, {primaries}{facts}", facts.get("redis_version")), opened })
+}
+
+async fn primaries(url: &RedisUrl) -> RedisResult<Vec<(Host, MultiplexedConnection)>> {
+    match &url.kind {
+        Kind::Single => Ok(vec![any(url).await?]),
+        Kind::Sentinel(name) => {
+            let (host, primary) = sentinel::primary(url, name).await?;
+            Ok(vec![(host, primary)])
+        }
+        Kind::Cluster => {
+            let (asked, mut node) = any(url).await?;
+            let slots: Vec<(Value, Value, (String, u16, Value))> =
+                slots(cmd("CLUSTER").arg("SLOTS").query_async(&mut node).await?)?;
+            let mut hosts: Vec<Host> = Vec::new();
+            for (_, _, (name, port, _)) in slots {
+                // A node that does not know its own name is where it was asked.
+                let name = if name.is_empty() { asked.name.clone() } else { name };
+                let host = Host { name, port };
+                if !hosts.contains(&host) {
+                    hosts.push(host);
+                }
+            }
+            let mut primaries = Vec::with_capacity(hosts.len());
+            for host in hosts {
+                let primary = dial(url.server(&host)?, CONNECT).await?;
+                primaries.push((host, primary));
+            }
+            Ok(primaries)
+        }
+    }
+}
+
+/// The first of the hosts that answers.
+async fn any(url: &RedisUrl) -> RedisResult<(Host, MultiplexedConnection)> {
+    let mut last = RedisError::from((ErrorKind::Client, "no host was asked"));
+    for host in url.hosts() {
+        match dial(url.server(host)?, CONNECT).await {
+            Ok(server) => return Ok((host.clone(), server)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// First and last slot, and the primary of each range; its replicas are left out.
+fn slots(ranges: Vec<Vec<Value>>) -> RedisResult<Vec<(Value, Value, (String, u16, Value))>> {
+    let ranges = ranges.into_iter().map(|range| {
+        let primary = range.into_iter().take(3).map(|part| match part {
+            Value::Array(primary) => Value::Array(primary.into_iter().take(3).collect()),
+            slot => slot,
+        });
+        Ok(redis::from_redis_value(Value::Array(primary.collect()))?)
+    });
+    ranges.collect()
+}
+
+async fn opening(server: &mut MultiplexedConnection) -> RedisResult<String> {
+    let (seconds, micros): (u64, u64) = cmd("TIME").query_async(server).await?;
+    let client: u64 = cmd("CLIENT").arg("ID").query_async(server).await?;
+    Ok(format!("{seconds:x}.{micros:x}.{client:x}"))
+}
+
+/// What INFO and CONFIG told of one server.
+struct Facts {
+    told: HashMap<String, String>,
+    /// Whether CONFIG was allowed.
+    configured: bool,
+}
+
+impl Facts {
+    async fn of(server: &mut MultiplexedConnection) -> RedisResult<Self> {
+        let info: String = cmd("INFO").query_async(server).await?;
+        let lines = info.lines().filter_map(|line| line.split_once(':'));
+        let mut told: HashMap<_, _> =
+            lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut configured = true;
+        for name in ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy"] {
+            let mut ask = cmd("CONFIG");
+            ask.arg("GET").arg(name);
+            match ask.query_async::<HashMap<String, String>>(server).await {
+                Ok(settings) => told.extend(settings),
+                Err(error) if error.is_io_error() => return Err(error),
+                Err(_) => configured = false,
+            }
+        }
+        if let (false, Some(enabled)) = (configured, told.get("aof_enabled")) {
+            let appendonly = if enabled == "1" { "yes" } else { "no" };
+            told.insert("appendonly".to_owned(), appendonly.to_owned());
+        }
+        if let (false, Some(policy)) = (configured, told.get("maxmemory_policy")) {
+            told.insert("maxmemory-policy".to_owned(), policy.clone());
+        }
+        Ok(Self { told, configured })
+    }
+
+    fn get(&self, name: &str) -> &str {
+        self.told.get(name).map_or("unknown", String::as_str)
+    }
+
+    /// Refuses what this server cannot promise, naming the setting.
+    fn keep(&self, durability: Durability) -> Result<(), String> {
+        let version = self.get("redis_version");
+        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        if (numbers.next(), numbers.next()) < (Some(6), Some(2)) {
+            return Err(format!("it is redis {version}, and 6.2 is needed"));
+        }
+        let (memory, policy) = (self.get("maxmemory"), self.get("maxmemory-policy"));
+        if memory != "0" && policy != "noeviction" {
+            return Err(format!("maxmemory-policy is {policy}, and must be noeviction"));
+        }
+        let must_be = |name, wanted| match self.get(name) {
+            found if found == wanted => Ok(()),
+            // The server does not let it be read.
+            "unknown" if !self.configured => Ok(()),
+            found => Err(format!("{name} is {found}, and must be {wanted}")),
+        };
+        match durability {
+            Durability::Fsync => {
+                must_be("appendonly", "yes")?;
+                must_be("appendfsync", "always")
+            }
+            Durability::Os => must_be("appendonly", "yes"),
+            Durability::Replicas(wanted) => match self.replicas() {
+                found if found >= usize::from(wanted.get()) => Ok(()),
+                found => Err(format!("{found} replicas are connected, and {wanted} are needed")),
+            },
+        }
+    }
+
+    /// Those that are in step with it.
+    fn replicas(&self) -> usize {
+        let named = self.told.iter().filter(|(name, _)| name.starts_with("slave"));
+        named.filter(|(_, value)| value.contains("state=online")).count()
+    }
+}
+
+impl fmt::Display for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for name in ["appendonly", "appendfsync", "maxmemory-policy"] {
+            write!(f, "{name} {}, ", self.get(name))?;
+        }
+        write!(f, "connected replicas {}", self.replicas())?;
+        if self.configured { Ok(()) } else { f.write_str(", CONFIG is forbidden") }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::Fsync => f.write_str("fsync"),
+            Durability::Os => f.write_str("os"),
+            Durability::Replicas(wanted) => write!(f, "replicas={wanted}"),
+        }
+    }
+}

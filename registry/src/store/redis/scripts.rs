@@ -1,0 +1,264 @@
+//! The scripts, each with the one function that calls it.
+
+use abide_actors::journal::{Answer, Commit, Holder, Holding, InboxEntry, Refusal};
+use abide_conversation::{AgentName, ConversationId, Timestamp};
+use serde::Serialize;
+
+use super::super::StoredAgent;
+use super::Redis;
+use super::calls::{Call, Script, hash, refused};
+use super::keys::{self, Tag};
+use crate::agents;
+use crate::membership::Member;
+
+/// For how long a server that is asked twice remembers that it deleted: longer than any repeat takes.
+const REMEMBERED_S: u64 = 60;
+/// For how long the answers of a scope are kept after the last one: a day, and an hour for each of
+/// two clocks that are wrong.
+const KEPT_S: i64 = abide_actors::journal::ANSWERS_KEPT.as_secs() + 2 * 60 * 60;
+
+macro_rules! scripts {
+    ($($name:ident = $($part:literal)+;)+) => {
+        $(
+            static $name: Script = Script::new(
+                concat!($(include_str!(concat!("lua/", $part, ".lua"))),+),
+                || hash(concat!($(include_str!(concat!("lua/", $part, ".lua"))),+)),
+            );
+        )+
+    };
+}
+
+scripts! {
+    APPEND = "shared" "append";
+    CLAIM = "claim";
+    RELEASE = "shared" "release";
+    DELETE = "shared" "delete";
+    LOAD = "load";
+    RESERVE = "shared" "reserve";
+    AGENT = "shared" "agent";
+    ENTER = "members" "enter";
+    RENEW = "members" "renew";
+    BURY = "members" "bury";
+}
+
+impl Redis {
+    pub(super) async fn claim_by_script(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<Holding, Refusal> {
+        let tag = Tag::of(id);
+        let keys = vec![tag.key_of("c", id.as_str()), tag.key("floor")];
+        let (node, incarnation) =
+            dead.map_or(("", ""), |dead| (dead.node.as_str(), dead.incarnation.as_str()));
+        let call = Call::new(&CLAIM, tag, keys)
+            .arg(&me.node)
+            .arg(&me.incarnation)
+            .arg(node)
+            .arg(incarnation);
+        let (node, incarnation, epoch) = self.call(call).await?;
+        Ok(Holding { holder: Holder { node, incarnation }, epoch })
+    }
+
+    pub(super) async fn release_by_script(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+    ) -> Result<(), Refusal> {
+        let tag = Tag::of(id);
+        let keys = vec![tag.key_of("c", id.as_str()), tag.key("floor")];
+        let call = Call::new(&RELEASE, tag, keys).holding(held);
+        self.call::<String>(call).await.map(|_| ())
+    }
+
+    /// Appends a commit whose events follow each other.
+    pub(super) async fn append_by_script(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+        commit: &Commit,
+    ) -> Result<(), Refusal> {
+        let head = &commit.head;
+        let (tag, before) = (Tag::of(id), head.last_seq - commit.events.len() as u64);
+        let metadata = before == 0 && !head.metadata.is_empty();
+        let metadata = metadata.then(|| json(&head.metadata)).transpose()?;
+        let state = commit.state.as_ref().map(|state| {
+            let mut cached = format!("{} {} ", super::STATE_FORMAT, state.seq).into_bytes();
+            cached.append(&mut json(state)?);
+            Ok::<_, Refusal>(cached)
+        });
+        let now = commit.events.last().map_or(Timestamp::MIN, |event| event.at);
+        let mut call = Call::new(&APPEND, tag, of_conversation(tag, id))
+            .holding(held)
+            .arg(self.nonce())
+            .arg(before)
+            .arg(head.last_seq)
+            .arg(head.agent.as_str())
+            .arg(json(&(head.state, head.created_at))?)
+            .arg(head.alarm.map(|at| at.to_string()).unwrap_or_default())
+            .arg(head.alarm.map(keys::score).unwrap_or_default())
+            .arg(if head.active { "1" } else { "" })
+            .arg(id.as_str())
+            .arg(metadata.unwrap_or_default())
+            .arg(state.transpose()?.unwrap_or_default())
+            .arg(keys::score_until(now))
+            .arg(commit.events.len())
+            .arg(commit.closed.len())
+            .arg(commit.opened.len());
+        for event in &commit.events {
+            call = call.arg(json(event)?);
+        }
+        for closed in &commit.closed {
+            let call_id = closed.call_id.clone();
+            let key = (closed.expires_at, id.clone(), call_id, closed.suspension);
+            call = call.arg(keys::inbox_member(&key));
+        }
+        for pending in &commit.opened {
+            let (conversation_id, agent) = (id.clone(), head.agent.clone());
+            let entry = InboxEntry { conversation_id, agent, pending: pending.clone() };
+            call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).arg(json(&entry)?);
+        }
+        outcome(&self.commit::<String>(call.answers("", &commit.answers)?).await?)
+    }
+
+    pub(super) async fn delete_by_script(
+        &self,
+        id: &ConversationId,
+        held: &Holding,
+        answer: Option<Answer>,
+    ) -> Result<(), Refusal> {
+        let tag = Tag::of(id);
+        let mut keys = of_conversation(tag, id);
+        keys.extend([tag.key("floor"), tag.key_of("deleted", id.as_str())]);
+        let call = Call::new(&DELETE, tag, keys)
+            .holding(held)
+            .arg(self.nonce())
+            .arg(id.as_str())
+            .arg(REMEMBERED_S)
+            .answers("", answer.as_slice())?;
+        outcome(&self.commit::<String>(call).await?)
+    }
+
+    /// The `seq` of the journal, the cached state as JSON or nothing, and the events after it; of a
+    /// conversation that is not there, nothing. Without `cached`, all events.
+    pub(super) async fn load_by_script(
+        &self,
+        id: &ConversationId,
+        cached: bool,
+    ) -> Result<Option<(u64, Vec<u8>, Vec<Vec<u8>>)>, Refusal> {
+        let tag = Tag::of(id);
+        let keys = ["c", "j", "s"].map(|kind| tag.key_of(kind, id.as_str())).to_vec();
+        let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
+        self.look(Call::new(&LOAD, tag, keys).arg(format)).await
+    }
+
+    pub(super) async fn reserve_by_script(
+        &self,
+        scope: &str,
+        answer: Answer,
+        now: Timestamp,
+    ) -> Result<bool, Refusal> {
+        let (tag, nonce) = (Tag::of_scope(scope), self.nonce());
+        let keys = ["a", "x"].map(|kind| tag.key_of(kind, scope)).to_vec();
+        let call = Call::new(&RESERVE, tag, keys)
+            .arg(keys::score_until(now))
+            .arg(&nonce)
+            .answers(&nonce, &[answer])?;
+        self.commit(call).await
+    }
+
+    /// Whether the name was there before.
+    pub(super) async fn agent_by_script(
+        &self,
+        name: &AgentName,
+        newest: Option<&StoredAgent>,
+        answer: Option<Answer>,
+    ) -> Result<bool, Refusal> {
+        let (tag, scope) = (Tag::Agents, agents::scope(name));
+        let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.key(kind)).to_vec();
+        keys.extend(["a", "x"].map(|kind| tag.key_of(kind, &scope)));
+        let call = Call::new(&AGENT, tag, keys)
+            .arg(name.as_str())
+            .arg(self.nonce())
+            .arg(newest.map_or("", |agent| agent.revision.as_str()))
+            .arg(newest.map(json).transpose()?.unwrap_or_default())
+            .answers("", answer.as_slice())?;
+        self.commit(call).await
+    }
+
+    pub(super) async fn enter_by_script(&self, me: &Member) -> Result<Option<Alive>, Refusal> {
+        let call = membership(&ENTER, &me.holder).arg(&me.process).arg(json(me)?);
+        self.call(call).await
+    }
+
+    pub(super) async fn renew_by_script(&self, me: &Member) -> Result<Option<Alive>, Refusal> {
+        self.call(membership(&RENEW, &me.holder).arg(json(me)?)).await
+    }
+
+    pub(super) async fn bury_by_script(
+        &self,
+        who: &Holder,
+        suspect: bool,
+    ) -> Result<bool, Refusal> {
+        self.call(membership(&BURY, who).arg(if suspect { "1" } else { "" })).await
+    }
+}
+
+/// The server's clock, then each member as JSON and the milliseconds that it has been silent for.
+pub(super) type Alive = Vec<Vec<u8>>;
+
+impl Call {
+    fn holding(self, held: &Holding) -> Self {
+        self.arg(&held.holder.node).arg(&held.holder.incarnation).arg(held.epoch)
+    }
+
+    /// Each value begins with the nonce and a blank.
+    fn answers(self, nonce: &str, answers: &[Answer]) -> Result<Self, Refusal> {
+        let mut call = self.arg(answers.len()).arg(KEPT_S);
+        for answer in answers {
+            let mut value = format!("{nonce} ").into_bytes();
+            value.append(&mut json(answer)?);
+            call = call.arg(&answer.key).arg(keys::score(answer.expires_at)).arg(value);
+        }
+        Ok(call)
+    }
+}
+
+fn membership(script: &'static Script, who: &Holder) -> Call {
+    let keys = ["members", "seen", "dead", "processes"].map(|name| Tag::Members.key(name));
+    Call::new(script, Tag::Members, keys.to_vec()).arg(&who.node).arg(&who.incarnation)
+}
+
+/// In the order of the scripts that write to a conversation.
+fn of_conversation(tag: Tag, id: &ConversationId) -> Vec<String> {
+    let own = |kind| tag.key_of(kind, id.as_str());
+    vec![
+        own("c"),
+        own("j"),
+        tag.key("alarms"),
+        tag.key("active"),
+        tag.key("ids"),
+        own("s"),
+        own("a"),
+        own("x"),
+        own("o"),
+        tag.key("open"),
+    ]
+}
+
+fn outcome(answer: &str) -> Result<(), Refusal> {
+    match answer {
+        "DONE" => Ok(()),
+        "CONFLICT" => Err(Refusal::Conflict),
+        "FENCED" => {
+            metrics::counter!("abide_fenced_writes_total").increment(1);
+            Err(Refusal::Fenced)
+        }
+        other => Err(refused(format!("a script answered {other}"))),
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
+    serde_json::to_vec(value).map_err(|error| refused(error.to_string()))
+}

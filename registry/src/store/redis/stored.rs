@@ -1,0 +1,229 @@
+//! Redis as a store.
+
+use std::collections::HashMap;
+
+use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Refusal};
+use abide_conversation::{AgentName, ConversationId, Revision, Timestamp};
+use async_trait::async_trait;
+use redis::{Cmd, Value, cmd};
+
+use super::super::paging::{self, InboxKey};
+use super::super::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
+use super::Redis;
+use super::calls::read;
+use super::keys::{self, Tag};
+use super::pager::{Pager, Row};
+use super::rows;
+use crate::partition::{Partition, Share};
+
+#[async_trait]
+impl Store for Redis {
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal> {
+        rows::holding(id, self.ask_row(rows::ask_holding(id)).await?)
+    }
+
+    async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal> {
+        rows::head(id, self.ask_row(rows::ask_head(id)).await?)
+    }
+
+    async fn conversations(
+        &self,
+        filter: &HeadFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ConversationId, Head)>, ListRefusal> {
+        let after: Option<ConversationId> = paging::decode(cursor)?;
+        let after = after.map(|id| id.as_str().to_owned());
+        let mut pager = Pager::new("ids", Partition::all(), after, limit)
+            .filtered(*filter != HeadFilter::default());
+        while let Some(rows) = pager.rows(self).await? {
+            let heads = self.each(of_ids(&rows, rows::ask_head)).await?;
+            for (row, head) in rows.into_iter().zip(heads) {
+                let id = ConversationId::new(row.member.as_str());
+                let head = rows::head(&id, head)?.filter(|head| filter.admits(head));
+                pager.take(row, head.map(|head| (id, head)));
+            }
+        }
+        Ok(pager.page(|id| Some(id.to_owned())))
+    }
+
+    async fn inbox(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<InboxEntry>, ListRefusal> {
+        let after: Option<InboxKey> = paging::decode(cursor)?;
+        if let Some(id) = &filter.conversation {
+            let mut entries = self.open_of(id).await?;
+            entries.retain(|(key, _)| Some(key) > after.as_ref());
+            let entries = entries.into_iter().map(Ok);
+            return paging::page(entries, limit, |entry| filter.admits(entry));
+        }
+        let after = after.as_ref().map(keys::inbox_member);
+        let mut pager = Pager::new("open", Partition::all(), after, limit)
+            .filtered(*filter != InboxFilter::default());
+        while let Some(rows) = pager.rows(self).await? {
+            let asked = rows.iter().map(ask_entry).collect();
+            for (row, entry) in rows.into_iter().zip(self.each(asked).await?) {
+                let json: Option<Vec<u8>> = read("inbox entry", entry)?;
+                let entry = json.map(|json| rows::parse::<InboxEntry>("inbox entry", &json));
+                let entry = entry.transpose()?.filter(|entry| filter.admits(entry));
+                pager.take(row, entry);
+            }
+        }
+        Ok(pager.page(keys::inbox_key))
+    }
+
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+        let mut alarms = self.rung(&Share::all(), "+inf", limit).await?;
+        alarms.truncate(limit);
+        Ok(alarms)
+    }
+
+    async fn due(
+        &self,
+        share: &Share,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+        self.rung(share, &keys::score_until(until), limit).await
+    }
+
+    async fn active(
+        &self,
+        share: &Share,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal> {
+        let after: Option<ConversationId> = paging::decode(cursor)?;
+        let after = after.map(|id| id.as_str().to_owned());
+        let mut pager = Pager::new("active", share.partitions(), after, limit);
+        while let Some(rows) = pager.rows(self).await? {
+            let holdings = self.each(of_ids(&rows, rows::ask_holding)).await?;
+            for (row, holding) in rows.into_iter().zip(holdings) {
+                let id = ConversationId::new(row.member.as_str());
+                let holding = rows::holding(&id, holding)?;
+                pager.take(row, Some((id, holding)));
+            }
+        }
+        Ok(pager.page(|id| Some(id.to_owned())))
+    }
+
+    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, Refusal> {
+        let answers = self.each(ids.iter().map(rows::ask_seq).collect()).await?;
+        ids.iter().zip(answers).map(|(id, answer)| rows::seq(id, answer)).collect()
+    }
+
+    async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
+        let was_there = self.agent_by_script(&agent.name, Some(&agent), answer).await?;
+        Ok(!was_there)
+    }
+
+    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {
+        self.reserve_by_script(scope, answer, now).await
+    }
+
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal> {
+        match self.newest(name).await? {
+            Some(revision) => self.revision(&revision).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal> {
+        let mut command = cmd("HGET");
+        command.arg(Tag::Agents.key("newest")).arg(name.as_str());
+        let newest: Option<String> = self.ask(Tag::Agents, command).await?;
+        Ok(newest.map(Revision::new))
+    }
+
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal> {
+        let mut command = cmd("HGET");
+        command.arg(Tag::Agents.key("revisions")).arg(revision.as_str());
+        let json: Option<Vec<u8>> = self.ask(Tag::Agents, command).await?;
+        json.map(|json| rows::parse("agent", &json)).transpose()
+    }
+
+    async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal> {
+        let mut command = cmd("HGETALL");
+        command.arg(Tag::Agents.key("newest"));
+        let newest: HashMap<String, String> = self.ask(Tag::Agents, command).await?;
+        if newest.is_empty() {
+            return Ok(Vec::new());
+        }
+        // A revision stays for ever, so each of them is still there.
+        let mut command = cmd("HMGET");
+        command.arg(Tag::Agents.key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
+        let agents: Vec<Option<Vec<u8>>> = self.ask(Tag::Agents, command).await?;
+        let agents = agents.into_iter().flatten().map(|json| rows::parse("agent", &json));
+        let mut agents: Vec<StoredAgent> = agents.collect::<Result<_, _>>()?;
+        agents.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(agents)
+    }
+
+    async fn delete_agent(
+        &self,
+        name: &AgentName,
+        answer: Option<Answer>,
+    ) -> Result<bool, Refusal> {
+        self.agent_by_script(name, None, answer).await
+    }
+}
+
+impl Redis {
+    pub(super) async fn ask_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, Refusal> {
+        self.ask(tag, command).await
+    }
+
+    /// The first `limit` alarms of each partition up to a score, all in order.
+    async fn rung(
+        &self,
+        share: &Share,
+        until: &str,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+        let asked = share.partitions().map(|partition| {
+            let tag = Tag::Partition(partition);
+            let mut command = cmd("ZRANGE");
+            command.arg(tag.key("alarms")).arg("-inf").arg(until).arg("BYSCORE");
+            command.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES");
+            (tag, command)
+        });
+        let mut alarms = Vec::new();
+        for answer in self.each(asked.collect()).await? {
+            let rows: Vec<(String, f64)> = read("alarms", answer)?;
+            let rows = rows.into_iter().map(|(id, score)| (ConversationId::new(id), score));
+            alarms.extend(rows.map(|(id, score)| (id, keys::time(score))));
+        }
+        alarms.sort_by(|(id, at), (other, later)| (at, id).cmp(&(later, other)));
+        Ok(alarms)
+    }
+
+    /// The open suspensions of one conversation, in order: no more than its one turn has calls.
+    async fn open_of(&self, id: &ConversationId) -> Result<Vec<(InboxKey, InboxEntry)>, Refusal> {
+        let tag = Tag::of(id);
+        let mut command = cmd("HVALS");
+        command.arg(tag.key_of("o", id.as_str()));
+        let entries: Vec<Vec<u8>> = self.ask(tag, command).await?;
+        let entries = entries.iter().map(|json| {
+            let entry: InboxEntry = rows::parse("inbox entry", json)?;
+            Ok::<_, Refusal>((keys::entry_key(&entry), entry))
+        });
+        let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
+        entries.sort_by(|(key, _), (other, _)| key.cmp(other));
+        Ok(entries)
+    }
+}
+
+fn of_ids(rows: &[Row], ask: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd)> {
+    rows.iter().map(|row| ask(&ConversationId::new(row.member.as_str()))).collect()
+}
+
+fn ask_entry(row: &Row) -> (Tag, Cmd) {
+    let id = keys::inbox_key(&row.member).map(|(_, id, _, _)| id);
+    let tag = Tag::Partition(row.partition);
+    let mut command = cmd("HGET");
+    command.arg(tag.key_of("o", id.as_ref().map_or("", ConversationId::as_str))).arg(&row.member);
+    (tag, command)
+}

@@ -1,0 +1,128 @@
+//! Redis servers in temporary directories, which die with the test.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Cmd;
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use super::super::super::Store;
+use super::super::{Durability, Redis, RedisUrl};
+
+/// How long a server may take to do what it was asked.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// A `redis-server` process with a directory of its own.
+pub(super) struct Server {
+    pub(super) port: u16,
+    args: Vec<String>,
+    child: Child,
+    dir: TempDir,
+}
+
+impl Server {
+    /// Starts one on a free port with these settings on top of `--save "" --appendonly yes`.
+    pub(super) async fn start(args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let port = free_port();
+        let child = spawn(dir.path(), port, &args);
+        let server = Self { port, args, child, dir };
+        server.ready().await;
+        server
+    }
+
+    pub(super) fn url(&self) -> RedisUrl {
+        format!("redis://127.0.0.1:{}", self.port).parse().unwrap()
+    }
+
+    /// Kills it at once, as a machine would.
+    pub(super) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again on what its directory holds.
+    pub(super) async fn restart(&mut self) {
+        self.child = spawn(self.dir.path(), self.port, &self.args);
+        self.ready().await;
+    }
+
+    /// Forgets what its directory holds.
+    pub(super) fn empty(&mut self) {
+        self.kill();
+        self.dir = tempfile::tempdir().unwrap();
+    }
+
+    pub(super) async fn connection(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
+        client.get_multiplexed_async_connection().await.unwrap()
+    }
+
+    pub(super) async fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
+        words(command).query_async(&mut self.connection().await).await.unwrap()
+    }
+
+    pub(super) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    async fn ready(&self) {
+        until("the server answers", async || {
+            let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
+            let Ok(mut server) = client.get_multiplexed_async_connection().await else {
+                return false;
+            };
+            redis::cmd("PING").query_async::<String>(&mut server).await.is_ok()
+        })
+        .await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Words as a command.
+pub(super) fn words(words: &[&str]) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(words);
+    command
+}
+
+/// Asks every few milliseconds, until it is so.
+pub(super) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + WITHIN;
+    while !so().await {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A store on a server of its own.
+pub(super) async fn single() -> (Server, Arc<dyn Store>) {
+    let server = Server::start(&["--appendfsync", "no"]).await;
+    let store = Redis::open(&server.url(), Durability::Os).await.unwrap();
+    (server, Arc::new(store))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn spawn(dir: &Path, port: u16, args: &[String]) -> Child {
+    let port = port.to_string();
+    let own = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"];
+    let mut command = Command::new("redis-server");
+    command.args(own).args(args).arg("--dir").arg(dir);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}

@@ -1,0 +1,233 @@
+//! Where a Redis is, as one text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use redis::io::tcp::TcpSettings;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+
+/// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`; `redis+cluster://…@HOST:PORT,HOST:PORT,…`;
+/// `redis+sentinel://…@HOST:PORT,…/NAME[/DB]`, where user and password are the server's and the
+/// sentinels'. `rediss` instead of `redis` speaks TLS. It never shows its user and password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl {
+    tls: bool,
+    user: Option<String>,
+    password: Option<String>,
+    hosts: Vec<Host>,
+    pub(super) kind: Kind,
+    db: i64,
+}
+
+/// Who answers at the hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Single,
+    Cluster,
+    /// They know the primary of this name.
+    Sentinel(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+/// Why a text is not a [`RedisUrl`]. It shows nothing of the text, which may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RedisUrlError {
+    #[error("it must begin with redis://, rediss://, redis+cluster:// or redis+sentinel://")]
+    Scheme,
+    #[error("the user and password must be USER:PASSWORD@, with other signs written as %XX")]
+    Credentials,
+    #[error(
+        "the address must be HOST or HOST:PORT; a cluster and sentinels may have several, with commas"
+    )]
+    Host,
+    #[error("the path must be a number of a database")]
+    Database,
+    #[error("a cluster has no databases: there must be no path")]
+    ClusterPath,
+    #[error("the path must be the name that the sentinels know the primary by")]
+    Name,
+}
+
+impl RedisUrl {
+    pub(super) fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// How to connect to the server at `host`.
+    pub(super) fn server(&self, host: &Host) -> redis::RedisResult<ConnectionInfo> {
+        self.connection(host, self.db)
+    }
+
+    /// How to connect to the sentinel at `host`.
+    pub(super) fn sentinel(&self, host: &Host) -> redis::RedisResult<ConnectionInfo> {
+        self.connection(host, 0)
+    }
+
+    fn connection(&self, host: &Host, db: i64) -> redis::RedisResult<ConnectionInfo> {
+        let (name, port) = (host.name.clone(), host.port);
+        let address = match self.tls {
+            true => ConnectionAddr::TcpTls { host: name, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(name, port),
+        };
+        let mut settings = RedisConnectionInfo::default().set_db(db);
+        if let Some(user) = &self.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            settings = settings.set_password(password);
+        }
+        let tcp = TcpSettings::default().set_nodelay(true);
+        Ok(address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp))
+    }
+
+    fn path(mut self, path: Option<&str>) -> Result<Self, RedisUrlError> {
+        let path = path.unwrap_or_default();
+        let db = match &self.kind {
+            Kind::Cluster if path.is_empty() => "",
+            Kind::Cluster => return Err(RedisUrlError::ClusterPath),
+            Kind::Single => path,
+            Kind::Sentinel(_) => {
+                let (name, db) = path.split_once('/').unwrap_or((path, ""));
+                if name.is_empty() {
+                    return Err(RedisUrlError::Name);
+                }
+                self.kind = Kind::Sentinel(name.to_owned());
+                db
+            }
+        };
+        self.db = match db {
+            "" => 0,
+            db => db.parse::<u16>().map_err(|_| RedisUrlError::Database)?.into(),
+        };
+        Ok(self)
+    }
+}
+
+impl FromStr for RedisUrl {
+    type Err = RedisUrlError;
+
+    fn from_str(url: &str) -> Result<Self, RedisUrlError> {
+        let (scheme, rest) = url.split_once("://").ok_or(RedisUrlError::Scheme)?;
+        let (protocol, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+        let (tls, port) = match protocol {
+            "redis" => (false, 6379),
+            "rediss" => (true, 6379),
+            _ => return Err(RedisUrlError::Scheme),
+        };
+        let (kind, port) = match kind {
+            "" if scheme == protocol => (Kind::Single, port),
+            "cluster" => (Kind::Cluster, port),
+            "sentinel" => (Kind::Sentinel(String::new()), 26379),
+            _ => return Err(RedisUrlError::Scheme),
+        };
+        let (place, path) = match rest.split_once('/') {
+            Some((place, path)) => (place, Some(path)),
+            None => (rest, None),
+        };
+        let (user, password, hosts) = match place.rsplit_once('@') {
+            Some((credentials, hosts)) => {
+                let (user, password) = parse_credentials(credentials)?;
+                (user, password, hosts)
+            }
+            None => (None, None, place),
+        };
+        let hosts: Vec<_> =
+            hosts.split(',').map(|host| parse_host(host, port)).collect::<Result<_, _>>()?;
+        if kind == Kind::Single && hosts.len() > 1 {
+            return Err(RedisUrlError::Host);
+        }
+        Self { tls, user, password, hosts, kind, db: 0 }.path(path)
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match &self.kind {
+            Kind::Single => ("", None),
+            Kind::Cluster => ("+cluster", None),
+            Kind::Sentinel(name) => ("+sentinel", Some(name)),
+        };
+        write!(f, "redis{}{kind}://", if self.tls { "s" } else { "" })?;
+        for (place, host) in self.hosts.iter().enumerate() {
+            write!(f, "{}{host}", if place > 0 { "," } else { "" })?;
+        }
+        if let Some(name) = name {
+            write!(f, "/{name}")?;
+        }
+        if self.db > 0 { write!(f, "/{}", self.db) } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.contains(':') {
+            true => write!(f, "[{}]:{}", self.name, self.port),
+            false => write!(f, "{}:{}", self.name, self.port),
+        }
+    }
+}
+
+type Credentials = (Option<String>, Option<String>);
+
+fn parse_credentials(text: &str) -> Result<Credentials, RedisUrlError> {
+    let (user, password) = text.split_once(':').unwrap_or((text, ""));
+    let decode = |part: &str| match part {
+        "" => Ok(None),
+        part => decode(part).map(Some).ok_or(RedisUrlError::Credentials),
+    };
+    Ok((decode(user)?, decode(password)?))
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        bytes.push(match first {
+            b'%' => {
+                let (digits, after) = rest.split_at_checked(2)?;
+                rest = after;
+                u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
+            }
+            b'/' | b'@' | b':' => return None,
+            byte => *byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn parse_host(text: &str, default: u16) -> Result<Host, RedisUrlError> {
+    let (name, port) = match text.strip_prefix('[') {
+        Some(text) => {
+            let (name, port) = text.split_once(']').ok_or(RedisUrlError::Host)?;
+            (name, port.strip_prefix(':').or((port.is_empty()).then_some("")))
+        }
+        None => match text.split_once(':') {
+            Some((name, port)) => (name, Some(port)),
+            None => (text, Some("")),
+        },
+    };
+    let port = match port.ok_or(RedisUrlError::Host)? {
+        "" => Ok(default),
+        port => port.parse().map_err(|_| RedisUrlError::Host),
+    };
+    let legal = |c: char| c.is_ascii_graphic() && !"[]@?#,".contains(c);
+    match !name.is_empty() && name.chars().all(legal) {
+        true => Ok(Host { name: name.to_owned(), port: port? }),
+        false => Err(RedisUrlError::Host),
+    }
+}
+
+#[cfg(test)]
+mod tests;
