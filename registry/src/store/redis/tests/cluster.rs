@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use abide_actors::journal::Refusal;
+
 use super::super::super::Store;
-use super::super::super::conformance::conformance;
+use super::super::super::conformance::*;
 use super::super::{Durability, Redis, RedisUrl};
 use super::servers::{Server, free_port, until};
 
@@ -74,4 +76,27 @@ async fn a_cluster_is_seen_as_what_it_is() {
     let refused = Redis::open(&url(&cluster.servers), Durability::Os).await.err().unwrap();
     let port = cluster.servers[2].port.to_string();
     assert!(refused.to_string().contains(&port), "{refused}");
+}
+
+#[tokio::test]
+async fn a_cluster_without_one_primary_is_unavailable_there_until_it_is_back() {
+    let mut cluster = Cluster::start().await;
+    let store = cluster.fresh().await;
+    let names: Vec<String> = (0..12).map(|n| format!("c{n}")).collect();
+    for name in &names {
+        created(&*store, name).await;
+    }
+    cluster.servers[1].kill();
+    let mut away = 0;
+    for name in &names {
+        away += usize::from(store.head(&id(name)).await.is_err());
+    }
+    assert!(away > 0, "some of them lived there");
+    assert!(matches!(store.alarms(1).await, Err(Refusal::Unavailable(_))));
+    cluster.servers[1].restart().await;
+    for name in &names {
+        until("it is back", async || matches!(store.head(&id(name)).await, Ok(Some(_)))).await;
+    }
+    let held = store.holding(&id("c0")).await.unwrap().unwrap();
+    assert_eq!(store.append(&id("c0"), &held, commit(2, 2)).await, Ok(()));
 }

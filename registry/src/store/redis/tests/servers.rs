@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
-use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
@@ -58,24 +57,21 @@ impl Server {
         self.dir = tempfile::tempdir().unwrap();
     }
 
-    pub(super) async fn connection(&self) -> MultiplexedConnection {
-        let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+    pub(super) async fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
+        self.try_ask(command).await.unwrap()
     }
 
-    pub(super) async fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
-        words(command).query_async(&mut self.connection().await).await.unwrap()
+    /// Fails also where the server closes its connections, as in a failover.
+    pub(super) async fn try_ask<T: redis::FromRedisValue>(
+        &self,
+        command: &[&str],
+    ) -> redis::RedisResult<T> {
+        let client = redis::Client::open(("127.0.0.1", self.port))?;
+        words(command).query_async(&mut client.get_multiplexed_async_connection().await?).await
     }
 
     async fn ready(&self) {
-        until("the server answers", async || {
-            let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
-            let Ok(mut server) = client.get_multiplexed_async_connection().await else {
-                return false;
-            };
-            redis::cmd("PING").query_async::<String>(&mut server).await.is_ok()
-        })
-        .await;
+        until("the server answers", async || self.try_ask::<String>(&["PING"]).await.is_ok()).await;
     }
 }
 

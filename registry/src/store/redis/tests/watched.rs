@@ -10,7 +10,7 @@ use super::super::super::Store;
 use super::super::super::conformance::conformance;
 use super::super::{Durability, Redis, RedisUrl};
 use super::load::Load;
-use super::servers::{Server, free_port, until};
+use super::servers::{Server, free_port, until, words};
 
 const REPLICA: Durability = Durability::Replicas(NonZeroU8::MIN);
 
@@ -71,17 +71,16 @@ impl Sentinel {
         command.arg(&file).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
         let sentinel = Self { port, child: command.spawn().unwrap(), _dir: dir };
         until("the sentinel knows the replica", async || {
-            let client = redis::Client::open(("127.0.0.1", port)).unwrap();
-            let Ok(mut open) = client.get_multiplexed_async_connection().await else {
-                return false;
-            };
-            let mut ask = redis::cmd("SENTINEL");
-            ask.arg("REPLICAS").arg("main");
-            let known: Vec<redis::Value> = ask.query_async(&mut open).await.unwrap_or_default();
-            known.len() == 1
+            let known = sentinel.ask(&["SENTINEL", "REPLICAS", "main"]).await;
+            matches!(known, Ok(redis::Value::Array(known)) if known.len() == 1)
         })
         .await;
         sentinel
+    }
+
+    async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
+        let client = redis::Client::open(("127.0.0.1", self.port))?;
+        words(command).query_async(&mut client.get_multiplexed_async_connection().await?).await
     }
 
     fn url(&self) -> RedisUrl {
@@ -107,8 +106,8 @@ async fn a_failover_in_mid_load_loses_nothing_acknowledged() {
     load.goes_on(20).await;
     watched.primary.kill();
     until("the replica takes over", async || {
-        let role: Vec<redis::Value> = watched.replica.ask(&["ROLE"]).await;
-        role.first() == Some(&redis::Value::BulkString(b"master".to_vec()))
+        let role = watched.replica.try_ask::<Vec<redis::Value>>(&["ROLE"]).await;
+        role.is_ok_and(|role| role.first() == Some(&redis::Value::BulkString(b"master".to_vec())))
     })
     .await;
     // Until somebody follows the new primary, nothing is acknowledged.
@@ -119,4 +118,19 @@ async fn a_failover_in_mid_load_loses_nothing_acknowledged() {
     load.end_and_check(&*watched.store).await;
     assert!(watched.store.found().contains("connected replicas 1"));
     drop(watched.sentinel);
+}
+
+#[tokio::test]
+async fn a_failover_by_hand_is_followed() {
+    let watched = Watched::start().await;
+    let load = Load::start(Arc::clone(&watched.store) as Arc<dyn Store>);
+    load.goes_on(20).await;
+    watched.sentinel.ask(&["SENTINEL", "FAILOVER", "main"]).await.unwrap();
+    until("the old primary follows the new one", async || {
+        let info = watched.primary.try_ask::<String>(&["INFO", "replication"]).await;
+        info.is_ok_and(|info| info.contains("master_link_status:up"))
+    })
+    .await;
+    load.goes_on(20).await;
+    load.end_and_check(&*watched.store).await;
 }
