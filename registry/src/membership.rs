@@ -51,11 +51,9 @@ pub struct Seen {
 pub enum Renewed {
     /// The store's clock, and everybody alive by it, by name; the asking member is among them.
     Alive { now: Timestamp, members: Vec<Seen> },
-    /// This incarnation is dead, and never will be a member again.
-    Buried {
-        /// Another process that goes by its name now.
-        namesake: Option<Box<Member>>,
-    },
+    /// This incarnation is dead, and never will be a member again. When it wanted to enter, another
+    /// process has taken its name.
+    Buried,
 }
 
 /// The members of a cluster as a port. An incarnation that is no member any more never is again:

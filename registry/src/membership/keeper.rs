@@ -129,31 +129,29 @@ impl Keeper {
                 }
                 Ok(())
             }
-            Renewed::Buried { namesake } => self.rise(around, namesake, links).await,
+            Renewed::Buried => self.rise(around, links).await,
         }
     }
 
     /// Goes on as another incarnation, with nothing of what the former one held.
-    async fn rise(
-        &mut self,
-        around: &Around,
-        namesake: Option<Box<Member>>,
-        links: Links,
-    ) -> Result<(), Refusal> {
+    async fn rise(&mut self, around: &Around, links: Links) -> Result<(), Refusal> {
         metrics::counter!("abide_burials_total").increment(1);
+        // A host that has ended has nothing to forget.
         let _ = around.host.cast(HostMsg::Abandon);
-        if let Some(other) = namesake.filter(|other| other.process != self.me.process) {
-            let node = &self.me.holder.node;
-            tracing::error!(node, address = other.address, "another process has this node's name");
-            return Ok(());
-        }
         let incarnation = self.clock.id("inc");
         tracing::warn!(former = %self.me.holder, incarnation, "this node was declared dead");
         self.me.holder = Holder { node: self.me.holder.node.clone(), incarnation };
         let asked = Instant::now();
-        let entered = self.membership.enter(&self.me).await?;
-        self.learn(asked, entered, links);
-        Ok(())
+        match self.membership.enter(&self.me).await? {
+            Renewed::Buried => {
+                let why = format!("another process goes by the name {}", self.me.holder.node);
+                Err(Refusal::Unavailable(why))
+            }
+            entered @ Renewed::Alive { .. } => {
+                self.learn(asked, entered, links);
+                Ok(())
+            }
+        }
     }
 
     fn learn(&self, asked: Instant, renewed: Renewed, links: Links) {

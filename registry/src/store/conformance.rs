@@ -12,10 +12,15 @@ pub(super) use indexes::*;
 pub(super) use journal::*;
 pub(super) use made::*;
 
-/// Runs the suite against the store that the expression makes: `(whatever keeps it, Arc<dyn Store>)`.
+/// Runs the suite, a test for each promise, against the store that the expression makes: `(whatever
+/// keeps it, Arc<dyn Store>)`. As one test, the expression makes something whose `fresh` gives the
+/// store, emptied: where starting it takes long.
 macro_rules! conformance {
-    ($store:expr) => {
-        $crate::store::conformance::conformance! { $store;
+    (as one: $name:ident, $servers:expr) => {
+        $crate::store::conformance::conformance! { @all (one $name $servers) }
+    };
+    (@all $how:tt) => {
+        $crate::store::conformance::conformance! { @these $how
             a_commit_is_read_back,
             a_commit_elsewhere_than_at_the_end_conflicts,
             a_commit_with_a_gap_conflicts,
@@ -32,6 +37,7 @@ macro_rules! conformance {
             ids_that_begin_alike_do_not_meet,
             an_answer_is_kept_until_it_expires,
             an_answer_given_again_replaces_the_first,
+            an_answer_without_an_end_stays,
             a_reservation_is_kept_once_until_it_expires,
             one_of_many_claimants_wins_and_all_learn_who,
             a_claim_of_the_present_holder_changes_nothing,
@@ -49,6 +55,7 @@ macro_rules! conformance {
             shares_part_the_active_and_the_due,
             the_last_seqs_of_many_are_told_at_once,
             conversations_page_in_order_and_are_filtered,
+            long_listings_page_in_order,
             a_foreign_cursor_is_refused,
             a_deletion_leaves_nothing_but_its_answer,
             a_deletion_by_another_is_fenced,
@@ -59,7 +66,14 @@ macro_rules! conformance {
             agents_are_listed_by_name,
         }
     };
-    ($store:expr; $($promise:ident),+ $(,)?) => {
+    (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {
+        #[tokio::test]
+        async fn $name() {
+            let servers = $servers;
+            $($crate::store::conformance::$promise(servers.fresh().await).await;)+
+        }
+    };
+    (@these (each $store:expr) $($promise:ident),+ $(,)?) => {
         $(
             #[tokio::test]
             async fn $promise() {
@@ -67,6 +81,9 @@ macro_rules! conformance {
                 $crate::store::conformance::$promise(store).await;
             }
         )+
+    };
+    ($store:expr) => {
+        $crate::store::conformance::conformance! { @all (each $store) }
     };
 }
 pub(super) use conformance;

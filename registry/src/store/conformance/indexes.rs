@@ -235,6 +235,30 @@ pub(in super::super) async fn conversations_page_in_order_and_are_filtered(store
     assert_eq!(listed(HeadFilter { agent: even.agent, ..awaiting }).await, ["c"]);
 }
 
+pub(in super::super) async fn long_listings_page_in_order(store: Arc<dyn Store>) {
+    let mut names: Vec<String> = (0..300).map(|n| format!("c{:03}", n * 7 % 300)).collect();
+    for name in &names {
+        opened(&*store, name, vec![pending("call_1", 1, 60)]).await;
+    }
+    names.sort();
+    let (mut listed, mut suspended) = (Vec::new(), Vec::new());
+    let (mut heads, mut inbox) = (None, None);
+    for _ in 0..100 {
+        let page = store.conversations(&Default::default(), heads.as_deref(), 7).await.unwrap();
+        listed.extend(page.items.into_iter().map(|(id, _)| id.to_string()));
+        heads = page.cursor;
+        let page = store.inbox(&Default::default(), inbox.as_deref(), 7).await.unwrap();
+        suspended.extend(page.items.into_iter().map(|entry| entry.conversation_id.to_string()));
+        inbox = page.cursor;
+        if heads.is_none() || inbox.is_none() {
+            break;
+        }
+    }
+    assert_eq!((heads, inbox), (None, None));
+    assert_eq!(listed, names);
+    assert_eq!(suspended, names);
+}
+
 pub(in super::super) async fn a_foreign_cursor_is_refused(store: Arc<dyn Store>) {
     created(&*store, "a").await;
     for cursor in ["x", "zz", "é", "€uro", "00", "7b7d", "2261", ""] {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{Holder, Holding, Loaded, Refusal};
-use abide_conversation::State;
+use abide_actors::journal::{Answer, Holder, Holding, Loaded, Refusal};
+use abide_conversation::{State, Timestamp};
 
 use super::super::Store;
 use super::made::*;
@@ -214,4 +214,16 @@ pub(in super::super) async fn an_answer_given_again_replaces_the_first(store: Ar
     store.append(&id("a"), &held, later).await.unwrap();
     let kept = store.answer("a", "key:1", at(80)).await;
     assert_eq!(kept, Ok(Some(answer("key:1", "two", 90))));
+}
+
+pub(in super::super) async fn an_answer_without_an_end_stays(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    let endless = Answer { expires_at: Timestamp::MAX, ..answer("key:1", "one", 0) };
+    for (seq, kept) in [(1, endless.clone()), (2, answer("key:2", "two", 60))] {
+        let mut answered = commit(seq, seq);
+        answered.answers.push(kept);
+        store.append(&id("a"), &held, answered).await.unwrap();
+    }
+    let kept = store.answer("a", "key:1", at(1_000_000_000)).await;
+    assert_eq!(kept, Ok(Some(endless)));
 }

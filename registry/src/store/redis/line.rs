@@ -26,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How often the cluster's connection follows a moved slot, or reconnects, within the patience.
 const REDIRECTS: u32 = 3;
+/// And how long it waits before it asks again, in milliseconds.
+const REDIRECT_WAIT_MS: (u64, u64) = (10, 200);
 
 /// One multiplexed connection to whoever has the data now; of a cluster, one to each primary.
 ///
@@ -76,7 +78,8 @@ impl Line {
                 }
             };
             let broken = match &outcome {
-                Ok(values) => values.iter().any(is_of_no_primary),
+                // Who is the primary then, only sentinels can say.
+                Ok(values) => self.is_watched() && values.iter().any(is_of_no_primary),
                 Err(error) => !is_refusal(error),
             };
             if !broken {
@@ -87,6 +90,10 @@ impl Line {
                 return outcome;
             }
         }
+    }
+
+    fn is_watched(&self) -> bool {
+        matches!(self.url.kind, Kind::Sentinel(_))
     }
 
     async fn open(&self) -> RedisResult<(u64, Open)> {
@@ -147,6 +154,8 @@ async fn connect(url: &RedisUrl) -> RedisResult<Open> {
             let hosts = url.hosts().iter().map(|host| url.server(host));
             let client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?)
                 .retries(REDIRECTS)
+                .min_retry_wait(REDIRECT_WAIT_MS.0)
+                .max_retry_wait(REDIRECT_WAIT_MS.1)
                 .connection_timeout(CONNECT)
                 .response_timeout(PATIENCE)
                 .tcp_settings(TcpSettings::default().set_nodelay(true))

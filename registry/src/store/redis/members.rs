@@ -33,7 +33,7 @@ impl Membership for Redis {
 }
 
 fn renewed(alive: Option<Alive>) -> Result<Renewed, Refusal> {
-    let Some(alive) = alive else { return Ok(Renewed::Buried { namesake: None }) };
+    let Some(alive) = alive else { return Ok(Renewed::Buried) };
     let [now, rows @ ..] = alive.as_slice() else {
         return Err(refused("the members: nothing was read".to_owned()));
     };
@@ -42,7 +42,11 @@ fn renewed(alive: Option<Alive>) -> Result<Renewed, Refusal> {
     let mut members = Vec::with_capacity(rows.len() / 2);
     for row in rows.chunks_exact(2) {
         let silent_ms = rows::parse("a member's silence", &row[1])?;
-        members.push(Seen { member: rows::parse("a member", &row[0])?, silent_ms });
+        let member: Member = rows::parse("a member", &row[0])?;
+        // One that is dead and was not removed yet.
+        if silent_ms <= member.lease_ms {
+            members.push(Seen { member, silent_ms });
+        }
     }
     members.sort_by(|one, other| one.member.holder.node.cmp(&other.member.holder.node));
     Ok(Renewed::Alive { now, members })

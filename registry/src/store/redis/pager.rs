@@ -123,6 +123,7 @@ fn merge(found: Vec<(Partition, Vec<String>)>, few: usize) -> (Vec<Row>, bool) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -88,10 +88,10 @@ async fn primaries(url: &RedisUrl) -> RedisResult<Vec<(Host, MultiplexedConnecti
         }
         Kind::Cluster => {
             let (asked, mut node) = any(url).await?;
-            let slots: Vec<(Value, Value, (String, u16, Value))> =
-                slots(cmd("CLUSTER").arg("SLOTS").query_async(&mut node).await?)?;
+            let ranges = cmd("CLUSTER").arg("SLOTS").query_async::<Vec<_>>(&mut node).await?;
             let mut hosts: Vec<Host> = Vec::new();
-            for (_, _, (name, port, _)) in slots {
+            for range in ranges {
+                let (name, port) = primary_of(range)?;
                 // A node that does not know its own name is where it was asked.
                 let name = if name.is_empty() { asked.name.clone() } else { name };
                 let host = Host { name, port };
@@ -121,16 +121,16 @@ async fn any(url: &RedisUrl) -> RedisResult<(Host, MultiplexedConnection)> {
     Err(last)
 }
 
-/// First and last slot, and the primary of each range; its replicas are left out.
-fn slots(ranges: Vec<Vec<Value>>) -> RedisResult<Vec<(Value, Value, (String, u16, Value))>> {
-    let ranges = ranges.into_iter().map(|range| {
-        let primary = range.into_iter().take(3).map(|part| match part {
-            Value::Array(primary) => Value::Array(primary.into_iter().take(3).collect()),
-            slot => slot,
-        });
-        Ok(redis::from_redis_value(Value::Array(primary.collect()))?)
-    });
-    ranges.collect()
+/// Of a range: its first and last slot, its primary, its replicas; of a node: its name and port, and
+/// more in some versions.
+fn primary_of(range: Vec<Value>) -> RedisResult<(String, u16)> {
+    match range.into_iter().nth(2) {
+        Some(Value::Array(mut node)) => {
+            node.truncate(2);
+            Ok(redis::from_redis_value(Value::Array(node))?)
+        }
+        _ => Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS names no primary").into()),
+    }
 }
 
 async fn opening(server: &mut MultiplexedConnection) -> RedisResult<String> {

@@ -3,16 +3,14 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
-use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::super::super::Store;
-use super::super::{Durability, Redis, RedisUrl};
+use super::super::RedisUrl;
 
 /// How long a server may take to do what it was asked.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -59,29 +57,21 @@ impl Server {
         self.dir = tempfile::tempdir().unwrap();
     }
 
-    pub(super) async fn connection(&self) -> MultiplexedConnection {
-        let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
-    }
-
     pub(super) async fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
-        words(command).query_async(&mut self.connection().await).await.unwrap()
+        self.try_ask(command).await.unwrap()
     }
 
-    pub(super) fn signal(&self, signal: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    /// Fails also where the server closes its connections, as in a failover.
+    pub(super) async fn try_ask<T: redis::FromRedisValue>(
+        &self,
+        command: &[&str],
+    ) -> redis::RedisResult<T> {
+        let client = redis::Client::open(("127.0.0.1", self.port))?;
+        words(command).query_async(&mut client.get_multiplexed_async_connection().await?).await
     }
 
     async fn ready(&self) {
-        until("the server answers", async || {
-            let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
-            let Ok(mut server) = client.get_multiplexed_async_connection().await else {
-                return false;
-            };
-            redis::cmd("PING").query_async::<String>(&mut server).await.is_ok()
-        })
-        .await;
+        until("the server answers", async || self.try_ask::<String>(&["PING"]).await.is_ok()).await;
     }
 }
 
@@ -108,15 +98,18 @@ pub(super) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A store on a server of its own.
-pub(super) async fn single() -> (Server, Arc<dyn Store>) {
-    let server = Server::start(&["--appendfsync", "no"]).await;
-    let store = Redis::open(&server.url(), Durability::Os).await.unwrap();
-    (server, Arc::new(store))
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A port that nobody listens on: below those that the system gives to clients, so that no
+/// connection takes it before its server does, and others in each test process.
+pub(super) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let process = std::process::id() as usize * 16;
+    loop {
+        let next = process + usize::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 12_000 + (next % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn spawn(dir: &Path, port: u16, args: &[String]) -> Child {

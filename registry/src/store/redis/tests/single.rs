@@ -1,6 +1,189 @@
-//! The suite against one server.
+//! The suite against one server, and what becomes of it when the server goes or refuses.
 
-use super::super::super::conformance::conformance;
-use super::servers::single;
+use std::sync::Arc;
 
-conformance!(single().await);
+use abide_actors::journal::{Journal, Refusal};
+
+use super::super::super::Store;
+use super::super::super::conformance::*;
+use super::super::{Durability, Redis, RedisUrl};
+use super::load::Load;
+use super::members::{member, names};
+use super::servers::{Server, words};
+use crate::membership::{Membership, Renewed};
+
+/// The server of `TEST_REDIS_URL`, whose database must be empty, or one of its own.
+struct Single {
+    url: RedisUrl,
+    store: Arc<Redis>,
+    _own: Option<Server>,
+}
+
+impl Single {
+    async fn start() -> Self {
+        let (url, own): (RedisUrl, _) = match std::env::var("TEST_REDIS_URL") {
+            Ok(url) => (url.parse().unwrap(), None),
+            Err(_) => {
+                let own = Server::start(&["--appendfsync", "no"]).await;
+                (own.url(), Some(own))
+            }
+        };
+        let size: u64 = asked(&url, &["DBSIZE"]).await;
+        assert_eq!(size, 0, "the database at {url} is not empty; its data would be lost");
+        let store = Arc::new(Redis::open(&url, Durability::Os).await.unwrap());
+        Self { url, store, _own: own }
+    }
+
+    async fn fresh(&self) -> Arc<dyn Store> {
+        asked::<()>(&self.url, &["FLUSHDB"]).await;
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+}
+
+async fn asked<T: redis::FromRedisValue>(url: &RedisUrl, command: &[&str]) -> T {
+    let client = redis::Client::open(url.server(&url.hosts()[0]).unwrap()).unwrap();
+    let mut server = client.get_multiplexed_async_connection().await.unwrap();
+    words(command).query_async(&mut server).await.unwrap()
+}
+
+conformance!(as one: a_server_keeps_every_promise, Single::start().await);
+
+async fn open(args: &[&str], durability: Durability) -> (Server, Arc<Redis>) {
+    let server = Server::start(args).await;
+    let store = Redis::open(&server.url(), durability).await.unwrap();
+    (server, Arc::new(store))
+}
+
+fn unavailable<T: std::fmt::Debug>(outcome: Result<T, Refusal>, with: &str) {
+    match outcome {
+        Err(Refusal::Unavailable(why)) => assert!(why.contains(with), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_killed_server_loses_nothing_acknowledged() {
+    let (mut server, store) = open(&["--appendfsync", "always"], Durability::Fsync).await;
+    let load = Load::start(Arc::clone(&store) as Arc<dyn Store>);
+    for _ in 0..3 {
+        load.goes_on(20).await;
+        server.kill();
+        server.restart().await;
+    }
+    load.goes_on(20).await;
+    load.end_and_check(&*store).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_unavailable_and_back_without_a_restart() {
+    let (mut server, store) = open(&["--appendfsync", "always"], Durability::Fsync).await;
+    let held = created(&*store, "a").await;
+    server.kill();
+    unavailable(store.append(&id("a"), &held, commit(2, 2)).await, "");
+    unavailable(store.head(&id("a")).await, "");
+    server.restart().await;
+    super::servers::until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_empty_fences_all_who_held() {
+    let (mut server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
+    let held = created(&*store, "a").await;
+    store.enter(&member("n", "1", 60_000)).await.unwrap();
+    server.empty();
+    server.restart().await;
+    super::servers::until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Fenced));
+    assert_eq!(store.load(&id("a")).await, Ok(None));
+    assert_eq!(store.renew(&member("n", "1", 60_000)).await, Ok(Renewed::Buried));
+    let entered = store.enter(&member("n", "2", 60_000)).await.unwrap();
+    assert_eq!(names(&entered), ["n"]);
+    let other = store.claim(&id("a"), &holder("m"), None).await.unwrap();
+    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &other, commit(1, 1)).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_writes_has_written_nothing() {
+    let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
+    let held = created(&*store, "a").await;
+    let mut first = commit(2, 2);
+    first.opened.push(pending("call_1", 1, 60));
+    store.append(&id("a"), &held, first).await.unwrap();
+    let mut whole = commit(3, 4);
+    whole.closed.push(closed(&pending("call_1", 1, 60)));
+    whole.head.alarm = Some(at(60));
+    whole.answers.push(answer("key:1", "yes", 60));
+    for (setting, refusing, usual, with) in
+        [("min-replicas-to-write", "1", "0", "NOREPLICAS"), ("maxmemory", "1", "0", "OOM")]
+    {
+        server.ask::<()>(&["CONFIG", "SET", setting, refusing]).await;
+        unavailable(store.append(&id("a"), &held, whole.clone()).await, with);
+        assert_eq!(store.head(&id("a")).await, Ok(Some(commit(2, 2).head)));
+        assert_eq!(store.events(&id("a"), 0, 9).await.unwrap().len(), 2);
+        assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
+        unavailable(store.delete(&id("a"), &held, None).await, with);
+        assert_eq!(store.inbox(&Default::default(), None, 9).await.unwrap().items.len(), 1);
+        server.ask::<()>(&["CONFIG", "SET", setting, usual]).await;
+    }
+    assert_eq!(store.append(&id("a"), &held, whole).await, Ok(()));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_unavailable_and_named() {
+    let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
+    created(&*store, "a").await;
+    let of = |kind: &str| super::super::keys::Tag::of(&id("a")).key_of(kind, "a");
+    server.ask::<()>(&["RPUSH", &of("j"), "{"]).await;
+    server.ask::<()>(&["HSET", &of("a"), "key:1", "x {"]).await;
+    unavailable(store.events(&id("a"), 0, 9).await, &of("j"));
+    unavailable(store.load(&id("a")).await, &of("j"));
+    unavailable(store.answer("a", "key:1", at(0)).await, &of("a"));
+    server.ask::<()>(&["HSET", &of("c"), "head", "[]"]).await;
+    unavailable(store.head(&id("a")).await, &of("c"));
+    server.ask::<()>(&["SET", &of("c"), "x"]).await;
+    unavailable(store.head(&id("a")).await, "WRONGTYPE");
+    unavailable(store.claim(&id("a"), &holder("n"), None).await, "WRONGTYPE");
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_read_is_none() {
+    let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
+    created(&*store, "a").await;
+    let key = super::super::keys::Tag::of(&id("a")).key_of("s", "a");
+    for cached in ["", "x", "1 1 {", "0 1 {}", "1 99 {}"] {
+        server.ask::<()>(&["SET", &key, cached]).await;
+        let loaded = store.load(&id("a")).await.unwrap().unwrap();
+        assert_eq!(loaded.events.len(), 1, "{cached}");
+    }
+}
+
+#[tokio::test]
+async fn the_answers_of_a_conversation_that_rests_go_by_themselves() {
+    let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
+    let tag = super::super::keys::Tag::of(&id("a"));
+    let held = claimed(&*store, "a").await;
+    let mut answered = commit(1, 1);
+    answered.answers.push(answer("key:1", "yes", 60));
+    store.append(&id("a"), &held, answered).await.unwrap();
+    for kind in ["a", "x"] {
+        let seconds: i64 = server.ask(&["TTL", &tag.key_of(kind, "a")]).await;
+        assert!(seconds > 24 * 60 * 60, "{kind}: {seconds}");
+    }
+    let mut second = commit(2, 2);
+    second.events[0].at = at(61);
+    second.answers.push(answer("key:2", "yes", 120));
+    store.append(&id("a"), &held, second).await.unwrap();
+    let kept: Vec<String> = server.ask(&["HKEYS", &tag.key_of("a", "a")]).await;
+    assert_eq!(kept, ["key:2"]);
+    let mut third = commit(3, 3);
+    let for_ever = abide_conversation::Timestamp::MAX;
+    third
+        .answers
+        .push(abide_actors::journal::Answer { expires_at: for_ever, ..answer("key:3", "yes", 0) });
+    third.answers.push(answer("key:4", "yes", 60));
+    store.append(&id("a"), &held, third).await.unwrap();
+    let seconds: i64 = server.ask(&["TTL", &tag.key_of("a", "a")]).await;
+    assert_eq!(seconds, -1);
+}

@@ -1,0 +1,102 @@
+//! The suite against three primaries.
+
+use std::sync::Arc;
+
+use abide_actors::journal::Refusal;
+
+use super::super::super::Store;
+use super::super::super::conformance::*;
+use super::super::{Durability, Redis, RedisUrl};
+use super::servers::{Server, free_port, until};
+
+/// The first slot of each primary, and the one after the last.
+const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
+
+/// Three primaries, each with a third of the slots.
+pub(super) struct Cluster {
+    servers: Vec<Server>,
+    store: Arc<Redis>,
+}
+
+impl Cluster {
+    pub(super) async fn start() -> Self {
+        let mut servers = Vec::new();
+        for place in 0..3 {
+            let bus = free_port().to_string();
+            let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+            let args = [&args[..], &["--cluster-port", &bus, "--appendfsync", "no"]].concat();
+            let server = Server::start(&args).await;
+            let (first, last) = (SLOTS[place], SLOTS[place + 1] - 1);
+            let (first, last) = (first.to_string(), last.to_string());
+            server.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await;
+            let epoch = (place + 1).to_string();
+            server.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
+            servers.push((server, bus));
+        }
+        let (first, others) = servers.split_first().unwrap();
+        for (server, _) in others {
+            let port = first.0.port.to_string();
+            server.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &first.1]).await;
+        }
+        for (server, _) in &servers {
+            until("the cluster is whole", async || {
+                let info: String = server.ask(&["CLUSTER", "INFO"]).await;
+                let slots: Vec<redis::Value> = server.ask(&["CLUSTER", "SLOTS"]).await;
+                info.contains("cluster_state:ok") && slots.len() == 3
+            })
+            .await;
+        }
+        let servers: Vec<_> = servers.into_iter().map(|(server, _)| server).collect();
+        let store = Arc::new(Redis::open(&url(&servers), Durability::Os).await.unwrap());
+        Self { servers, store }
+    }
+
+    async fn fresh(&self) -> Arc<dyn Store> {
+        for server in &self.servers {
+            server.ask::<()>(&["FLUSHDB"]).await;
+        }
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+}
+
+/// Names two of them: the third is found.
+fn url(servers: &[Server]) -> RedisUrl {
+    let (one, two) = (servers[0].port, servers[1].port);
+    format!("redis+cluster://127.0.0.1:{one},127.0.0.1:{two}").parse().unwrap()
+}
+
+conformance!(as one: a_cluster_keeps_every_promise, Cluster::start().await);
+
+#[tokio::test]
+async fn a_cluster_is_seen_as_what_it_is() {
+    let cluster = Cluster::start().await;
+    let found = cluster.store.found();
+    assert!(found.contains("3 primaries") && found.contains("appendonly yes"), "{found}");
+    cluster.servers[2].ask::<()>(&["CONFIG", "SET", "appendonly", "no"]).await;
+    let refused = Redis::open(&url(&cluster.servers), Durability::Os).await.err().unwrap();
+    let port = cluster.servers[2].port.to_string();
+    assert!(refused.to_string().contains(&port), "{refused}");
+}
+
+#[tokio::test]
+async fn a_cluster_without_one_primary_is_unavailable_there_until_it_is_back() {
+    let mut cluster = Cluster::start().await;
+    let store = cluster.fresh().await;
+    let names: Vec<String> = (0..12).map(|n| format!("c{n}")).collect();
+    for name in &names {
+        created(&*store, name).await;
+    }
+    cluster.servers[1].kill();
+    let mut away = 0;
+    for name in &names {
+        away += usize::from(store.head(&id(name)).await.is_err());
+    }
+    assert!(away > 0, "some of them lived there");
+    assert!(matches!(store.alarms(1).await, Err(Refusal::Unavailable(_))));
+    cluster.servers[1].restart().await;
+    for name in &names {
+        until("it is back", async || matches!(store.head(&id(name)).await, Ok(Some(_)))).await;
+    }
+    let held = store.holding(&id("c0")).await.unwrap().unwrap();
+    assert_eq!(store.append(&id("c0"), &held, commit(2, 2)).await, Ok(()));
+}

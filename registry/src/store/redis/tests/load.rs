@@ -1,0 +1,102 @@
+//! Conversations that append all the time, and remember what was acknowledged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use abide_actors::journal::Refusal;
+use abide_conversation::Event;
+use tokio::task::JoinSet;
+
+use super::super::super::Store;
+use super::super::super::conformance::*;
+use super::servers::until;
+
+const CONVERSATIONS: usize = 8;
+
+/// Runs until it is checked.
+pub(super) struct Load {
+    acknowledged: Arc<Vec<AtomicUsize>>,
+    stop: Arc<AtomicBool>,
+    running: JoinSet<(String, Vec<Event>)>,
+}
+
+impl Load {
+    pub(super) fn start(store: Arc<dyn Store>) -> Self {
+        let acknowledged = (0..CONVERSATIONS).map(|_| AtomicUsize::new(0)).collect();
+        let acknowledged: Arc<Vec<AtomicUsize>> = Arc::new(acknowledged);
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut running = JoinSet::new();
+        for lane in 0..CONVERSATIONS {
+            let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
+            let counts = Arc::clone(&acknowledged);
+            running.spawn(async move {
+                let name = format!("lane-{lane}");
+                let kept = append(&*store, &name, &counts[lane], &stop).await;
+                (name, kept)
+            });
+        }
+        Self { acknowledged, stop, running }
+    }
+
+    /// Until each conversation has had so many more commits acknowledged.
+    pub(super) async fn goes_on(&self, more: usize) {
+        let counts = || self.acknowledged.iter().map(|count| count.load(Ordering::SeqCst));
+        let before: Vec<_> = counts().collect();
+        until("every conversation goes on", async || {
+            before.iter().zip(counts()).all(|(before, now)| now >= before + more)
+        })
+        .await;
+    }
+
+    pub(super) async fn end_and_check(self, store: &dyn Store) {
+        self.stop.store(true, Ordering::SeqCst);
+        for (name, kept) in self.running.join_all().await {
+            let events = store.events(&id(&name), 0, usize::MAX).await.unwrap();
+            for (seq, event) in (1..).zip(&events) {
+                assert_eq!(event.seq, seq, "{name} has a gap");
+            }
+            for event in kept {
+                assert!(events.contains(&event), "{name} lost {event:?}");
+            }
+        }
+    }
+}
+
+/// Appends and, after each refusal, goes on from what the store has. Returns what it acknowledged.
+async fn append(
+    store: &dyn Store,
+    name: &str,
+    count: &AtomicUsize,
+    stop: &AtomicBool,
+) -> Vec<Event> {
+    let (mut kept, mut tries, mut held, mut last) = (Vec::new(), 0, None, 0);
+    while !stop.load(Ordering::SeqCst) {
+        let Some(holding) = &held else {
+            held = store.claim(&id(name), &holder("n"), None).await.ok();
+            match store.head(&id(name)).await {
+                Ok(head) => last = head.map_or(0, |head| head.last_seq),
+                Err(_) => held = None,
+            }
+            if held.is_none() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            continue;
+        };
+        tries += 1;
+        let mut next = commit(last + 1, last + 1);
+        if last > 0 {
+            next.events[0] = event_of(last + 1, &format!("try {tries}"));
+        }
+        let event = next.events[0].clone();
+        match store.append(&id(name), holding, next).await {
+            Ok(()) => {
+                last += 1;
+                kept.push(event);
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            Err(Refusal::Unavailable(_) | Refusal::Conflict | Refusal::Fenced) => held = None,
+        }
+    }
+    kept
+}

@@ -1,0 +1,76 @@
+//! A connection that can be made to lose an answer, or to hang.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::super::RedisUrl;
+
+/// Stands between a store and its server; it ends with the test.
+pub(super) struct Proxy {
+    port: u16,
+    faults: Arc<Faults>,
+}
+
+#[derive(Default)]
+struct Faults {
+    /// The next answer is thrown away, and its connection closed.
+    lose: AtomicBool,
+    /// Connections keep open, and carry no answers any more.
+    hang: AtomicBool,
+}
+
+impl Proxy {
+    pub(super) async fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let faults = Arc::new(Faults::default());
+        let own = Arc::clone(&faults);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { continue };
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                tokio::spawn(carry(from_client, to_server, None));
+                tokio::spawn(carry(from_server, to_client, Some(Arc::clone(&own))));
+            }
+        });
+        Self { port, faults }
+    }
+
+    pub(super) fn url(&self) -> RedisUrl {
+        format!("redis://127.0.0.1:{}", self.port).parse().unwrap()
+    }
+
+    pub(super) fn lose_an_answer(&self) {
+        self.faults.lose.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the answer that was to be lost was.
+    pub(super) fn has_lost_it(&self) -> bool {
+        !self.faults.lose.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn hang(&self, hang: bool) {
+        self.faults.hang.store(hang, Ordering::SeqCst);
+    }
+}
+
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, faults: Option<Arc<Faults>>) {
+    let mut bytes = [0; 16 << 10];
+    let mut hung = false;
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        if let Some(faults) = &faults {
+            if faults.lose.swap(false, Ordering::SeqCst) {
+                return;
+            }
+            hung |= faults.hang.load(Ordering::SeqCst);
+        }
+        if !hung && to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+}

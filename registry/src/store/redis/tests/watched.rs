@@ -1,0 +1,136 @@
+//! The suite against a primary with a replica that a sentinel watches, and what a failover does.
+
+use std::num::NonZeroU8;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::super::super::Store;
+use super::super::super::conformance::conformance;
+use super::super::{Durability, Redis, RedisUrl};
+use super::load::Load;
+use super::servers::{Server, free_port, until, words};
+
+const REPLICA: Durability = Durability::Replicas(NonZeroU8::MIN);
+
+/// A primary, its replica, a sentinel, and a store that finds them by it.
+pub(super) struct Watched {
+    primary: Server,
+    replica: Server,
+    sentinel: Sentinel,
+    store: Arc<Redis>,
+}
+
+struct Sentinel {
+    port: u16,
+    child: Child,
+    _dir: TempDir,
+}
+
+impl Watched {
+    pub(super) async fn start() -> Self {
+        let args = ["--appendfsync", "no", "--repl-diskless-sync-delay", "0"];
+        let primary = Server::start(&args).await;
+        let port = primary.port.to_string();
+        let of = [&args[..], &["--replicaof", "127.0.0.1", &port]].concat();
+        let replica = Server::start(&of).await;
+        in_step(&replica).await;
+        let sentinel = Sentinel::start(primary.port).await;
+        let store = Arc::new(Redis::open(&sentinel.url(), REPLICA).await.unwrap());
+        Self { primary, replica, sentinel, store }
+    }
+
+    async fn fresh(&self) -> Arc<dyn Store> {
+        self.primary.ask::<()>(&["FLUSHDB"]).await;
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+}
+
+/// Until it has all that its primary has.
+async fn in_step(replica: &Server) {
+    until("the replica is in step", async || {
+        let info: String = replica.ask(&["INFO", "replication"]).await;
+        info.contains("master_link_status:up")
+    })
+    .await;
+}
+
+impl Sentinel {
+    async fn start(primary: u16) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let config = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 1\n\
+             sentinel down-after-milliseconds main 300\nsentinel failover-timeout main 2000\n",
+            dir.path().display()
+        );
+        let file = dir.path().join("sentinel.conf");
+        std::fs::write(&file, config).unwrap();
+        let mut command = Command::new("redis-server");
+        command.arg(&file).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
+        let sentinel = Self { port, child: command.spawn().unwrap(), _dir: dir };
+        until("the sentinel knows the replica", async || {
+            let known = sentinel.ask(&["SENTINEL", "REPLICAS", "main"]).await;
+            matches!(known, Ok(redis::Value::Array(known)) if known.len() == 1)
+        })
+        .await;
+        sentinel
+    }
+
+    async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
+        let client = redis::Client::open(("127.0.0.1", self.port))?;
+        words(command).query_async(&mut client.get_multiplexed_async_connection().await?).await
+    }
+
+    fn url(&self) -> RedisUrl {
+        let silent = free_port();
+        let port = self.port;
+        format!("redis+sentinel://127.0.0.1:{silent},127.0.0.1:{port}/main").parse().unwrap()
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+conformance!(as one: a_watched_pair_keeps_every_promise, Watched::start().await);
+
+#[tokio::test]
+async fn a_failover_in_mid_load_loses_nothing_acknowledged() {
+    let mut watched = Watched::start().await;
+    let load = Load::start(Arc::clone(&watched.store) as Arc<dyn Store>);
+    load.goes_on(20).await;
+    watched.primary.kill();
+    until("the replica takes over", async || {
+        let role = watched.replica.try_ask::<Vec<redis::Value>>(&["ROLE"]).await;
+        role.is_ok_and(|role| role.first() == Some(&redis::Value::BulkString(b"master".to_vec())))
+    })
+    .await;
+    // Until somebody follows the new primary, nothing is acknowledged.
+    let port = watched.replica.port.to_string();
+    let of = ["--appendfsync", "no", "--replicaof", "127.0.0.1", &port];
+    watched.primary = Server::start(&of).await;
+    load.goes_on(20).await;
+    load.end_and_check(&*watched.store).await;
+    assert!(watched.store.found().contains("connected replicas 1"));
+    drop(watched.sentinel);
+}
+
+#[tokio::test]
+async fn a_failover_by_hand_is_followed() {
+    let watched = Watched::start().await;
+    let load = Load::start(Arc::clone(&watched.store) as Arc<dyn Store>);
+    load.goes_on(20).await;
+    watched.sentinel.ask(&["SENTINEL", "FAILOVER", "main"]).await.unwrap();
+    until("the old primary follows the new one", async || {
+        let info = watched.primary.try_ask::<String>(&["INFO", "replication"]).await;
+        info.is_ok_and(|info| info.contains("master_link_status:up"))
+    })
+    .await;
+    load.goes_on(20).await;
+    load.end_and_check(&*watched.store).await;
+}
