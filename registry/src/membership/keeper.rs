@@ -56,8 +56,10 @@ impl Keeper {
     /// Makes this node a member; the first view is there when this returns.
     pub async fn enter(&mut self) -> Result<(), Refusal> {
         let asked = Instant::now();
-        let entered = self.membership.enter(&self.me).await?;
-        self.learn(asked, entered, Links::default());
+        match self.membership.enter(&self.me).await? {
+            entered @ Renewed::Alive { .. } => self.learn(asked, entered, Links::default()),
+            Renewed::Buried => return Err(Refusal::Fenced),
+        }
         Ok(())
     }
 
@@ -136,18 +138,20 @@ impl Keeper {
     /// Goes on as another incarnation, with nothing of what the former one held.
     async fn rise(&mut self, around: &Around, links: Links) -> Result<(), Refusal> {
         metrics::counter!("abide_burials_total").increment(1);
+        let asked = Instant::now();
+        self.standing.renew(self.me.holder.clone(), asked);
         // A host that has ended has nothing to forget.
         let _ = around.host.cast(HostMsg::Abandon);
         let incarnation = self.clock.id("inc");
-        tracing::warn!(former = %self.me.holder, incarnation, "this node was declared dead");
+        tracing::debug!(former = %self.me.holder, incarnation, "this node was declared dead");
         self.me.holder = Holder { node: self.me.holder.node.clone(), incarnation };
-        let asked = Instant::now();
         match self.membership.enter(&self.me).await? {
             Renewed::Buried => {
                 let why = format!("another process goes by the name {}", self.me.holder.node);
                 Err(Refusal::Unavailable(why))
             }
             entered @ Renewed::Alive { .. } => {
+                tracing::warn!(now = %self.me.holder, "this node had been declared dead");
                 self.learn(asked, entered, links);
                 Ok(())
             }
