@@ -147,8 +147,8 @@ impl Life {
         let _tasks = vec![
             spawn(keeper.run(around)),
             spawn(desk.run(calls)),
-            spawn(relay(hub.clone(), cluster)),
-            spawn(look_out(hub.clone(), store.clone())),
+            spawn(relay(hub.clone(), cluster.clone())),
+            spawn(look_out(hub.clone(), store.clone(), cluster)),
             spawn(alarms::run(conversations.clone(), store.clone(), clock)),
             spawn(takeover::run(conversations.clone(), store)),
             spawn(takeover::hand_over(conversations.clone(), leavings)),

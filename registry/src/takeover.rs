@@ -8,6 +8,7 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use crate::conversations::Conversations;
+use crate::membership::Member;
 use crate::store::Store;
 
 /// How often a node looks although nothing changed, in case something fell between two views.
@@ -15,7 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How many are read at once, and how many are started at once.
 const PAGE: usize = 1_000;
 const AT_ONCE: usize = 32;
-/// Starting is slowed while so many model calls and tools run here, for each may start another.
+/// Starting takes this much longer while so many model calls and tools run here, for each may start
+/// another.
 const BUSY: usize = 256;
 const BREATH: Duration = Duration::from_millis(20);
 /// How long to wait for a store that is away.
@@ -35,7 +37,8 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
             // A view changes at every renewal; who is there, and so what is to be done, seldom.
             while seen.changed().await.is_ok() {
                 let now = seen.borrow_and_update();
-                if now.share != view.share || !now.all().eq(view.all()) {
+                let who = |member: &Member| (member.holder.clone(), member.state);
+                if !now.all().map(who).eq(view.all().map(who)) {
                     return;
                 }
             }
@@ -93,7 +96,7 @@ pub async fn hand_over(
 }
 
 async fn start(conversations: &Conversations, id: &ConversationId) -> bool {
-    while conversations.busy() >= BUSY {
+    if conversations.busy() >= BUSY {
         tokio::time::sleep(BREATH).await;
     }
     match conversations.start(id).await {

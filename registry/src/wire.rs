@@ -1,7 +1,7 @@
 //! What travels between nodes: append-only, for nodes of two versions work side by side.
 //!
-//! A variant or a field that a node does not know makes the whole call unintelligible to it, which
-//! it says. What is added later must be optional, or answered by old nodes with just that.
+//! A field that a node does not know is ignored, so one that is added must be optional. A variant
+//! that it does not know makes the whole call unintelligible to it, and it says so.
 
 use abide_actors::live::Signal;
 use abide_actors::request::{Failure, Inspection, RepeatKey, Reply, Request};

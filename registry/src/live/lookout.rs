@@ -7,6 +7,7 @@ use abide_actors::live::Signal;
 use abide_conversation::ConversationId;
 
 use super::{Heard, Hub};
+use crate::cluster::Cluster;
 use crate::store::Store;
 
 /// How late a listener hears at worst of what happened on a node that could not tell.
@@ -15,9 +16,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 1_000;
 
 /// Runs until it is dropped.
-pub async fn look_out(hub: Hub, store: Arc<dyn Store>) {
+pub async fn look_out(hub: Hub, store: Arc<dyn Store>, cluster: Cluster) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
+        // What happened here was told here.
+        if cluster.view().others().next().is_none() {
+            continue;
+        }
         let listened = hub.plane().listened();
         for ids in listened.chunks(AT_ONCE) {
             // A store that is away has nothing new.
