@@ -1,4 +1,4 @@
-//! The README's walk works when pasted.
+//! The README's walks work when pasted.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -34,15 +34,31 @@ fn own_address() -> String {
 
 #[tokio::test]
 async fn the_walk_of_the_readme_works_when_pasted() {
+    let site = Site::new(ABIDE);
+    let said = pasted(&site, "walk", own_address()).await;
+    left_in_order(&site, &said).await;
+}
+
+#[tokio::test]
+async fn three_nodes_of_the_readme_work_when_pasted() {
+    let site = Site::new(ABIDE);
+    let release = site.dir().join("target/release");
+    std::fs::create_dir_all(&release).unwrap();
+    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
+    let said = pasted(&site, "nodes", own_address()).await;
+    assert!(said.contains(r#""status":"accepted""#), "{said}");
+    assert!(said.contains("The tool said"), "the turn went on: {said}");
+}
+
+/// Pastes the blocks of one name, at an address that is this test's own. Returns what was said.
+async fn pasted(site: &Site, name: &str, here: String) -> String {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let readme = std::fs::read_to_string(&readme).unwrap();
-    let here = own_address();
     let mut script = "set -eu\n".to_owned();
-    for block in blocks(&readme).unwrap() {
+    for block in blocks(&readme, name).unwrap() {
         script += &block.replace("127.0.0.1", &here).replace("localhost", &here);
         script += "\n";
     }
-    let site = Site::new(ABIDE);
     let bin = site.dir().join("bin");
     std::fs::create_dir(&bin).unwrap();
     executable(&bin.join("cargo"), CARGO);
@@ -59,12 +75,13 @@ async fn the_walk_of_the_readme_works_when_pasted() {
     let group = bash.id().unwrap();
     let walked = tokio::time::timeout(DEADLINE, bash.wait()).await.map(Result::unwrap);
     // What the walk left running is in its process group, and in nobody else's.
-    let end = format!("kill -KILL -{group} 2>/dev/null || true");
+    let redis = format!("redis-cli -h {here} -p 6390 shutdown nosave >/dev/null 2>&1");
+    let end = format!("kill -KILL -{group} 2>/dev/null; {redis} || true");
     assert!(Command::new("sh").args(["-c", &end]).status().await.unwrap().success());
     let said = std::fs::read_to_string(&log).unwrap();
     let done = walked.as_ref().is_ok_and(|status| status.success());
     assert!(done, "{walked:?}\n--- the walk\n{script}\n--- what it said\n{said}");
-    left_in_order(&site, &said).await;
+    said
 }
 
 fn executable(path: &Path, text: &str) {
