@@ -1,6 +1,7 @@
 //! The store of a cluster, in Redis: one server, a cluster of them, or what sentinels watch.
 
 mod calls;
+mod facts;
 mod journal;
 mod keys;
 mod line;
@@ -8,6 +9,7 @@ mod members;
 mod pager;
 mod promise;
 mod rows;
+mod script;
 mod scripts;
 mod sentinel;
 mod stored;

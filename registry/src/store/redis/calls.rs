@@ -1,64 +1,22 @@
 //! Asks Redis: one command of one tag, many at once, or a script.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abide_actors::journal::Refusal;
 use futures::{StreamExt, TryStreamExt, stream};
-use redis::{Cmd, FromRedisValue, Pipeline, RedisError, ServerErrorKind, ToRedisArgs, Value, cmd};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, ServerErrorKind, Value};
 
 use super::Redis;
 use super::keys::Tag;
 use super::line::Line;
+use super::script::Call;
 
 /// How long replicas may take to have a write: within the patience for the answer itself.
 const REPLICATED_WITHIN: Duration = Duration::from_millis(1_500);
 /// Pipelines that are under way at once on a cluster: enough to hide the round trips.
 const AT_ONCE: usize = 32;
-
-/// A script, and the name that the server keeps it under.
-pub(super) struct Script {
-    source: &'static str,
-    hash: LazyLock<String>,
-}
-
-impl Script {
-    pub(super) const fn new(source: &'static str, hash: fn() -> String) -> Self {
-        Self { source, hash: LazyLock::new(hash) }
-    }
-}
-
-/// The SHA-1 of a script, as the server computes it.
-pub(super) fn hash(source: &str) -> String {
-    redis::Script::new(source).get_hash().to_owned()
-}
-
-/// A call of a script.
-pub(super) struct Call {
-    script: &'static Script,
-    tag: Tag,
-    keys: Vec<String>,
-    args: Vec<Vec<u8>>,
-}
-
-impl Call {
-    pub(super) fn new(script: &'static Script, tag: Tag, keys: Vec<String>) -> Self {
-        Self { script, tag, keys, args: Vec::new() }
-    }
-
-    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
-        self.args.extend(arg.to_redis_args());
-        self
-    }
-
-    fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = cmd(name);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
-        command
-    }
-}
 
 impl Redis {
     /// Asks one thing of one tag.
@@ -121,11 +79,11 @@ impl Redis {
 
 /// Calls a script by its hash; where the server does not know it, by its text.
 async fn run(line: &Line, call: &Call, replicas: Option<usize>) -> Result<Value, Refusal> {
-    let known = call.command("EVALSHA", &call.script.hash);
-    let mut answers = send(line, call.tag, known, replicas).await?;
+    let known = call.by_hash();
+    let mut answers = send(line, call.tag(), known, replicas).await?;
     if answers.first().is_some_and(is_unknown) {
-        let whole = call.command("EVAL", call.script.source);
-        answers = send(line, call.tag, whole, replicas).await?;
+        let whole = call.by_text();
+        answers = send(line, call.tag(), whole, replicas).await?;
     }
     let mut answers = answers.into_iter();
     let answer = answers.next().unwrap_or(Value::Nil).extract_error().map_err(unavailable)?;

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::super::StoredAgent;
 use super::Redis;
-use super::calls::{Call, Script, hash, refused};
+use super::calls::refused;
 use super::keys::{self, Tag};
+use super::script::{Call, Script, hash};
 use crate::agents;
 use crate::membership::Member;
 

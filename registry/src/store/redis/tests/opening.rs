@@ -71,6 +71,9 @@ async fn a_server_that_is_away_is_told_from_one_that_lets_nobody_in() {
     let user = ["--user", "u", "on", ">right", "~*", "&*", "+@all"];
     let server = Server::start(&user).await;
     let at = server.port;
+    let encrypted: RedisUrl = format!("rediss://u:secret@127.0.0.1:{at}").parse().unwrap();
+    let error = Redis::open(&encrypted, Durability::Os).await.err().unwrap();
+    assert!(matches!(error, OpenError::Away { .. }), "{error}");
     let wrong: RedisUrl = format!("redis://u:secret@127.0.0.1:{at}").parse().unwrap();
     let error = Redis::open(&wrong, Durability::Os).await.err().unwrap();
     assert!(matches!(error, OpenError::Denied { .. }), "{error}");

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{Journal, Refusal};
+use abide_actors::journal::{Answer, Journal, Refusal};
+use abide_conversation::{State, Timestamp};
 
 use super::super::super::Store;
 use super::super::super::conformance::*;
+use super::super::keys::Tag;
 use super::super::{Durability, Redis, RedisUrl};
 use super::load::Load;
 use super::members::{member, names};
-use super::servers::{Server, words};
+use super::servers::{Server, until, words};
 use crate::membership::{Membership, Renewed};
 
 /// The server of `TEST_REDIS_URL`, whose database must be empty, or one of its own.
@@ -82,7 +84,7 @@ async fn a_server_that_is_away_is_unavailable_and_back_without_a_restart() {
     unavailable(store.append(&id("a"), &held, commit(2, 2)).await, "");
     unavailable(store.head(&id("a")).await, "");
     server.restart().await;
-    super::servers::until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
+    until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
     assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Ok(()));
 }
 
@@ -93,7 +95,7 @@ async fn a_server_that_restarts_empty_fences_all_who_held() {
     store.enter(&member("n", "1", 60_000)).await.unwrap();
     server.empty();
     server.restart().await;
-    super::servers::until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
+    until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
     assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Fenced));
     assert_eq!(store.load(&id("a")).await, Ok(None));
     assert_eq!(store.renew(&member("n", "1", 60_000)).await, Ok(Renewed::Buried));
@@ -134,7 +136,7 @@ async fn a_server_that_refuses_writes_has_written_nothing() {
 async fn what_cannot_be_read_is_unavailable_and_named() {
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
     created(&*store, "a").await;
-    let of = |kind: &str| super::super::keys::Tag::of(&id("a")).key_of(kind, "a");
+    let of = |kind: &str| Tag::of(&id("a")).key_of(kind, "a");
     server.ask::<()>(&["RPUSH", &of("j"), "{"]).await;
     server.ask::<()>(&["HSET", &of("a"), "key:1", "x {"]).await;
     unavailable(store.events(&id("a"), 0, 9).await, &of("j"));
@@ -151,8 +153,10 @@ async fn what_cannot_be_read_is_unavailable_and_named() {
 async fn a_cache_that_cannot_be_read_is_none() {
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
     created(&*store, "a").await;
-    let key = super::super::keys::Tag::of(&id("a")).key_of("s", "a");
-    for cached in ["", "x", "1 1 {", "0 1 {}", "1 99 {}"] {
+    let key = Tag::of(&id("a")).key_of("s", "a");
+    let ahead = State { seq: 99, ..State::default() };
+    let ahead = format!("1 99 {}", serde_json::to_string(&ahead).unwrap());
+    for cached in ["", "x", "1 1 {", "0 1 {}", "1 1 {}", &ahead] {
         server.ask::<()>(&["SET", &key, cached]).await;
         let loaded = store.load(&id("a")).await.unwrap().unwrap();
         assert_eq!(loaded.events.len(), 1, "{cached}");
@@ -162,7 +166,7 @@ async fn a_cache_that_cannot_be_read_is_none() {
 #[tokio::test]
 async fn the_answers_of_a_conversation_that_rests_go_by_themselves() {
     let (server, store) = open(&["--appendfsync", "no"], Durability::Os).await;
-    let tag = super::super::keys::Tag::of(&id("a"));
+    let tag = Tag::of(&id("a"));
     let held = claimed(&*store, "a").await;
     let mut answered = commit(1, 1);
     answered.answers.push(answer("key:1", "yes", 60));
@@ -178,10 +182,7 @@ async fn the_answers_of_a_conversation_that_rests_go_by_themselves() {
     let kept: Vec<String> = server.ask(&["HKEYS", &tag.key_of("a", "a")]).await;
     assert_eq!(kept, ["key:2"]);
     let mut third = commit(3, 3);
-    let for_ever = abide_conversation::Timestamp::MAX;
-    third
-        .answers
-        .push(abide_actors::journal::Answer { expires_at: for_ever, ..answer("key:3", "yes", 0) });
+    third.answers.push(Answer { expires_at: Timestamp::MAX, ..answer("key:3", "yes", 0) });
     third.answers.push(answer("key:4", "yes", 60));
     store.append(&id("a"), &held, third).await.unwrap();
     let seconds: i64 = server.ask(&["TTL", &tag.key_of("a", "a")]).await;
