@@ -172,6 +172,8 @@ impl Keeper {
         let dials = self.dials(process);
         let Some(peer) = self.peers.get_mut(process) else { return };
         peer.attempt = None;
+        let missed = outcome.as_ref().err();
+        tracing::debug!(peer = peer.name, process, ?missed, "a node was dialled");
         match outcome {
             Ok(opened) if dials => return self.opened(opened),
             Err(Missed::Nobody) if peer.met && !peer.refused && peer.session.is_none() => {

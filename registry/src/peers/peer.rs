@@ -143,3 +143,15 @@ impl Drop for Session {
         metrics::counter!("abide_peer_sessions_total", "end" => end).increment(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_from_50_ms_to_2_s_and_the_first_attempt_has_none() {
+        let pauses: Vec<_> = (0..9).map(|tries| pause(tries).as_millis()).collect();
+        assert_eq!(pauses, [0, 50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
+        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+    }
+}

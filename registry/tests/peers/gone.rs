@@ -81,6 +81,7 @@ async fn who_was_never_connected_is_never_refused() {
     a.members(&[("b".to_owned(), "p-b".to_owned(), address.clone())]).await;
     drop(within("a connection", listener.accept()).await.unwrap());
     drop(listener);
+    a.logs("missed=Some(Nobody)").await;
     a.link("p-b", Some("Lost")).await;
     let _b = Node::with("b", "p-b", &address, Some("a secret")).await;
     a.link("p-b", Some("Connected")).await;

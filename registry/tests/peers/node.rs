@@ -107,7 +107,7 @@ fn this_binary_is_a_node_when_it_is_told_so() {
 
 /// Until its input ends: then nobody needs it any more.
 async fn run(config: Config) {
-    let filter = "info,ractor_cluster=off,ractor=off";
+    let filter = "info,abide_registry=debug,ractor_cluster=off,ractor=off";
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     log.with_writer(std::io::stderr).init();
     let metrics = PrometheusBuilder::new().install_recorder().unwrap();

@@ -189,6 +189,16 @@ impl Node {
         self.log().into_iter().filter(|line| line.contains(what)).collect()
     }
 
+    /// Waits for a line that contains this.
+    pub async fn logs(&self, what: &str) {
+        within(what, async {
+            while self.logged(what).is_empty() {
+                sleep(LOOK).await;
+            }
+        })
+        .await;
+    }
+
     /// Kills the server of ractor_cluster in it.
     pub async fn kill_server(&mut self) {
         self.order(&Order::KillServer).await;

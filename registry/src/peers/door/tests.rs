@@ -132,12 +132,15 @@ async fn a_node_of_another_wire_version_is_refused_by_both() {
     assert_eq!(a.dial(&target).await.err(), Some(Missed::Silent));
 }
 
+/// A relay leads it back, and whoever is meant, this door answers.
 #[tokio::test]
 async fn a_handshake_that_comes_back_is_refused_at_both_ends() {
     let mut a = House::of("a", "secret").await;
-    // What a relay makes of it: whoever is meant, this door answers.
-    let target = Target { name: "b".to_owned(), process: "p-b".to_owned(), ..a.target() };
-    assert_eq!(a.door.dial(&target).await.err(), Some(Missed::Nobody));
+    assert_eq!(a.door.dial(&a.target()).await.err(), Some(Missed::Nobody));
+    let elsewhere = Target { process: "p-b".to_owned(), ..a.target() };
+    assert_eq!(a.door.dial(&elsewhere).await.err(), Some(Missed::Nobody));
+    let to = Some("p-a".to_owned());
+    say(&a, &a.door, &Hello { to, ..a.door.hello() }).await.unwrap();
     assert!(a.through(&door("z", "secret")).await.is_empty());
 }
 
