@@ -1,5 +1,5 @@
-//! How a connection between two nodes begins: whoever is through has the key, speaks our version, and
-//! is who it should be.
+//! How a connection between two nodes begins: whoever is through has the key, speaks our version,
+//! and is who it should be.
 
 use std::io;
 use std::net::SocketAddr;
@@ -197,8 +197,8 @@ fn gone(error: io::Error) -> Broken {
     Broken(None, error)
 }
 
-/// Sorts the ends of a handshake. Whoever has another key learns it from this side's, and says so in
-/// an alert, or shows its own.
+/// Sorts the ends of a handshake. Whoever has another key learns it from this side's, and says so
+/// in an alert, or shows its own.
 fn broken(error: io::Error) -> Broken {
     let tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     let cause = match tls {

@@ -1,4 +1,4 @@
-//! What the cluster's secret becomes: one key that both ends of a connection have, and prove to have.
+//! What the cluster's secret becomes: one key that both ends of a connection prove to have.
 
 use std::sync::Arc;
 

@@ -186,8 +186,8 @@ impl Keeper {
         self.attempt(process);
     }
 
-    /// Dials a member; the one that is dialled only asks, and only for one that it knew: it wants to
-    /// hear that nobody is there any more.
+    /// Dials a member; the one that is dialled only asks, and only for one that it knew: it wants
+    /// to hear that nobody is there any more.
     fn attempt(&mut self, process: &str) {
         let dials = self.dials(process);
         let Some(peer) = self.peers.get_mut(process) else { return };

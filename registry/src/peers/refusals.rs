@@ -64,8 +64,8 @@ impl Cause {
 pub(super) struct Refusals(Mutex<HashMap<(Cause, Option<String>), Instant>>);
 
 impl Refusals {
-    /// Of a known peer one line is written for each cause until it is forgiven; of all strangers one
-    /// in ten seconds.
+    /// Of a known peer one line is written for each cause until it is forgiven; of all strangers
+    /// one in ten seconds.
     pub(super) fn refuse(&self, cause: Cause, who: Option<&str>, detail: impl Display) {
         let (name, why) = (cause.name(), cause.words());
         metrics::counter!("abide_peers_refused_total", "cause" => name).increment(1);

@@ -42,7 +42,7 @@ impl Pulse {
         self.opened.elapsed()
     }
 
-    /// Whether the other side takes so little that what is sent now would only wait in this process.
+    /// Whether the other side takes so little that what is sent now would only wait here.
     pub(super) fn is_backlogged(&self) -> bool {
         let since = self.unwritten.load(Ordering::Relaxed);
         since > 0 && self.now_ms().saturating_sub(since) > BACKLOG_MS

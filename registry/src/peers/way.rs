@@ -12,8 +12,8 @@ use super::Unreached;
 use super::stream::Pulse;
 use crate::host::{HostMsg, Incoming};
 
-/// The largest call, and the largest answer that may be given to one: the session is ended by a frame
-/// of twice this.
+/// The largest call, and the largest answer that may be given to one: a frame of twice this ends
+/// the session.
 pub const LARGEST: usize = 4 << 20;
 /// Calls under way to one process: many times what it answers at a time.
 const CALLS: usize = 1_024;
@@ -32,8 +32,8 @@ impl Way {
         Self { host, pulse, calls: Semaphore::new(CALLS), bytes: Semaphore::new(BYTES) }
     }
 
-    /// A call that ran out of time gives its place to another, though its bytes may wait here yet: so
-    /// nothing is added to a backlog, and what can be in one is what was under way within a second.
+    /// A call that ran out of time gives its place to another, though its bytes may wait here yet.
+    /// So nothing is added to a backlog: what can be in one is what was sent within a second.
     pub(super) async fn call(&self, call: Vec<u8>, within: Duration) -> Result<Vec<u8>, Unreached> {
         if call.len() > LARGEST {
             return Err(Unreached::TooLarge);
