@@ -9,7 +9,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::LogFormat;
 
 /// What is logged by default. The connections between nodes are logged where they are dealt with.
-const QUIET: &str = "info,ractor_cluster=off";
+const QUIET: &str = "info,ractor_cluster=off,ractor=error";
 
 /// Starts logging; `RUST_LOG` filters, `info` is the default.
 pub fn log(format: Option<LogFormat>) {

@@ -73,6 +73,8 @@ pub enum Answer {
     Noted,
     /// Nothing was done: the conversation is held by another, or this node takes no more.
     NotHere,
+    /// Done, and the answer is too large to send.
+    TooLarge,
     /// Nothing was done: the deadline had passed.
     Late,
     /// Nothing was done: the call is of a kind that this node does not know.

@@ -12,6 +12,7 @@ mod client;
 mod floor;
 mod node;
 mod park;
+mod redis;
 mod report;
 mod stream;
 mod turns;
@@ -23,6 +24,7 @@ use clap::{Parser, ValueEnum};
 
 use self::client::Client;
 use self::node::Node;
+use self::redis::Redis;
 use self::report::Report;
 use self::turns::Turns;
 
@@ -36,6 +38,11 @@ pub struct Load {
     /// How many of them at once
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     concurrency: u32,
+    /// Over a Redis that is started for it, so many nodes; each lane resolves at another node than it
+    /// speaks at
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16),
+        conflicts_with_all = ["url", "park"])]
+    nodes: Option<u32>,
     /// The public address of a running node, such as 127.0.0.1:8080; else one is started
     #[arg(long, requires = "admin", conflicts_with_all = ["binary", "park"])]
     url: Option<At>,
@@ -78,14 +85,29 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
     if let Some(park) = load.park {
         return Ok(park::run(&load, park, dir.path()).await?.to_string());
     }
-    let (store, floor) = (dir.path().join("store"), dir.path().join("floor"));
-    let node = match (&load.url, &load.admin) {
-        (Some(public), Some(admin)) => Node::running(public.0, admin.0),
-        _ => Node::start(&load, &store, "30s").await?,
+    let redis = match load.nodes {
+        Some(_) => Some(Redis::start(load.durability, dir.path()).await?),
+        None => None,
     };
-    let turns = Turns::run(&load, &node).await?;
-    node.stop().await?;
-    let floor = floor::rate(&load, &turns, &floor).await?;
+    let mut nodes = Vec::new();
+    match (&load.url, &load.admin, &redis) {
+        (Some(public), Some(admin), _) => nodes.push(Node::running(public.0, admin.0)),
+        (_, _, Some(redis)) => {
+            for _ in 0..load.nodes.unwrap_or(1) {
+                let name = format!("load-{}", nodes.len() + 1);
+                nodes.push(Node::start_named(&load, &redis.url, "30s", dir.path(), &name).await?);
+            }
+        }
+        _ => nodes.push(Node::start(&load, &dir.path().join("store"), "30s").await?),
+    }
+    let turns = Turns::run(&load, &nodes).await?;
+    for node in nodes {
+        node.stop().await?;
+    }
+    let floor = match &redis {
+        Some(redis) => floor::of(&load, &turns, redis.store(load.durability).await?).await?,
+        None => floor::rate(&load, &turns, &dir.path().join("floor")).await?,
+    };
     Ok(Report::of_turns(&load, &turns, floor).to_string())
 }
 

@@ -10,6 +10,7 @@ use super::{Conversations, hand_in};
 use crate::host::Incoming;
 use crate::live::Hub;
 use crate::membership::MemberState;
+use crate::peers::LARGEST;
 use crate::wire::{Answer, Ask, Envelope};
 
 /// What the calls of other nodes are answered with.
@@ -29,9 +30,8 @@ impl Desk {
         while let Some(Incoming { call, reply }) = incoming.recv().await {
             let desk = self.clone();
             tokio::spawn(async move {
-                let answer = desk.answer(&call).await;
                 // Who asked may have gone.
-                let _ = reply.send(serde_json::to_vec(&answer).unwrap_or_default());
+                let _ = reply.send(encode(&desk.answer(&call).await));
             });
         }
     }
@@ -86,6 +86,12 @@ impl Desk {
             }
         }
     }
+}
+
+fn encode(answer: &Answer) -> Vec<u8> {
+    let written = serde_json::to_vec(answer).ok().filter(|bytes| bytes.len() <= LARGEST);
+    // A unit is always written.
+    written.unwrap_or_else(|| serde_json::to_vec(&Answer::TooLarge).unwrap_or_default())
 }
 
 /// A node that is up drains from here on.

@@ -1,6 +1,7 @@
 //! How a connection between two nodes begins: whoever is through has the key, speaks our version,
 //! and is who it should be.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsStream;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::hello::Hello;
 use super::keys::Keys;
@@ -69,7 +70,7 @@ struct Broken(Option<Cause>, io::Error);
 impl Door {
     /// Accepts for ever, and hands on what is through.
     pub(super) async fn accept(self: Arc<Self>, listener: TcpListener, happened: Happenings) {
-        let places = Arc::new(Semaphore::new(UNPROVEN));
+        let mut unproven: VecDeque<AbortOnDropHandle<()>> = VecDeque::new();
         loop {
             let (tcp, from) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -79,18 +80,19 @@ impl Door {
                     continue;
                 }
             };
-            let Ok(place) = places.clone().try_acquire_owned() else {
+            unproven.retain(|admission| !admission.is_finished());
+            // The oldest has had the most time to show its key.
+            if unproven.len() >= UNPROVEN && unproven.pop_front().is_some() {
                 self.refusals.refuse(Cause::Crowded, None, from);
-                continue;
-            };
+            }
             let (door, happened) = (self.clone(), happened.clone());
-            tokio::spawn(async move {
+            let admission = tokio::spawn(async move {
                 if let Some(opened) = door.admit(tcp, from).await {
                     // If nobody listens any more, the process ends.
                     let _ = happened.send(Happening::Opened(opened));
                 }
-                drop(place);
             });
+            unproven.push_back(AbortOnDropHandle::new(admission));
         }
     }
 

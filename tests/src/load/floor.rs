@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use abide_actors::journal::Holder;
+use abide_registry::store::Store;
 use abide_registry::store::embedded::{self, Embedded};
 use abide_registry::store::floor::Floor;
 
@@ -38,10 +39,15 @@ pub(super) async fn rate(load: &Load, turns: &Turns, dir: &Path) -> Result<Bare,
         Durability::Os => embedded::Durability::Os,
     };
     let store = Embedded::open(dir, durability).map_err(|error| wrong("the floor", error))?;
+    of(load, turns, Arc::new(store)).await
+}
+
+/// The same of any store.
+pub(super) async fn of(load: &Load, turns: &Turns, store: Arc<dyn Store>) -> Result<Bare, Wrong> {
     let me = Holder { node: "floor".to_owned(), incarnation: "1".to_owned() };
     let refused = |refusal| wrong("the floor", refusal);
     let lanes = load.concurrency as usize;
-    let mut floor = Floor::new(Arc::new(store), &me, lanes).await.map_err(refused)?;
+    let mut floor = Floor::new(store, &me, lanes).await.map_err(refused)?;
     let commits = usize::try_from(turns.counted.commits.clamp(1, COMMITS)).unwrap_or(1);
     let a_turn = turns.counted.commits as f64 / f64::from(turns.count);
     let bytes = (turns.turn_bytes as f64 / a_turn.max(1.0)) as usize;

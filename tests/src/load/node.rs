@@ -46,15 +46,26 @@ impl Node {
 
     /// Starts one on a store directory and waits until it serves.
     pub(super) async fn start(load: &Load, store: &Path, passivate: &str) -> Result<Self, Wrong> {
+        let url = format!("embedded:{}", store.display());
+        Self::start_named(load, &url, passivate, store.parent().unwrap_or(store), "load").await
+    }
+
+    /// The same on any store.
+    pub(super) async fn start_named(
+        load: &Load,
+        store: &str,
+        passivate: &str,
+        dir: &Path,
+        name: &str,
+    ) -> Result<Self, Wrong> {
         let program = program(load).await?;
         let started = Instant::now();
         let mut child = Command::new(&program)
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .args(["--cluster-listen", "127.0.0.1:0", "--node", name, "--store", store])
             .args(["--passivate-after", passivate, "--durability", &load.durability.to_string()])
-            .arg("--store")
-            .arg(format!("embedded:{}", store.display()))
             .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()))
-            .current_dir(store.parent().unwrap_or(store))
+            .current_dir(dir)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -142,6 +153,14 @@ impl Counters {
             commits: value("abide_store_commits_total"),
             fsyncs: value("abide_store_fsyncs_total"),
             live_actors: value("abide_live_actors"),
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            commits: self.commits + other.commits,
+            fsyncs: self.fsyncs + other.fsyncs,
+            live_actors: self.live_actors + other.live_actors,
         }
     }
 

@@ -24,9 +24,10 @@ impl Report {
         let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
         let rows = [
             ("conversations", format!("{}, {} at once", turns.count, load.concurrency)),
+            ("nodes", load.nodes.map_or("1".to_owned(), |nodes| format!("{nodes}, over Redis"))),
             ("durability", load.durability.to_string()),
             ("turns/s", format!("{:.0}", f64::from(turns.count) / seconds)),
-            ("node's processor time a turn", worked),
+            ("nodes' processor time a turn", worked),
             ("resolution → 200, p50 / p99", both(&turns.accepted)),
             ("resolution → turn end, p50 / p99", both(&turns.ended)),
             ("commits a turn", format!("{:.2}", counted.commits as f64 / f64::from(turns.count))),

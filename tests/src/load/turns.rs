@@ -39,18 +39,20 @@ struct Timing {
 }
 
 impl Turns {
-    pub(super) async fn run(load: &Load, node: &Node) -> Result<Self, Wrong> {
-        let mut client = Client::new(node.public);
+    /// Lanes speak at one node each, and resolve at the next.
+    pub(super) async fn run(load: &Load, nodes: &[Node]) -> Result<Self, Wrong> {
+        let [first, ..] = nodes else { return Err(Wrong("there is no node".to_owned())) };
+        let mut client = Client::new(first.public);
         agent::define(&mut client).await?;
         // Conversations stay: a second run on the same node needs other names.
         let name = format!("load-{}", std::process::id());
-        lanes(load, node, format!("{name}-warm"), WARM).await?;
+        lanes(load, nodes, format!("{name}-warm"), WARM).await?;
         let turn_bytes = journalled(&mut client, &format!("{name}-warm-0")).await?;
-        let idle = node.worked();
-        let (before, started) = (node.counters().await?, Instant::now());
-        let timings = lanes(load, node, name, load.conversations).await?;
-        let (took, after) = (started.elapsed(), node.counters().await?);
-        let worked = idle.zip(node.worked()).map(|(before, after)| after.saturating_sub(before));
+        let idle = worked(nodes);
+        let (before, started) = (counters(nodes).await?, Instant::now());
+        let timings = lanes(load, nodes, name, load.conversations).await?;
+        let (took, after) = (started.elapsed(), counters(nodes).await?);
+        let worked = idle.zip(worked(nodes)).map(|(before, after)| after.saturating_sub(before));
         let mut accepted: Vec<_> = timings.iter().map(|timing| timing.accepted).collect();
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
         accepted.sort();
@@ -61,12 +63,31 @@ impl Turns {
     }
 }
 
-async fn lanes(load: &Load, node: &Node, name: String, turns: u32) -> Result<Vec<Timing>, Wrong> {
+fn worked(nodes: &[Node]) -> Option<Duration> {
+    nodes.iter().map(Node::worked).sum()
+}
+
+async fn counters(nodes: &[Node]) -> Result<Counters, Wrong> {
+    let mut all = Counters::default();
+    for node in nodes {
+        all = all.plus(node.counters().await?);
+    }
+    Ok(all)
+}
+
+async fn lanes(
+    load: &Load,
+    nodes: &[Node],
+    name: String,
+    turns: u32,
+) -> Result<Vec<Timing>, Wrong> {
     let (next, name) = (Arc::new(AtomicU32::new(0)), Arc::new(name));
     let mut lanes = JoinSet::new();
-    for _ in 0..load.concurrency {
+    let places = nodes.iter().zip(nodes.iter().cycle().skip(1)).cycle();
+    for (speaks, resolves) in places.take(load.concurrency as usize) {
         let (next, name) = (next.clone(), name.clone());
-        let mut client = Client::new(node.public);
+        let mut client = Client::new(speaks.public);
+        let mut other = Client::new(resolves.public);
         lanes.spawn(async move {
             let mut timings = Vec::new();
             loop {
@@ -74,7 +95,7 @@ async fn lanes(load: &Load, node: &Node, name: String, turns: u32) -> Result<Vec
                 if n >= turns {
                     return Ok(timings);
                 }
-                timings.push(turn(&mut client, &format!("{name}-{n}")).await?);
+                timings.push(turn(&mut client, &mut other, &format!("{name}-{n}")).await?);
             }
         });
     }
@@ -87,14 +108,14 @@ async fn lanes(load: &Load, node: &Node, name: String, turns: u32) -> Result<Vec
     Ok(timings)
 }
 
-async fn turn(client: &mut Client, id: &str) -> Result<Timing, Wrong> {
+async fn turn(client: &mut Client, other: &mut Client, id: &str) -> Result<Timing, Wrong> {
     let turn = async {
         say(client, id).await?;
         let mut stream = Stream::open(client, id).await?;
         let call = suspended(&mut stream).await?;
         let sent = Instant::now();
         let resolved = async {
-            resolve(client, id, &call).await?;
+            resolve(other, id, &call).await?;
             Ok(sent.elapsed())
         };
         let ended = async {

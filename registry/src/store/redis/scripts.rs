@@ -120,7 +120,9 @@ impl Redis {
             let entry = InboxEntry { conversation_id, agent, pending: pending.clone() };
             call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).arg(json(&entry)?);
         }
-        outcome(&self.commit::<String>(call.answers("", &commit.answers)?).await?)
+        outcome(&self.commit::<String>(call.answers("", &commit.answers)?).await?)?;
+        metrics::counter!("abide_store_commits_total").increment(1);
+        Ok(())
     }
 
     pub(super) async fn delete_by_script(
