@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod calls;
+mod deaths;
+mod door;
 mod flaky;
 mod pages;
 mod repeats;
 mod revival;
 mod rig;
+mod town;
 mod turns;
