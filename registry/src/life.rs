@@ -71,6 +71,7 @@ pub struct Life {
     host: ActorRef<HostMsg>,
     table: Arc<Table>,
     membership: Arc<dyn Membership>,
+    keeper: AbortOnDropHandle<()>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -144,8 +145,8 @@ impl Life {
             clock: clock.clone(),
             state: state.clone(),
         };
+        let keeper = spawn(keeper.run(around));
         let _tasks = vec![
-            spawn(keeper.run(around)),
             spawn(desk.run(calls)),
             spawn(relay(hub.clone(), cluster)),
             spawn(look_out(hub.clone(), store.clone())),
@@ -153,7 +154,7 @@ impl Life {
             spawn(takeover::run(conversations.clone(), store)),
             spawn(takeover::hand_over(conversations.clone(), leavings)),
         ];
-        Ok(Self { conversations, hub, state, supervisor, host, table, membership, _tasks })
+        Ok(Self { conversations, hub, state, supervisor, host, table, membership, keeper, _tasks })
     }
 
     /// Takes no more work, lets running steps and tools finish, and hands over what they leave
@@ -175,6 +176,8 @@ impl Life {
 
     /// Leaves the membership: what this node may still hold is free at once.
     pub async fn leave(&self) {
+        // It would take this for a burial, and come back.
+        self.keeper.abort();
         let me = self.conversations.cluster().standing().me();
         let leaving = self.membership.leave(&me);
         if !matches!(tokio::time::timeout(LAST_WORDS, leaving).await, Ok(Ok(()))) {

@@ -33,6 +33,8 @@ pub(super) enum News {
     Listen(ConversationId),
     Unlisten(ConversationId),
     Signal(ConversationId, Signal),
+    /// It has forgotten what it was told.
+    Anew,
     /// Answered when all before it was heard.
     Barrier(oneshot::Sender<()>),
 }
@@ -94,16 +96,18 @@ async fn tell(
     mut news: mpsc::Receiver<News>,
     overflown: Arc<AtomicBool>,
 ) {
-    let (mut anew, mut missed) = (true, false);
+    // What it told this node before went with its former connection, too.
+    let (mut anew, mut missed, mut forgot) = (true, false, true);
     loop {
         let mut batch = Vec::new();
         if !anew && news.recv_many(&mut batch, AT_ONCE).await == 0 {
             return;
         }
-        if anew || overflown.swap(false, Ordering::Relaxed) {
+        let forgotten = batch.iter().any(|news| matches!(news, News::Anew));
+        if overflown.swap(false, Ordering::Relaxed) || anew || forgotten {
             (anew, missed) = (true, true);
         }
-        let mut told = Told { anew, missed, ..Told::default() };
+        let mut told = Told { anew, missed, forgot, ..Told::default() };
         if anew {
             // What waits is older than this, or is in it.
             while news.try_recv().map(|one| batch.push(one)).is_ok() {}
@@ -112,7 +116,7 @@ async fn tell(
         let heard = pack(batch, &mut told);
         match cluster.ask(&process, Ask::Tell(told), PATIENCE).await {
             Ok(Answer::Noted) => {
-                (anew, missed) = (false, false);
+                (anew, missed, forgot) = (false, false, false);
                 for barrier in heard {
                     // Who waited may have gone.
                     let _ = barrier.send(());
@@ -136,6 +140,7 @@ fn pack(batch: Vec<News>, told: &mut Told) -> Vec<oneshot::Sender<()>> {
             News::Signal(id, signal) => told.signals.push((id, light(signal))),
             // It was counted when everything was told anew.
             News::Listen(_) | News::Unlisten(_) if told.anew => {}
+            News::Anew => {}
             News::Listen(id) => {
                 told.unlisten.retain(|other| *other != id);
                 told.listen.push(id);

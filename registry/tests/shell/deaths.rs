@@ -63,7 +63,7 @@ async fn what_ran_on_a_dead_node_goes_on_by_itself_once() {
             let id = format!("x{n}");
             assert_eq!(town.node(1).ended(&id, 1).await, (Ending::Completed, None));
             let events = town.node(1).journal(&id).await;
-            assert_eq!(attempts(&events, "c"), [1, 2]);
+            assert_eq!(attempts(&events, "c"), [2]);
             assert_eq!(results(&events, "c")[0]["result"]["attempt"], 2);
             assert_eq!(town.runs_of(&id, "c"), 2);
             town.node(1).check(&id).await;
@@ -91,6 +91,9 @@ async fn what_must_not_run_twice_is_interrupted_by_a_death() {
 async fn lateness(town: &Town, by: usize, id: &str) -> i64 {
     let events = town.node(by).journal(id).await;
     let asked = events.iter().find(|event| suspended(&event.data)).unwrap().at;
+    let left = 599_900 - town.clock.now().duration_since(asked).as_millis();
+    // Nobody looks while nothing is to be seen.
+    tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or_default())).await;
     let rung = town.node(by).until_unseen(id, |data| matches!(data, Data::ToolResult(_))).await;
     assert_eq!(town.node(by).ended(id, 1).await, (Ending::Completed, None));
     let results = results(&town.node(by).journal(id).await, "c");
