@@ -13,7 +13,7 @@ use abide_actors::journal::{Holder, Holding, Refusal};
 use abide_actors::request::{Answered, Delivery, Failure, Inspection, RepeatKey, Reply, Request};
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, Rejection, State, replay};
-use ractor::{ActorRef, MessagingErr};
+use ractor::ActorRef;
 
 use crate::cluster::Cluster;
 use crate::host::{Absent, Handle, HostMsg, Table};
@@ -432,11 +432,10 @@ async fn hand_in(
         handle.depth.fetch_sub(1, Ordering::Relaxed);
         return Err(Failure::Overloaded);
     }
-    match handle.actor.cast(ConversationMsg::Deliver(Box::new(delivery))) {
-        // A mailbox that is closing drops it, and so gives it back.
-        Ok(()) | Err(MessagingErr::SendErr(_)) => answer.await.map_err(|_| Failure::Lost),
-        Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => Err(Failure::Lost),
-    }
+    let cast = handle.actor.cast(ConversationMsg::Deliver(Box::new(delivery)));
+    // A mailbox that is closing drops it, one that has closed returns it: either way it comes back.
+    drop(cast);
+    answer.await.map_err(|_| Failure::Lost)
 }
 
 fn unavailable(why: &str) -> Failure {

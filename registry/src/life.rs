@@ -72,6 +72,8 @@ pub struct Life {
     table: Arc<Table>,
     membership: Arc<dyn Membership>,
     keeper: AbortOnDropHandle<()>,
+    /// Whoever waits for a change waits in vain, and not in a hurry, when the keeper has ended.
+    _view: watch::Sender<Arc<View>>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -100,7 +102,7 @@ impl Life {
             me: ground.me,
             lease: ground.lease,
             members,
-            view,
+            view: view.clone(),
             buried: Default::default(),
         };
         keeper.enter().await?;
@@ -154,7 +156,18 @@ impl Life {
             spawn(takeover::run(conversations.clone(), store)),
             spawn(takeover::hand_over(conversations.clone(), leavings)),
         ];
-        Ok(Self { conversations, hub, state, supervisor, host, table, membership, keeper, _tasks })
+        Ok(Self {
+            conversations,
+            hub,
+            state,
+            supervisor,
+            host,
+            table,
+            membership,
+            keeper,
+            _view: view,
+            _tasks,
+        })
     }
 
     /// Takes no more work, lets running steps and tools finish, and hands over what they leave

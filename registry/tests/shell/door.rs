@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide_actors::conversation::ConversationMsg;
-use abide_actors::request::{Failure, RepeatKey, Request};
+use abide_actors::request::{Failure, RepeatKey};
 use abide_conversation::ConversationId;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Data, Ending};
@@ -144,27 +144,6 @@ async fn a_call_that_comes_after_its_deadline_is_not_carried_out() {
     assert!(matches!(late, Err(Failure::Lost | Failure::Refused(_))), "{late:?}");
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(said(town.node(0), "x").await, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_whose_conversation_cannot_be_started_in_time_is_not_carried_out() {
-    let town = Town::new(3, HOLDS).await;
-    town.release_all();
-    town.node(0).send("x", "go").await.unwrap();
-    town.node(0).ended("x", 1).await;
-    // Node 1 is asked by 2, and cannot find out whether the holder lives.
-    let answer = {
-        town.away(1, true);
-        town.store(0).away.store(true, Ordering::SeqCst);
-        town.net.judge(once(Fate::Delayed(Duration::from_millis(14_900))));
-        let asked = town.node(2).send("x", "late").await;
-        town.store(0).away.store(false, Ordering::SeqCst);
-        asked
-    };
-    assert!(answer.is_err(), "{answer:?}");
-    let before = said(town.node(0), "x").await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(said(town.node(0), "x").await, before);
 }
 
 #[tokio::test(start_paused = true)]

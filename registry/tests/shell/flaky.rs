@@ -1,7 +1,7 @@
 //! A store in memory that can go away, or do what it is asked and lose the answer.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use abide_actors::journal::{
     Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,

@@ -1,7 +1,7 @@
 //! One node without HTTP: everything real but the clock.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_actors::agent::{Definition, Format, from_text};
