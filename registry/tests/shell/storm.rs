@@ -18,7 +18,7 @@ use crate::town::{Fate, Killed, Town};
 
 const AGENT: &str = r#"
 name: a
-suspension_timeout: 20s
+suspension_timeout: 4s
 model:
   provider: scripted
   script:
@@ -214,6 +214,7 @@ impl Storm {
             assert!(said.count() <= 1, "{id} {text}: doubled");
         }
         town.check_writes();
+        assert!(acknowledged.len() >= 5, "hardly anything was tried: {}", acknowledged.len());
     }
 }
 
