@@ -257,6 +257,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
+#[allow(clippy::print_stderr)]
 fn nothing_acknowledged_is_lost_and_nothing_is_doubled_in_any_storm() {
     for seed in seeds() {
         let runtime = tokio::runtime::Builder::new_current_thread()

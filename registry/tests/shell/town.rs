@@ -232,12 +232,15 @@ impl Town {
     }
 }
 
+/// Who is a member, and when each renewed last; by name.
+type Present = BTreeMap<String, (Member, Instant)>;
+
 /// The contract of the membership, in memory, by paused time.
 #[derive(Default)]
-pub struct Members(Mutex<BTreeMap<String, (Member, Instant)>>);
+pub struct Members(Mutex<Present>);
 
 impl Members {
-    fn present(&self) -> MutexGuard<'_, BTreeMap<String, (Member, Instant)>> {
+    fn present(&self) -> MutexGuard<'_, Present> {
         let mut all = self.0.lock().unwrap();
         all.retain(|_, (_, renewed)| renewed.elapsed() <= LEASE);
         all
@@ -256,7 +259,7 @@ struct Way {
 }
 
 impl Way {
-    fn up(&self) -> Result<MutexGuard<'_, BTreeMap<String, (Member, Instant)>>, Refusal> {
+    fn up(&self) -> Result<MutexGuard<'_, Present>, Refusal> {
         match self.away.load(Ordering::SeqCst) {
             true => Err(Refusal::Unavailable("the membership is away".to_owned())),
             false => Ok(self.members.present()),
@@ -264,7 +267,7 @@ impl Way {
     }
 }
 
-fn alive(all: &BTreeMap<String, (Member, Instant)>) -> Renewed {
+fn alive(all: &Present) -> Renewed {
     let silent = |renewed: &Instant| u64::try_from(renewed.elapsed().as_millis()).unwrap();
     let seen = |(member, renewed): &(Member, Instant)| Seen {
         member: member.clone(),
