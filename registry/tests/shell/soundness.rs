@@ -31,9 +31,11 @@ async fn a_node_that_cannot_renew_starts_no_tool_and_goes_on_when_it_can() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(town.runs_of("x", "c"), 0);
     town.away(0, false);
+    let back = tokio::time::Instant::now();
     cluster.changed(&mut views, LEASE).await;
     assert_eq!(cluster.standing().me(), me, "nobody took it for dead");
     town.node(0).held(1).await;
+    assert!(back.elapsed() < Duration::from_secs(1), "as soon as it can");
     town.release_all();
     assert_eq!(town.node(0).ended("x", 1).await, (Ending::Completed, None));
     assert_eq!(town.runs_of("x", "c"), 1);
