@@ -167,6 +167,11 @@ impl Actor for Conversation {
         message: ConversationMsg,
         live: &mut Loaded,
     ) -> Result<(), ActorProcessingErr> {
+        if live.held.holder != live.deps.standing.me() {
+            // Its node was declared dead and goes on as another: whatever this actor began to do,
+            // it holds nothing any more.
+            return Err(Death::Refused(Refusal::Fenced).into());
+        }
         match message {
             ConversationMsg::Deliver(delivery) => {
                 live.depth.fetch_sub(1, Ordering::Relaxed);
@@ -306,8 +311,9 @@ impl Loaded {
             self.idle = None;
         } else if self.idle.is_none() {
             let (myself, handled) = (myself.clone(), self.handled);
-            // Nothing is to be kept of a conversation whose first request was refused.
-            let stays = self.state.exists() || self.handled == 0;
+            // Nothing is to be kept of a conversation whose first request was refused, nor on a node
+            // that drains.
+            let stays = !self.dormant && (self.state.exists() || self.handled == 0);
             let after = if stays { self.deps.passivate_after } else { Duration::ZERO };
             self.idle = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 tokio::time::sleep(after).await;

@@ -39,10 +39,13 @@ impl Standing {
         lease.until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// As `me` from now on, sound until that moment.
-    pub fn renew(&self, me: Holder, until: Instant) {
+    /// As `me` from now on, sound until that moment. Returns whether it had lapsed: somebody may have
+    /// found it unsound, and held something back.
+    pub fn renew(&self, me: Holder, until: Instant) -> bool {
         let mut lease = self.lease.write().unwrap_or_else(PoisonError::into_inner);
+        let lapsed = lease.until.is_some_and(|until| until <= Instant::now());
         *lease = Lease { me, until: Some(until) };
+        lapsed
     }
 
     /// Whether it takes no more work.

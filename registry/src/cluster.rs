@@ -100,12 +100,27 @@ impl Cluster {
         let deadline = now.checked_add(within).unwrap_or(jiff::Timestamp::MAX);
         let envelope = Envelope { deadline, from: self.0.process.clone(), ask };
         let Ok(call) = serde_json::to_vec(&envelope) else { return Err(Unreached::TooLarge) };
-        let answer = self.0.peers.call(process, call, within).await?;
+        let answer = tokio::select! {
+            biased;
+            answer = self.0.peers.call(process, call, within) => answer?,
+            // Its connection may stay open for long after its death.
+            () = self.gone(process) => return Err(Unreached::Lost),
+        };
         serde_json::from_slice(&answer).map_err(|error| {
             tracing::warn!(process, %error, "an answer is unintelligible");
             metrics::counter!("abide_unintelligible_messages_total").increment(1);
             Unreached::Lost
         })
+    }
+
+    /// Returns when a process is no member any more; one that is not yet may become one.
+    async fn gone(&self, process: &str) {
+        let is_member = |view: &Arc<View>| view.all().any(|member| member.process == process);
+        let mut seen = self.watch();
+        if seen.wait_for(is_member).await.is_ok() {
+            // Nobody sees anything any more: who asked goes with this node.
+            let _ = seen.wait_for(|view| !is_member(view)).await;
+        }
     }
 
     fn dead(&self) -> std::sync::MutexGuard<'_, HashSet<Holder>> {

@@ -71,6 +71,9 @@ pub struct Life {
     host: ActorRef<HostMsg>,
     table: Arc<Table>,
     membership: Arc<dyn Membership>,
+    keeper: AbortOnDropHandle<()>,
+    /// Whoever waits for a change waits in vain, and not in a hurry, when the keeper has ended.
+    _view: watch::Sender<Arc<View>>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -99,7 +102,7 @@ impl Life {
             me: ground.me,
             lease: ground.lease,
             members,
-            view,
+            view: view.clone(),
             buried: Default::default(),
         };
         keeper.enter().await?;
@@ -144,8 +147,8 @@ impl Life {
             clock: clock.clone(),
             state: state.clone(),
         };
+        let keeper = spawn(keeper.run(around));
         let _tasks = vec![
-            spawn(keeper.run(around)),
             spawn(desk.run(calls)),
             spawn(relay(hub.clone(), cluster.clone())),
             spawn(look_out(hub.clone(), store.clone(), cluster)),
@@ -153,7 +156,18 @@ impl Life {
             spawn(takeover::run(conversations.clone(), store)),
             spawn(takeover::hand_over(conversations.clone(), leavings)),
         ];
-        Ok(Self { conversations, hub, state, supervisor, host, table, membership, _tasks })
+        Ok(Self {
+            conversations,
+            hub,
+            state,
+            supervisor,
+            host,
+            table,
+            membership,
+            keeper,
+            _view: view,
+            _tasks,
+        })
     }
 
     /// Takes no more work, lets running steps and tools finish, and hands over what they leave
@@ -175,6 +189,8 @@ impl Life {
 
     /// Leaves the membership: what this node may still hold is free at once.
     pub async fn leave(&self) {
+        // It would take this for a burial, and come back.
+        self.keeper.abort();
         let me = self.conversations.cluster().standing().me();
         let leaving = self.membership.leave(&me);
         if !matches!(tokio::time::timeout(LAST_WORDS, leaving).await, Ok(Ok(()))) {

@@ -90,9 +90,14 @@ impl Hub {
         let _ = tokio::time::timeout(within, all).await;
     }
 
-    /// Takes what another process tells.
-    pub(crate) fn hear(&self, from: &str, told: Told) {
+    /// Takes what another process tells. `false` if nothing could be told to it in return: then it
+    /// is to tell everything anew, for nobody would notice its end.
+    pub(crate) fn hear(&self, from: &str, told: Told) -> bool {
         let mut plane = self.plane();
+        let Some(outbox) = plane.outboxes.get(from) else { return false };
+        if told.forgot {
+            outbox.put(News::Anew);
+        }
         if told.anew {
             plane.forget(from);
         }
@@ -112,6 +117,7 @@ impl Hub {
         if told.missed {
             plane.miss();
         }
+        true
     }
 
     fn plane(&self) -> MutexGuard<'_, Plane> {

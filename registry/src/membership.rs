@@ -51,8 +51,8 @@ pub struct Seen {
 pub enum Renewed {
     /// The store's clock, and everybody alive by it, by name; the asking member is among them.
     Alive { now: Timestamp, members: Vec<Seen> },
-    /// This incarnation is dead, and never will be a member again. When it wanted to enter, another
-    /// process has taken its name.
+    /// This incarnation is dead, and never will be a member again; or, where it wants to enter, its
+    /// name was taken by a younger process that lives.
     Buried,
 }
 

@@ -41,10 +41,9 @@ pub enum Decision<'v> {
 /// Judges a holding by what this node sees. It never takes anything from a holder that may live.
 pub fn decide<'v>(holder: Option<&Holder>, view: &'v View) -> Decision<'v> {
     let Some(holder) = holder else { return Decision::Place };
-    if *holder == view.me {
-        return Decision::Here;
-    }
     match view.member(holder).map(|member| (member, view.link(member))) {
+        // Not where this node itself is no member any more.
+        Some(_) if *holder == view.me => Decision::Here,
         None | Some((_, Link::Refused)) => Decision::Confirm,
         Some((member, Link::Connected)) => Decision::Ask(member),
         Some((member, Link::Lost)) => Decision::Wait(member),

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
 use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use crate::conversations::Conversations;
-use crate::membership::Member;
 use crate::store::Store;
+use crate::view::View;
 
 /// How often a node looks although nothing changed, in case something fell between two views.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -37,8 +38,7 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
             // A view changes at every renewal; who is there, and so what is to be done, seldom.
             while seen.changed().await.is_ok() {
                 let now = seen.borrow_and_update();
-                let who = |member: &Member| (member.holder.clone(), member.state);
-                if !now.all().map(who).eq(view.all().map(who)) {
+                if now.share != view.share || !holders(&now).eq(holders(&view)) {
                     return;
                 }
             }
@@ -46,6 +46,10 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
         // The time or a change: look again either way.
         let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
     }
+}
+
+fn holders(view: &View) -> impl Iterator<Item = &Holder> {
+    view.all().map(|member| &member.holder)
 }
 
 /// Starts every conversation of this node's share that wants something running and that no live

@@ -89,6 +89,9 @@ pub struct Told {
     pub listen: Vec<ConversationId>,
     pub unlisten: Vec<ConversationId>,
     pub signals: Vec<(ConversationId, Signal)>,
+    /// The teller has forgotten what it was told: it wants to hear everything anew.
+    #[serde(default)]
+    pub forgot: bool,
     /// Signals for these listeners were dropped: they must look at the journal.
     pub missed: bool,
 }

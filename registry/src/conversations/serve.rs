@@ -1,10 +1,12 @@
 //! Answers the calls of other nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::request::{Answered, Request};
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use super::{Conversations, hand_in};
 use crate::host::Incoming;
@@ -45,9 +47,11 @@ impl Desk {
                 return Answer::Unintelligible;
             }
         };
-        if deadline <= self.clock.now() {
-            metrics::counter!("abide_late_messages_total").increment(1);
-            return Answer::Late;
+        // Nothing is left when it has passed.
+        let left = Duration::try_from(deadline.duration_since(self.clock.now()));
+        let left = left.unwrap_or_default();
+        if left.is_zero() {
+            return late();
         }
         let door = &self.conversations;
         match ask {
@@ -55,10 +59,11 @@ impl Desk {
                 if *request == Request::Delete && door.quarantined_here(&id).await.is_some() {
                     return Answer::Delivered(door.remove(&id).await);
                 }
-                let handle = match door.ensure_here(&id).await {
-                    Ok(Some(handle)) => handle,
-                    Ok(None) => return Answer::NotHere,
-                    Err(failure) => return Answer::Delivered(Err(failure)),
+                let handle = match timeout(left, door.ensure_here(&id)).await {
+                    Ok(Ok(Some(handle))) => handle,
+                    Ok(Ok(None)) => return Answer::NotHere,
+                    Ok(Err(failure)) => return Answer::Delivered(Err(failure)),
+                    Err(_) => return late(),
                 };
                 match hand_in(&handle, *request, repeats).await {
                     Ok(Answered::Done(reply)) => Answer::Delivered(Ok(reply)),
@@ -66,9 +71,10 @@ impl Desk {
                     Ok(Answered::Untouched(..)) => Answer::NotHere,
                 }
             }
-            Ask::Start { id } => match door.ensure_here(&id).await {
-                Ok(Some(_)) => Answer::Started,
-                Ok(None) | Err(_) => Answer::NotHere,
+            Ask::Start { id } => match timeout(left, door.ensure_here(&id)).await {
+                Ok(Ok(Some(_))) => Answer::Started,
+                Ok(Ok(None) | Err(_)) => Answer::NotHere,
+                Err(_) => late(),
             },
             Ask::Inspect { id } => Answer::Inspected(door.inspect(&id).await.map(Box::new)),
             Ask::Look { id } => Answer::Looked(door.look_here(&id).await.map(Box::new)),
@@ -80,10 +86,10 @@ impl Desk {
                 begin_drain(&self.state);
                 Answer::Noted
             }
-            Ask::Tell(told) => {
-                self.hub.hear(&from, told);
-                Answer::Noted
-            }
+            Ask::Tell(told) => match self.hub.hear(&from, told) {
+                true => Answer::Noted,
+                false => Answer::NotHere,
+            },
         }
     }
 }
@@ -92,6 +98,11 @@ fn encode(answer: &Answer) -> Vec<u8> {
     let written = serde_json::to_vec(answer).ok().filter(|bytes| bytes.len() <= LARGEST);
     // A unit is always written.
     written.unwrap_or_else(|| serde_json::to_vec(&Answer::TooLarge).unwrap_or_default())
+}
+
+fn late() -> Answer {
+    metrics::counter!("abide_late_messages_total").increment(1);
+    Answer::Late
 }
 
 /// A node that is up drains from here on.

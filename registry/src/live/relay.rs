@@ -20,8 +20,10 @@ use crate::wire::{Answer, Ask, Told};
 const WAITING: usize = 4_096;
 /// How many pieces of news travel at once: little is under way then, and much when much happens.
 const AT_ONCE: usize = 256;
-/// Events that are larger than this do not travel: listeners read them from the store.
-const EVENTS_BYTES: usize = 64 << 10;
+/// Events do not travel past so many bytes of them in one call: listeners read them from the store.
+const EVENTS_BYTES: usize = 512 << 10;
+/// How many conversations are named at once as listened to.
+const LISTENS: usize = 5_000;
 /// How long a node may take to hear.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait before telling everything anew.
@@ -33,6 +35,8 @@ pub(super) enum News {
     Listen(ConversationId),
     Unlisten(ConversationId),
     Signal(ConversationId, Signal),
+    /// It has forgotten what it was told.
+    Anew,
     /// Answered when all before it was heard.
     Barrier(oneshot::Sender<()>),
 }
@@ -94,25 +98,30 @@ async fn tell(
     mut news: mpsc::Receiver<News>,
     overflown: Arc<AtomicBool>,
 ) {
-    let (mut anew, mut missed) = (true, false);
+    // What it told this node before went with its former connection, too.
+    let (mut anew, mut missed, mut forgot) = (true, false, true);
+    // What is listened to, as far as it does not fit into one call.
+    let mut listened = Vec::new();
     loop {
         let mut batch = Vec::new();
-        if !anew && news.recv_many(&mut batch, AT_ONCE).await == 0 {
+        if !anew && listened.is_empty() && news.recv_many(&mut batch, AT_ONCE).await == 0 {
             return;
         }
-        if anew || overflown.swap(false, Ordering::Relaxed) {
+        let forgotten = batch.iter().any(|news| matches!(news, News::Anew));
+        if overflown.swap(false, Ordering::Relaxed) || anew || forgotten {
             (anew, missed) = (true, true);
         }
-        let mut told = Told { anew, missed, ..Told::default() };
+        let mut told = Told { anew, missed, forgot, ..Told::default() };
         if anew {
             // What waits is older than this, or is in it.
             while news.try_recv().map(|one| batch.push(one)).is_ok() {}
-            told.listen = hub.plane().listened();
+            listened = hub.plane().listened();
         }
+        told.listen = listened.split_off(listened.len().saturating_sub(LISTENS));
         let heard = pack(batch, &mut told);
         match cluster.ask(&process, Ask::Tell(told), PATIENCE).await {
             Ok(Answer::Noted) => {
-                (anew, missed) = (false, false);
+                (anew, missed, forgot) = (false, false, false);
                 for barrier in heard {
                     // Who waited may have gone.
                     let _ = barrier.send(());
@@ -129,13 +138,16 @@ async fn tell(
 
 /// Sorts a batch. Returns who waits for it to be heard.
 fn pack(batch: Vec<News>, told: &mut Told) -> Vec<oneshot::Sender<()>> {
-    let mut barriers = Vec::new();
+    let (mut barriers, mut bytes) = (Vec::new(), 0);
     for news in batch {
         match news {
             News::Barrier(reply) => barriers.push(reply),
-            News::Signal(id, signal) => told.signals.push((id, light(signal))),
+            // Its listeners look at the journal.
+            News::Signal(..) if told.anew => {}
+            News::Signal(id, signal) => told.signals.push((id, light(signal, &mut bytes))),
             // It was counted when everything was told anew.
             News::Listen(_) | News::Unlisten(_) if told.anew => {}
+            News::Anew => {}
             News::Listen(id) => {
                 told.unlisten.retain(|other| *other != id);
                 told.listen.push(id);
@@ -149,13 +161,9 @@ fn pack(batch: Vec<News>, told: &mut Told) -> Vec<oneshot::Sender<()>> {
     barriers
 }
 
-/// A signal that is not too large to travel.
-fn light(signal: Signal) -> Signal {
-    let heavy = |events: &[abide_conversation::Event]| {
-        serde_json::to_vec(events).is_ok_and(|json| json.len() > EVENTS_BYTES)
-    };
-    match signal {
-        Signal::Committed(events) if heavy(&events) => Signal::Revived,
-        signal => signal,
-    }
+/// A signal that is not too large to travel with others that have so many `bytes`.
+fn light(signal: Signal, bytes: &mut usize) -> Signal {
+    let Signal::Committed(events) = &signal else { return signal };
+    *bytes += serde_json::to_vec(events).map_or(0, |json| json.len());
+    if *bytes > EVENTS_BYTES { Signal::Revived } else { signal }
 }

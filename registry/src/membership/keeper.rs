@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_actors::journal::{Holder, Refusal};
+use abide_actors::journal::Refusal;
 use abide_actors::standing::Standing;
 use abide_conversation::Timestamp;
 use ractor::ActorRef;
@@ -20,6 +20,9 @@ use crate::view::View;
 /// A lease is renewed so many times while it lasts, and at least every second.
 const RENEWALS: u32 = 5;
 const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
+/// How soon after a renewal the next may be asked for: many may be waiting for one to show them
+/// something.
+const BREATH: Duration = Duration::from_millis(20);
 /// How much earlier than all others a node believes itself dead.
 const MARGIN: Duration = Duration::from_millis(500);
 
@@ -57,10 +60,12 @@ impl Keeper {
     pub async fn enter(&mut self) -> Result<(), Refusal> {
         let asked = Instant::now();
         match self.membership.enter(&self.me).await? {
-            entered @ Renewed::Alive { .. } => self.learn(asked, entered, Links::default()),
-            Renewed::Buried => return Err(Refusal::Fenced),
+            entered @ Renewed::Alive { .. } => {
+                self.learn(asked, entered, Links::default());
+                Ok(())
+            }
+            Renewed::Buried => Err(Refusal::Fenced),
         }
-        Ok(())
     }
 
     /// Runs until it is dropped.
@@ -81,11 +86,15 @@ impl Keeper {
                 Err(_) => {}
             }
             let looked = async {
+                let stale = async {
+                    tokio::time::sleep(BREATH).await;
+                    around.stale.notified().await;
+                };
                 tokio::select! {
                     // Their senders live as long as the node.
                     Ok(()) = around.links.changed() => {}
                     Ok(()) = around.state.changed() => {}
-                    () = around.stale.notified() => {}
+                    () = stale => {}
                 }
             };
             // Late is as good: a change or the time.
@@ -93,17 +102,17 @@ impl Keeper {
         }
     }
 
-    /// Declares those dead whose address refuses us. Once a process: one that comes back as another
+    /// Declares those dead whose address refuses us. Once each time: one that comes back as another
     /// incarnation lives, whatever this node can reach.
     async fn bury_suspects(&mut self, links: &Links) {
         let view = self.view.borrow().clone();
-        self.buried.retain(|process| links.contains_key(process));
+        self.buried.retain(|process| links.get(process) == Some(&Link::Refused));
         for member in view.others() {
             let refused = links.get(&member.process) == Some(&Link::Refused);
             if !refused || self.buried.contains(&member.process) {
                 continue;
             }
-            match self.membership.bury(&member.holder, true).await {
+            match self.in_time(self.membership.bury(&member.holder, true)).await {
                 Ok(_) => {
                     tracing::info!(node = %member.holder, "a suspect is declared dead");
                     self.buried.insert(member.process.clone());
@@ -115,16 +124,9 @@ impl Keeper {
 
     async fn renew(&mut self, around: &Around, links: Links) -> Result<(), Refusal> {
         let asked = Instant::now();
-        let was_sound = self.standing.is_sound();
-        let renewal = self.membership.renew(&self.me);
-        let renewed = match tokio::time::timeout(self.lease, renewal).await {
-            Ok(renewed) => renewed?,
-            Err(_) => return Err(Refusal::Unavailable("the store took too long".to_owned())),
-        };
-        match renewed {
+        match self.in_time(self.membership.renew(&self.me)).await? {
             alive @ Renewed::Alive { .. } => {
-                self.learn(asked, alive, links);
-                if !was_sound {
+                if self.learn(asked, alive, links) {
                     tracing::info!("the lease is renewed: what was held back goes on");
                     // A host that has ended ends the node.
                     let _ = around.host.cast(HostMsg::Resume);
@@ -138,31 +140,53 @@ impl Keeper {
     /// Goes on as another incarnation, with nothing of what the former one held.
     async fn rise(&mut self, around: &Around, links: Links) -> Result<(), Refusal> {
         metrics::counter!("abide_burials_total").increment(1);
-        let asked = Instant::now();
-        self.standing.renew(self.me.holder.clone(), asked);
-        // A host that has ended has nothing to forget.
+        self.bow_out(&links);
+        // A host that has ended holds nothing.
         let _ = around.host.cast(HostMsg::Abandon);
-        let incarnation = self.clock.id("inc");
-        tracing::debug!(former = %self.me.holder, incarnation, "this node was declared dead");
-        self.me.holder = Holder { node: self.me.holder.node.clone(), incarnation };
-        match self.membership.enter(&self.me).await? {
+        let mut risen = self.me.clone();
+        risen.holder.incarnation = self.clock.id("inc");
+        let asked = Instant::now();
+        match self.in_time(self.membership.enter(&risen)).await? {
             Renewed::Buried => {
                 let why = format!("another process goes by the name {}", self.me.holder.node);
                 Err(Refusal::Unavailable(why))
             }
             entered @ Renewed::Alive { .. } => {
-                tracing::warn!(now = %self.me.holder, "this node had been declared dead");
+                tracing::warn!(now = %risen.holder, "this node had been declared dead");
+                self.me = risen;
                 self.learn(asked, entered, links);
+                // An actor that began meanwhile holds nothing either: any message tells it.
+                let _ = around.host.cast(HostMsg::Resume);
                 Ok(())
             }
         }
     }
 
-    fn learn(&self, asked: Instant, renewed: Renewed, links: Links) {
-        let Renewed::Alive { now, members } = renewed else { return };
+    /// Starts and places nothing more under the present name.
+    fn bow_out(&self, links: &Links) {
+        self.standing.renew(self.me.holder.clone(), Instant::now());
+        let members = self.view.borrow().members.clone();
+        let others = members.into_iter().filter(|seen| seen.member.process != self.me.process);
+        let view = View::new(self.me.holder.clone(), others.collect(), links.clone());
+        self.view.send_replace(Arc::new(view));
+    }
+
+    async fn in_time<T>(
+        &self,
+        asked: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        match tokio::time::timeout(self.lease, asked).await {
+            Ok(answered) => answered,
+            Err(_) => Err(Refusal::Unavailable("the store took too long".to_owned())),
+        }
+    }
+
+    /// Returns whether this node had lapsed until now.
+    fn learn(&self, asked: Instant, renewed: Renewed, links: Links) -> bool {
+        let Renewed::Alive { now, members } = renewed else { return false };
         let me = self.me.holder.clone();
         let margin = MARGIN.min(self.lease / 2);
-        self.standing.renew(me.clone(), asked + (self.lease - margin));
+        let lapsed = self.standing.renew(me.clone(), asked + (self.lease - margin));
         (self.on_time)(now, asked.elapsed());
         let others = members.iter().map(|seen| &seen.member);
         let others: Vec<Member> =
@@ -178,6 +202,7 @@ impl Keeper {
             new
         });
         self.view.send_replace(Arc::new(View::new(me, members, links)));
+        lapsed
     }
 }
 

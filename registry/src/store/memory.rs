@@ -304,6 +304,18 @@ impl Store for Memory {
         Ok(tables.alarms.iter().take(limit).map(|(at, id)| (id.clone(), *at)).collect())
     }
 
+    async fn due(
+        &self,
+        share: &Share,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+        let tables = self.tables();
+        let due = tables.alarms.iter().take_while(|(at, _)| *at <= until);
+        let mine = due.filter(|(_, id)| share.contains(Partition::from(id)));
+        Ok(mine.take(limit).map(|(at, id)| (id.clone(), *at)).collect())
+    }
+
     async fn active(
         &self,
         share: &Share,

@@ -1,6 +1,7 @@
 //! A store in memory that can go away, or do what it is asked and lose the answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use abide_actors::journal::{
     Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
@@ -14,12 +15,22 @@ use async_trait::async_trait;
 
 #[derive(Default)]
 pub struct Flaky {
-    inner: Memory,
+    inner: Arc<Memory>,
     pub away: AtomicBool,
     pub lose_answers: AtomicBool,
+    /// Who wrote, in order.
+    writes: Arc<Mutex<Vec<Write>>>,
 }
 
+/// A write that was done: to which conversation, and under which holding.
+pub type Write = (ConversationId, Holding);
+
 impl Flaky {
+    /// One way of several to the same store.
+    pub fn to(inner: Arc<Memory>, writes: Arc<Mutex<Vec<Write>>>) -> Self {
+        Self { inner, writes, ..Self::default() }
+    }
+
     fn up(&self) -> Result<&Memory, Refusal> {
         match self.away.load(Ordering::SeqCst) {
             true => Err(Refusal::Unavailable("away".to_owned())),
@@ -59,6 +70,7 @@ impl Journal for Flaky {
         commit: Commit,
     ) -> Result<(), Refusal> {
         self.up()?.append(id, held, commit).await?;
+        self.writes.lock().unwrap().push((id.clone(), held.clone()));
         match self.lose_answers.swap(false, Ordering::SeqCst) {
             true => Err(Refusal::Unavailable("the answer was lost".to_owned())),
             false => Ok(()),
@@ -127,6 +139,15 @@ impl Store for Flaky {
 
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
         self.up()?.alarms(limit).await
+    }
+
+    async fn due(
+        &self,
+        share: &Share,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+        self.up()?.due(share, until, limit).await
     }
 
     async fn active(

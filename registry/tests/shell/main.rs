@@ -2,9 +2,17 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod calls;
+mod deaths;
+mod door;
+mod drains;
 mod flaky;
+mod listeners;
+mod operators;
 mod pages;
 mod repeats;
 mod revival;
 mod rig;
+mod soundness;
+mod storm;
+mod town;
 mod turns;

@@ -16,17 +16,17 @@ use serde_json::json;
 use crate::flaky::Flaky;
 use crate::rig::{Rig, results};
 
-const HOLDS: &str = r#"
+pub const HOLDS: &str = r#"
 name: a
 model: {provider: scripted, script: [{calls: [{id: c, name: hold, args: {}}]}, {text: "Well."}]}
 tools: [{name: hold, run: {native: hold}, run_timeout: 1h}]
 "#;
-const HOLDS_ONCE: &str = r#"
+pub const HOLDS_ONCE: &str = r#"
 name: a
 model: {provider: scripted, script: [{calls: [{id: c, name: hold, args: {}}]}, {text: "Well."}]}
 tools: [{name: hold, run: {native: hold}, on_interrupt: fail, run_timeout: 1h}]
 "#;
-const ASKS: &str = r#"
+pub const ASKS: &str = r#"
 name: a
 suspension_timeout: 10m
 model: {provider: scripted, script: [{calls: [{id: c, name: hold, args: {}}]}, {text: "Well."}]}

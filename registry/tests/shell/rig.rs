@@ -1,7 +1,7 @@
 //! One node without HTTP: everything real but the clock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_actors::agent::{Definition, Format, from_text};
@@ -67,11 +67,21 @@ pub struct Tools {
     pub runs: Arc<AtomicU32>,
     /// A permit lets one `hold` return.
     pub release: Arc<Semaphore>,
+    /// Every start of `hold` and `nap`: conversation, call, attempt.
+    pub started: Arc<Mutex<Vec<(String, String, u32)>>>,
+}
+
+impl Tools {
+    fn note(&self, context: &Context<'_>) {
+        let (of, call) = (context.conversation.to_string(), context.call.to_string());
+        self.started.lock().unwrap().push((of, call, context.attempt));
+    }
 }
 
 impl Default for Tools {
     fn default() -> Self {
-        Self { runs: Arc::default(), release: Arc::new(Semaphore::new(0)) }
+        let (runs, started) = Default::default();
+        Self { runs, release: Arc::new(Semaphore::new(0)), started }
     }
 }
 
@@ -82,7 +92,7 @@ impl Rig {
     }
 
     pub async fn over(store: Arc<dyn Store>, agent: &str) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(TestClock::new());
+        let clock = clock();
         let holder = Holder { node: "n".to_owned(), incarnation: "1".to_owned() };
         let alone = Arc::new(Alone::default());
         let ground =
@@ -103,6 +113,7 @@ impl Rig {
         let tools = Tools::default();
         let natives = Natives::new()
             .with("hold", Hold(tools.clone()))
+            .with("nap", Nap(tools.clone()))
             .with("boom", Boom)
             .with("halt", Halt)
             .with("echo", Echo);
@@ -110,7 +121,7 @@ impl Rig {
         let model = Arc::new(Scene::default());
         let ground = Ground {
             me: Member {
-                process: format!("{}-process", holder.node),
+                process: holder.to_string(),
                 holder,
                 address: String::new(),
                 state: MemberState::Up,
@@ -335,6 +346,7 @@ impl Model for Scene {
 }
 
 struct Hold(Tools);
+struct Nap(Tools);
 struct Boom;
 struct Halt;
 struct Echo;
@@ -350,9 +362,28 @@ impl NativeTool for Hold {
     }
 
     async fn run(&self, _args: Value, context: Context<'_>) -> Returned {
+        self.0.note(&context);
         self.0.runs.fetch_add(1, Ordering::SeqCst);
         self.0.release.acquire().await.unwrap().forget();
         Returned::ok(json!({"attempt": context.attempt, "principal": context.principal}))
+    }
+}
+
+#[async_trait]
+impl NativeTool for Nap {
+    fn description(&self) -> String {
+        "Takes its time.".to_owned()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object", "properties": {"ms": {"type": "integer"}}, "required": ["ms"]})
+    }
+
+    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+        self.0.note(&context);
+        let ms = args["ms"].as_u64().unwrap_or_default();
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        Returned::ok(json!({"attempt": context.attempt}))
     }
 }
 
@@ -405,7 +436,11 @@ impl NativeTool for Echo {
     }
 }
 
-/// Follows paused time.
+/// A clock that follows paused time.
+pub fn clock() -> Arc<dyn Clock> {
+    Arc::new(TestClock::new())
+}
+
 struct TestClock {
     start: tokio::time::Instant,
     ids: AtomicU64,

@@ -11,8 +11,8 @@ use super::scripts::Alive;
 use crate::membership::{Member, Membership, Renewed, Seen};
 
 /// Who was silent itself for half of its lease, as after the server was away, believes the others
-/// for a lease more: their silence says nothing then. A process whose name another has taken is
-/// dead with all its incarnations.
+/// for a lease more: their silence says nothing then. A process whose name another has taken
+/// stays out while that one lives.
 #[async_trait]
 impl Membership for Redis {
     async fn enter(&self, me: &Member) -> Result<Renewed, Refusal> {

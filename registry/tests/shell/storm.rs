@@ -1,0 +1,284 @@
+//! Whatever happens to three nodes, in any order: nothing acknowledged is lost, nothing is doubled.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest};
+use abide_conversation::command::{Answer, IfBusy};
+use abide_conversation::event::{Data, Event};
+use abide_conversation::{CallId, ConversationId, Principal, TurnId};
+use abide_registry::peers::Link;
+use abide_registry::placement::Policy;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::rig::say;
+use crate::town::{Fate, Killed, Town};
+
+const AGENT: &str = r#"
+name: a
+suspension_timeout: 4s
+model:
+  provider: scripted
+  script:
+    - calls:
+        - {id: c, name: nap, args: {ms: 700}}
+        - {id: o, name: once, args: {ms: 400}}
+        - {id: g, name: gate, args: {ms: 300}}
+    - {text: "Well."}
+tools:
+  - {name: nap, run: {native: nap}}
+  - {name: once, run: {native: nap}, on_interrupt: fail}
+  - {name: gate, run: {native: nap}, approval: requires_approval, on_interrupt: fail}
+"#;
+const CONVERSATIONS: u64 = 6;
+const STEPS: u64 = 60;
+/// Seeds in an ordinary run; `ABIDE_STORM=FIRST..END` names others.
+const SEEDS: std::ops::Range<u64> = 0..6;
+
+/// The same sequence for the same seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+    }
+}
+
+/// A message that was said, and what became of it.
+struct Said {
+    id: String,
+    text: String,
+    answer: JoinHandle<Result<Reply, Failure>>,
+}
+
+struct Storm {
+    town: Town,
+    chance: Chance,
+    said: Vec<Said>,
+    resolved: Vec<(String, JoinHandle<Result<Reply, Failure>>)>,
+}
+
+impl Storm {
+    async fn rage(&mut self) {
+        for step in 0..STEPS {
+            let pause = self.chance.below(400);
+            sleep(Duration::from_millis(pause)).await;
+            let running = self.town.running();
+            let node = self.chance.of(&running);
+            match self.chance.below(20) {
+                0..=7 => self.say(node, step),
+                8..=10 => self.resolve(node).await,
+                11 => {
+                    let id = format!("x{}", self.chance.below(CONVERSATIONS));
+                    let door = self.town.node(node).conversations.clone();
+                    tokio::spawn(async move { door.kill(&ConversationId::new(id)).await });
+                }
+                12 if running.len() > 1 => {
+                    let how = self.chance.of(&[Killed::Refused, Killed::HalfOpen]);
+                    self.town.kill(node, how);
+                }
+                13 if running.len() > 1 => {
+                    let patience = Duration::from_millis(self.chance.below(2_000));
+                    self.town.retire(node, patience).await;
+                }
+                14 | 15 => {
+                    if let Some(dead) = (0..3).find(|number| !self.town.runs(*number)) {
+                        self.town.start(dead).await;
+                    }
+                }
+                16 => self.town.away(node, self.chance.below(2) == 0),
+                17 => {
+                    let other = self.chance.of(&running);
+                    let link = self.chance.of(&[Link::Connected, Link::Lost, Link::Refused]);
+                    if other != node && self.chance.below(3) == 0 {
+                        self.town.link_one_way(node, other, link);
+                    } else if other != node {
+                        self.town.link(node, other, link);
+                    }
+                }
+                18 => self.judge(),
+                _ => {
+                    let lost = &self.town.store(node).lose_answers;
+                    lost.store(true, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, node: usize, step: u64) {
+        let id = format!("x{}", self.chance.below(CONVERSATIONS));
+        let text = format!("m{step}");
+        let key = RepeatKey {
+            key: format!("message:{text}"),
+            fingerprint: text.clone(),
+            field: "message_id".into(),
+        };
+        let repeats = if self.chance.below(2) == 0 { vec![key] } else { Vec::new() };
+        let door = self.town.node(node).conversations.clone();
+        let (to, request) = (ConversationId::new(&*id), say(&text, IfBusy::Queue));
+        let answer = tokio::spawn(async move { door.deliver(&to, request, repeats).await });
+        self.said.push(Said { id, text, answer });
+    }
+
+    async fn resolve(&mut self, node: usize) {
+        let id = format!("x{}", self.chance.below(CONVERSATIONS));
+        let state = self.town.node(node).state(&id).await;
+        let Some(pending) = state.pending().into_iter().next() else { return };
+        let request = Request::Resolve(ResolveRequest {
+            call: CallId::new(pending.call_id.as_str()),
+            suspension: None,
+            by: Principal::new("bob"),
+            answer: Answer::Approval { approved: true, reason: None, args: None },
+        });
+        let door = self.town.node(node).conversations.clone();
+        let to = ConversationId::new(&*id);
+        let answer = tokio::spawn(async move { door.deliver(&to, request, Vec::new()).await });
+        self.resolved.push((id, answer));
+    }
+
+    /// Some calls are lost, late or garbled from here on, or none.
+    fn judge(&mut self) {
+        let mut chance = Chance(self.chance.below(u64::MAX));
+        let bad = self.chance.below(4);
+        self.town.net.judge(move |_, _, _| match chance.below(10) < bad {
+            true => {
+                let by = Duration::from_millis(chance.below(20_000));
+                chance.of(&[
+                    Fate::Swallowed,
+                    Fate::Dropped,
+                    Fate::Delayed(by),
+                    Fate::Garbled,
+                    Fate::Full,
+                ])
+            }
+            false => Fate::Carried,
+        });
+    }
+
+    async fn calm(&mut self) {
+        self.town.net.trust();
+        for number in 0..3 {
+            match self.town.runs(number) {
+                true => self.town.away(number, false),
+                false => self.town.start(number).await,
+            }
+            self.town.store(number).lose_answers.store(false, Ordering::SeqCst);
+        }
+        for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+            self.town.link(a, b, Link::Connected);
+        }
+        self.town.acquainted().await;
+    }
+
+    async fn check(self) {
+        let Self { town, said, resolved, .. } = self;
+        let mut acknowledged = Vec::new();
+        let mut texts = Vec::new();
+        for Said { id, text, answer } in said {
+            if let Ok(Reply::Sent { turn_id, seq, .. }) = answer.await.unwrap() {
+                acknowledged.push((id.clone(), turn_id, seq));
+            }
+            texts.push((id, text));
+        }
+        for (id, answer) in resolved {
+            if let Ok(Reply::Resolved { seq }) = answer.await.unwrap() {
+                let events = town.node(0).journal(&id).await;
+                let is = |event: &Event| matches!(event.data, Data::Resolution(_));
+                assert!(events.iter().any(|event| event.seq == seq && is(event)), "{id} {seq}");
+            }
+        }
+        let ids: BTreeSet<String> = texts.iter().map(|(id, _)| id.clone()).collect();
+        for id in &ids {
+            settled(&town, id).await;
+        }
+        for (id, turn, seq) in &acknowledged {
+            let events = town.node(0).journal(id).await;
+            assert!(events.iter().any(|event| is_message(event, turn, *seq)), "{id} {turn}: lost");
+        }
+        for (id, text) in &texts {
+            let events = town.node(0).journal(id).await;
+            let said = events.iter().filter(|event| match &event.data {
+                Data::UserMsg(user) => user.message.text() == *text,
+                _ => false,
+            });
+            assert!(said.count() <= 1, "{id} {text}: doubled");
+        }
+        town.check_writes();
+        assert!(acknowledged.len() >= 5, "hardly anything was tried: {}", acknowledged.len());
+    }
+}
+
+fn is_message(event: &Event, turn: &TurnId, seq: u64) -> bool {
+    let of = event.turn_id.as_ref() == Some(turn);
+    event.seq == seq && of && matches!(event.data, Data::UserMsg(_))
+}
+
+/// Waits until nothing is to be done in a conversation, and checks how it came there.
+async fn settled(town: &Town, id: &str) {
+    let look = async {
+        loop {
+            let state = town.node(0).state(id).await;
+            if state.turn.is_none() && state.queue.is_empty() {
+                return;
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(1_200), look).await;
+    let (state, holder) = (town.node(0).state(id).await, town.holder(id).await);
+    assert!(in_time.is_ok(), "{id} never settled; {holder:?} holds it: {state:?}");
+    if !state.exists() {
+        return;
+    }
+    town.node(0).check(id).await;
+    for event in town.node(0).journal(id).await {
+        let Data::AssistantMsg(spoken) = &event.data else { continue };
+        for call in spoken.message.tool_calls.iter().filter(|call| call.name != "nap") {
+            let runs = town.runs_of(id, call.id.as_str());
+            assert!(runs <= 1, "{} of {id} ran {runs} times", call.id);
+        }
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let named = std::env::var("ABIDE_STORM").ok();
+    let ends = named.as_deref().and_then(|text| text.split_once(".."));
+    ends.map_or(SEEDS, |(first, end)| first.parse().unwrap()..end.parse().unwrap())
+}
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn nothing_acknowledged_is_lost_and_nothing_is_doubled_in_any_storm() {
+    for seed in seeds() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let policies = [Policy::Local, Policy::Rendezvous, Policy::LeastLoaded];
+        let policy = policies[usize::try_from(seed).unwrap() % 3];
+        let storm = async {
+            let town = Town::placing(3, AGENT, policy).await;
+            let (said, resolved) = Default::default();
+            let mut storm = Storm { town, chance: Chance(seed), said, resolved };
+            storm.rage().await;
+            storm.calm().await;
+            storm.check().await;
+        };
+        let weathered = std::panic::AssertUnwindSafe(|| runtime.block_on(storm));
+        if let Err(panic) = std::panic::catch_unwind(weathered) {
+            eprintln!("the seed was {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
