@@ -14,6 +14,7 @@ use abide_actors::request::{Answered, Delivery, Failure, Inspection, RepeatKey, 
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, Rejection, State, replay};
 use ractor::{ActorRef, MessagingErr};
+use tokio::sync::watch;
 
 use crate::cluster::Cluster;
 use crate::host::{Absent, Handle, HostMsg, Table};
@@ -21,6 +22,7 @@ use crate::membership::Member;
 use crate::peers::Unreached;
 use crate::placement::{self, Decision, Policy};
 use crate::store::Store;
+use crate::view::View;
 use crate::wire::{self, Ask};
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
@@ -207,6 +209,7 @@ impl Conversations {
         let mut seen = self.cluster.watch();
         let mut over = None;
         loop {
+            self.stay_sound(&mut seen).await?;
             let view = seen.borrow_and_update().clone();
             let holder = self.store.holding(id).await?.map(|held| held.holder);
             let decision = match &holder {
@@ -237,6 +240,19 @@ impl Conversations {
                     };
                 }
             }
+        }
+    }
+
+    /// Refuses what a node may not do that may have been taken for dead: to hold a conversation. If
+    /// its store was away for a while only, it is sound again in a moment.
+    async fn stay_sound(&self, seen: &mut watch::Receiver<Arc<View>>) -> Result<(), Failure> {
+        if self.cluster.standing().is_sound() {
+            return Ok(());
+        }
+        self.cluster.changed(seen, MOMENT).await;
+        match self.cluster.standing().is_sound() {
+            true => Ok(()),
+            false => Err(unavailable("this node could not renew its lease")),
         }
     }
 
