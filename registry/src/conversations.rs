@@ -14,7 +14,6 @@ use abide_actors::request::{Answered, Delivery, Failure, Inspection, RepeatKey, 
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, Rejection, State, replay};
 use ractor::{ActorRef, MessagingErr};
-use tokio::sync::watch;
 
 use crate::cluster::Cluster;
 use crate::host::{Absent, Handle, HostMsg, Table};
@@ -22,7 +21,6 @@ use crate::membership::Member;
 use crate::peers::Unreached;
 use crate::placement::{self, Decision, Policy};
 use crate::store::Store;
-use crate::view::View;
 use crate::wire::{self, Ask};
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
@@ -179,6 +177,7 @@ impl Conversations {
     ///
     /// This is the only door. Losing a race for a conversation is no error: the winner is returned.
     pub async fn ensure_started(&self, id: &ConversationId) -> Result<Place, Failure> {
+        self.stay_sound().await?;
         if let Some(handle) = self.live_here(id) {
             return Ok(Place::Here(handle));
         }
@@ -194,6 +193,7 @@ impl Conversations {
     /// The same for another node that was told that the conversation lives here, or shall: never
     /// passes it on.
     async fn ensure_here(&self, id: &ConversationId) -> Result<Option<Handle>, Failure> {
+        self.stay_sound().await?;
         if let Some(handle) = self.live_here(id) {
             return Ok(Some(handle));
         }
@@ -209,7 +209,6 @@ impl Conversations {
         let mut seen = self.cluster.watch();
         let mut over = None;
         loop {
-            self.stay_sound(&mut seen).await?;
             let view = seen.borrow_and_update().clone();
             let holder = self.store.holding(id).await?.map(|held| held.holder);
             let decision = match &holder {
@@ -243,13 +242,16 @@ impl Conversations {
         }
     }
 
-    /// Refuses what a node may not do that may have been taken for dead: to hold a conversation. If
-    /// its store was away for a while only, it is sound again in a moment.
-    async fn stay_sound(&self, seen: &mut watch::Receiver<Arc<View>>) -> Result<(), Failure> {
+    /// Refuses everything on a node that may have been taken for dead: others may hold what lives
+    /// here, and what it claimed would be taken from it. If its store was away for a while only, or
+    /// it was stopped, it is sound again in a moment.
+    async fn stay_sound(&self) -> Result<(), Failure> {
         if self.cluster.standing().is_sound() {
             return Ok(());
         }
-        self.cluster.changed(seen, MOMENT).await;
+        let mut seen = self.cluster.watch();
+        seen.mark_unchanged();
+        self.cluster.changed(&mut seen, MOMENT).await;
         match self.cluster.standing().is_sound() {
             true => Ok(()),
             false => Err(unavailable("this node could not renew its lease")),

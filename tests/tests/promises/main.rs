@@ -1,5 +1,5 @@
 //! What the cluster promises, against real nodes that are killed, stopped, cut off and lied to.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // What is measured is printed.
 
 #[allow(dead_code)] // Not every agent of the single node is one of the cluster's.
 #[path = "../cluster/agents.rs"]
@@ -11,6 +11,8 @@ mod facts;
 mod operators;
 mod redis_cut;
 mod redis_faults;
+mod redis_kinds;
+mod servers;
 mod start;
 mod strangers;
 

@@ -187,7 +187,7 @@ async fn a_stopped_node_is_suspect_and_keeps_nobody_waiting() {
     for (path, status, took) in answers {
         println!("measured {path} with a stopped node: {status} after {took:?}");
         assert!([200, 202, 404, 503].contains(&status), "{path}: {status}");
-        assert!(took < BOUND * FACTOR / 2, "{path} took {took:?}");
+        assert!(took < BOUND * 2, "{path} took {took:?}");
     }
     let gone = async || node(client, "node-2").await.is_null().then_some(());
     look("the stopped node to be gone", gone).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_tests::cluster::Cluster;
+use abide_tests::cluster::{Cluster, Plan};
 use abide_tests::patience::look;
 use abide_tests::proxy::Way;
 use abide_tests::redis::Redis;
@@ -10,12 +10,13 @@ use abide_tests::tool_server::ToolServer;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::ABIDE;
 use crate::agents::{calls_once, http, human};
-use crate::facts::{FACTOR, insist, is_unavailable, metric, plan, readiness, whole};
+use crate::facts::{FACTOR, SHORT, insist, is_unavailable, metric, readiness, whole};
 
 /// Three nodes behind proxies; the last has a tool running, and asks.
 async fn proxied(tools: &ToolServer) -> Cluster {
-    let cluster = plan(&[]).proxied().start(Redis::own().await, 3).await;
+    let cluster = Plan::new(ABIDE).with(&SHORT).proxied().start(Redis::own().await, 3).await;
     whole(&cluster).await;
     let run = |path| http("run", tools, path, json!({}));
     cluster.client(0).define("quick", &calls_once(vec![run("/answer")])).await;
@@ -107,8 +108,9 @@ async fn a_node_whose_answers_are_lost_is_out_or_carries_on_until_they_arrive() 
 async fn a_node_whose_redis_is_slow_is_slow_and_no_more() {
     let tools = ToolServer::start().await;
     let cluster = proxied(&tools).await;
-    let ways = [Way::ToTarget, Way::ToClient];
-    ways.map(|way| cluster.to_redis(2).delay(way, Duration::from_millis(150)));
+    for way in [Way::ToTarget, Way::ToClient] {
+        cluster.to_redis(2).delay(way, Duration::from_millis(150));
+    }
     let began = Instant::now();
     insist(cluster.client(2), "slow", "quick", "m").await;
     assert!(began.elapsed() > Duration::from_millis(300));

@@ -5,7 +5,6 @@ use std::time::Duration;
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
 use abide_tests::patience::{look, within};
-use abide_tests::redis::Redis;
 use futures::future::join_all;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::agents::{calls_once, human, tool};
-use crate::facts::{FACTOR, cluster, metric, node, plan, whole};
+use crate::facts::{FACTOR, cluster, metric, node, whole};
 
 const REFUSED: &str = "abide_peers_refused_total";
 
@@ -116,8 +115,7 @@ async fn a_flood_of_connections_and_of_bytes_keeps_nobody_from_being_served() {
 
 #[tokio::test]
 async fn a_node_with_another_secret_is_refused_and_the_others_go_on() {
-    let redis = Redis::own().await;
-    let mut cluster = plan(&["--passivate-after", "50ms"]).start(redis, 2).await;
+    let mut cluster = cluster(2, &[]).await;
     whole(&cluster).await;
     let asks = tool("ask", json!({"executor": "human", "timeout": "3s"}));
     cluster.client(0).define("a", &calls_once(vec![asks])).await;
