@@ -7,6 +7,7 @@ use abide::config::{Cli, Command, Config};
 use abide::node::{Node, Unready};
 use abide::telemetry;
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Conversations are many small things that come and go on all threads: glibc's allocator took a
@@ -80,7 +81,13 @@ fn fail(line: &str, code: u8) -> ExitCode {
 
 /// What is wrong with the command line, in one line; clap adds tips and usage in more.
 fn first_words(error: &clap::Error) -> String {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    // The URL of a store may hold a password.
+    if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue)
+        && value.contains('@')
+    {
+        text = text.replace(value, "…");
+    }
     let first = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = first.split_whitespace().collect();
     words.join(" ").trim_start_matches("error: ").to_owned()

@@ -24,6 +24,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::admin::{self, Admin};
 use crate::config::{Config, StoreUrl};
@@ -55,6 +56,7 @@ pub struct Node {
     stop: watch::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
     life: Life,
+    _seeds: AbortOnDropHandle<()>,
 }
 
 impl Node {
@@ -92,7 +94,7 @@ impl Node {
             policy: config.placement,
             on_time: ground.on_time,
         };
-        seed::seed(&catalogue, &*store, clock.now(), definitions).await?;
+        seed::seed(&catalogue, &*store, clock.now(), &definitions).await?;
         let called = name.clone();
         let life = Life::begin(ground, move |host, members| async move {
             let Some(listener) = nodes else { return Ok(Arc::new(Alone::default()) as _) };
@@ -102,6 +104,9 @@ impl Node {
         });
         let life = life.await.map_err(|error| Unready::Broken(error.to_string()))?;
 
+        let view = life.conversations.cluster().watch();
+        let seeds = seed::keep(catalogue.clone(), store.clone(), clock.clone(), definitions, view);
+        let seeds = AbortOnDropHandle::new(tokio::spawn(seeds));
         let (stop, stopped) = watch::channel(false);
         let api = Api {
             conversations: life.conversations.clone(),
@@ -119,7 +124,7 @@ impl Node {
             tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
         ];
         let (public, admin, cluster) = (public_at, admin_at, cluster_at);
-        Ok(Self { public, admin, cluster, name, stop, servers, life })
+        Ok(Self { public, admin, cluster, name, stop, servers, life, _seeds: seeds })
     }
 
     /// Drains whenever an operator asks for it, for at most `patience`, and goes on serving: what

@@ -1,11 +1,16 @@
 //! The definitions that a node brings along, and what it does when the store has others.
 
+use std::sync::Arc;
+
 use abide_actors::agent::Definition;
+use abide_actors::clock::Clock;
 use abide_actors::journal::Answer;
 use abide_conversation::Timestamp;
 use abide_registry::agents::{Catalogue, scope};
 use abide_registry::store::Store;
+use abide_registry::view::View;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::node::Unready;
 
@@ -20,7 +25,7 @@ pub(crate) async fn seed(
     catalogue: &Catalogue,
     store: &dyn Store,
     now: Timestamp,
-    definitions: Vec<Definition>,
+    definitions: &[Definition],
 ) -> Result<(), Unready> {
     let broken = |refusal| Unready::Broken(format!("the agents could not be defined: {refusal}"));
     for definition in definitions {
@@ -35,16 +40,37 @@ pub(crate) async fn seed(
             body: Value::Null,
             expires_at: Timestamp::MAX,
         };
-        catalogue.put(definition, Some(brought)).await.map_err(broken)?;
+        catalogue.put(definition.clone(), Some(brought)).await.map_err(broken)?;
     }
     Ok(())
+}
+
+/// Does the same whenever this node goes on as another incarnation: its store may have come back
+/// empty. Runs until it is dropped.
+pub(crate) async fn keep(
+    catalogue: Arc<Catalogue>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    definitions: Vec<Definition>,
+    mut view: watch::Receiver<Arc<View>>,
+) {
+    let mut seeded = view.borrow().me.clone();
+    // The view changes at every renewal: what fails is tried again then.
+    while view.changed().await.is_ok() {
+        let me = view.borrow_and_update().me.clone();
+        if me == seeded {
+            continue;
+        }
+        match seed(&catalogue, &*store, clock.now(), &definitions).await {
+            Ok(()) => seeded = me,
+            Err(error) => tracing::warn!(%error, "the agents of this node may be gone"),
+        }
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::sync::Arc;
-
     use abide_actors::tools::Natives;
     use abide_conversation::AgentName;
     use abide_registry::store::memory::Memory;
@@ -72,7 +98,7 @@ mod tests {
 
         async fn starts_with(&self, max_steps: u32) -> Option<Value> {
             let brought = vec![definition(max_steps)];
-            seed(&self.catalogue, &*self.store, Timestamp::UNIX_EPOCH, brought).await.unwrap();
+            seed(&self.catalogue, &*self.store, Timestamp::UNIX_EPOCH, &brought).await.unwrap();
             self.max_steps().await
         }
 

@@ -180,6 +180,7 @@ impl Conversations {
     ///
     /// This is the only door. Losing a race for a conversation is no error: the winner is returned.
     pub async fn ensure_started(&self, id: &ConversationId) -> Result<Place, Failure> {
+        self.stay_sound().await?;
         if let Some(handle) = self.live_here(id) {
             return Ok(Place::Here(handle));
         }
@@ -195,6 +196,7 @@ impl Conversations {
     /// The same for another node that was told that the conversation lives here, or shall: never
     /// passes it on. `None` if it is not to live here.
     async fn ensure_here(&self, id: &ConversationId) -> Result<Option<Handle>, Failure> {
+        self.stay_sound().await?;
         if let Some(handle) = self.live_here(id) {
             return Ok(Some(handle));
         }
@@ -243,6 +245,22 @@ impl Conversations {
                     }
                 }
             }
+        }
+    }
+
+    /// Refuses everything on a node that may have been taken for dead: others may hold what lives
+    /// here, and what it claimed would be taken from it. If its store was away for a while only, or
+    /// it was stopped, it is sound again in a moment.
+    async fn stay_sound(&self) -> Result<(), Failure> {
+        if self.cluster.standing().is_sound() {
+            return Ok(());
+        }
+        let mut seen = self.cluster.watch();
+        seen.mark_unchanged();
+        self.cluster.changed(&mut seen, MOMENT).await;
+        match self.cluster.standing().is_sound() {
+            true => Ok(()),
+            false => Err(unavailable("this node could not renew its lease")),
         }
     }
 

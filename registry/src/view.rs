@@ -18,17 +18,19 @@ pub struct View {
 }
 
 impl View {
-    /// Parts what there is to look after among the members that are up; when none is, among all.
+    /// Parts what there is to look after among the members that are up and can be reached: one that
+    /// cannot be reached may not reach what lives here either. When there is none, among all.
     pub fn new(me: Holder, members: Vec<Seen>, links: Links) -> Self {
-        let up = |seen: &&Seen| seen.member.state == MemberState::Up;
-        let name = |seen: &'_ Seen| seen.member.holder.node.clone();
-        let mut names: Vec<String> = members.iter().filter(up).map(name).collect();
+        let mut view = Self { me, members, links, share: Share::all() };
+        let up = |member: &&Member| member.state == MemberState::Up && view.reaches(member);
+        let name = |member: &'_ Member| member.holder.node.clone();
+        let mut names: Vec<String> = view.all().filter(up).map(name).collect();
         if names.is_empty() {
-            names = members.iter().map(name).collect();
+            names = view.all().map(name).collect();
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let share = Share::of(&me.node, &names);
-        Self { me, members, links, share }
+        view.share = Share::of(&view.me.node, &names);
+        view
     }
 
     /// The member that is this holder, in this incarnation.
@@ -59,5 +61,42 @@ impl View {
     /// Whether a call to it has a chance.
     pub fn reaches(&self, member: &Member) -> bool {
         member.holder == self.me || self.link(member) == Link::Connected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::partition::PARTITIONS;
+
+    fn seen(name: &str) -> Seen {
+        let holder = Holder { node: name.to_owned(), incarnation: name.to_owned() };
+        let member = Member {
+            holder,
+            process: name.to_owned(),
+            address: String::new(),
+            state: MemberState::Up,
+            live_actors: 0,
+            version: String::new(),
+            wire: 1,
+            since: jiff::Timestamp::UNIX_EPOCH,
+            lease_ms: 5_000,
+        };
+        Seen { member, silent_ms: 0 }
+    }
+
+    #[test]
+    fn the_share_of_a_member_that_cannot_be_reached_is_looked_after_by_those_that_are() {
+        let members = vec![seen("a"), seen("b")];
+        let share = |link: Link| {
+            let links = Arc::new([("b".to_owned(), link)].into());
+            let me = members[0].member.holder.clone();
+            View::new(me, members.clone(), links).share.partitions().count()
+        };
+        assert!(share(Link::Connected) < PARTITIONS);
+        assert_eq!(share(Link::Lost), PARTITIONS);
+        assert_eq!(share(Link::Refused), PARTITIONS);
     }
 }

@@ -74,6 +74,11 @@ impl Client {
         self.at.read().unwrap().cluster.clone()
     }
 
+    /// Where clients reach it.
+    pub fn public_address(&self) -> String {
+        self.at.read().unwrap().public.clone()
+    }
+
     pub(crate) fn unrecorded(mut self) -> Self {
         self.history = None;
         self

@@ -179,6 +179,11 @@ impl Cluster {
         .await
     }
 
+    /// All that a node's processes wrote to standard error so far.
+    pub fn log(&self, node: usize) -> String {
+        self.members[node].site.log()
+    }
+
     /// Some node that runs, is not stopped, and is not this one.
     pub fn other(&self, than: usize) -> usize {
         let serves = |place: &usize| {

@@ -86,6 +86,11 @@ impl Site {
         self.dir().join("store")
     }
 
+    /// All that its processes wrote to standard error so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap()).into_owned()
+    }
+
     /// Starts a process and waits until it serves.
     pub async fn start(&self) -> Node {
         let mut node = self.launch();
@@ -115,7 +120,7 @@ impl Site {
             command.arg("--cluster-listen").arg(cluster.unwrap_or("127.0.0.1:0".to_owned()));
         }
         command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
-        command.args(["--node", &self.name]).args(&self.flags).stderr(self.log());
+        command.args(["--node", &self.name]).args(&self.flags).stderr(self.open_log());
         Node { child: command.spawn().unwrap() }
     }
 
@@ -137,7 +142,7 @@ impl Site {
         command
     }
 
-    fn log(&self) -> File {
+    fn open_log(&self) -> File {
         let mut options = OpenOptions::new();
         options.create(true).append(true).open(&self.log).unwrap()
     }

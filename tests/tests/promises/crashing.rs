@@ -1,0 +1,147 @@
+//! A conversation whose actor cannot live harms nobody, and operators get it out again.
+
+use abide_registry::partition::Partition;
+use abide_tests::cluster::Cluster;
+use abide_tests::patience::look;
+use abide_tests::tool_server::ToolServer;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::agents::{calls_once, http};
+use crate::facts::{admin, all_up, cluster, whole};
+
+/// A cluster on whose first node these conversations and `good` have a tool running.
+async fn working(tools: &ToolServer, bad: &[&str]) -> Cluster {
+    let cluster = cluster(3, &[]).await;
+    whole(&cluster).await;
+    let hold = calls_once(vec![http("hold", tools, "/hold", json!({}))]);
+    cluster.client(0).define("a", &hold).await;
+    for id in bad.iter().chain([&"good"]) {
+        cluster.client(0).say(id, "a", "go").await;
+    }
+    tools.seen.nth(bad.len() + 1).await;
+    cluster
+}
+
+/// Makes every commit of the conversation fail as one that a bug composed, or ends that: its actor
+/// dies of it, and so does the next one.
+async fn spoil(cluster: &Cluster, id: &str, by: &str) {
+    let key = format!("abide:{{{}}}:c:{id}", Partition::of(id));
+    let _: i64 = cluster.redis.ask(&["HINCRBY", &key, "seq", by]).await;
+}
+
+/// Crashes a spoilt conversation once, and waits until it is given up; as every node that runs sees.
+async fn crash(cluster: &Cluster, id: &str, seen_by: &[usize]) {
+    let killed = cluster.client(seen_by[0]).admin(Method::POST, &kill(id)).await;
+    assert_eq!(killed.status, 202);
+    given_up(cluster, id, seen_by).await;
+}
+
+async fn given_up(cluster: &Cluster, id: &str, seen_by: &[usize]) {
+    for node in seen_by {
+        let actor = look(&format!("{id} to be quarantined"), async || {
+            let path = format!("/admin/actors/{id}");
+            let actor = cluster.client(*node).try_admin(Method::GET, &path).await?.body;
+            (actor["state"] == "quarantined").then_some(actor)
+        })
+        .await;
+        let why = &actor["why"];
+        let waits_for = why["waits_for"].as_str().unwrap();
+        assert!(waits_for.contains("its actor keeps crashing: "), "{why:#}");
+        assert!(waits_for.contains("conflict") || waits_for.contains("journal"), "{why:#}");
+        assert!(why["who_can_move_it"].as_str().unwrap().contains(&kill(id)), "{why:#}");
+        assert!(why["since"].is_string(), "{why:#}");
+    }
+}
+
+fn kill(id: &str) -> String {
+    format!("/admin/actors/{id}/kill")
+}
+
+#[tokio::test]
+async fn it_is_quarantined_seen_from_every_node_and_released_from_any() {
+    let tools = ToolServer::start().await;
+    let cluster = working(&tools, &["bad"]).await;
+    spoil(&cluster, "bad", "1000").await;
+    crash(&cluster, "bad", &[0, 1, 2]).await;
+    for client in cluster.clients() {
+        let cancel = client.cancel("bad").await;
+        cancel.expect_problem(503, "unavailable");
+        let good = admin(client, "/admin/actors/good").await;
+        assert_eq!((&good["restarts"], &good["node"]), (&json!(0), &json!("node-0")));
+    }
+    // Released before it is well, it is given up again.
+    let released = cluster.client(1).admin(Method::POST, &kill("bad")).await;
+    assert_eq!(released.status, 202);
+    given_up(&cluster, "bad", &[1, 0, 2]).await;
+    assert_eq!(tools.seen.all().len(), 2, "a call that was not committed was made");
+
+    spoil(&cluster, "bad", "-1000").await;
+    let released = cluster.client(2).admin(Method::POST, &kill("bad")).await;
+    assert_eq!(released.status, 202);
+    let again = tools.seen.nth(3).await;
+    assert_eq!(
+        (&again.body["conversation_id"], &again.body["attempt"]),
+        (&json!("bad"), &json!(2))
+    );
+    tools.release();
+    for id in ["bad", "good"] {
+        let journal = cluster.client(1).settled(id, 1).await;
+        assert_eq!(journal.outcomes(), ["completed"]);
+    }
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
+
+#[tokio::test]
+async fn it_is_deleted_from_any_node_and_its_name_is_free() {
+    let tools = ToolServer::start().await;
+    let cluster = working(&tools, &["bad", "worse"]).await;
+    for (id, from) in [("bad", 1), ("worse", 0)] {
+        spoil(&cluster, id, "1000").await;
+        crash(&cluster, id, &[0, 1]).await;
+        let path = format!("/v1/conversations/{id}");
+        let deleted = cluster.client(from).ask(Method::DELETE, &path, None, None).await;
+        assert_eq!(deleted.unwrap().status, 204, "{id} from node {from}");
+        for client in cluster.clients() {
+            client.get(&path).await.expect_problem(404, "not-found");
+            let actor = client.admin(Method::GET, &format!("/admin/actors/{id}")).await;
+            actor.expect_problem(404, "not-found");
+        }
+    }
+    tools.release();
+    cluster.client(2).say("bad", "a", "go").await;
+    for id in ["bad", "good"] {
+        let journal = cluster.client(1).settled(id, 1).await;
+        assert_eq!(journal.outcomes(), ["completed"]);
+    }
+}
+
+#[tokio::test]
+async fn when_its_holder_dies_it_does_not_take_the_next_node_down() {
+    let tools = ToolServer::start().await;
+    let mut cluster = working(&tools, &["bad"]).await;
+    spoil(&cluster, "bad", "1000").await;
+    crash(&cluster, "bad", &[0, 1, 2]).await;
+    cluster.kill(0).await;
+    given_up(&cluster, "bad", &[1, 2]).await;
+    all_up(cluster.client(1), 2).await;
+    let again = tools.seen.nth(3).await;
+    assert_eq!(again.body["conversation_id"], "good");
+    tools.release();
+    cluster.client(2).settled("good", 1).await;
+    for client in [cluster.client(1), cluster.client(2)] {
+        client.say(&format!("new-{}", client.public_address()), "a", "go").await;
+    }
+    // The one that is left takes it over too, and goes on serving.
+    let holder = admin(cluster.client(1), "/admin/actors/bad").await;
+    assert_eq!(holder["state"], "quarantined");
+    let next = cluster.holder(1, "bad").await;
+    cluster.kill(next).await;
+    let last = cluster.other(next);
+    given_up(&cluster, "bad", &[last]).await;
+    spoil(&cluster, "bad", "-1000").await;
+    let released = cluster.client(last).admin(Method::POST, &kill("bad")).await;
+    assert_eq!(released.status, 202);
+    cluster.client(last).settled("bad", 1).await;
+    cluster.evidence(&[&tools]).await.assert_kept();
+}

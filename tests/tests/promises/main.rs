@@ -1,0 +1,20 @@
+//! What the cluster promises, against real nodes that are killed, stopped, cut off and lied to.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // What is measured is printed.
+
+#[allow(dead_code)] // Not every agent of the single node is one of the cluster's.
+#[path = "../cluster/agents.rs"]
+mod agents;
+mod alarms;
+mod clocks;
+mod crashing;
+mod facts;
+mod operators;
+mod redis_cut;
+mod redis_faults;
+mod redis_kinds;
+mod servers;
+mod start;
+mod strangers;
+
+/// The program, built from the sources of package `abide` for these tests.
+const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

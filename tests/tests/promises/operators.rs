@@ -1,0 +1,201 @@
+//! What operators see and do, from whichever node, also while one is stopped.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use abide_tests::client::Client;
+use abide_tests::cluster::{Cluster, Plan};
+use abide_tests::patience::look;
+use abide_tests::redis::Redis;
+use abide_tests::tool_server::ToolServer;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::ABIDE;
+use crate::agents::{agent, calls_once, http, human};
+use crate::facts::{FACTOR, admin, node, readiness, time, whole};
+
+/// How long an answer may take that asks a node which is stopped.
+const BOUND: Duration = Duration::from_secs(7);
+
+/// Two conversations on each node that wait for an answer, and an idle one.
+async fn inhabited(count: usize) -> Cluster {
+    // Long enough to be seen as suspect.
+    let plan = Plan::new(ABIDE).with(&["--lease", "4s"]);
+    let cluster = plan.start(Redis::own().await, count).await;
+    whole(&cluster).await;
+    cluster.client(0).define("asks", &calls_once(vec![human("ask")])).await;
+    let speaks = json!({"provider": "scripted", "script": [{"text": "Done."}]});
+    cluster.client(0).define("speaks", &agent(speaks, vec![])).await;
+    for (place, client) in cluster.clients().enumerate() {
+        client.say(&format!("idle-{place}"), "speaks", "go").await;
+        client.settled(&format!("idle-{place}"), 1).await;
+        for id in [format!("a-{place}"), format!("b-{place}")] {
+            client.say(&id, "asks", "go").await;
+            client.pending(&id, "ask", "elicitation").await;
+        }
+    }
+    cluster
+}
+
+fn ids(actors: &Value) -> Vec<String> {
+    let rows = actors["actors"].as_array().unwrap().iter();
+    rows.map(|row| row["conversation_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn everything_is_seen_from_every_node() {
+    let cluster = inhabited(3).await;
+    for client in cluster.clients() {
+        for place in 0..3 {
+            let name = cluster.name(place);
+            let node = node(client, name).await;
+            assert_eq!(node["state"], "up", "{node:#}");
+            assert_eq!(node["address"], json!(cluster.client(place).cluster_address()));
+            assert!(node["heartbeat_age_ms"].as_u64().unwrap() < 4_000, "{node:#}");
+            assert!(node["incarnation"].is_string() && node["version"].is_string(), "{node:#}");
+            let here = admin(client, &format!("/admin/actors?node={name}")).await;
+            let lives = ["a", "b", "idle"].map(|kind| format!("{kind}-{place}"));
+            assert_eq!(ids(&here), lives);
+            assert!(here["actors"].as_array().unwrap().iter().all(|row| row["node"] == *name));
+        }
+        let idle = admin(client, "/admin/actors?state=idle").await;
+        assert_eq!(ids(&idle), ["idle-0", "idle-1", "idle-2"]);
+        let waiting = admin(client, "/admin/actors?state=awaiting_input").await;
+        assert_eq!(ids(&waiting), ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]);
+        assert_eq!(walk(client).await.len(), 9);
+        looks(client).await;
+    }
+}
+
+/// All rows, two at a time.
+async fn walk(client: &Client) -> BTreeSet<String> {
+    let (mut all, mut cursor) = (BTreeSet::new(), String::new());
+    for _ in 0..9 {
+        let page = admin(client, &format!("/admin/actors?limit=2{cursor}")).await;
+        for id in ids(&page) {
+            assert!(all.insert(id.clone()), "{id} is there twice");
+        }
+        let Some(next) = page["cursor"].as_str() else { return all };
+        cursor = format!("&cursor={next}");
+    }
+    panic!("the list has no end");
+}
+
+/// One conversation of another node, and its alarm.
+async fn looks(client: &Client) {
+    let alarms = admin(client, "/admin/alarms?limit=3").await;
+    assert_eq!(alarms["alarms"].as_array().unwrap().len(), 3);
+    assert!(alarms["alarms"].as_array().unwrap().iter().all(|row| row["lag_ms"] == 0));
+    for place in 0..3 {
+        let actor = admin(client, &format!("/admin/actors/a-{place}")).await;
+        assert_eq!(actor["node"], format!("node-{place}"));
+        assert!(actor["epoch"].as_u64().unwrap() > 0, "{actor:#}");
+        assert_eq!((&actor["state"], &actor["open_calls"]), (&json!("awaiting_input"), &json!(1)));
+        let why = &actor["why"];
+        assert_eq!(why["waits_for"], "an answer to ask (ask)", "{why:#}");
+        assert_eq!(why["next_at"], actor["alarm"]);
+        assert!(time(&why["since"]) < time(&why["next_at"]));
+    }
+    let missing = client.admin(Method::GET, "/admin/actors/nobody").await;
+    missing.expect_problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn an_actor_is_killed_from_another_node_and_revived_where_it_was() {
+    let cluster = inhabited(2).await;
+    for (from, place) in [(0, 1), (1, 0), (0, 0)] {
+        let path = format!("/admin/actors/a-{place}");
+        let before = admin(cluster.client(from), &path).await;
+        let killed = cluster.client(from).admin(Method::POST, &format!("{path}/kill")).await;
+        assert_eq!(killed.status, 202);
+        let after = look("the actor to be revived", async || {
+            let after = cluster.client(from).try_admin(Method::GET, &path).await?.body;
+            (after["restarts"] != before["restarts"] && !after["node"].is_null()).then_some(after)
+        })
+        .await;
+        assert_eq!(after["node"], before["node"]);
+        assert_eq!(after["state"], "awaiting_input");
+    }
+    let missing = cluster.client(0).admin(Method::POST, "/admin/actors/nobody/kill").await;
+    missing.expect_problem(404, "not-found");
+    cluster.client(1).resolve("a-0", "ask", json!({"result": 1})).await.expect(200);
+    cluster.client(1).settled("a-0", 1).await;
+}
+
+#[tokio::test]
+async fn a_node_is_drained_from_another_one() {
+    let (cluster, tools) = (inhabited(3).await, ToolServer::start().await);
+    let hold = calls_once(vec![http("hold", &tools, "/hold", json!({}))]);
+    cluster.client(0).define("holds", &hold).await;
+    cluster.client(2).say("works", "holds", "go").await;
+    tools.seen.nth(1).await;
+    let missing = cluster.client(0).admin(Method::POST, "/admin/nodes/nobody/drain").await;
+    missing.expect_problem(404, "not-found");
+    let asked = cluster.client(0).admin(Method::POST, "/admin/nodes/node-2/drain").await;
+    assert_eq!(asked.status, 202);
+    is_called(&cluster, "draining").await;
+    readiness(cluster.client(2), 503).await;
+    assert_eq!(cluster.client(2).admin(Method::GET, "/healthz").await.status, 200);
+    tools.release();
+    is_called(&cluster, "drained").await;
+    let left = admin(cluster.client(0), "/admin/actors?node=node-2").await;
+    assert_eq!(ids(&left), [""; 0]);
+    let journal = cluster.client(1).settled("works", 1).await;
+    assert_eq!(journal.result("hold")["result"]["attempt"], 1, "it was let finish");
+    let body = json!({"result": 1});
+    cluster.client(1).resolve("a-2", "ask", body).await.expect(200);
+    cluster.client(0).settled("a-2", 1).await;
+    assert_eq!(tools.seen.all().len(), 1);
+}
+
+/// Waits until every node calls node-2 so.
+async fn is_called(cluster: &Cluster, state: &str) {
+    for client in cluster.clients() {
+        let called = async || (node(client, "node-2").await["state"] == state).then_some(());
+        look(&format!("node-2 to be {state}"), called).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_node_is_suspect_and_keeps_nobody_waiting() {
+    let cluster = inhabited(3).await;
+    cluster.stop(2).await;
+    let client = cluster.client(0);
+    let asked = [
+        (Method::GET, "/admin/nodes"),
+        (Method::GET, "/admin/actors"),
+        (Method::GET, "/admin/actors?node=node-2"),
+        (Method::GET, "/admin/actors/a-2"),
+        (Method::GET, "/admin/actors/a-1"),
+        (Method::GET, "/admin/alarms"),
+        (Method::POST, "/admin/actors/b-2/kill"),
+        (Method::POST, "/admin/nodes/node-2/drain"),
+    ];
+    let began = Instant::now();
+    let answers = asked.map(|(method, path)| async move {
+        let answer = client.admin(method, path).await;
+        (path, answer.status, began.elapsed())
+    });
+    let suspect = look("the stopped node to be suspect", async || {
+        let node = node(client, "node-2").await;
+        (node["state"] == "suspect").then_some(node)
+    });
+    let (answers, suspect) = tokio::join!(futures::future::join_all(answers), suspect);
+    assert!(suspect["heartbeat_age_ms"].as_u64().unwrap() <= 4_000, "{suspect:#}");
+    for (path, status, took) in answers {
+        println!("measured {path} with a stopped node: {status} after {took:?}");
+        assert!([200, 202, 404, 503].contains(&status), "{path}: {status}");
+        assert!(took < BOUND * 2, "{path} took {took:?}");
+    }
+    let gone = async || node(client, "node-2").await.is_null().then_some(());
+    look("the stopped node to be gone", gone).await;
+    for path in ["/admin/actors", "/admin/actors/a-2", "/admin/alarms"] {
+        let began = Instant::now();
+        admin(client, path).await;
+        assert!(began.elapsed() < Duration::from_secs(1) * FACTOR, "{path}");
+    }
+    cluster.cont(2);
+    whole(&cluster).await;
+}

@@ -1,0 +1,71 @@
+//! More of `redis-server` than one: processes in directories of their own, which die with the test.
+
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use abide_tests::patience::look;
+use redis::{FromRedisValue, RedisResult};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+/// A server on a free port of loopback.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    _child: Child,
+    _dir: TempDir,
+}
+
+impl Server {
+    /// Starts one with these settings, which keeps what it acknowledged.
+    pub(crate) async fn start(args: &[&str]) -> Self {
+        let all = [&["--appendonly", "yes", "--save", ""], args].concat();
+        Self::spawn(&all).await
+    }
+
+    /// Starts a sentinel that watches this primary as `main`, alone.
+    pub(crate) async fn sentinel(primary: &str) -> Self {
+        let primary = primary.replace(':', " ");
+        let lines = format!(
+            "sentinel monitor main {primary} 1\nsentinel down-after-milliseconds main 500\n\
+             sentinel failover-timeout main 3000\n"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("sentinel.conf");
+        std::fs::write(&file, lines).unwrap();
+        let file = file.display().to_string();
+        let sentinel = Self::spawn_in(dir, &[&file, "--sentinel"]).await;
+        look("the sentinel to know a replica", async || {
+            let known: Vec<redis::Value> =
+                sentinel.ask(&["SENTINEL", "REPLICAS", "main"]).await.ok()?;
+            (known.len() == 1).then_some(())
+        })
+        .await;
+        sentinel
+    }
+
+    async fn spawn(args: &[&str]) -> Self {
+        Self::spawn_in(tempfile::tempdir().unwrap(), args).await
+    }
+
+    async fn spawn_in(dir: TempDir, args: &[&str]) -> Self {
+        let port = free_port();
+        let mut command = Command::new("redis-server");
+        command.current_dir(dir.path()).kill_on_drop(true).args(args);
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Self { port, _child: command.spawn().unwrap(), _dir: dir };
+        look("a server to answer", async || server.ask::<String>(&["PING"]).await.ok()).await;
+        server
+    }
+
+    /// The answer to one command.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let client = redis::Client::open(("127.0.0.1", self.port))?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        redis::Cmd::new().arg(words).query_async(&mut connection).await
+    }
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}

@@ -1,0 +1,161 @@
+//! What a node does not start on, in one clear line, and who goes by a name.
+
+use abide_tests::node::Site;
+use abide_tests::patience::look;
+use abide_tests::redis::Redis;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::ABIDE;
+use crate::agents::{calls_once, human};
+use crate::facts::{admin, cluster, metric, node, readiness, whole};
+
+const PASSWORD: &str = "s3cr3t-and-long";
+
+/// Runs the program, which must end with this code and one line that has these words.
+async fn refuses(site: &Site, store: &str, flags: &[&str], code: i32, words: &[&str]) {
+    let ports = ["--listen", "--admin-listen", "--cluster-listen"];
+    let mut all = vec!["--store", store];
+    all.extend(ports.iter().flat_map(|flag| [*flag, "127.0.0.1:0"]));
+    all.extend(flags);
+    let output = site.run(&all).await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{store} {flags:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{store} {flags:?} must be refused in one line: {said}");
+    for word in words {
+        assert!(said.contains(word), "{store} {flags:?}: {word} is not named in: {said}");
+    }
+    assert!(!said.contains(PASSWORD), "a password is told: {said}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+}
+
+#[tokio::test]
+async fn a_redis_that_cannot_promise_the_durability_is_refused_by_its_setting() {
+    let (site, redis) = (Site::new(ABIDE), Redis::own().await);
+    let set = async |name: &str, value: &str| {
+        redis.ask::<()>(&["CONFIG", "SET", name, value]).await;
+    };
+    let fsync = ["--durability", "fsync"];
+    set("appendfsync", "everysec").await;
+    let words = ["appendfsync", "everysec", redis.address()];
+    refuses(&site, redis.url(), &fsync, 2, &words).await;
+    set("appendfsync", "always").await;
+    set("appendonly", "no").await;
+    refuses(&site, redis.url(), &fsync, 2, &["appendonly", "no"]).await;
+    refuses(&site, redis.url(), &["--durability", "os"], 2, &["appendonly", "no"]).await;
+    set("appendonly", "yes").await;
+    set("maxmemory", "1gb").await;
+    set("maxmemory-policy", "allkeys-lru").await;
+    refuses(&site, redis.url(), &fsync, 2, &["maxmemory-policy", "allkeys-lru"]).await;
+    set("maxmemory", "0").await;
+    let replicas = ["--durability", "replicas=1"];
+    refuses(&site, redis.url(), &replicas, 2, &["replicas=1", "0 replicas"]).await;
+    let keys: u64 = redis.ask(&["DBSIZE"]).await;
+    assert_eq!(keys, 0, "a node that did not start wrote something");
+}
+
+#[tokio::test]
+async fn a_password_that_is_wrong_is_refused_and_one_that_is_right_is_not_told() {
+    let (site, redis) = (Site::new(ABIDE), Redis::own().await);
+    redis.ask::<()>(&["CONFIG", "SET", "appendfsync", "everysec"]).await;
+    redis.ask::<()>(&["CONFIG", "SET", "requirepass", "other"]).await;
+    let url = format!("redis://:{PASSWORD}@{}", redis.address());
+    refuses(&site, &url, &[], 2, &["password", redis.address()]).await;
+    let nobody = format!("redis://{}", redis.address());
+    refuses(&site, &nobody, &[], 2, &["password", redis.address()]).await;
+
+    let redis = Redis::own().await;
+    redis.ask::<()>(&["CONFIG", "SET", "appendfsync", "everysec"]).await;
+    redis.ask::<()>(&["CONFIG", "SET", "requirepass", PASSWORD]).await;
+    let url = format!("redis://:{PASSWORD}@{}", redis.address());
+    refuses(&site, &url, &[], 2, &["appendfsync", redis.address()]).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_is_away_is_told_in_one_line() {
+    let (site, mut redis) = (Site::new(ABIDE), Redis::own().await);
+    redis.kill().await;
+    let url = format!("redis://u:{PASSWORD}@{}", redis.address());
+    refuses(&site, &url, &[], 1, &[redis.address(), "away"]).await;
+    let watched = format!("redis+sentinel://u:{PASSWORD}@{}/main", redis.address());
+    refuses(&site, &watched, &[], 1, &[redis.address(), "away"]).await;
+    let many = format!("redis+cluster://u:{PASSWORD}@{}", redis.address());
+    refuses(&site, &many, &[], 1, &[redis.address(), "away"]).await;
+}
+
+#[tokio::test]
+async fn a_url_that_is_none_is_refused() {
+    let site = Site::new(ABIDE);
+    for bad in ["redis://", "redis://h:99999", "redis+sentinel://h", "redis+cluster://h/1"] {
+        refuses(&site, bad, &[], 2, &["--store"]).await;
+    }
+    let bad = format!("redis://u:{PASSWORD}@h:99999");
+    refuses(&site, &bad, &[], 2, &["--store"]).await;
+}
+
+#[tokio::test]
+async fn without_a_secret_every_address_must_be_loopback() {
+    let (site, redis) = (Site::new(ABIDE), Redis::own().await);
+    for flag in ["--listen", "--admin-listen", "--cluster-listen", "--cluster-advertise"] {
+        let mut all = vec!["--store", redis.url()];
+        for address in ["--listen", "--admin-listen", "--cluster-listen", "--cluster-advertise"] {
+            let open = if address == flag { "0.0.0.0:0" } else { "127.0.0.1:0" };
+            all.extend([address, open]);
+        }
+        let output = site.run(&all).await;
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{flag}: {said}");
+        assert!(said.contains("ABIDE_CLUSTER_SECRET"), "{flag}: {said}");
+    }
+    let site = Site::new(ABIDE)
+        .with_store(redis.url())
+        .with_env("ABIDE_CLUSTER_SECRET", "long and random")
+        .with(&["--cluster-advertise", "192.0.2.1:7070"]);
+    let _node = site.start().await;
+}
+
+#[tokio::test]
+async fn of_two_nodes_of_one_name_the_newer_stays_and_the_older_says_so_and_stays_out() {
+    let mut cluster = cluster(2, &[]).await;
+    whole(&cluster).await;
+    let client = cluster.client(0);
+    client.define("a", &calls_once(vec![human("ask")])).await;
+    client.say("c", "a", "go").await;
+    client.pending("c", "ask", "elicitation").await;
+    let older = node(cluster.client(1), "node-0").await;
+
+    let newer = cluster.join(|site| site.named("node-0")).await;
+    readiness(cluster.client(0), 503).await;
+    let now = look("the newer one to be node-0", async || {
+        let now = node(cluster.client(1), "node-0").await;
+        (now["address"] == json!(cluster.client(newer).cluster_address())).then_some(now)
+    })
+    .await;
+    assert_ne!(now["incarnation"], older["incarnation"]);
+    cluster.client(newer).resolve("c", "ask", json!({"result": 1})).await.expect(200);
+    cluster.client(1).settled("c", 1).await;
+
+    // The older one tries again and again, and nothing comes of it.
+    let burials = metric(cluster.client(0), "abide_burials_total").await;
+    look("the older one to try a few times more", async || {
+        let tries = metric(cluster.client(0), "abide_burials_total").await - burials;
+        (tries >= 3.0).then_some(())
+    })
+    .await;
+    let still = node(cluster.client(1), "node-0").await;
+    assert_eq!(still["incarnation"], now["incarnation"]);
+    assert_eq!(
+        admin(cluster.client(1), "/admin/nodes").await["nodes"].as_array().unwrap().len(),
+        2
+    );
+    readiness(cluster.client(newer), 200).await;
+    let body = json!({"text": "go", "agent": "a"});
+    let refused = cluster.client(0).post("/v1/conversations/d/messages", &body).await;
+    refused.expect_problem(503, "unavailable");
+    let healthy = cluster.client(0).admin(Method::GET, "/healthz").await;
+    assert_eq!(healthy.status, 200);
+    let log = cluster.log(0);
+    let told = log.lines().filter(|line| line.contains("another process goes by the name node-0"));
+    assert_eq!(told.count(), 1, "{log}");
+    cluster.evidence(&[]).await.assert_kept();
+}
