@@ -13,7 +13,7 @@ use abide_actors::journal::{Holder, Holding, Refusal};
 use abide_actors::request::{Answered, Delivery, Failure, Inspection, RepeatKey, Reply, Request};
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, Rejection, State, replay};
-use ractor::{ActorRef, MessagingErr};
+use ractor::ActorRef;
 
 use crate::cluster::Cluster;
 use crate::host::{Absent, Handle, HostMsg, Table};
@@ -166,6 +166,9 @@ impl Conversations {
     async fn remove(&self, id: &ConversationId) -> Result<Reply, Failure> {
         let me = self.deps.standing.me();
         let held = self.store.claim(id, &me, Some(&me)).await?;
+        if held.holder != me {
+            return Err(Refusal::Fenced.into());
+        }
         self.store.delete(id, &held, None).await?;
         // A host that has ended forgets everything.
         let _ = self.host.cast(HostMsg::Forget(id.clone()));
@@ -183,27 +186,27 @@ impl Conversations {
         if let Some(member) = self.cached(id) {
             return Ok(Place::There(member));
         }
-        let found = self.find(id, false);
-        tokio::time::timeout(DEADLINE, found)
-            .await
-            .map_err(|_| Refusal::Unavailable("its holder cannot be reached".to_owned()))?
+        match tokio::time::timeout(DEADLINE, self.find(id, false)).await {
+            Ok(found) => found?.ok_or_else(|| unavailable("no node takes conversations now")),
+            Err(_) => Err(unavailable("its holder cannot be reached")),
+        }
     }
 
     /// The same for another node that was told that the conversation lives here, or shall: never
-    /// passes it on.
+    /// passes it on. `None` if it is not to live here.
     async fn ensure_here(&self, id: &ConversationId) -> Result<Option<Handle>, Failure> {
         if let Some(handle) = self.live_here(id) {
             return Ok(Some(handle));
         }
         match self.find(id, true).await? {
-            Place::Here(handle) => Ok(Some(handle)),
-            Place::There(_) => Ok(None),
+            Some(Place::Here(handle)) => Ok(Some(handle)),
+            Some(Place::There(_)) | None => Ok(None),
         }
     }
 
     /// Reads who holds it, and acts on what that means. With `here`, what is to be placed is placed
-    /// on this node, or nowhere.
-    async fn find(&self, id: &ConversationId, here: bool) -> Result<Place, Failure> {
+    /// on this node, or nowhere. `None` if no node takes it now.
+    async fn find(&self, id: &ConversationId, here: bool) -> Result<Option<Place>, Failure> {
         let mut seen = self.cluster.watch();
         let mut over = None;
         loop {
@@ -214,13 +217,13 @@ impl Conversations {
                 holder => placement::decide(holder.as_ref(), &view),
             };
             match decision {
-                Decision::Here => return self.start_here(id, None).await.map(Place::Here),
-                Decision::Ask(member) => return Ok(self.remember(id, member)),
+                Decision::Here => return self.start_here(id, None).await.map(Some),
+                Decision::Ask(member) => return Ok(Some(self.remember(id, member))),
                 Decision::Confirm => match holder {
                     Some(holder) if self.cluster.is_dead(&holder).await? => over = Some(holder),
                     _ => self.cluster.changed(&mut seen, MOMENT).await,
                 },
-                Decision::Wait(member) if here => return Ok(Place::There(member.clone())),
+                Decision::Wait(_) if here => return Ok(None),
                 Decision::Wait(_) => self.cluster.changed(&mut seen, MOMENT).await,
                 Decision::Place => {
                     let drains = self.cluster.standing().is_draining();
@@ -228,13 +231,16 @@ impl Conversations {
                         true => view.member(&view.me).filter(|_| !drains),
                         false => placement::place(self.policy, id, &view),
                     };
-                    return match chosen {
-                        Some(member) if member.holder == view.me => {
-                            self.start_here(id, over).await.map(Place::Here)
+                    match chosen {
+                        // The next view says so, too.
+                        Some(member) if member.holder == view.me && drains => {
+                            self.cluster.changed(&mut seen, MOMENT).await;
                         }
-                        Some(member) => Ok(Place::There(member.clone())),
-                        None => Err(unavailable("no node takes conversations now")),
-                    };
+                        Some(member) if member.holder == view.me => {
+                            return self.start_here(id, over).await.map(Some);
+                        }
+                        chosen => return Ok(chosen.cloned().map(Place::There)),
+                    }
                 }
             }
         }
@@ -249,11 +255,11 @@ impl Conversations {
         &self,
         id: &ConversationId,
         over: Option<Holder>,
-    ) -> Result<Handle, Failure> {
+    ) -> Result<Place, Failure> {
         let ask = |reply| HostMsg::Ensure(id.clone(), over, reply);
         match self.host.call(ask, Some(DEADLINE)).await {
             Ok(ractor::rpc::CallResult::Success(ensured)) => {
-                ensured.map_err(|absent| match absent {
+                ensured.map(Place::Here).map_err(|absent| match absent {
                     Absent::Quarantined(quarantined) => Failure::Quarantined(quarantined.reason),
                     Absent::Away => unavailable("the store was away"),
                 })
@@ -426,11 +432,10 @@ async fn hand_in(
         handle.depth.fetch_sub(1, Ordering::Relaxed);
         return Err(Failure::Overloaded);
     }
-    match handle.actor.cast(ConversationMsg::Deliver(Box::new(delivery))) {
-        // A mailbox that is closing drops it, and so gives it back.
-        Ok(()) | Err(MessagingErr::SendErr(_)) => answer.await.map_err(|_| Failure::Lost),
-        Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => Err(Failure::Lost),
-    }
+    let cast = handle.actor.cast(ConversationMsg::Deliver(Box::new(delivery)));
+    // A mailbox that is closing drops it, one that has closed returns it: either way it comes back.
+    drop(cast);
+    answer.await.map_err(|_| Failure::Lost)
 }
 
 fn unavailable(why: &str) -> Failure {

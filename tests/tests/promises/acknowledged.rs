@@ -144,8 +144,6 @@ async fn nothing_that_was_acknowledged_is_lost_when_nodes_are_killed() {
     let resolved: usize =
         evidence.journals.values().map(|journal| journal.of("resolution").count()).sum();
     let told = told.into_inner();
-    println!(
-        "measured: {told} requests acknowledged through {KILLS} kills, {resolved} resolutions"
-    );
+    println!("measured {told} requests acknowledged through {KILLS} kills, {resolved} resolutions");
     assert!(told >= ENOUGH && resolved >= ENOUGH / 3, "{told} acknowledged, {resolved} resolved");
 }

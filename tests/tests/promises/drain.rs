@@ -1,11 +1,13 @@
 //! A node that is to go lets what runs finish, and leaves nothing behind.
 
+use std::time::Instant;
+
 use abide_tests::cluster::Cluster;
 use abide_tests::model_server::{ModelServer, Piece};
+use abide_tests::patience::look;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::time::Instant;
 
 use crate::agents::{agent, calls_once, http, human};
 use crate::rig::{AFTER_LEASE, SLACK, held, is, member, three};
@@ -48,12 +50,10 @@ async fn a_terminated_node_finishes_what_runs_and_its_conversations_go_on_elsewh
     };
     tokio::join!(cluster.terminate(0), released);
     let left = Instant::now();
-    abide_tests::patience::look("the node to be no member", async || {
-        member(&other, &name).await.is_null().then_some(())
-    })
-    .await;
+    look("the node to be no member", async || member(&other, &name).await.is_null().then_some(()))
+        .await;
     let took = left.elapsed();
-    println!("measured: a node that left is no member after {took:?}");
+    println!("measured a node that left is no member after {took:?}");
     assert!(took <= AFTER_LEASE * SLACK, "it was a member for {took:?}");
 
     let run = other.settled("running", 1).await;
@@ -115,21 +115,29 @@ async fn a_draining_node_gives_its_parked_conversations_up_at_once_and_takes_no_
     let (name, first, other) = (cluster.name(0), cluster.client(0), cluster.client(1));
     let drained = Instant::now();
     first.admin(Method::POST, &format!("/admin/nodes/{name}/drain")).await.expect(202);
-    // Through another node, and through the one that drains.
-    for (id, client) in [("p1", other), ("p2", first)] {
+    for (id, client) in [("p1", other), ("p2", cluster.client(2))] {
         client.resolve(id, "ask", json!({"result": "yes"})).await.expect(200);
         other.settled(id, 1).await;
         assert_ne!(held(other, id).await.0, name);
     }
     let took = drained.elapsed();
-    println!("measured: parked conversations of a draining node were resolved after {took:?}");
+    println!("measured parked conversations of a draining node were resolved after {took:?}");
     assert!(took <= AFTER_LEASE * SLACK, "it took {took:?}");
     is(other, name, "draining").await;
     let new = json!({"text": "go", "agent": "running"});
-    first.post("/v1/conversations/new/messages", &new).await.expect(202);
-    assert_ne!(held(other, "new").await.0, name, "a draining node took a conversation");
+    let refused = first.post("/v1/conversations/new/messages", &new).await;
+    refused.expect_problem(503, "unavailable");
+    let more = json!({"text": "more", "if_busy": "queue"});
+    let refused = first.post("/v1/conversations/running/messages", &more).await;
+    refused.expect_problem(503, "unavailable");
+    // What still runs there is reached through the others.
+    other.post("/v1/conversations/running/messages", &more).await.expect(202);
     tools.release();
     is(other, name, "drained").await;
+    assert_eq!(other.settled("running", 2).await.outcomes(), ["completed", "completed"]);
+    assert_ne!(held(other, "running").await.0, name);
+    let runs = tools.seen.all();
+    assert!(runs.iter().all(|run| run.body["attempt"] == 1), "a drain cut a tool off");
     cluster.evidence(&[&tools]).await.assert_kept();
 }
 

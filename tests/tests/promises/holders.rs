@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::agents::{agent, calls_once, http};
-use crate::rig::{begin, held, member, three, together};
+use crate::rig::{begin, held, member, resolve, say, three, together};
 
 /// The conversations of the story; each does something else when its holder is stopped.
 const IDS: [&str; 3] = ["parked", "running", "speaking"];
@@ -81,7 +81,7 @@ async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
     let client = stopped.clone();
     let denied = async move { client.resolve("parked", "send", json!({"approved": false})).await };
     let denied = tokio::spawn(denied);
-    other.resolve("parked", "send", json!({"approved": true})).await.expect(200);
+    resolve(other, "parked", "send", json!({"approved": true})).await.expect(200);
     // The tool of the one, and that of the other again.
     tools.seen.nth(3).await;
     model.seen.nth(2).await;
@@ -157,10 +157,9 @@ async fn the_epoch_grows_whenever_a_conversation_moves() {
     cluster.client(0).define("a", &agent(scripted, vec![])).await;
     let mut epochs = Vec::new();
     for turn in 1..=4 {
-        // On a drained node, a killed one and a stopped one nobody is asked.
         let place = (turn - 1) % 3;
         let client = cluster.client(place).clone();
-        client.say("c", "a", "go").await;
+        say(&client, "c", "a", &format!("m{turn}")).await;
         client.settled("c", turn).await;
         let (node, epoch) = held(&client, "c").await;
         assert_eq!(node, cluster.name(place));

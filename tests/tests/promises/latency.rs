@@ -7,7 +7,7 @@ use abide_tests::tool_server::ToolServer;
 use serde_json::json;
 
 use crate::agents::{calls_once, http};
-use crate::rig::{AFTER_LEASE, LEASE, SLACK, three, together};
+use crate::rig::{AFTER_LEASE, LEASE, SLACK, resolve, three, together};
 
 /// The median that is promised on a machine of its own.
 const KILLED: Duration = Duration::from_millis(250);
@@ -22,7 +22,7 @@ async fn parked(cluster: &Cluster, id: &str) {
 /// Resolves it elsewhere, and says how long after `since` it was accepted.
 async fn accepted(cluster: &Cluster, id: &str, since: Instant) -> Duration {
     let approved = json!({"approved": true});
-    cluster.client(1).resolve(id, "send", approved).await.expect(200);
+    resolve(cluster.client(1), id, "send", approved).await.expect(200);
     since.elapsed()
 }
 
@@ -48,7 +48,7 @@ async fn a_resolution_is_accepted_elsewhere_soon_after_a_kill() {
     }
     took.sort();
     let median = (took[9] + took[10]) / 2;
-    println!("measured: a resolution after SIGKILL: median {median:?}, all {took:?}");
+    println!("measured a resolution after SIGKILL: median {median:?}, all {took:?}");
     assert!(median <= KILLED * SLACK, "the median of {took:?} is {median:?}");
     cluster.evidence(&[&tools]).await.assert_kept();
 }
@@ -61,7 +61,7 @@ async fn a_resolution_is_accepted_elsewhere_when_a_stopped_holders_lease_is_over
         parked(&cluster, &id).await;
         cluster.stop(0).await;
         let took = accepted(&cluster, &id, Instant::now()).await;
-        println!("measured: a resolution after SIGSTOP: {took:?}, the lease is {LEASE:?}");
+        println!("measured a resolution after SIGSTOP: {took:?}, the lease is {LEASE:?}");
         assert!(took <= LEASE + AFTER_LEASE * SLACK, "it took {took:?}");
         cluster.cont(0);
         together(&cluster).await;

@@ -1,5 +1,6 @@
 //! What the cluster promises, against real nodes that are killed, stopped, cut off and lied to.
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stdout)] // What is measured is said.
 
 mod acknowledged;
 #[path = "../cluster/agents.rs"]

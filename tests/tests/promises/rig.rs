@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use abide_tests::client::Client;
+use abide_tests::client::{Answer, Client, resolution};
 use abide_tests::cluster::{Cluster, Plan};
 use abide_tests::patience::look;
 use abide_tests::redis::Redis;
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ABIDE;
 
@@ -67,4 +67,16 @@ pub(crate) async fn held(client: &Client, id: &str) -> (String, u64) {
     let holder = &client.snapshot(id).await["holder"];
     let node = holder["node"].as_str().unwrap_or_default().to_owned();
     (node, holder["epoch"].as_u64().unwrap_or_default())
+}
+
+/// Answers a call so that the node may repeat the request when its answer was lost.
+pub(crate) async fn resolve(client: &Client, id: &str, call: &str, body: Value) -> Answer {
+    let (path, key) = (resolution(id, call), format!("{id}/{call}"));
+    client.ask(Method::POST, &path, Some(&key), Some(&body)).await.unwrap()
+}
+
+/// Says something under a name, so that the node may repeat it when its answer was lost.
+pub(crate) async fn say(client: &Client, id: &str, agent: &str, name: &str) {
+    let body = json!({"text": name, "agent": agent, "message_id": name});
+    client.post(&format!("/v1/conversations/{id}/messages"), &body).await.expect(202);
 }

@@ -1,8 +1,10 @@
 //! Three nodes are restarted one after another, and no client has to ask more than twice.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use abide_tests::client::{Answer, Client};
+use abide_tests::patience::look;
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use reqwest::Method;
@@ -36,8 +38,10 @@ impl Load {
         }
         self.retried.fetch_add(1, Ordering::Relaxed);
         let second = once(at + 1).await;
-        let answer = second.filter(|answer| answer.status < 500);
-        answer.unwrap_or_else(|| panic!("one retry did not save {method} {path}: first {first:?}"))
+        match second {
+            Some(answer) if answer.status < 500 => answer,
+            second => panic!("no retry saved {method} {path}: {first:?}, then {second:?}"),
+        }
     }
 
     /// Turn after turn, each asked of the next node, until it is over. Returns how many.
@@ -58,7 +62,7 @@ impl Load {
                     break;
                 }
                 // Nothing to wait for but the next look of a client that polls.
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
         turns
@@ -82,7 +86,7 @@ async fn a_rolling_restart_under_load_fails_nothing_that_one_retry_would_not_sav
         for node in 0..3 {
             // Every node has work when its turn comes.
             let so_far = load.asked.load(Ordering::Relaxed);
-            abide_tests::patience::look("load", async || {
+            look("load", async || {
                 (load.asked.load(Ordering::Relaxed) >= so_far + 10 * CLIENTS).then_some(())
             })
             .await;

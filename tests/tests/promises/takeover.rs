@@ -95,7 +95,7 @@ async fn what_ran_on_a_stopped_node_goes_on_elsewhere_when_its_lease_is_over() {
     let bound = SignedDuration::try_from(LEASE + AFTER_LEASE * SLACK).unwrap();
     for again in &story.tools.seen.all()[3..5] {
         let after = again.at.duration_since(stopped);
-        println!("measured: a tool of a stopped node ran again after {after:?}");
+        println!("measured a tool of a stopped node ran again after {after:?}");
         assert!(after <= bound, "{} ran again after {after:?}", again.header("idempotency-key"));
     }
     story.cluster.cont(0);
