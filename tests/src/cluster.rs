@@ -143,6 +143,11 @@ impl Cluster {
         self.members[node].stopped.store(false, Ordering::Relaxed);
     }
 
+    /// The memory that a node holds, in bytes.
+    pub fn memory(&self, node: usize) -> u64 {
+        self.members[node].running().memory()
+    }
+
     /// SIGTERM; returns when it has drained and left with 0.
     pub async fn terminate(&mut self, node: usize) {
         self.members[node].running().terminate();

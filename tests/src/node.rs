@@ -186,6 +186,14 @@ impl Node {
         signal(&self.child, Signal::CONT);
     }
 
+    /// The memory that it holds, in bytes.
+    pub fn memory(&self) -> u64 {
+        let pid = self.child.id().expect("a process that is waited for has no memory");
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     /// Waits for the process to end by itself.
     pub async fn exited(&mut self) -> ExitStatus {
         within("the process's end", self.child.wait()).await.unwrap()

@@ -24,10 +24,11 @@ use super::openapi::{ConversationPath, LastEventId, StreamFrame};
 use super::parse::{self, Path, Query};
 use super::problem::Problem;
 
-/// How many frames may wait for a slow reader; then it is fed from the store at its own pace.
-const WAITING: usize = 64;
-/// How many events are read from the store at once.
-const PAGE: usize = 200;
+/// How many frames may wait for a slow reader, each of up to a megabyte; then it is fed from the
+/// store at its own pace. Bursts wait in what all readers of a conversation share.
+const WAITING: usize = 8;
+/// How many events are read from the store at once: a reader that does not read keeps them in memory.
+const PAGE: usize = 20;
 /// How long the other nodes may take to learn that somebody listens.
 const ANNOUNCED: Duration = Duration::from_millis(500);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

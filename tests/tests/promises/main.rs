@@ -1,20 +1,28 @@
 //! What the cluster promises, against real nodes that are killed, stopped, cut off and lied to.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // What is measured is printed.
 
+mod acknowledged;
 #[allow(dead_code)] // Not every agent of the single node is one of the cluster's.
 #[path = "../cluster/agents.rs"]
 mod agents;
 mod alarms;
 mod clocks;
 mod crashing;
+mod drain;
 mod facts;
+mod holders;
+mod latency;
 mod operators;
 mod redis_cut;
 mod redis_faults;
 mod redis_kinds;
+mod rig;
+mod rolling;
 mod servers;
 mod start;
 mod strangers;
+mod streams;
+mod takeover;
 
 /// The program, built from the sources of package `abide` for these tests.
 const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

@@ -1,0 +1,149 @@
+//! Nodes are killed at moments that nobody chose, and nothing that was acknowledged is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use abide_tests::chance::Chance;
+use abide_tests::client::{Answer, Client, resolution};
+use abide_tests::patience::look;
+use abide_tests::tool_server::ToolServer;
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::agents::{calls_once, client, gated_client, http, human};
+use crate::rig::{three, together};
+
+/// Another one may be given as CHAOS_SEED.
+const SEED: u64 = 20_261_122;
+const CLIENTS: u64 = 6;
+const KILLS: usize = 6;
+/// How many requests are acknowledged at least.
+const ENOUGH: usize = 300;
+
+/// One client, who goes from node to node.
+struct Caller<'t> {
+    nodes: Vec<Client>,
+    chance: Chance,
+    id: String,
+    told: &'t AtomicUsize,
+    asked: usize,
+}
+
+impl Caller<'_> {
+    /// Asks some node, and once another one when the first does not answer or says "not now".
+    async fn ask(&mut self, path: &str, key: Option<&str>, body: Option<&Value>) -> Option<Answer> {
+        let first = self.chance.below(self.nodes.len() as u64) as usize;
+        for at in [first, first + 1] {
+            let client = &self.nodes[at % self.nodes.len()];
+            let answer = client.ask(Method::POST, path, key, body).await;
+            if let Some(answer) = answer.filter(|answer| answer.status != 503) {
+                assert!(answer.status < 500, "{path}: {answer:?}");
+                self.told.fetch_add(usize::from(answer.status < 300), Ordering::Relaxed);
+                return Some(answer);
+            }
+        }
+        None
+    }
+
+    /// Says something. Whether it is there nobody knows when this fails.
+    async fn say(&mut self) {
+        self.asked += 1;
+        let name = format!("m{}", self.asked);
+        let body = json!({"text": name, "agent": "a", "message_id": name, "if_busy": "queue"});
+        let path = format!("/v1/conversations/{}/messages", self.id);
+        self.ask(&path, None, Some(&body)).await;
+    }
+
+    /// Answers whatever is asked, and now and then cancels, until nothing goes on any more.
+    async fn settle(&mut self) {
+        loop {
+            let (nodes, path) = (self.nodes.clone(), format!("/v1/conversations/{}", self.id));
+            let mut turn = 0;
+            // What runs, runs for itself; whatever waits is for this client.
+            let open = look("a call that waits, or rest", async || {
+                turn += 1;
+                let client = &nodes[turn % nodes.len()];
+                let answer = client.ask(Method::GET, &path, None, None).await?;
+                match answer.status {
+                    200 => {}
+                    404 => return Some(None),
+                    _ => return None,
+                }
+                let rests = answer.body["turn"].is_null() && answer.body["queued"] == 0;
+                let open = answer.body["pending"].as_array()?.first().cloned();
+                (rests || open.is_some()).then_some(open)
+            })
+            .await;
+            let Some(open) = open else { return };
+            self.asked += 1;
+            let key = format!("k{}", self.asked);
+            if self.chance.below(12) == 0 {
+                self.ask(&format!("{path}/cancel"), Some(&key), None).await;
+                continue;
+            }
+            let answer = match open["kind"].as_str().unwrap() {
+                "approval" => json!({"approved": true}),
+                kind => json!({"result": kind}),
+            };
+            let path = resolution(&self.id, open["call_id"].as_str().unwrap());
+            self.ask(&path, Some(&key), Some(&answer)).await;
+        }
+    }
+
+    /// Turn after turn, until it is over and enough.
+    async fn converse(mut self, over: &AtomicBool) {
+        while !over.load(Ordering::Relaxed) || self.told.load(Ordering::Relaxed) < ENOUGH {
+            self.say().await;
+            if self.chance.below(3) == 0 {
+                self.say().await;
+            }
+            self.settle().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_was_acknowledged_is_lost_when_nodes_are_killed() {
+    let (mut cluster, tools) = (three("5s", &[]).await, ToolServer::start().await);
+    let gated = http("send", &tools, "/slow", json!({"approval": "requires_approval"}));
+    let plain = http("look", &tools, "/slow", json!({}));
+    let once = http("once", &tools, "/slow", json!({"on_interrupt": "fail"}));
+    let tools_of = vec![gated, human("ask"), gated_client("page"), client("map"), plain, once];
+    cluster.client(0).define("a", &calls_once(tools_of)).await;
+    let given = std::env::var("CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = given.unwrap_or(SEED);
+    let (told, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let caller = |n: u64| Caller {
+        nodes: cluster.clients().cloned().collect(),
+        chance: Chance(seed + n),
+        id: format!("c{n}"),
+        told: &told,
+        asked: 0,
+    };
+    let callers: Vec<_> = (1..=CLIENTS).map(caller).collect();
+    for caller in &callers {
+        cluster.history.listen(&caller.nodes, &caller.id);
+    }
+    let kills = async {
+        let mut chance = Chance(seed);
+        for _ in 0..KILLS {
+            let node = chance.below(3) as usize;
+            // The moment is the point: this waits for nothing.
+            tokio::time::sleep(Duration::from_millis(chance.below(500))).await;
+            cluster.kill(node).await;
+            tokio::time::sleep(Duration::from_millis(chance.below(300))).await;
+            cluster.restart(node).await;
+        }
+        over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(kills, join_all(callers.into_iter().map(|caller| caller.converse(&over))));
+    together(&cluster).await;
+    let evidence = cluster.evidence(&[&tools]).await;
+    evidence.assert_kept();
+    let resolved: usize =
+        evidence.journals.values().map(|journal| journal.of("resolution").count()).sum();
+    let told = told.into_inner();
+    println!("measured {told} requests acknowledged through {KILLS} kills, {resolved} resolutions");
+    assert!(told >= ENOUGH && resolved >= ENOUGH / 3, "{told} acknowledged, {resolved} resolved");
+}

@@ -1,0 +1,181 @@
+//! One holder writes, however long another believes that it is the one.
+
+use std::time::Duration;
+
+use abide_tests::cluster::{Cluster, Plan};
+use abide_tests::journal::Journal;
+use abide_tests::model_server::{ModelServer, Piece};
+use abide_tests::patience::look;
+use abide_tests::proxy::Way;
+use abide_tests::tool_server::ToolServer;
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::ABIDE;
+use crate::agents::{agent, calls_once, http};
+use crate::rig::{begin, held, member, resolve, say, three, together};
+
+/// The conversations of the story; each does something else when its holder is stopped.
+const IDS: [&str; 3] = ["parked", "running", "speaking"];
+
+struct Story {
+    cluster: Cluster,
+    tools: ToolServer,
+    model: ModelServer,
+}
+
+/// All three live on node 0: one waits for an approval, a tool of one runs, one's model speaks.
+async fn begun() -> Story {
+    let cluster = three("2s", &[]).await;
+    let (tools, model) = (ToolServer::start().await, ModelServer::start().await);
+    let first = cluster.client(0);
+    let gated = http("send", &tools, "/answer", json!({"approval": "requires_approval"}));
+    first.define("parked", &calls_once(vec![gated])).await;
+    first.define("running", &calls_once(vec![http("hold", &tools, "/hold", json!({}))])).await;
+    first.define("speaking", &agent(model.model(), vec![])).await;
+    model.reply(vec![Piece::Text("Half"), Piece::Hold]);
+    model.reply(vec![Piece::Text("Whole.")]);
+    for id in IDS {
+        first.say(id, id, "go").await;
+    }
+    first.pending("parked", "send", "approval").await;
+    tools.seen.nth(1).await;
+    model.seen.nth(1).await;
+    Story { cluster, tools, model }
+}
+
+/// Waits until node 0, which was taken for dead, is a member again and has dropped its actors;
+/// then each conversation lives on one other node.
+async fn rejoined(cluster: &Cluster, former: &Value) {
+    let (name, other) = (cluster.name(0), cluster.client(1));
+    look("the node to be a member again", async || {
+        let now = member(other, name).await;
+        (now["state"] == "up" && now["incarnation"] != *former).then_some(())
+    })
+    .await;
+    look("each conversation to live once", async || {
+        let mut live = Vec::new();
+        for (place, client) in cluster.clients().enumerate() {
+            let path = format!("/admin/actors?node={}", cluster.name(place));
+            let rows = client.try_admin(Method::GET, &path).await?.body["actors"].clone();
+            let ids = rows.as_array()?.iter().map(|row| row["conversation_id"].clone());
+            live.extend(ids.map(|id| (id.as_str().unwrap().to_owned(), place)));
+        }
+        live.sort();
+        let ids: Vec<_> = live.iter().map(|(id, _)| id.as_str()).collect();
+        (ids == IDS && live.iter().all(|(_, place)| *place != 0)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
+    let Story { cluster, tools, model } = begun().await;
+    let (stopped, other) = (cluster.client(0), cluster.client(1));
+    let before = join_all(IDS.map(|id| held(other, id))).await;
+    assert!(before.iter().all(|(node, epoch)| node == "node-0" && *epoch > 0), "{before:?}");
+    let former = member(other, "node-0").await["incarnation"].clone();
+    cluster.stop(0).await;
+
+    let client = stopped.clone();
+    let denied = async move { client.resolve("parked", "send", json!({"approved": false})).await };
+    let denied = tokio::spawn(denied);
+    resolve(other, "parked", "send", json!({"approved": true})).await.expect(200);
+    // The tool of the one, and that of the other again.
+    tools.seen.nth(3).await;
+    model.seen.nth(2).await;
+    // The first answers reach the sockets of the stopped node.
+    tools.release();
+    model.release();
+    let mut settled: Vec<Journal> = Vec::new();
+    for id in IDS {
+        settled.push(other.settled(id, 1).await);
+    }
+    cluster.cont(0);
+    let denied = denied.await.unwrap().status;
+    assert!([409, 503].contains(&denied), "what was resolved was answered {denied}");
+    rejoined(&cluster, &former).await;
+    for (id, (settled, (_, epoch))) in IDS.iter().zip(settled.iter().zip(&before)) {
+        assert_eq!(stopped.journal(id).await, *settled, "the stopped node wrote");
+        let (node, now) = held(stopped, id).await;
+        assert!(node != "node-0" && now > *epoch, "{id} is held by {node} in epoch {now}");
+    }
+    assert_eq!(settled[2].last_text(), "Whole.");
+    assert_eq!(settled[1].result("hold")["result"]["attempt"], 2);
+    assert_eq!((tools.seen.all().len(), model.seen.all().len()), (3, 2), "it started something");
+
+    stopped.say("speaking", "speaking", "go on").await;
+    other.settled("speaking", 2).await;
+    model.assert_prompts_are_whole();
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
+
+#[tokio::test]
+async fn a_holder_that_was_stopped_after_its_commit_does_not_start_the_tool() {
+    let cluster = begin(Plan::new(ABIDE).with(&["--lease", "2s"]).proxied()).await;
+    let tools = ToolServer::start().await;
+    let (stopped, other) = (cluster.client(0), cluster.client(1));
+    let gated = http("send", &tools, "/answer", json!({"approval": "requires_approval"}));
+    stopped.define("a", &calls_once(vec![gated])).await;
+    stopped.say("c", "a", "go").await;
+    stopped.pending("c", "send", "approval").await;
+    let former = member(other, "node-0").await["incarnation"].clone();
+    // Shorter than what is left of a lease by far, and time enough to stop it in between.
+    cluster.to_redis(0).delay(Way::ToClient, Duration::from_millis(500));
+    let client = stopped.clone();
+    let told =
+        tokio::spawn(
+            async move { client.resolve("c", "send", json!({"approved": true})).await.status },
+        );
+    other.until("c", "the approval", |journal| journal.of("resolution").count() == 1).await;
+    cluster.stop(0).await;
+    // What Redis answered waits in the socket of the stopped node.
+    let settled = other.settled("c", 1).await;
+    assert_eq!(settled.outcomes(), ["completed"]);
+    let (node, _) = held(other, "c").await;
+    assert_ne!(node, "node-0");
+    let runs = tools.seen.all().len();
+    cluster.to_redis(0).heal().await;
+    cluster.cont(0);
+    // It was accepted, or whoever asked does not know.
+    assert!([200, 503].contains(&told.await.unwrap()));
+    look("the node to be a member again", async || {
+        (member(other, "node-0").await["incarnation"] != former).then_some(())
+    })
+    .await;
+    together(&cluster).await;
+    assert_eq!(tools.seen.all().len(), runs, "it started the tool");
+    assert_eq!(stopped.journal("c").await, settled);
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
+
+#[tokio::test]
+async fn the_epoch_grows_whenever_a_conversation_moves() {
+    let mut cluster = three("2s", &[]).await;
+    let scripted = json!({"provider": "scripted", "script": [{"text": "Done."}]});
+    cluster.client(0).define("a", &agent(scripted, vec![])).await;
+    let mut epochs = Vec::new();
+    for turn in 1..=4 {
+        let place = (turn - 1) % 3;
+        let client = cluster.client(place).clone();
+        say(&client, "c", "a", &format!("m{turn}")).await;
+        client.settled("c", turn).await;
+        let (node, epoch) = held(&client, "c").await;
+        assert_eq!(node, cluster.name(place));
+        epochs.push(epoch);
+        match turn {
+            1 => cluster.kill(place).await,
+            2 => cluster.stop(place).await,
+            3 => {
+                cluster.restart(0).await;
+                cluster.cont(1);
+                together(&cluster).await;
+                cluster.terminate(place).await;
+            }
+            _ => {}
+        }
+    }
+    assert!(epochs.windows(2).all(|two| two[0] < two[1]), "{epochs:?}");
+    cluster.evidence(&[]).await.assert_kept();
+}

@@ -1,0 +1,111 @@
+//! Three nodes are restarted one after another, and no client has to ask more than twice.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use abide_tests::client::{Answer, Client};
+use abide_tests::patience::look;
+use abide_tests::tool_server::ToolServer;
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::agents::{calls_once, http};
+use crate::rig::{three, together};
+
+const CLIENTS: usize = 6;
+
+/// The load, and what became of it.
+struct Load {
+    nodes: Vec<Client>,
+    over: AtomicBool,
+    asked: AtomicUsize,
+    retried: AtomicUsize,
+}
+
+impl Load {
+    /// Asks a node, and once another one when the first does not answer or says "not now".
+    async fn ask(&self, at: usize, method: Method, path: &str, body: Option<&Value>) -> Answer {
+        let key = body.map(|body| body["message_id"].as_str().unwrap());
+        let once = async |at: usize| {
+            let client = &self.nodes[at % self.nodes.len()];
+            client.ask(method.clone(), path, key, body).await
+        };
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let first = once(at).await;
+        if let Some(answer) = first.clone().filter(|answer| answer.status < 500) {
+            return answer;
+        }
+        self.retried.fetch_add(1, Ordering::Relaxed);
+        let second = once(at + 1).await;
+        match second {
+            Some(answer) if answer.status < 500 => answer,
+            second => panic!("no retry saved {method} {path}: {first:?}, then {second:?}"),
+        }
+    }
+
+    /// Turn after turn, each asked of the next node, until it is over. Returns how many.
+    async fn converse(&self, client: usize) -> usize {
+        let id = format!("c{client}");
+        let mut turns = 0;
+        while !self.over.load(Ordering::Relaxed) {
+            let name = format!("m{turns}");
+            let path = format!("/v1/conversations/{id}/messages");
+            let body = json!({"text": name, "agent": "a", "message_id": name, "if_busy": "queue"});
+            let at = client + turns;
+            let sent = self.ask(at, Method::POST, &path, Some(&body)).await.expect(202);
+            turns += 1;
+            loop {
+                let path = format!("/v1/conversations/{id}");
+                let snapshot = self.ask(at + turns, Method::GET, &path, None).await.expect(200);
+                if snapshot["turn"]["id"] != sent["turn_id"] && snapshot["queued"] == 0 {
+                    break;
+                }
+                // Nothing to wait for but the next look of a client that polls.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        turns
+    }
+}
+
+#[tokio::test]
+async fn a_rolling_restart_under_load_fails_nothing_that_one_retry_would_not_save() {
+    let (mut cluster, tools) = (three("5s", &[]).await, ToolServer::start().await);
+    cluster
+        .client(0)
+        .define("a", &calls_once(vec![http("slow", &tools, "/slow", json!({}))]))
+        .await;
+    let load = Load {
+        nodes: cluster.clients().cloned().collect(),
+        over: AtomicBool::new(false),
+        asked: AtomicUsize::new(0),
+        retried: AtomicUsize::new(0),
+    };
+    let restarts = async {
+        for node in 0..3 {
+            // Every node has work when its turn comes.
+            let so_far = load.asked.load(Ordering::Relaxed);
+            look("load", async || {
+                (load.asked.load(Ordering::Relaxed) >= so_far + 10 * CLIENTS).then_some(())
+            })
+            .await;
+            cluster.terminate(node).await;
+            cluster.restart(node).await;
+            together(&cluster).await;
+        }
+        load.over.store(true, Ordering::Relaxed);
+    };
+    let clients = join_all((0..CLIENTS).map(|client| load.converse(client)));
+    let (turns, ()) = tokio::join!(clients, restarts);
+    let (asked, retried) =
+        (load.asked.load(Ordering::Relaxed), load.retried.load(Ordering::Relaxed));
+    println!("measured: of {asked} requests in a rolling restart {retried} were asked twice");
+    for (client, turns) in turns.into_iter().enumerate() {
+        let journal = cluster.client(0).settled(&format!("c{client}"), turns).await;
+        assert_eq!(journal.outcomes(), vec!["completed"; turns]);
+    }
+    let attempts = tools.seen.all().into_iter().map(|run| run.body["attempt"].clone());
+    assert!(attempts.into_iter().all(|attempt| attempt == 1), "a drain cut a tool off");
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
