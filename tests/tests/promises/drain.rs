@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::agents::{agent, calls_once, http, human};
-use crate::rig::{AFTER_LEASE, SLACK, held, is, member, three};
+use crate::rig::{AFTER_LEASE, SLACK, held, is, member, say, three};
 
 /// Of a node that leaves, nothing may wait for the end of its lease: here it never ends.
 const LEASE: &str = "10m";
@@ -21,7 +21,7 @@ const PATIENT: [&str; 2] = ["--drain-timeout", "10m"];
 async fn running(cluster: &Cluster, tools: &ToolServer) {
     let first = cluster.client(0);
     first.define("running", &calls_once(vec![http("hold", tools, "/hold", json!({}))])).await;
-    first.say("running", "running", "go").await;
+    say(first, "running", "running", "go").await;
     tools.seen.nth(1).await;
 }
 
@@ -29,7 +29,7 @@ async fn running(cluster: &Cluster, tools: &ToolServer) {
 async fn parked(cluster: &Cluster, id: &str) {
     let first = cluster.client(0);
     first.define("parked", &calls_once(vec![human("ask")])).await;
-    first.say(id, "parked", "go").await;
+    say(first, id, "parked", "go").await;
     first.pending(id, "ask", "elicitation").await;
 }
 
@@ -42,7 +42,7 @@ async fn a_terminated_node_finishes_what_runs_and_its_conversations_go_on_elsewh
     let then = http("then", &tools, "/answer", json!({}));
     first.define("speaking", &agent(model.model(), vec![then])).await;
     model.reply(vec![Piece::Text("One "), Piece::Hold, Piece::Call("then", "then", json!({}))]);
-    first.say("speaking", "speaking", "go").await;
+    say(&first, "speaking", "speaking", "go").await;
     model.seen.nth(1).await;
     let name = cluster.name(0).to_owned();
     let released = async {

@@ -212,10 +212,10 @@ async fn a_page_at_another_node_is_a_client_of_the_holder() {
     let new = json!({"id": "seen", "agent": "a"});
     first.post("/v1/conversations", &new).await.expect(201);
     let page = cluster.client(1).events("seen", None).await;
-    first.say("seen", "a", "go").await;
+    say(first, "seen", "a", "go").await;
     first.pending("seen", "map", "client_exec").await;
     // The grace of a call that is younger and has no page tells that ours is over.
-    first.say("unseen", "a", "go").await;
+    say(first, "unseen", "a", "go").await;
     let without = first.settled("unseen", 1).await;
     assert_eq!(without.result("map")["error_type"], "NO_CLIENT");
     let still = first.journal("seen").await;
