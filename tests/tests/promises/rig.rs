@@ -81,8 +81,8 @@ pub(crate) async fn say(client: &Client, id: &str, agent: &str, name: &str) {
     insist(client, &format!("/v1/conversations/{id}/messages"), None, &body).await.expect(202);
 }
 
-/// A store whose disk is busy with other tests is away for seconds.
-async fn insist(client: &Client, path: &str, key: Option<&str>, body: &Value) -> Answer {
+/// Asks again while the answer is "not now": a disk that other tests keep busy is away for seconds.
+pub(crate) async fn insist(client: &Client, path: &str, key: Option<&str>, body: &Value) -> Answer {
     look(path, async || {
         let answer = client.ask(Method::POST, path, key, Some(body)).await?;
         (answer.status != 503).then_some(answer)
