@@ -10,16 +10,18 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::agents::{agent, calls_once, http, human};
-use crate::rig::{AFTER_LEASE, SLACK, held, is, member, three};
+use crate::rig::{AFTER_LEASE, SLACK, held, is, member, say, three};
 
 /// Of a node that leaves, nothing may wait for the end of its lease: here it never ends.
 const LEASE: &str = "10m";
+/// Nor for the end of a drain, where what is waited for can end by itself.
+const PATIENT: [&str; 2] = ["--drain-timeout", "10m"];
 
 /// A conversation of node 0 whose tool runs.
 async fn running(cluster: &Cluster, tools: &ToolServer) {
     let first = cluster.client(0);
     first.define("running", &calls_once(vec![http("hold", tools, "/hold", json!({}))])).await;
-    first.say("running", "running", "go").await;
+    say(first, "running", "running", "go").await;
     tools.seen.nth(1).await;
 }
 
@@ -27,20 +29,20 @@ async fn running(cluster: &Cluster, tools: &ToolServer) {
 async fn parked(cluster: &Cluster, id: &str) {
     let first = cluster.client(0);
     first.define("parked", &calls_once(vec![human("ask")])).await;
-    first.say(id, "parked", "go").await;
+    say(first, id, "parked", "go").await;
     first.pending(id, "ask", "elicitation").await;
 }
 
 #[tokio::test]
 async fn a_terminated_node_finishes_what_runs_and_its_conversations_go_on_elsewhere() {
-    let mut cluster = three(LEASE, &[]).await;
+    let mut cluster = three(LEASE, &PATIENT).await;
     let (tools, model) = (ToolServer::start().await, ModelServer::start().await);
     running(&cluster, &tools).await;
     let (first, other) = (cluster.client(0).clone(), cluster.client(1).clone());
     let then = http("then", &tools, "/answer", json!({}));
     first.define("speaking", &agent(model.model(), vec![then])).await;
     model.reply(vec![Piece::Text("One "), Piece::Hold, Piece::Call("then", "then", json!({}))]);
-    first.say("speaking", "speaking", "go").await;
+    say(&first, "speaking", "speaking", "go").await;
     model.seen.nth(1).await;
     let name = cluster.name(0).to_owned();
     let released = async {
@@ -68,7 +70,7 @@ async fn a_terminated_node_finishes_what_runs_and_its_conversations_go_on_elsewh
 
 #[tokio::test]
 async fn a_node_is_drained_from_another_one_and_says_so_everywhere() {
-    let mut cluster = three(LEASE, &[]).await;
+    let mut cluster = three(LEASE, &PATIENT).await;
     let tools = ToolServer::start().await;
     running(&cluster, &tools).await;
     let (name, other) = (cluster.name(0).to_owned(), cluster.client(1).clone());
@@ -106,7 +108,7 @@ async fn a_drain_that_takes_too_long_cuts_off_and_hands_over() {
 
 #[tokio::test]
 async fn a_draining_node_gives_its_parked_conversations_up_at_once_and_takes_no_others() {
-    let cluster = three(LEASE, &[]).await;
+    let cluster = three(LEASE, &PATIENT).await;
     let tools = ToolServer::start().await;
     running(&cluster, &tools).await;
     for id in ["p1", "p2"] {
@@ -116,6 +118,10 @@ async fn a_draining_node_gives_its_parked_conversations_up_at_once_and_takes_no_
     let drained = Instant::now();
     first.admin(Method::POST, &format!("/admin/nodes/{name}/drain")).await.expect(202);
     for (id, client) in [("p1", other), ("p2", cluster.client(2))] {
+        look("the conversation to be given up", async || {
+            held(other, id).await.0.is_empty().then_some(())
+        })
+        .await;
         client.resolve(id, "ask", json!({"result": "yes"})).await.expect(200);
         other.settled(id, 1).await;
         assert_ne!(held(other, id).await.0, name);
@@ -143,7 +149,7 @@ async fn a_draining_node_gives_its_parked_conversations_up_at_once_and_takes_no_
 
 #[tokio::test]
 async fn where_all_nodes_drain_new_work_is_refused_and_what_is_known_can_be_read() {
-    let cluster = three(LEASE, &[]).await;
+    let cluster = three(LEASE, &PATIENT).await;
     parked(&cluster, "p").await;
     for (place, client) in cluster.clients().enumerate() {
         let path = format!("/admin/nodes/{}/drain", cluster.name(place));

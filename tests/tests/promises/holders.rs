@@ -37,7 +37,7 @@ async fn begun() -> Story {
     model.reply(vec![Piece::Text("Half"), Piece::Hold]);
     model.reply(vec![Piece::Text("Whole.")]);
     for id in IDS {
-        first.say(id, id, "go").await;
+        say(first, id, id, "go").await;
     }
     first.pending("parked", "send", "approval").await;
     tools.seen.nth(1).await;
@@ -105,7 +105,7 @@ async fn a_stopped_holder_that_wakes_writes_nothing_and_drops_its_actors() {
     assert_eq!(settled[1].result("hold")["result"]["attempt"], 2);
     assert_eq!((tools.seen.all().len(), model.seen.all().len()), (3, 2), "it started something");
 
-    stopped.say("speaking", "speaking", "go on").await;
+    say(stopped, "speaking", "speaking", "go on").await;
     other.settled("speaking", 2).await;
     model.assert_prompts_are_whole();
     cluster.evidence(&[&tools]).await.assert_kept();
@@ -118,7 +118,7 @@ async fn a_holder_that_was_stopped_after_its_commit_does_not_start_the_tool() {
     let (stopped, other) = (cluster.client(0), cluster.client(1));
     let gated = http("send", &tools, "/answer", json!({"approval": "requires_approval"}));
     stopped.define("a", &calls_once(vec![gated])).await;
-    stopped.say("c", "a", "go").await;
+    say(stopped, "c", "a", "go").await;
     stopped.pending("c", "send", "approval").await;
     let former = member(other, "node-0").await["incarnation"].clone();
     // Shorter than what is left of a lease by far, and time enough to stop it in between.

@@ -7,7 +7,7 @@ use abide_tests::tool_server::ToolServer;
 use serde_json::json;
 
 use crate::agents::{calls_once, http};
-use crate::rig::{AFTER_LEASE, LEASE, SLACK, resolve, three, together};
+use crate::rig::{AFTER_LEASE, LEASE, SLACK, resolve, say, three, together};
 
 /// The median that is promised on a machine of its own.
 const KILLED: Duration = Duration::from_millis(250);
@@ -15,7 +15,7 @@ const KILLED: Duration = Duration::from_millis(250);
 /// A conversation of node 0 that waits for an approval.
 async fn parked(cluster: &Cluster, id: &str) {
     let first = cluster.client(0);
-    first.say(id, "a", "go").await;
+    say(first, id, "a", "go").await;
     first.pending(id, "send", "approval").await;
 }
 
@@ -56,15 +56,17 @@ async fn a_resolution_is_accepted_elsewhere_soon_after_a_kill() {
 #[tokio::test]
 async fn a_resolution_is_accepted_elsewhere_when_a_stopped_holders_lease_is_over() {
     let (cluster, tools) = begun("2s").await;
+    let mut took = Vec::new();
     for round in 0..3 {
         let id = format!("c{round}");
         parked(&cluster, &id).await;
         cluster.stop(0).await;
-        let took = accepted(&cluster, &id, Instant::now()).await;
-        println!("measured a resolution after SIGSTOP: {took:?}, the lease is {LEASE:?}");
-        assert!(took <= LEASE + AFTER_LEASE * SLACK, "it took {took:?}");
+        took.push(accepted(&cluster, &id, Instant::now()).await);
         cluster.cont(0);
         together(&cluster).await;
     }
+    took.sort();
+    println!("measured a resolution after SIGSTOP: all {took:?}, the lease is {LEASE:?}");
+    assert!(took[1] <= LEASE + AFTER_LEASE * SLACK, "the median of {took:?}");
     cluster.evidence(&[&tools]).await.assert_kept();
 }

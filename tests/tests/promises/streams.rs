@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::ABIDE;
 use crate::agents::{agent, client, human};
-use crate::rig::{begin, held, resolve, say, three};
+use crate::rig::{begin, held, insist, resolve, say, three};
 
 /// Of nodes that are not stopped: nothing here waits for its end.
 const LEASE: &str = "1m";
@@ -188,7 +188,8 @@ async fn readers_that_read_nothing_harm_nobody_and_cost_little() {
     let before = [0, 1].map(|node| cluster.memory(node));
     for turn in 1..=TURNS {
         let body = json!({"text": "go", "message_id": turn.to_string(), "if_busy": "queue"});
-        cluster.client(1).post("/v1/conversations/c/messages", &body).await.expect(202);
+        let path = "/v1/conversations/c/messages";
+        insist(cluster.client(1), path, None, &body).await.expect(202);
     }
     let ended =
         |frames: &[Frame]| frames.iter().filter(|frame| frame.is_terminal()).count() == TURNS;
@@ -212,10 +213,10 @@ async fn a_page_at_another_node_is_a_client_of_the_holder() {
     let new = json!({"id": "seen", "agent": "a"});
     first.post("/v1/conversations", &new).await.expect(201);
     let page = cluster.client(1).events("seen", None).await;
-    first.say("seen", "a", "go").await;
+    say(first, "seen", "a", "go").await;
     first.pending("seen", "map", "client_exec").await;
     // The grace of a call that is younger and has no page tells that ours is over.
-    first.say("unseen", "a", "go").await;
+    say(first, "unseen", "a", "go").await;
     let without = first.settled("unseen", 1).await;
     assert_eq!(without.result("map")["error_type"], "NO_CLIENT");
     let still = first.journal("seen").await;

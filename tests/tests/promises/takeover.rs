@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::agents::{agent, calls_once, http};
-use crate::rig::{AFTER_LEASE, LEASE, SLACK, held, three, together};
+use crate::rig::{AFTER_LEASE, LEASE, SLACK, held, say, three, together};
 
 struct Story {
     cluster: Cluster,
@@ -30,9 +30,9 @@ async fn begun(lease: &str) -> Story {
     model.reply(vec![Piece::Text("Half a sent"), Piece::Hold]);
     model.reply(vec![Piece::Text("A whole sentence.")]);
     for id in ["speaking", "running", "once"] {
-        first.say(id, id, "go").await;
+        say(first, id, id, "go").await;
     }
-    first.say("queued", "running", "first").await;
+    say(first, "queued", "running", "first").await;
     queue(first, "second").await;
     model.seen.nth(1).await;
     tools.seen.nth(3).await;
@@ -110,7 +110,7 @@ async fn a_killed_node_that_is_there_again_at_once_takes_nothing_over_twice() {
     let client = cluster.client(0).clone();
     client.define("a", &calls_once(vec![http("hold", &tools, "/hold", json!({}))])).await;
     for n in 0..RUNS {
-        client.say(&format!("c{n}"), "a", "go").await;
+        say(&client, &format!("c{n}"), "a", "go").await;
     }
     tools.seen.nth(RUNS).await;
     cluster.restart(0).await;
