@@ -21,7 +21,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) async fn start() -> (Self, u16) {
         for _ in 0..PORTS {
-            let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+            let (dir, port) = (directory(), free_port());
             let mut process = Self { child: spawn(&dir, port), dir, port };
             if process.listens().await {
                 return (process, port);
@@ -53,7 +53,7 @@ impl Process {
 
     pub(super) async fn restart_empty(&mut self) {
         self.kill().await;
-        self.dir = tempfile::tempdir().unwrap();
+        self.dir = directory();
         self.restart().await;
     }
 
@@ -64,6 +64,12 @@ impl Process {
     pub(super) fn cont(&self) {
         signal(&self.child, Signal::CONT);
     }
+}
+
+/// In memory, where the machine offers that: its disk, which may stop for seconds beside a build, is
+/// not what is tested.
+fn directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 fn spawn(dir: &TempDir, port: u16) -> Child {

@@ -38,7 +38,7 @@ fn names(kind: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{kind}-{n}")).collect()
 }
 
-/// Waits until all have expired, each once, and says how late the last one was.
+/// Waits until all have expired, each once, and returns what was seen of them.
 async fn expired(cluster: &Cluster, ids: &[String]) -> Evidence {
     let client = cluster.client(cluster.other(usize::MAX));
     for id in ids {

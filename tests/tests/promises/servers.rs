@@ -29,7 +29,7 @@ impl Server {
             "sentinel monitor main {primary} 1\nsentinel down-after-milliseconds main 500\n\
              sentinel failover-timeout main 3000\n"
         );
-        let dir = tempfile::tempdir().unwrap();
+        let dir = directory();
         let file = dir.path().join("sentinel.conf");
         std::fs::write(&file, lines).unwrap();
         let file = file.display().to_string();
@@ -44,7 +44,7 @@ impl Server {
     }
 
     async fn spawn(args: &[&str]) -> Self {
-        Self::spawn_in(tempfile::tempdir().unwrap(), args).await
+        Self::spawn_in(directory(), args).await
     }
 
     async fn spawn_in(dir: TempDir, args: &[&str]) -> Self {
@@ -64,6 +64,11 @@ impl Server {
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::Cmd::new().arg(words).query_async(&mut connection).await
     }
+}
+
+/// In memory, as that of the harness' own servers.
+fn directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 pub(crate) fn free_port() -> u16 {
