@@ -74,8 +74,10 @@ fn say(line: &str) {
 }
 
 fn fail(line: &str, code: u8) -> ExitCode {
+    // What a server that is no Redis answers may have several lines.
+    let words: Vec<&str> = line.split_whitespace().collect();
     // Nobody reads standard error either; the exit code tells.
-    let _ = writeln!(std::io::stderr(), "abide: {line}");
+    let _ = writeln!(std::io::stderr(), "abide: {}", words.join(" "));
     ExitCode::from(code)
 }
 

@@ -144,7 +144,7 @@ async fn three_hundred_at_once_ring_within_a_second_under_load() {
     whole(&cluster).await;
     let speaks = json!({"provider": "scripted", "script": [{"text": "Done."}]});
     cluster.client(0).define("speaks", &agent(speaks, vec![])).await;
-    let due = Timestamp::now().checked_add(SignedDuration::from_secs(6)).unwrap();
+    let due = Timestamp::now().checked_add(SignedDuration::from_secs(8)).unwrap();
     let mut all = Vec::new();
     for batch in 0..12 {
         let left = Duration::try_from(due.duration_since(Timestamp::now())).unwrap();

@@ -2,6 +2,7 @@
 
 use abide_tests::node::Site;
 use abide_tests::patience::look;
+use abide_tests::proxy::Proxy;
 use abide_tests::redis::Redis;
 use reqwest::Method;
 use serde_json::json;
@@ -73,14 +74,16 @@ async fn a_password_that_is_wrong_is_refused_and_one_that_is_right_is_not_told()
 
 #[tokio::test]
 async fn a_redis_that_is_away_is_told_in_one_line() {
-    let (site, mut redis) = (Site::new(ABIDE), Redis::own().await);
-    redis.kill().await;
-    let url = format!("redis://u:{PASSWORD}@{}", redis.address());
-    refuses(&site, &url, &[], 1, &[redis.address(), "away"]).await;
-    let watched = format!("redis+sentinel://u:{PASSWORD}@{}/main", redis.address());
-    refuses(&site, &watched, &[], 1, &[redis.address(), "away"]).await;
-    let many = format!("redis+cluster://u:{PASSWORD}@{}", redis.address());
-    refuses(&site, &many, &[], 1, &[redis.address(), "away"]).await;
+    // Its port stays taken: nobody else's server gets it.
+    let (site, nobody) = (Site::new(ABIDE), Proxy::start());
+    nobody.refuse().await;
+    let address = nobody.address().to_string();
+    let url = format!("redis://u:{PASSWORD}@{address}");
+    refuses(&site, &url, &[], 1, &[&address, "away"]).await;
+    let watched = format!("redis+sentinel://u:{PASSWORD}@{address}/main");
+    refuses(&site, &watched, &[], 1, &[&address, "away"]).await;
+    let many = format!("redis+cluster://u:{PASSWORD}@{address}");
+    refuses(&site, &many, &[], 1, &[&address, "away"]).await;
 }
 
 #[tokio::test]
