@@ -1,3 +1,5 @@
+//! What is decided and chosen, a test for each rule.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

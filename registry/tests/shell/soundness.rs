@@ -27,13 +27,14 @@ async fn a_node_that_cannot_renew_starts_no_tool_and_goes_on_when_it_can() {
     cluster.changed(&mut views, LEASE).await;
     town.away(0, true);
     tokio::time::sleep(LEASE - Duration::from_millis(300)).await;
-    town.node(0).approve("x", "c").await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let refused = town.node(0).approve("x", "c").await;
+    assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
     assert_eq!(town.runs_of("x", "c"), 0);
     town.away(0, false);
     let back = tokio::time::Instant::now();
     cluster.changed(&mut views, LEASE).await;
     assert_eq!(cluster.standing().me(), me, "nobody took it for dead");
+    town.node(0).approve("x", "c").await.unwrap();
     town.node(0).held(1).await;
     assert!(back.elapsed() < Duration::from_secs(1), "as soon as it can");
     town.release_all();
@@ -79,11 +80,15 @@ async fn a_node_that_cannot_renew_calls_no_model() {
     town.away(0, true);
     tokio::time::sleep(LEASE).await;
     let asked = town.node(0).model.asked.load(Ordering::SeqCst);
-    town.node(0).send("y", "go").await.unwrap();
+    let refused = town.node(0).send("y", "go").await;
+    assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(town.node(0).model.asked.load(Ordering::SeqCst), asked);
     town.away(0, false);
     town.release_all();
+    let mut views = town.node(0).conversations.cluster().watch();
+    town.node(0).conversations.cluster().changed(&mut views, LEASE).await;
+    town.node(0).send("y", "go").await.unwrap();
     assert_eq!(town.node(0).ended("y", 1).await, (Ending::Completed, None));
     town.node(0).check("y").await;
 }
@@ -149,8 +154,9 @@ async fn a_process_whose_name_another_took_stays_out_until_that_one_ends() {
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_ne!(town.holder("x").await.unwrap(), former, "it was taken over");
     assert!(!town.members.alive().contains(&former));
-    town.node(0).send("y", "go").await.unwrap();
-    assert!(!town.lives_at("y").contains(&0), "it takes nothing, and passes on");
+    let refused = town.node(0).send("y", "go").await;
+    assert!(matches!(refused, Err(Failure::Refused(_))), "it takes nothing: {refused:?}");
+    town.node(1).send("y", "go").await.unwrap();
     let me = town.node(0).conversations.cluster().standing().me();
     assert_eq!(me, former);
     town.release_all();

@@ -36,6 +36,11 @@ impl Watched {
         let of = [&args[..], &["--replicaof", "127.0.0.1", &port]].concat();
         let replica = Server::start(&of).await;
         in_step(&replica).await;
+        until("the primary counts its replica", async || {
+            let info: String = primary.ask(&["INFO", "replication"]).await;
+            info.contains("state=online")
+        })
+        .await;
         let sentinel = Sentinel::start(primary.port).await;
         let store = Arc::new(Redis::open(&sentinel.url(), REPLICA).await.unwrap());
         Self { primary, replica, sentinel, store }
@@ -125,7 +130,11 @@ async fn a_failover_by_hand_is_followed() {
     let watched = Watched::start().await;
     let load = Load::start(Arc::clone(&watched.store) as Arc<dyn Store>);
     load.goes_on(20).await;
-    watched.sentinel.ask(&["SENTINEL", "FAILOVER", "main"]).await.unwrap();
+    // It knows the replica; whether that is fit, it learns a little later.
+    until("the sentinel agrees to fail over", async || {
+        watched.sentinel.ask(&["SENTINEL", "FAILOVER", "main"]).await.is_ok()
+    })
+    .await;
     until("the old primary follows the new one", async || {
         let info = watched.primary.try_ask::<String>(&["INFO", "replication"]).await;
         info.is_ok_and(|info| info.contains("master_link_status:up"))
