@@ -1,27 +1,29 @@
 //! The door to every conversation: `ensure_started`, then deliver.
 
+mod ensure_started;
 mod operators;
 pub mod serve;
+mod snapshot;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_actors::conversation::{ConversationMsg, Deps};
-use abide_actors::journal::{Holder, Holding, Refusal};
-use abide_actors::request::{Answered, Delivery, Failure, Inspection, RepeatKey, Reply, Request};
-use abide_actors::snapshot::{Overlay, Snapshot};
-use abide_conversation::{ConversationId, Rejection, State, replay};
+use abide_actors::journal::{Holder, Refusal};
+use abide_actors::request::{Answered, Delivery, Failure, RepeatKey, Reply, Request};
+use abide_conversation::{ConversationId, Rejection};
 use ractor::ActorRef;
 
 use crate::cluster::Cluster;
-use crate::host::{Absent, Handle, HostMsg, Table};
+use crate::host::{Handle, HostMsg, Table};
 use crate::membership::Member;
 use crate::peers::Unreached;
-use crate::placement::{self, Decision, Policy};
+use crate::placement::Policy;
 use crate::store::Store;
 use crate::wire::{self, Ask};
+pub use ensure_started::Place;
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -29,28 +31,10 @@ const DEADLINE: Duration = Duration::from_secs(15);
 const DEPTH: usize = 256;
 /// How often a delivery looks for the next actor when the one it found was just ending.
 const TRIES: usize = 8;
-
 /// A user's own call takes as long as its tool may; no longer than this on another node.
 const LONGEST_RUN: Duration = Duration::from_secs(3_600);
-/// How long a glance at a conversation elsewhere may take; the store knows nearly as much.
-const GLANCE: Duration = Duration::from_secs(2);
 /// How long to wait for the cluster to look different before looking anyway.
 const MOMENT: Duration = Duration::from_millis(100);
-/// For how many conversations is remembered which other node holds them.
-const CACHED: usize = 10_000;
-
-/// Where a conversation lives.
-#[derive(Clone)]
-pub enum Place {
-    Here(Handle),
-    There(Member),
-}
-
-/// Which member holds it.
-enum Holds {
-    Here,
-    There(Box<Member>),
-}
 
 /// Reaches any conversation, live or not.
 #[derive(Clone)]
@@ -153,6 +137,8 @@ impl Conversations {
             Err(Unreached::TooLarge) => {
                 return Err(Refusal::Unavailable("too large for another node".to_owned()).into());
             }
+            // Done, most likely, and nobody will know of what.
+            Ok(wire::Answer::TooLarge) => return Err(Failure::Lost),
             Err(Unreached::Lost) if repeats.is_empty() && request != Request::Wake => {
                 return Err(Failure::Lost);
             }
@@ -175,136 +161,6 @@ impl Conversations {
         Ok(Reply::Deleted)
     }
 
-    /// Where the conversation lives: the live actor here, started if it is to live here, or the
-    /// member that holds it or shall.
-    ///
-    /// This is the only door. Losing a race for a conversation is no error: the winner is returned.
-    pub async fn ensure_started(&self, id: &ConversationId) -> Result<Place, Failure> {
-        self.stay_sound().await?;
-        if let Some(handle) = self.live_here(id) {
-            return Ok(Place::Here(handle));
-        }
-        if let Some(member) = self.cached(id) {
-            return Ok(Place::There(member));
-        }
-        match tokio::time::timeout(DEADLINE, self.find(id, false)).await {
-            Ok(found) => found?.ok_or_else(|| unavailable("no node takes conversations now")),
-            Err(_) => Err(unavailable("its holder cannot be reached")),
-        }
-    }
-
-    /// The same for another node that was told that the conversation lives here, or shall: never
-    /// passes it on. `None` if it is not to live here.
-    async fn ensure_here(&self, id: &ConversationId) -> Result<Option<Handle>, Failure> {
-        self.stay_sound().await?;
-        if let Some(handle) = self.live_here(id) {
-            return Ok(Some(handle));
-        }
-        match self.find(id, true).await? {
-            Some(Place::Here(handle)) => Ok(Some(handle)),
-            Some(Place::There(_)) | None => Ok(None),
-        }
-    }
-
-    /// Reads who holds it, and acts on what that means. With `here`, what is to be placed is placed
-    /// on this node, or nowhere. `None` if no node takes it now.
-    async fn find(&self, id: &ConversationId, here: bool) -> Result<Option<Place>, Failure> {
-        let mut seen = self.cluster.watch();
-        let mut over = None;
-        loop {
-            let view = seen.borrow_and_update().clone();
-            let holder = self.store.holding(id).await?.map(|held| held.holder);
-            let decision = match &holder {
-                Some(dead) if over.as_ref() == Some(dead) => Decision::Place,
-                holder => placement::decide(holder.as_ref(), &view),
-            };
-            match decision {
-                Decision::Here => return self.start_here(id, None).await.map(Some),
-                Decision::Ask(member) => return Ok(Some(self.remember(id, member))),
-                Decision::Confirm => match holder {
-                    Some(holder) if self.cluster.is_dead(&holder).await? => over = Some(holder),
-                    _ => self.cluster.changed(&mut seen, MOMENT).await,
-                },
-                Decision::Wait(_) if here => return Ok(None),
-                Decision::Wait(_) => self.cluster.changed(&mut seen, MOMENT).await,
-                Decision::Place => {
-                    let drains = self.cluster.standing().is_draining();
-                    let chosen = match here {
-                        true => view.member(&view.me).filter(|_| !drains),
-                        false => placement::place(self.policy, id, &view),
-                    };
-                    match chosen {
-                        // The next view says so, too.
-                        Some(member) if member.holder == view.me && drains => {
-                            self.cluster.changed(&mut seen, MOMENT).await;
-                        }
-                        Some(member) if member.holder == view.me => {
-                            return self.start_here(id, over).await.map(Some);
-                        }
-                        chosen => return Ok(chosen.cloned().map(Place::There)),
-                    }
-                }
-            }
-        }
-    }
-
-    /// Refuses everything on a node that may have been taken for dead: others may hold what lives
-    /// here, and what it claimed would be taken from it. If its store was away for a while only, or
-    /// it was stopped, it is sound again in a moment.
-    async fn stay_sound(&self) -> Result<(), Failure> {
-        if self.cluster.standing().is_sound() {
-            return Ok(());
-        }
-        let mut seen = self.cluster.watch();
-        seen.mark_unchanged();
-        self.cluster.changed(&mut seen, MOMENT).await;
-        match self.cluster.standing().is_sound() {
-            true => Ok(()),
-            false => Err(unavailable("this node could not renew its lease")),
-        }
-    }
-
-    fn live_here(&self, id: &ConversationId) -> Option<Handle> {
-        let up = |handle: &Handle| handle.actor.get_status() < ractor::ActorStatus::Draining;
-        self.table.get(id).filter(up)
-    }
-
-    async fn start_here(
-        &self,
-        id: &ConversationId,
-        over: Option<Holder>,
-    ) -> Result<Place, Failure> {
-        let ask = |reply| HostMsg::Ensure(id.clone(), over, reply);
-        match self.host.call(ask, Some(DEADLINE)).await {
-            Ok(ractor::rpc::CallResult::Success(ensured)) => {
-                ensured.map(Place::Here).map_err(|absent| match absent {
-                    Absent::Quarantined(quarantined) => Failure::Quarantined(quarantined.reason),
-                    Absent::Away => unavailable("the store was away"),
-                })
-            }
-            Ok(_) | Err(_) => Err(Failure::Lost),
-        }
-    }
-
-    /// Starts a conversation wherever it is to live.
-    pub async fn start(&self, id: &ConversationId) -> Result<(), Failure> {
-        let Place::There(member) = self.ensure_started(id).await? else { return Ok(()) };
-        match self.cluster.ask(&member.process, Ask::Start { id: id.clone() }, DEADLINE).await {
-            Ok(wire::Answer::Started) => Ok(()),
-            _ => Err(unavailable("the node did not start it")),
-        }
-    }
-
-    /// Whether nobody runs a conversation whose claim reads so.
-    pub(crate) async fn is_orphan(&self, id: &ConversationId, holder: Option<Holder>) -> bool {
-        let Some(holder) = holder else { return true };
-        if holder == self.cluster.standing().me() {
-            return self.table.get(id).is_none();
-        }
-        let alive = self.cluster.view().member(&holder).is_some();
-        !alive && self.cluster.is_dead(&holder).await.unwrap_or(false)
-    }
-
     /// How many model calls and tools run here.
     pub(crate) fn busy(&self) -> usize {
         self.deps.work.len()
@@ -313,91 +169,6 @@ impl Conversations {
     /// The other nodes.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
-    }
-
-    fn remember(&self, id: &ConversationId, member: &Member) -> Place {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache.len() >= CACHED {
-            cache.clear();
-        }
-        cache.insert(id.clone(), member.holder.clone());
-        Place::There(member.clone())
-    }
-
-    fn forget(&self, id: &ConversationId) {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-    }
-
-    /// Whom it was found with before; the member says if it has it no more.
-    fn cached(&self, id: &ConversationId) -> Option<Member> {
-        let holder = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
-        let view = self.cluster.view();
-        view.member(&holder).filter(|member| view.reaches(member)).cloned()
-    }
-
-    /// A conversation as clients see it; never starts an actor. `None` if there is none.
-    pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, Failure> {
-        let held = self.holder(id).await?;
-        let live = match &held {
-            Some((_, Holds::Here)) => self.inspect(id).await,
-            Some((_, Holds::There(member))) => self.inspect_there(member, id).await,
-            None => None,
-        };
-        let (state, overlay) = match live {
-            Some(live) if live.state.exists() => {
-                let Inspection { state, held, streaming, progress, .. } = live;
-                (state, Overlay { held: Some(held), streaming, progress })
-            }
-            Some(_) | None => match self.stored(id).await? {
-                Some(state) => {
-                    let held = held.map(|(held, _)| held);
-                    (state, Overlay { held, ..Overlay::default() })
-                }
-                None => return Ok(None),
-            },
-        };
-        let newest = match &state.agent {
-            Some(agent) => self.deps.agents.newest(agent).await?,
-            None => None,
-        };
-        let newest = newest.map(|definition| definition.revision.clone());
-        Ok(Some(Snapshot::new(id.clone(), &state, overlay, newest)))
-    }
-
-    /// The holding of a conversation by a member that lives.
-    async fn holder(&self, id: &ConversationId) -> Result<Option<(Holding, Holds)>, Failure> {
-        let Some(held) = self.store.holding(id).await? else { return Ok(None) };
-        let view = self.cluster.view();
-        if held.holder == view.me {
-            return Ok(Some((held, Holds::Here)));
-        }
-        let member = view.member(&held.holder).cloned();
-        Ok(member.map(|member| (held, Holds::There(Box::new(member)))))
-    }
-
-    async fn inspect_there(&self, member: &Member, id: &ConversationId) -> Option<Inspection> {
-        match self.cluster.ask(&member.process, Ask::Inspect { id: id.clone() }, GLANCE).await {
-            Ok(wire::Answer::Inspected(live)) => live.map(|live| *live),
-            Ok(_) | Err(_) => None,
-        }
-    }
-
-    /// The state that the journal comes to.
-    pub async fn stored(&self, id: &ConversationId) -> Result<Option<State>, Failure> {
-        let stored = self.store.load(id).await?;
-        Ok(stored.map(|stored| replay(stored.state, &stored.events)))
-    }
-
-    /// What an actor that lives here says of itself; `None` when there is none, or it is too busy to
-    /// say, or this node may have been taken for dead.
-    pub async fn inspect(&self, id: &ConversationId) -> Option<Inspection> {
-        let handle = self.table.get(id)?;
-        match handle.actor.call(ConversationMsg::Inspect, Some(DEADLINE)).await {
-            Ok(ractor::rpc::CallResult::Success(inspection)) => {
-                Some(*inspection).filter(|_| self.cluster.standing().is_sound())
-            }
-            Ok(_) | Err(_) => None,
-        }
     }
 
     /// Who lives on this node.

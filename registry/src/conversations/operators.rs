@@ -7,7 +7,8 @@ use abide_actors::request::Failure;
 use abide_conversation::ConversationId;
 use futures::StreamExt;
 
-use super::{Conversations, DEADLINE, Holds, unavailable};
+use super::snapshot::Holds;
+use super::{Conversations, DEADLINE, unavailable};
 use crate::host::{HostMsg, Quarantined};
 use crate::sight::{Row, Sight};
 use crate::wire::{Answer, Ask};

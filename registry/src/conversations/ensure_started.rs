@@ -1,0 +1,175 @@
+//! The only door: where a conversation lives, or shall.
+
+use std::sync::PoisonError;
+
+use abide_actors::journal::Holder;
+use abide_actors::request::Failure;
+use abide_conversation::ConversationId;
+
+use super::{Conversations, DEADLINE, MOMENT, unavailable};
+use crate::host::{Absent, Handle, HostMsg};
+use crate::membership::Member;
+use crate::placement::{self, Decision};
+use crate::wire::{Answer, Ask};
+
+/// For how many conversations is remembered which other node holds them.
+const CACHED: usize = 10_000;
+
+/// Where a conversation lives.
+#[derive(Clone)]
+pub enum Place {
+    Here(Handle),
+    There(Member),
+}
+
+impl Conversations {
+    /// Where the conversation lives: the live actor here, started if it is to live here, or the
+    /// member that holds it or shall.
+    ///
+    /// This is the only door. Losing a race for a conversation is no error: the winner is returned.
+    pub async fn ensure_started(&self, id: &ConversationId) -> Result<Place, Failure> {
+        self.stay_sound().await?;
+        if let Some(handle) = self.live_here(id) {
+            return Ok(Place::Here(handle));
+        }
+        if let Some(member) = self.cached(id) {
+            return Ok(Place::There(member));
+        }
+        match tokio::time::timeout(DEADLINE, self.find(id, false)).await {
+            Ok(found) => found?.ok_or_else(|| unavailable("no node takes conversations now")),
+            Err(_) => Err(unavailable("its holder cannot be reached")),
+        }
+    }
+
+    /// The same for another node that was told that the conversation lives here, or shall: never
+    /// passes it on. `None` if it is not to live here.
+    pub(super) async fn ensure_here(&self, id: &ConversationId) -> Result<Option<Handle>, Failure> {
+        self.stay_sound().await?;
+        if let Some(handle) = self.live_here(id) {
+            return Ok(Some(handle));
+        }
+        match self.find(id, true).await? {
+            Some(Place::Here(handle)) => Ok(Some(handle)),
+            Some(Place::There(_)) | None => Ok(None),
+        }
+    }
+
+    /// Reads who holds it, and acts on what that means. With `here`, what is to be placed is placed
+    /// on this node, or nowhere. `None` if no node takes it now.
+    async fn find(&self, id: &ConversationId, here: bool) -> Result<Option<Place>, Failure> {
+        let mut seen = self.cluster.watch();
+        let mut over = None;
+        loop {
+            let view = seen.borrow_and_update().clone();
+            let holder = self.store.holding(id).await?.map(|held| held.holder);
+            let decision = match &holder {
+                Some(dead) if over.as_ref() == Some(dead) => Decision::Place,
+                holder => placement::decide(holder.as_ref(), &view),
+            };
+            match decision {
+                Decision::Here => return self.start_here(id, None).await.map(Some),
+                Decision::Ask(member) => return Ok(Some(self.remember(id, member))),
+                Decision::Confirm => match holder {
+                    Some(holder) if self.cluster.is_dead(&holder).await? => over = Some(holder),
+                    _ => self.cluster.changed(&mut seen, MOMENT).await,
+                },
+                Decision::Wait(_) if here => return Ok(None),
+                Decision::Wait(_) => self.cluster.changed(&mut seen, MOMENT).await,
+                Decision::Place => {
+                    let drains = self.cluster.standing().is_draining();
+                    let chosen = match here {
+                        true => view.member(&view.me).filter(|_| !drains),
+                        false => placement::place(self.policy, id, &view),
+                    };
+                    match chosen {
+                        // The next view says so, too.
+                        Some(member) if member.holder == view.me && drains => {
+                            self.cluster.changed(&mut seen, MOMENT).await;
+                        }
+                        Some(member) if member.holder == view.me => {
+                            return self.start_here(id, over).await.map(Some);
+                        }
+                        chosen => return Ok(chosen.cloned().map(Place::There)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Refuses everything on a node that may have been taken for dead: others may hold what lives
+    /// here, and what it claimed would be taken from it. If its store was away for a while only, or
+    /// it was stopped, it is sound again in a moment.
+    async fn stay_sound(&self) -> Result<(), Failure> {
+        if self.cluster.standing().is_sound() {
+            return Ok(());
+        }
+        let mut seen = self.cluster.watch();
+        seen.mark_unchanged();
+        self.cluster.changed(&mut seen, MOMENT).await;
+        match self.cluster.standing().is_sound() {
+            true => Ok(()),
+            false => Err(unavailable("this node could not renew its lease")),
+        }
+    }
+
+    fn live_here(&self, id: &ConversationId) -> Option<Handle> {
+        let up = |handle: &Handle| handle.actor.get_status() < ractor::ActorStatus::Draining;
+        self.table.get(id).filter(up)
+    }
+
+    async fn start_here(
+        &self,
+        id: &ConversationId,
+        over: Option<Holder>,
+    ) -> Result<Place, Failure> {
+        let ask = |reply| HostMsg::Ensure(id.clone(), over, reply);
+        match self.host.call(ask, Some(DEADLINE)).await {
+            Ok(ractor::rpc::CallResult::Success(ensured)) => {
+                ensured.map(Place::Here).map_err(|absent| match absent {
+                    Absent::Quarantined(quarantined) => Failure::Quarantined(quarantined.reason),
+                    Absent::Away => unavailable("the store was away"),
+                })
+            }
+            Ok(_) | Err(_) => Err(Failure::Lost),
+        }
+    }
+
+    /// Starts a conversation wherever it is to live.
+    pub async fn start(&self, id: &ConversationId) -> Result<(), Failure> {
+        let Place::There(member) = self.ensure_started(id).await? else { return Ok(()) };
+        match self.cluster.ask(&member.process, Ask::Start { id: id.clone() }, DEADLINE).await {
+            Ok(Answer::Started) => Ok(()),
+            _ => Err(unavailable("the node did not start it")),
+        }
+    }
+
+    /// Whether nobody runs a conversation whose claim reads so.
+    pub(crate) async fn is_orphan(&self, id: &ConversationId, holder: Option<Holder>) -> bool {
+        let Some(holder) = holder else { return true };
+        if holder == self.cluster.standing().me() {
+            return self.table.get(id).is_none();
+        }
+        let alive = self.cluster.view().member(&holder).is_some();
+        !alive && self.cluster.is_dead(&holder).await.unwrap_or(false)
+    }
+
+    fn remember(&self, id: &ConversationId, member: &Member) -> Place {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= CACHED {
+            cache.clear();
+        }
+        cache.insert(id.clone(), member.holder.clone());
+        Place::There(member.clone())
+    }
+
+    pub(super) fn forget(&self, id: &ConversationId) {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Whom it was found with before; the member says if it has it no more.
+    pub(super) fn cached(&self, id: &ConversationId) -> Option<Member> {
+        let holder = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
+        let view = self.cluster.view();
+        view.member(&holder).filter(|member| view.reaches(member)).cloned()
+    }
+}
