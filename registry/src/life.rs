@@ -49,6 +49,35 @@ pub struct Ground {
     pub on_time: OnTime,
 }
 
+impl Ground {
+    /// What its conversations work with.
+    fn deps(&self, standing: Arc<Standing>, hub: &Hub) -> Arc<Deps> {
+        Arc::new(Deps {
+            standing,
+            journal: self.store.clone(),
+            agents: self.agents.clone(),
+            live: Arc::new(hub.clone()),
+            model: self.model.clone(),
+            runner: self.runner.clone(),
+            clock: self.clock.clone(),
+            passivate_after: self.passivate_after,
+            work: TaskTracker::new(),
+        })
+    }
+
+    /// What keeps its node a member.
+    fn keeper(
+        self,
+        standing: Arc<Standing>,
+        members: watch::Sender<Vec<Member>>,
+        view: watch::Sender<Arc<View>>,
+    ) -> Keeper {
+        let Self { membership, clock, on_time, me, lease, .. } = self;
+        let buried = Default::default();
+        Keeper { membership, standing, clock, on_time, me, lease, members, view, buried }
+    }
+}
+
 /// Why conversations did not begin to live.
 #[derive(Debug, thiserror::Error)]
 pub enum Stillborn {
@@ -86,39 +115,20 @@ impl Life {
     where
         F: Future<Output = Result<Arc<dyn Peers>, String>>,
     {
+        let hub = Hub::default();
+        let standing = Arc::new(Standing::new(ground.me.holder.clone()));
+        let deps = ground.deps(standing.clone(), &hub);
         let Ground { me, store, membership, clock, .. } = &ground;
         let (store, membership, clock) = (store.clone(), membership.clone(), clock.clone());
-        let standing = Arc::new(Standing::new(me.holder.clone()));
         let process = me.process.clone();
         let (state, around_state) = watch::channel(me.state);
         let first = View::new(me.holder.clone(), Vec::new(), Links::default());
         let (view, seen) = watch::channel(Arc::new(first));
         let (members, known) = watch::channel(Vec::new());
-        let mut keeper = Keeper {
-            membership: membership.clone(),
-            standing: standing.clone(),
-            clock: clock.clone(),
-            on_time: ground.on_time,
-            me: ground.me,
-            lease: ground.lease,
-            members,
-            view: view.clone(),
-            buried: Default::default(),
-        };
+        let policy = ground.policy;
+        let mut keeper = ground.keeper(standing.clone(), members, view.clone());
         keeper.enter().await?;
 
-        let hub = Hub::default();
-        let deps = Arc::new(Deps {
-            standing: standing.clone(),
-            journal: store.clone(),
-            agents: ground.agents,
-            live: Arc::new(hub.clone()),
-            model: ground.model,
-            runner: ground.runner,
-            clock: clock.clone(),
-            passivate_after: ground.passivate_after,
-            work: TaskTracker::new(),
-        });
         let table = Arc::new(Table::default());
         let (incoming, calls) = mpsc::channel(INCOMING);
         let (left, leavings) = mpsc::unbounded_channel();
@@ -139,7 +149,7 @@ impl Life {
             Cluster::new(process, standing, membership.clone(), peers, clock.clone(), seen, stale);
         let (doors, shelf) = (host.clone(), table.clone());
         let conversations =
-            Conversations::new(doors, shelf, deps, store.clone(), cluster.clone(), ground.policy);
+            Conversations::new(doors, shelf, deps, store.clone(), cluster.clone(), policy);
         let state = Arc::new(state);
         let desk = Desk {
             conversations: conversations.clone(),
