@@ -2,6 +2,7 @@
 
 mod aside;
 pub(crate) mod bounds;
+mod builtin;
 pub mod condition;
 mod http;
 pub mod native;

@@ -111,6 +111,14 @@ impl Returned {
         Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
     }
 
+    /// A built-in tool's own error: `code`, or `code: detail`.
+    pub(crate) fn coded(code: &str, detail: &str) -> Self {
+        match detail {
+            "" => Self::error(code),
+            detail => Self::error(format!("{code}: {detail}")),
+        }
+    }
+
     pub(crate) fn failed(message: impl Into<String>, error_type: ErrorType) -> Self {
         Self { outcome: Outcome::Err(message.into(), error_type), ui: None, halt: None }
     }

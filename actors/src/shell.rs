@@ -1,0 +1,1 @@
+//! Runs commands so that nothing outlives its call.

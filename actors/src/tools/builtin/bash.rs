@@ -1,0 +1,1 @@
+//! `bash`: runs a command in the workspace.

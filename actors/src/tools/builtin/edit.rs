@@ -1,0 +1,1 @@
+//! `edit`: replaces an exact text in a file.

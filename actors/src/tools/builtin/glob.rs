@@ -1,0 +1,1 @@
+//! `glob`: finds files by a pattern.

@@ -1,0 +1,1 @@
+//! `grep`: searches files for a regular expression.

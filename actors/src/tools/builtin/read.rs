@@ -1,0 +1,1 @@
+//! `read`: reads a file with its line numbers.

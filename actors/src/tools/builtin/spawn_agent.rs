@@ -1,0 +1,1 @@
+//! `spawn_agent`: asks another agent.

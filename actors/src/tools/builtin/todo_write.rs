@@ -1,0 +1,1 @@
+//! `todo_write`: keeps the list of what is to be done.

@@ -1,0 +1,1 @@
+//! `web_fetch`: fetches a page.

@@ -1,0 +1,1 @@
+//! `write`: writes a file.

@@ -1,0 +1,1 @@
+//! Fetches from the public web, and from nowhere else.

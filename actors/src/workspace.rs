@@ -1,0 +1,1 @@
+//! The directory that a conversation works in, as a capability.
