@@ -1,5 +1,6 @@
 //! An activity becomes a task that reports back, once, as an action to decide on.
 
+mod child;
 mod model_step;
 mod page;
 mod start;
@@ -93,6 +94,8 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
             Activity::Page { call, suspension, grace_ms } => {
                 Ok(page::page(&around, call, *suspension, *grace_ms).await)
             }
+            Activity::Release { child } => child::release(&around, child).await,
+            Activity::Tell { turn } => child::tell(&around, turn).await,
         }
     };
     let ended = match AssertUnwindSafe(work).catch_unwind().await {

@@ -6,6 +6,7 @@ mod entry;
 mod fields;
 mod invalid;
 mod later;
+mod permissions;
 mod text;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::tools::tool::Tool;
 pub use entry::client_tools;
 use fields::Fields;
 pub use invalid::{Invalid, joined};
+pub use permissions::{Permissions, WorkspaceRoot};
 pub use text::{Format, LoadError, from_text, load_dir};
 
 /// A definition is read, hashed and journalled in one piece: 1 MiB.
@@ -54,6 +56,9 @@ pub struct Definition {
     /// What every answer must satisfy, unless a message says otherwise.
     pub response_format: Option<Schema>,
     pub assigns: Map<String, Value>,
+    pub permissions: Permissions,
+    /// `None`: a directory of the conversation.
+    pub workspace: Option<WorkspaceRoot>,
     /// In the order in which they were declared.
     pub tools: Vec<Tool>,
     /// The document as it was given.
@@ -134,6 +139,8 @@ fn definition(
         client_grace: client_grace(fields),
         response_format: schema(fields, "response_format"),
         assigns: fields.map("assigns"),
+        permissions: permissions::permissions(fields),
+        workspace: permissions::workspace(fields),
         tools,
         source,
         revision,

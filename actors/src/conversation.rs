@@ -23,6 +23,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use crate::activity::{Progress, Report, Trouble};
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
+use crate::door::Doorway;
 use crate::journal::{Holder, Holding, Journal, Refusal};
 use crate::live::{Live, Signal};
 use crate::model::Model;
@@ -44,6 +45,7 @@ pub struct Deps {
     pub model: Arc<dyn Model>,
     pub runner: Arc<Runner>,
     pub clock: Arc<dyn Clock>,
+    pub door: Arc<Doorway>,
     /// How long an actor with nothing to do stays in memory.
     pub passivate_after: Duration,
     /// Model calls and tool runs under way, so that a drain can wait for them.
@@ -307,7 +309,8 @@ impl Loaded {
 
     /// Arms the timer of an actor with nothing to do.
     fn rest(&mut self, myself: &ActorRef<ConversationMsg>) {
-        if !self.running.is_empty() {
+        // Whoever waits for a user's own call that a child has waits here.
+        if !self.running.is_empty() || !self.dispatched.is_empty() {
             self.idle = None;
         } else if self.idle.is_none() {
             let (myself, handled) = (myself.clone(), self.handled);

@@ -6,6 +6,7 @@ pub mod activity;
 pub mod agent;
 pub mod clock;
 pub mod conversation;
+pub mod door;
 pub mod journal;
 pub mod live;
 pub mod model;

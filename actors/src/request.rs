@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use abide_conversation::command::{Answer, Create, IfBusy};
+use abide_conversation::child::Parent;
+use abide_conversation::command::{Answer, ChildEnded, Create, IfBusy};
 use abide_conversation::event::Shape;
 use abide_conversation::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use abide_conversation::message::{Outcome, Ui};
@@ -95,6 +96,22 @@ pub enum Request {
     /// The alarm rang.
     Wake,
     Delete,
+    /// A parent asks its child, which begins with that.
+    Spawn(Box<SpawnRequest>),
+    /// A child tells its parent what it came to.
+    ChildEnded(Box<ChildEnded>),
+    /// A parent wants nothing of its child any more.
+    Abandon(Box<Create>),
+}
+
+/// What a child begins with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpawnRequest {
+    pub parent: Parent,
+    pub agent: AgentName,
+    pub content: Vec<Value>,
+    pub principal: Principal,
+    pub assigns: Map<String, Value>,
 }
 
 /// `POST …/messages`.
@@ -132,13 +149,30 @@ pub struct DispatchRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
-    Created { id: ConversationId, agent: AgentName, revision: Revision },
-    Sent { conversation_id: ConversationId, turn_id: TurnId, seq: u64 },
-    Resolved { seq: u64 },
-    Cancelled { cancelled: bool },
-    Dispatched { outcome: Outcome, ui: Option<Ui> },
+    Created {
+        id: ConversationId,
+        agent: AgentName,
+        revision: Revision,
+    },
+    Sent {
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        seq: u64,
+    },
+    Resolved {
+        seq: u64,
+    },
+    Cancelled {
+        cancelled: bool,
+    },
+    Dispatched {
+        outcome: Outcome,
+        ui: Option<Ui>,
+    },
     Woken,
     Deleted,
+    /// Between conversations: it is journalled, or was before.
+    Noted,
 }
 
 /// Why it was not done, or not known to be done.

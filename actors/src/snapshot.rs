@@ -1,16 +1,22 @@
 //! A conversation as clients see it: its state, and what only a live actor knows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use abide_conversation::event::Executor;
+use abide_conversation::event::{Executor, Todo};
 use abide_conversation::ids::{AgentName, CallId, ConversationId, Revision, TurnId};
+use abide_conversation::message::Usage;
+use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::{Activeness, Call, Pending, Phase};
 use abide_conversation::{State, Timestamp};
 use serde::Serialize;
+
 use serde_json::{Map, Value};
 
+use crate::agent::Definition;
 use crate::journal::Holding;
 use crate::streaming::StreamingMessage;
+use crate::tools::Gate;
 
 /// `GET /v1/conversations/{id}`, and the first frame of every event stream.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,7 +36,12 @@ pub struct Snapshot {
     pub in_flight: Vec<InFlight>,
     pub pending: Vec<Pending>,
     pub queued: usize,
-    pub todos: Vec<Value>,
+    pub todos: Vec<Todo>,
+    /// What it may do by itself now; null when the agent was deleted.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub phase: Option<PermissionPhase>,
+    /// What all model calls cost so far, those of its children included.
+    pub usage: Usage,
     /// Null when no node holds the conversation.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub holder: Option<HolderView>,
@@ -61,6 +72,9 @@ pub struct InFlight {
     /// What a streaming tool said last.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub progress: Option<Value>,
+    /// The child conversation that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child_conversation_id: Option<ConversationId>,
 }
 
 /// Who holds it.
@@ -86,8 +100,10 @@ impl Snapshot {
         id: ConversationId,
         state: &State,
         overlay: Overlay,
-        newest: Option<Revision>,
+        newest: Option<Arc<Definition>>,
     ) -> Self {
+        let phase = newest.clone().map(|newest| Gate::new(newest, state).phase());
+        let newest = newest.map(|newest| newest.revision.clone());
         let Overlay { held, streaming, progress } = overlay;
         let activeness = state.activeness().live(streaming.is_some());
         let holder = held.map(|held| HolderView { node: held.holder.node, epoch: held.epoch });
@@ -103,7 +119,9 @@ impl Snapshot {
             in_flight: calls.filter_map(|call| in_flight(call, &progress)).collect(),
             pending: state.pending(),
             queued: state.queue.len(),
-            todos: Vec::new(),
+            todos: state.todos.clone(),
+            phase,
+            usage: state.usage,
             holder,
             metadata: state.metadata.clone(),
             created_at: state.created_at,
@@ -117,7 +135,10 @@ fn open_turn(turn: &abide_conversation::state::Turn) -> OpenTurn {
 }
 
 fn in_flight(call: &Call, progress: &BTreeMap<CallId, Value>) -> Option<InFlight> {
-    let Phase::Running { attempt, since } = &call.phase else { return None };
+    let (Phase::Running { attempt, since } | Phase::Delegated { attempt, since, .. }) = &call.phase
+    else {
+        return None;
+    };
     Some(InFlight {
         call_id: call.id.clone(),
         tool: call.tool.clone(),
@@ -125,5 +146,6 @@ fn in_flight(call: &Call, progress: &BTreeMap<CallId, Value>) -> Option<InFlight
         attempt: *attempt,
         started_at: *since,
         progress: progress.get(&call.id).cloned(),
+        child_conversation_id: call.child.clone(),
     })
 }

@@ -2,8 +2,9 @@
 
 mod aside;
 pub(crate) mod bounds;
-mod builtin;
+pub(crate) mod builtin;
 pub mod condition;
+pub mod gate;
 mod http;
 pub mod native;
 mod plan;
@@ -16,10 +17,13 @@ pub mod tool;
 use std::sync::Arc;
 
 use abide_conversation::command::Planned;
+use abide_conversation::event::Executor;
 use serde_json::Value;
 
 use crate::agent::Definition;
 use crate::model::{GivenCall, ToolSpec};
+pub use builtin::Builtin;
+pub use gate::{Gate, Grant};
 pub use native::{Natives, Returned};
 pub use run::{Run, Runner};
 pub use scope::{Scope, merged};
@@ -46,20 +50,25 @@ impl Toolbox {
     }
 
     /// What the model is told, in the order of declaration.
-    pub fn specs(&self) -> Vec<ToolSpec> {
+    pub fn specs(&self, gate: &Gate) -> Vec<ToolSpec> {
         let spec = |tool: &Tool| ToolSpec {
             name: tool.name.clone(),
             description: tool.description.clone(),
-            parameters: tool.parameters.source().clone(),
+            parameters: match tool.builtin() {
+                Some(builtin) => builtin.parameters(),
+                None => tool.parameters.source().clone(),
+            },
             executor: tool.executor,
             provider_options: tool.provider_options.clone(),
         };
-        self.tools().filter(|tool| tool.is_for_model()).map(spec).collect()
+        // What the provider runs by itself it must not even be offered, if it may not run.
+        let offered = |tool: &&Tool| tool.executor != Executor::Provider || gate.offers(tool);
+        self.tools().filter(|tool| tool.is_for_model()).filter(offered).map(spec).collect()
     }
 
-    /// What is to become of a call that the model made. Depends on nothing but its arguments.
-    pub fn plan(&self, given: &GivenCall, scope: &Scope) -> Planned {
-        plan::plan(self, given, scope)
+    /// What is to become of a call that the model made, after those before it in its message.
+    pub fn plan(&self, given: &GivenCall, scope: &Scope, gate: &mut Gate) -> Planned {
+        plan::plan(self, given, scope, gate)
     }
 
     /// The tool of that name, whoever may call it.

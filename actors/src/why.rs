@@ -40,6 +40,17 @@ pub fn why(state: &State, streams: bool) -> Why {
         };
     }
     for call in &turn.calls {
+        if let (Phase::Delegated { since, expires_at, .. }, Some(child)) =
+            (&call.phase, &call.child)
+        {
+            return Why {
+                waits_for: format!("the conversation {child}, for {} ({})", call.tool, call.id),
+                since: Some(*since),
+                who_can_move_it: format!("whoever can move {child}; POST …/cancel ends the turn"),
+                next: "it ends, or runs out of time".to_owned(),
+                next_at: Some(*expires_at),
+            };
+        }
         if let (Phase::Running { attempt, since }, Executor::Server) = (&call.phase, call.executor)
         {
             return Why {

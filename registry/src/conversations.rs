@@ -11,9 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_actors::conversation::{ConversationMsg, Deps};
+use abide_actors::door::Door;
 use abide_actors::journal::{Holder, Refusal};
 use abide_actors::request::{Answered, Delivery, Failure, RepeatKey, Reply, Request};
 use abide_conversation::{ConversationId, Rejection};
+use async_trait::async_trait;
 use ractor::ActorRef;
 
 use crate::cluster::Cluster;
@@ -139,7 +141,7 @@ impl Conversations {
             }
             // Done, most likely, and nobody will know of what.
             Ok(wire::Answer::TooLarge) => return Err(Failure::Lost),
-            Err(Unreached::Lost) if repeats.is_empty() && request != Request::Wake => {
+            Err(Unreached::Lost) if repeats.is_empty() && !is_repeatable(&request) => {
                 return Err(Failure::Lost);
             }
             // It moves, or its node is going: the next view tells.
@@ -185,12 +187,13 @@ impl Conversations {
         repeats: &[RepeatKey],
     ) -> Result<Option<Reply>, Failure> {
         let creates = match request {
-            Request::Create(_) => true,
+            Request::Create(_) | Request::Spawn(_) | Request::Abandon(_) => true,
             Request::Send(send) => send.agent.is_some(),
             Request::Resolve(_)
             | Request::Cancel
             | Request::Dispatch(_)
             | Request::Wake
+            | Request::ChildEnded(_)
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.cached(id).is_some();
@@ -207,6 +210,26 @@ impl Conversations {
             }
         }
         Err(Rejection::NotFound.into())
+    }
+}
+
+/// Whether a request may be carried out twice without harm.
+fn is_repeatable(request: &Request) -> bool {
+    match request {
+        Request::Wake | Request::Spawn(_) | Request::ChildEnded(_) | Request::Abandon(_) => true,
+        Request::Create(_)
+        | Request::Send(_)
+        | Request::Resolve(_)
+        | Request::Cancel
+        | Request::Dispatch(_)
+        | Request::Delete => false,
+    }
+}
+
+#[async_trait]
+impl Door for Conversations {
+    async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, Failure> {
+        Conversations::deliver(self, id, request, Vec::new()).await
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use abide_actors::agent::Agents;
 use abide_actors::clock::Clock;
 use abide_actors::conversation::Deps;
+use abide_actors::door::{Door, Doorway};
 use abide_actors::journal::Refusal;
 use abide_actors::model::Model;
 use abide_actors::standing::Standing;
@@ -60,6 +61,7 @@ impl Ground {
             model: self.model.clone(),
             runner: self.runner.clone(),
             clock: self.clock.clone(),
+            door: Arc::default(),
             passivate_after: self.passivate_after,
             work: TaskTracker::new(),
         })
@@ -103,6 +105,8 @@ pub struct Life {
     keeper: AbortOnDropHandle<()>,
     /// Whoever waits for a change waits in vain, and not in a hurry, when the keeper has ended.
     _view: watch::Sender<Arc<View>>,
+    /// The conversations themselves reach it through a doorway that does not keep it.
+    _door: Arc<dyn Door>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -148,8 +152,11 @@ impl Life {
         let cluster =
             Cluster::new(process, standing, membership.clone(), peers, clock.clone(), seen, stale);
         let (doors, shelf) = (host.clone(), table.clone());
+        let doorway: Arc<Doorway> = deps.door.clone();
         let conversations =
             Conversations::new(doors, shelf, deps, store.clone(), cluster.clone(), policy);
+        let door: Arc<dyn Door> = Arc::new(conversations.clone());
+        doorway.set(&door);
         let state = Arc::new(state);
         let desk = Desk {
             conversations: conversations.clone(),
@@ -176,6 +183,7 @@ impl Life {
             membership,
             keeper,
             _view: view,
+            _door: door,
             _tasks,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::ids::{CallId, TurnId};
+use crate::ids::{CallId, ConversationId, TurnId};
 
 /// One thing that runs outside the state and reports back as a command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +15,10 @@ pub enum Activity {
     Tool { call: CallId, attempt: u32 },
     /// A watch over a client call: it ends when no page was connected for `grace_ms`.
     Page { call: CallId, suspension: u32, grace_ms: u64 },
+    /// A child that nobody waits for is stopped.
+    Release { child: ConversationId },
+    /// The parent is told what a turn came to.
+    Tell { turn: TurnId },
 }
 
 impl fmt::Display for Activity {
@@ -24,6 +28,8 @@ impl fmt::Display for Activity {
             Activity::Model { turn, step } => write!(f, "model step {step} of {turn}"),
             Activity::Tool { call, attempt } => write!(f, "attempt {attempt} of {call}"),
             Activity::Page { call, .. } => write!(f, "page for {call}"),
+            Activity::Release { child } => write!(f, "release of {child}"),
+            Activity::Tell { turn } => write!(f, "report of {turn}"),
         }
     }
 }

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
-use crate::event::{Executor, Intent, OnInterrupt, Shape};
-use crate::ids::{AgentName, CallId, MessageId, Principal, Revision, TurnId};
+use crate::child::Parent;
+use crate::event::{Executor, Intent, OnInterrupt, Shape, Todo};
+use crate::ids::{AgentName, CallId, ConversationId, MessageId, Principal, Revision, TurnId};
 use crate::message::{Outcome, Ui, Usage};
+use crate::permission::{PermissionPhase, Verdict};
 
 /// An action and the moment at which it is judged.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,16 @@ pub enum Action {
     Cancel(Cancel),
     Revive,
     Dispatch(Dispatch),
+    /// A parent asks: creates the conversation and sends its one message, or finds that done.
+    Spawn(Send),
+    ChildStarted(ChildStarted),
+    ChildEnded(ChildEnded),
+    /// A child that was to be stopped is.
+    ChildReleased(ConversationId),
+    /// The parent was told of a turn.
+    Told(TurnId),
+    /// The parent wants nothing of this conversation any more, which may not even exist yet.
+    Abandon(Create),
 }
 
 /// Brings the conversation into being.
@@ -42,6 +54,8 @@ pub struct Create {
     pub assigns: Map<String, Value>,
     pub metadata: Map<String, Value>,
     pub tools: Vec<Value>,
+    #[serde(default)]
+    pub parent: Option<Parent>,
 }
 
 /// The agent's facts that a turn starts with.
@@ -115,6 +129,8 @@ pub struct Planned {
     pub tool: String,
     pub args: Value,
     pub plan: Plan,
+    /// What the gate decided, if the call came so far.
+    pub gate: Option<Verdict>,
 }
 
 /// What is to become of a call.
@@ -134,6 +150,8 @@ pub enum Plan {
         on_interrupt: OnInterrupt,
         /// The result of a client call that is answered at once when it is approved.
         answer: Option<Value>,
+        /// The child conversation that is to answer it.
+        child: Option<ConversationId>,
     },
 }
 
@@ -155,6 +173,20 @@ pub struct ToolReturned {
     pub ui: Option<Ui>,
     /// Ends the turn as halted, with this reason.
     pub halt: Option<String>,
+    /// What it changes in the conversation itself, in the same commit.
+    pub changes: Vec<Change>,
+}
+
+/// What a tool changes in its conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    Todos(Vec<Todo>),
+    Phase {
+        phase: PermissionPhase,
+        planning: bool,
+    },
+    /// The workspace was used, on this storage.
+    Workspace(String),
 }
 
 /// An answer to an open suspension.
@@ -165,6 +197,8 @@ pub struct Resolve {
     pub suspension: Option<u32>,
     pub by: Principal,
     pub answer: Answer,
+    /// What the gate decided about edited arguments.
+    pub gate: Option<Verdict>,
 }
 
 /// The forms of an answer; each fits one kind of suspension.
@@ -201,4 +235,25 @@ pub struct Dispatch {
     pub revision: Revision,
     pub on_interrupt: OnInterrupt,
     pub requests: BTreeMap<String, String>,
+    pub gate: Verdict,
+    pub child: Option<ConversationId>,
+}
+
+/// A child conversation has taken a call up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildStarted {
+    pub call: CallId,
+    pub attempt: u32,
+    /// How long it may take.
+    pub within_ms: u64,
+}
+
+/// A child conversation has come to its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChildEnded {
+    pub call: CallId,
+    pub child: ConversationId,
+    pub outcome: Outcome,
+    pub ui: Option<Ui>,
+    pub usage: Usage,
 }

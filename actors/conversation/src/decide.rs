@@ -1,6 +1,8 @@
 //! What a command comes to: the events to journal, or a refusal.
 
+mod abandon;
 mod cancel;
+mod child;
 mod create;
 mod dispatch;
 mod draft;
@@ -49,7 +51,13 @@ pub enum Rejection {
 /// Judges a command. Returns the events to append, in order; none if there is nothing to do.
 pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> {
     let mut draft = Draft::new(state, command.at);
-    if !state.exists() && !matches!(command.action, Action::Create(_) | Action::Send(_)) {
+    let creates = |action: &Action| {
+        matches!(
+            action,
+            Action::Create(_) | Action::Send(_) | Action::Spawn(_) | Action::Abandon(_)
+        )
+    };
+    if !state.exists() && !creates(&command.action) {
         return Err(Rejection::NotFound);
     }
     match command.action {
@@ -65,6 +73,12 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         Action::Cancel(cancel) => cancel::cancel(&mut draft, cancel.partial),
         Action::Revive => revive::revive(&mut draft),
         Action::Dispatch(dispatch) => dispatch::dispatch(&mut draft, dispatch)?,
+        Action::Spawn(spawn) => child::spawn(&mut draft, spawn)?,
+        Action::ChildStarted(started) => child::started(&mut draft, started)?,
+        Action::ChildEnded(ended) => child::ended(&mut draft, ended)?,
+        Action::ChildReleased(child) => child::released(&mut draft, child)?,
+        Action::Told(turn) => child::told(&mut draft, turn)?,
+        Action::Abandon(create) => abandon::abandon(&mut draft, create)?,
     }
     Ok(draft.into_events())
 }

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
-use crate::ids::{AgentName, CallId, Principal, Revision, TurnId};
+use crate::child::Parent;
+use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use crate::message::{Message, Outcome, Status, Ui, Usage};
+use crate::permission::{PermissionPhase, Verdict};
 use crate::read;
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
@@ -40,6 +42,14 @@ pub enum Data {
     TurnEnded(TurnEnded),
     DispatchStarted(DispatchStarted),
     Dispatch(Dispatch),
+    PhaseChanged(PhaseChanged),
+    TodosChanged(TodosChanged),
+    WorkspaceOpened(WorkspaceOpened),
+    ChildStarted(ChildStarted),
+    ChildEnded(ChildEnded),
+    ChildReleased(ChildReleased),
+    Told(Told),
+    Abandoned {},
 }
 
 /// The conversation exists.
@@ -54,6 +64,9 @@ pub struct Created {
     /// Tools that the client declared for this conversation, as definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Value>,
+    /// Of a child: whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
 }
 
 /// A user's message; its turn is the event's, and starts with `turn_started`.
@@ -171,6 +184,12 @@ pub struct ToolCall {
     /// The result of a client call that is answered at once when it is approved.
     #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
+    /// What the gate decided; absent for a call that never came so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Verdict>,
+    /// The child conversation that is to answer it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ConversationId>,
 }
 
 /// What a suspension waits for.
@@ -216,6 +235,9 @@ pub struct Resolution {
     /// The arguments as the approver edited them.
     #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
+    /// What the gate decided about the edited arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Verdict>,
 }
 
 /// A call was handed to its executor after an approval, or again after its node died.
@@ -284,6 +306,11 @@ pub struct DispatchStarted {
     /// The request that asked for it, so that a repeat joins it: key → fingerprint of its body.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Verdict>,
+    /// The child conversation that is to answer it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ConversationId>,
 }
 
 /// A user's own call, done. The model never sees it.
@@ -297,4 +324,86 @@ pub struct Dispatch {
     pub result: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui: Option<Ui>,
+    /// What the gate decided, of a call that it refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Verdict>,
+}
+
+/// A call of `plan_mode` changed what may be done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PhaseChanged {
+    pub call_id: CallId,
+    /// What holds now.
+    pub phase: PermissionPhase,
+    /// Whether it is `plan` by the conversation's own choice, whatever its agent says.
+    pub planning: bool,
+}
+
+/// How far one thing on the list has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    Pending,
+    InProgress,
+    Completed,
+}
+
+/// One thing that is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Todo {
+    pub content: String,
+    pub status: TodoStatus,
+}
+
+/// A call of `todo_write` replaced the list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TodosChanged {
+    pub call_id: CallId,
+    pub todos: Vec<Todo>,
+}
+
+/// The workspace was used for the first time; from here on it must be on this storage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WorkspaceOpened {
+    pub storage: String,
+}
+
+/// A child conversation has the call; nothing runs here until it ends, or its time is up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChildStarted {
+    pub call_id: CallId,
+    pub conversation_id: ConversationId,
+    pub attempt: u32,
+    pub expires_at: Timestamp,
+}
+
+/// There is no child to care for any more: it has told what it came to, or never was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChildEnded {
+    pub call_id: CallId,
+    pub conversation_id: ConversationId,
+    /// What it and its own children cost.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// A child whose call was over before it was has been stopped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChildReleased {
+    pub conversation_id: ConversationId,
+}
+
+/// The parent knows what the turn came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Told {
+    pub turn_id: TurnId,
 }

@@ -1,8 +1,9 @@
 //! Folds an event into the state. Never fails: what an event says has happened.
 
+use crate::child::Due;
 use crate::event::{
-    AssistantMsg, Data, DispatchStarted, Event, Executor, Resolution, Suspension, ToolCall,
-    ToolStarted, TurnStarted, UserMsg,
+    AssistantMsg, ChildStarted, Data, DispatchStarted, Event, Executor, Resolution, Suspension,
+    ToolCall, ToolStarted, TurnEnded, TurnStarted, UserMsg,
 };
 use crate::ids::CallId;
 use crate::state::{Call, Phase, QueuedTurn, RunningDispatch, State, Turn, Waiting};
@@ -17,6 +18,8 @@ pub fn evolve(mut state: State, event: &Event) -> State {
             state.assigns = created.assigns.clone();
             state.metadata = created.metadata.clone();
             state.tools = created.tools.clone();
+            state.parent = created.parent.clone();
+            state.storage = created.parent.as_ref().and_then(|parent| parent.storage.clone());
         }
         Data::UserMsg(said) => queue(&mut state, event, said),
         Data::TurnStarted(started) => start(&mut state, event, started),
@@ -25,18 +28,37 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         Data::Suspension(suspension) => suspend(&mut state, event, suspension),
         Data::Resolution(resolution) => resolve(&mut state, resolution),
         Data::ToolStarted(started) => run(&mut state, event, started),
-        Data::ToolResult(result) => {
-            with_call(&mut state, &result.call_id, |call| call.phase = Phase::Done);
-        }
+        Data::ToolResult(result) => finish(&mut state, &result.call_id),
         Data::RepairRequested(_) => {
             if let Some(turn) = &mut state.turn {
                 turn.repaired = true;
             }
         }
-        Data::TurnEnded(_) => state.turn = None,
+        Data::TurnEnded(ended) => end(&mut state, event, ended),
         Data::DispatchStarted(started) => dispatch(&mut state, started),
         Data::Dispatch(done) => {
-            state.dispatches.remove(&done.call_id);
+            let run = state.dispatches.remove(&done.call_id);
+            let child = run.and_then(|run| run.child);
+            state.orphans.extend(child.map(|child| (child, done.call_id.clone())));
+        }
+        Data::PhaseChanged(changed) => state.planning = Some(changed.planning),
+        Data::TodosChanged(changed) => state.todos = changed.todos.clone(),
+        Data::WorkspaceOpened(opened) => state.storage = Some(opened.storage.clone()),
+        Data::ChildStarted(started) => delegate(&mut state, event, started),
+        Data::ChildEnded(ended) => {
+            state.usage += ended.usage;
+            with_call(&mut state, &ended.call_id, |call| call.child = None);
+            if let Some(run) = state.dispatches.get_mut(&ended.call_id) {
+                run.child = None;
+            }
+        }
+        Data::ChildReleased(released) => {
+            state.orphans.remove(&released.conversation_id);
+        }
+        Data::Told(_) => state.due = None,
+        Data::Abandoned {} => {
+            state.abandoned = true;
+            state.due = None;
         }
     }
     state
@@ -74,11 +96,13 @@ fn start(state: &mut State, event: &Event, started: &TurnStarted) {
         step: 0,
         calls: Vec::new(),
         repaired: false,
+        calls_made: 0,
         late_ids: Vec::new(),
     });
 }
 
 fn speak(state: &mut State, spoken: &AssistantMsg) {
+    state.usage += spoken.usage.unwrap_or_default();
     let Some(turn) = &mut state.turn else { return };
     turn.step = spoken.step;
     let request = |named: &crate::message::CallRef| Call {
@@ -94,8 +118,13 @@ fn speak(state: &mut State, spoken: &AssistantMsg) {
         answer: None,
         principal: turn.principal.clone(),
         suspensions: 0,
+        gate: None,
+        approved: false,
+        child: None,
         phase: Phase::Requested,
     };
+    let made = u32::try_from(spoken.message.tool_calls.len()).unwrap_or(u32::MAX);
+    turn.calls_made = turn.calls_made.saturating_add(made);
     turn.calls = spoken.message.tool_calls.iter().map(request).collect();
     for call in &turn.calls {
         if state.used_ids.is_full() {
@@ -116,6 +145,8 @@ fn plan(state: &mut State, event: &Event, planned: &ToolCall) {
         call.grace_ms = planned.grace_ms;
         call.on_interrupt = planned.on_interrupt;
         call.answer = planned.answer.clone();
+        call.gate = planned.gate.clone();
+        call.child = planned.child.clone();
         if runs {
             call.phase = Phase::Running { attempt: 1, since: event.at };
         }
@@ -141,12 +172,52 @@ fn resolve(state: &mut State, resolution: &Resolution) {
         call.phase = Phase::Requested;
         if resolution.approved == Some(true) {
             call.phase = Phase::Approved;
+            call.approved = true;
             call.principal = resolution.by.clone();
         }
         if let Some(args) = &resolution.args {
             call.args = args.clone();
+            call.gate = resolution.gate.clone();
         }
     });
+}
+
+/// A call that is over before its child is leaves the child to be stopped.
+fn finish(state: &mut State, id: &CallId) {
+    let mut orphan = None;
+    with_call(state, id, |call| {
+        if matches!(call.phase, Phase::Running { .. } | Phase::Delegated { .. }) {
+            orphan = call.child.take();
+        }
+        call.phase = Phase::Done;
+    });
+    state.orphans.extend(orphan.map(|child| (child, id.clone())));
+}
+
+/// The first turn of a child is what its parent waits for.
+fn end(state: &mut State, event: &Event, ended: &TurnEnded) {
+    let Some(turn) = state.turn.take() else { return };
+    if state.parent.is_some() && turn.ordinal == 1 && !state.abandoned {
+        state.due = Some(Due {
+            turn: turn.id,
+            outcome: ended.outcome,
+            reason: ended.reason.clone(),
+            steps: turn.step,
+            calls: turn.calls_made,
+            started_at: turn.started_at,
+            ended_at: event.at,
+        });
+    }
+}
+
+fn delegate(state: &mut State, event: &Event, started: &ChildStarted) {
+    let (attempt, expires_at) = (started.attempt, started.expires_at);
+    with_call(state, &started.call_id, |call| {
+        call.phase = Phase::Delegated { attempt, since: event.at, expires_at };
+    });
+    if let Some(run) = state.dispatches.get_mut(&started.call_id) {
+        run.delegated = Some(expires_at);
+    }
 }
 
 fn run(state: &mut State, event: &Event, started: &ToolStarted) {
@@ -164,6 +235,9 @@ fn dispatch(state: &mut State, started: &DispatchStarted) {
         attempt: started.attempt,
         on_interrupt: started.on_interrupt,
         requests: started.requests.clone(),
+        gate: started.gate.clone(),
+        child: started.child.clone(),
+        delegated: None,
     };
     state.used_ids.insert(&started.call_id);
     state.dispatches.insert(started.call_id.clone(), run);

@@ -4,12 +4,14 @@
 //! [`evolve`] folds an event into the state, [`wanted`] names the activities that must be running.
 
 pub mod activity;
+pub mod child;
 pub mod command;
 pub mod decide;
 pub mod event;
 mod evolve;
 pub mod ids;
 pub mod message;
+pub mod permission;
 mod read;
 pub mod state;
 pub mod used_ids;

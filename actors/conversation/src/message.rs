@@ -159,3 +159,10 @@ pub struct Usage {
     #[serde(default)]
     pub output_tokens: u64,
 }
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, more: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
+    }
+}

@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
-use crate::event::{Executor, Intent, Kind, OnInterrupt, Shape, Suspension};
-use crate::ids::{AgentName, CallId, Principal, Revision, TurnId};
+use crate::child::{Due, Parent};
+use crate::event::{Executor, Intent, Kind, OnInterrupt, Shape, Suspension, Todo};
+use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
+use crate::message::Usage;
+use crate::permission::{Decision, Verdict};
 use crate::read;
 use crate::used_ids::UsedIds;
 
@@ -29,6 +32,28 @@ pub struct State {
     pub used_ids: UsedIds,
     /// Users' own calls that run now.
     pub dispatches: BTreeMap<CallId, RunningDispatch>,
+    #[serde(default)]
+    pub todos: Vec<Todo>,
+    /// Whether it plans by its own choice; `None`: as its agent says.
+    #[serde(default)]
+    pub planning: Option<bool>,
+    /// The storage that its workspace must be on.
+    #[serde(default)]
+    pub storage: Option<String>,
+    /// What all of its model calls cost, and those of its children.
+    #[serde(default)]
+    pub usage: Usage,
+    #[serde(default)]
+    pub parent: Option<Parent>,
+    /// Whether its parent wants nothing of it any more.
+    #[serde(default)]
+    pub abandoned: bool,
+    /// What its parent must still be told.
+    #[serde(default)]
+    pub due: Option<Due>,
+    /// Children that nobody waits for, to be stopped, and the calls that they were for.
+    #[serde(default)]
+    pub orphans: BTreeMap<ConversationId, CallId>,
 }
 
 /// A message whose turn waits for the one before it.
@@ -59,6 +84,9 @@ pub struct Turn {
     pub calls: Vec<Call>,
     /// Whether the one repair of a structured answer was asked for.
     pub repaired: bool,
+    /// How many calls the model has made.
+    #[serde(default)]
+    pub calls_made: u32,
     /// The ids of this turn that `used_ids` had no room for.
     pub late_ids: Vec<CallId>,
 }
@@ -81,6 +109,15 @@ pub struct Call {
     pub principal: Principal,
     /// How many suspensions it has had.
     pub suspensions: u32,
+    /// What the gate decided about the arguments as they are.
+    #[serde(default)]
+    pub gate: Option<Verdict>,
+    /// Whether a person said yes.
+    #[serde(default)]
+    pub approved: bool,
+    /// The child conversation that is to answer it.
+    #[serde(default)]
+    pub child: Option<ConversationId>,
     pub phase: Phase,
 }
 
@@ -96,6 +133,8 @@ pub enum Phase {
     Approved,
     /// Its executor has it.
     Running { attempt: u32, since: Timestamp },
+    /// Its child conversation has it.
+    Delegated { attempt: u32, since: Timestamp, expires_at: Timestamp },
     /// It has its one result.
     Done,
 }
@@ -120,6 +159,13 @@ pub struct RunningDispatch {
     pub attempt: u32,
     pub on_interrupt: OnInterrupt,
     pub requests: BTreeMap<String, String>,
+    #[serde(default)]
+    pub gate: Option<Verdict>,
+    #[serde(default)]
+    pub child: Option<ConversationId>,
+    /// Until when the child may take; `None` while it has not taken it up.
+    #[serde(default)]
+    pub delegated: Option<Timestamp>,
 }
 
 /// What a conversation is doing, as clients see it. Awaiting wins over executing.
@@ -150,6 +196,9 @@ pub struct Pending {
     pub suspension: u32,
     pub suspended_at: Timestamp,
     pub expires_at: Timestamp,
+    /// Of a child's call: the conversation that a person started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_conversation_id: Option<ConversationId>,
 }
 
 impl Activeness {
@@ -193,13 +242,23 @@ impl State {
 
     /// The open suspensions, in call order.
     pub fn pending(&self) -> Vec<Pending> {
+        let root = self.parent.as_ref().map(|parent| &parent.root_conversation_id);
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
-        calls.filter_map(Call::pending).collect()
+        let rooted = |pending| Pending { root_conversation_id: root.cloned(), ..pending };
+        calls.filter_map(Call::pending).map(rooted).collect()
     }
 
     /// When the conversation must be woken: the earliest of its deadlines.
     pub fn alarm(&self) -> Option<Timestamp> {
-        self.pending().iter().map(|pending| pending.expires_at).min()
+        let calls = self.turn.iter().flat_map(|turn| &turn.calls);
+        let deadlines = calls.filter_map(Call::deadline);
+        deadlines.chain(self.dispatches.values().filter_map(|run| run.delegated)).min()
+    }
+
+    /// Whether it was made for this call of that parent.
+    pub fn is_child_for(&self, parent: Option<&Parent>) -> bool {
+        let name = |parent: &Parent| (parent.conversation_id.clone(), parent.call_id.clone());
+        parent.is_some() && self.parent.as_ref().map(name) == parent.map(name)
     }
 
     /// An open call of the running turn.
@@ -225,8 +284,30 @@ impl Call {
     pub fn waiting(&self) -> Option<&Waiting> {
         match &self.phase {
             Phase::Suspended(waiting) => Some(waiting),
+            Phase::Requested
+            | Phase::Approved
+            | Phase::Running { .. }
+            | Phase::Delegated { .. }
+            | Phase::Done => None,
+        }
+    }
+
+    /// When it ends by itself, if it has a time.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        match &self.phase {
+            Phase::Suspended(waiting) => Some(waiting.expires_at),
+            Phase::Delegated { expires_at, .. } => Some(*expires_at),
             Phase::Requested | Phase::Approved | Phase::Running { .. } | Phase::Done => None,
         }
+    }
+
+    /// The verdict by which it may run with the arguments as they are; `None` if it may not.
+    pub fn leave(&self) -> Option<&Verdict> {
+        self.gate.as_ref().filter(|verdict| match verdict.decision {
+            Decision::Allow => true,
+            Decision::Ask => self.approved,
+            Decision::Deny => false,
+        })
     }
 
     /// The open suspension as people see it.
@@ -243,6 +324,7 @@ impl Call {
             suspension: waiting.suspension,
             suspended_at: waiting.since,
             expires_at: waiting.expires_at,
+            root_conversation_id: None,
         })
     }
 

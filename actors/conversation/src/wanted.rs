@@ -11,8 +11,12 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
     let mut wanted: BTreeSet<Activity> = state
         .dispatches
         .iter()
+        .filter(|(_, run)| run.delegated.is_none())
         .map(|(call, run)| Activity::Tool { call: call.clone(), attempt: run.attempt })
         .collect();
+    // A call that its child has is nobody's work here.
+    wanted.extend(state.orphans.keys().map(|child| Activity::Release { child: child.clone() }));
+    wanted.extend(state.due.iter().map(|due| Activity::Tell { turn: due.turn.clone() }));
     match (&state.turn, state.queue.front()) {
         (None, Some(next)) => {
             wanted.insert(Activity::Start { turn: next.id.clone() });
@@ -40,6 +44,7 @@ fn of_call(call: &Call) -> Option<Activity> {
         | Phase::Suspended(_)
         | Phase::Approved
         | Phase::Running { .. }
+        | Phase::Delegated { .. }
         | Phase::Done => None,
     }
 }

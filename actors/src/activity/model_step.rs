@@ -6,19 +6,20 @@ use abide_conversation::command::{ModelFailed, ModelReplied, Plan, Planned};
 use abide_conversation::event::{Event, Executor, Intent, Shape};
 use abide_conversation::message::{ErrorType, Outcome, Usage};
 use abide_conversation::state::{Activeness, Turn};
-use abide_conversation::{Action, MessageId};
+use abide_conversation::{Action, ConversationId, MessageId};
 use futures::StreamExt;
 use serde_json::Value;
 
 use super::Surroundings;
 use crate::agent::Definition;
+use crate::clock::Clock;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::model::retry::Retrying;
 use crate::model::{GivenCall, MOST_CALLS, Model, Part, Parts, Request, prompt};
 use crate::streaming::Piece;
 use crate::tools::schema::Schema;
-use crate::tools::{LONGEST_NAME, Scope, Toolbox, merged};
+use crate::tools::{Gate, LONGEST_NAME, Scope, Tool, Toolbox, merged};
 
 /// How many events are read at once.
 const PAGE: usize = 1_000;
@@ -70,7 +71,7 @@ impl Step<'_> {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
             messages: prompt::messages(events, &self.turn.id),
-            tools: toolbox.specs(),
+            tools: toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };
         let deps = &self.around.deps;
@@ -134,11 +135,15 @@ impl Step<'_> {
             metadata: self.around.state.metadata.clone(),
         };
         let toolbox = self.around.toolbox(self.definition.clone());
+        let (gate, clock) = (self.gate(), self.around.deps.clock.clone());
         let calls = heard.calls;
         // Conditions and messages may take a while; they must not hold up other conversations.
         let planned = match calls.is_empty() {
             true => Ok(Vec::new()),
-            false => tokio::task::spawn_blocking(move || plan(&toolbox, &calls, &scope)).await,
+            false => {
+                tokio::task::spawn_blocking(move || plan(&toolbox, &calls, &scope, gate, &*clock))
+                    .await
+            }
         };
         match planned {
             Ok(calls) => Action::ModelReplied(ModelReplied {
@@ -157,6 +162,10 @@ impl Step<'_> {
         }
     }
 
+    fn gate(&self) -> Gate {
+        Gate::new(self.definition.clone(), &self.around.state)
+    }
+
     fn failed(self, reason: String) -> Action {
         let partial = self.around.stream.partial();
         let (turn, step) = (self.turn.id, self.step);
@@ -164,9 +173,22 @@ impl Step<'_> {
     }
 }
 
-fn plan(toolbox: &Toolbox, calls: &[GivenCall], scope: &Scope) -> Vec<Planned> {
+fn plan(
+    toolbox: &Toolbox,
+    calls: &[GivenCall],
+    scope: &Scope,
+    mut gate: Gate,
+    clock: &dyn Clock,
+) -> Vec<Planned> {
     let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS {
-        true => toolbox.plan(given, scope),
+        true => {
+            let mut planned = toolbox.plan(given, scope, &mut gate);
+            let asks = toolbox.tool(&planned.tool).is_some_and(Tool::asks_a_child);
+            if let Plan::Execute { child, .. } = &mut planned.plan {
+                *child = asks.then(|| ConversationId::new(clock.id("conv")));
+            }
+            planned
+        }
         false => too_many(given),
     };
     calls.iter().enumerate().map(plan).collect()
@@ -206,5 +228,6 @@ fn too_many(given: &GivenCall) -> Planned {
         tool: given.name.chars().take(LONGEST_NAME).collect(),
         args: Value::Object(Default::default()),
         plan: Plan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
+        gate: None,
     }
 }

@@ -1,22 +1,31 @@
 //! One attempt of a server tool.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use abide_conversation::command::ToolReturned;
-use abide_conversation::message::{ErrorType, Outcome};
-use abide_conversation::{Action, CallId, Principal, Revision, TurnId};
+use abide_conversation::message::ErrorType;
+use abide_conversation::{Action, CallId, ConversationId, Principal, Revision, TurnId};
 use serde_json::{Map, Value};
 
 use super::Surroundings;
+use super::child::{self, Asked};
+use crate::agent::Definition;
 use crate::journal::Refusal;
-use crate::tools::{Returned, Run, merged};
+use crate::tools::run::{NOT_GRANTED, Place};
+use crate::tools::{Gate, Grant, Returned, Run, merged};
+use crate::workspace::Site;
 
 /// A call as its journal has it, a turn's or a user's own.
-struct Wanted {
+pub(super) struct Wanted {
+    /// `None`: the gate did not let it through as it is.
+    grant: Option<Grant>,
     tool: String,
-    args: Value,
-    principal: Principal,
+    pub(super) principal: Principal,
     revision: Revision,
     turn: Option<TurnId>,
     assigns: Map<String, Value>,
+    pub(super) child: Option<ConversationId>,
 }
 
 pub(super) async fn tool_run(
@@ -24,12 +33,17 @@ pub(super) async fn tool_run(
     call: &CallId,
     attempt: u32,
 ) -> Result<Action, Refusal> {
-    let returned = match wanted(around, call) {
-        Some(wanted) => run(around, call, attempt, wanted).await?,
-        None => gone("the call is not open"),
-    };
-    let Returned { outcome, ui, halt } = returned;
-    Ok(Action::ToolReturned(ToolReturned { call: call.clone(), attempt, outcome, ui, halt }))
+    match wanted(around, call) {
+        Some(wanted) => run(around, call, attempt, wanted).await,
+        None => Ok(returned(call, attempt, gone("the call is not open"))),
+    }
+}
+
+/// The report of a run that came to an end.
+pub(super) fn returned(call: &CallId, attempt: u32, returned: Returned) -> Action {
+    let Returned { outcome, ui, halt, changes } = returned;
+    let call = call.clone();
+    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes })
 }
 
 async fn run(
@@ -37,52 +51,84 @@ async fn run(
     call: &CallId,
     attempt: u32,
     wanted: Wanted,
-) -> Result<Returned, Refusal> {
+) -> Result<Action, Refusal> {
+    let ended = |with| Ok(returned(call, attempt, with));
     let Some(definition) = around.deps.agents.revision(&wanted.revision).await? else {
-        return Ok(gone("its definition is gone"));
+        return ended(gone("its definition is gone"));
     };
     let assigns = merged(&definition.assigns, &around.state.assigns, &wanted.assigns);
-    let toolbox = around.toolbox(definition);
+    let gate = Gate::new(definition.clone(), &around.state);
+    let toolbox = around.toolbox(definition.clone());
     let Some(tool) = toolbox.tool(&wanted.tool) else {
-        return Ok(gone("the tool is gone"));
+        return ended(gone("the tool is gone"));
     };
+    let Some(grant) = wanted.grant.clone() else {
+        tracing::error!(conversation = %around.id, %call, tool = tool.name, "no leave to run");
+        return ended(Returned::failed(NOT_GRANTED, ErrorType::PermissionDenied));
+    };
+    if tool.asks_a_child() {
+        let (agent, wanted) = (definition.name.clone(), &wanted);
+        let asked = Asked { call, attempt, tool, grant, gate, agent, assigns, wanted };
+        return child::ask(around, asked).await;
+    }
     let run = Run {
         conversation: around.id.clone(),
         turn: wanted.turn,
         call: call.clone(),
         attempt,
-        args: wanted.args,
+        grant,
         assigns,
         principal: wanted.principal,
+        place: place(around, &definition, &gate),
     };
     let progress = |payload| around.progress.say(around, call, payload);
-    Ok(around.deps.runner.run(tool, run, progress).await)
+    ended(around.deps.runner.run(tool, run, progress).await)
+}
+
+/// Where a built-in tool works, and how far it may reach.
+fn place(around: &Surroundings, definition: &Arc<Definition>, gate: &Gate) -> Place {
+    let parent = around.state.parent.as_ref();
+    let owner = parent.map_or(&around.id, |parent| &parent.root_conversation_id);
+    let workspace = definition.workspace.as_ref();
+    let hosts: BTreeSet<String> = gate.hosts();
+    Place {
+        site: Site {
+            root: workspace.map(|workspace| workspace.root.clone()),
+            shared: workspace.is_some_and(|workspace| workspace.shared),
+            owner: owner.to_string(),
+        },
+        storage: around.state.storage.clone(),
+        hosts: hosts.into_iter().collect(),
+        network: gate.network(),
+        granted: gate.granted(),
+    }
 }
 
 fn wanted(around: &Surroundings, id: &CallId) -> Option<Wanted> {
     if let Some(run) = around.state.dispatches.get(id) {
         return Some(Wanted {
+            grant: Grant::of_dispatch(run),
             tool: run.tool.clone(),
-            args: run.input.clone(),
             principal: run.principal.clone(),
             revision: run.revision.clone(),
             turn: None,
             assigns: Map::new(),
+            child: run.child.clone(),
         });
     }
     let (turn, call) = (around.state.turn.as_ref()?, around.state.call(id)?);
     Some(Wanted {
+        grant: Grant::of_call(call),
         tool: call.tool.clone(),
-        args: call.args.clone(),
         principal: call.principal.clone(),
         revision: turn.revision.clone(),
         turn: Some(turn.id.clone()),
         assigns: turn.assigns.clone(),
+        child: call.child.clone(),
     })
 }
 
 /// Nothing can run the call: it ends with an error result, never in a loop.
 fn gone(why: &str) -> Returned {
-    let outcome = Outcome::Err(format!("tool cannot run: {why}"), ErrorType::ToolError);
-    Returned { outcome, ui: None, halt: None }
+    Returned::error(format!("tool cannot run: {why}"))
 }

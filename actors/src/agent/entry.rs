@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::fields::Fields;
 use super::invalid::Invalid;
 use super::{LONGEST_DESCRIPTION, MOST_TOOLS, later, schema};
+use crate::tools::Builtin;
 use crate::tools::bounds::cut;
 use crate::tools::condition::Condition;
 use crate::tools::native::Natives;
@@ -61,6 +62,20 @@ pub(super) fn tools(
         if later::is_set(&entry, fields, &place) {
             continue;
         }
+        if let Some(set) = builtins(&entry, fields, &place) {
+            for builtin in set {
+                if !names.insert(builtin.name().to_owned()) {
+                    let message = format!("{} is the name of two tools", builtin.name());
+                    fields.wrong(&format!("{place}.builtin"), message);
+                }
+                let run = json!({"builtin": builtin.name()});
+                let object = Map::from_iter([("run".to_owned(), run)]);
+                let mut own = Fields::new(Some(builtin.name()), "", object);
+                tools.extend(tool(builtin.name().to_owned(), &mut own, natives, warnings));
+                fields.absorb(own);
+            }
+            continue;
+        }
         let Value::Object(object) = entry else {
             fields.wrong(&place, "must be an object");
             continue;
@@ -79,6 +94,33 @@ pub(super) fn tools(
     }
     aliases::warn(&tools, warnings);
     tools
+}
+
+/// The tools that an entry such as `{builtin: all}` or `{builtin: [read]}` adds; `None` if it is
+/// another kind of entry.
+fn builtins(entry: &Value, fields: &mut Fields, place: &str) -> Option<Vec<Builtin>> {
+    let set = entry.as_object().filter(|it| it.len() == 1)?.get("builtin")?;
+    let place = format!("{place}.builtin");
+    match set {
+        Value::String(all) if all == "all" => return Some(Builtin::ALL.to_vec()),
+        Value::Array(names) => {
+            let mut read = |(at, name): (usize, &Value)| {
+                let builtin = name.as_str().and_then(Builtin::named);
+                if builtin.is_none() {
+                    let name = cut(&name.to_string(), LONGEST_NAME);
+                    fields.wrong(
+                        &format!("{place}[{at}]"),
+                        format!("names no built-in tool: {name}"),
+                    );
+                }
+                builtin
+            };
+            return Some(names.iter().enumerate().filter_map(&mut read).collect());
+        }
+        Value::Null => {}
+        _ => fields.wrong(&place, "must be all, or a list of built-in tools"),
+    }
+    Some(Vec::new())
 }
 
 fn name(object: &Map<String, Value>) -> Option<String> {
@@ -113,7 +155,7 @@ fn tool(
     rules(fields, executor);
     warn_idle(fields, &name, executor, warnings);
     let right = described.is_some();
-    let Described { target, description, parameters } = described.unwrap_or_default();
+    let Described { target, description, parameters, run_timeout } = described.unwrap_or_default();
     let parameters = parameters.or_else(|| fields.any("parameters"));
     let parameters = parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
     let parameters = arguments(fields, &parameters);
@@ -126,7 +168,11 @@ fn tool(
             .unwrap_or_default(),
         executor,
         target,
-        run_timeout: fields.duration("run_timeout").unwrap_or(Duration::from_secs(60)),
+        run_timeout: fields
+            .duration("run_timeout")
+            .or(run_timeout)
+            .unwrap_or(Duration::from_secs(60)),
+        read_only: fields.flag("read_only", false),
         on_interrupt: fields.word("on_interrupt", "redispatch, fail").unwrap_or_default(),
         timeout: fields.duration("timeout"),
         streaming: fields.flag("streaming", false),

@@ -193,7 +193,9 @@ fn what_the_contract_calls_illegal_is_refused_by_tool_and_field() {
         ("{name: [t], RUN}", "tools[0].name: must be"),
         ("{RUN}", "tools[0].name: must be"),
         ("7", "tools[0]: must be an object"),
-        ("{builtin: [read]}", "tools[0].builtin: "),
+        ("{builtin: [fly]}", "tools[0].builtin[0]: names no built-in tool"),
+        ("{builtin: some}", "tools[0].builtin: must be all"),
+        ("{builtin: [read, read]}", "tools[0].builtin: read is the name of two tools"),
         ("{mcp: docs}", "tools[0].mcp: "),
     ]);
 }
@@ -202,8 +204,10 @@ fn what_the_contract_calls_illegal_is_refused_by_tool_and_field() {
 fn a_run_that_cannot_be_is_refused_by_its_path() {
     refused_entries(&[
         ("{name: t, run: {mcp: {server: s, tool: t}}}", "tool t: run.mcp: is not supported by"),
-        ("{name: t, run: {builtin: read}}", "tool t: run.builtin: is not supported by"),
-        ("{name: t, run: {agent: a}}", "tool t: run.agent: is not supported by"),
+        ("{name: t, run: {builtin: fly}}", "tool t: run.builtin: names no built-in tool"),
+        ("{name: t, run: {builtin: read}, parameters: {}}", "tool t: parameters: come from"),
+        ("{name: t, run: {agent: A B}}", "tool t: run.agent: must be the name"),
+        ("{name: t, read_only: 1, RUN}", "tool t: read_only: must be true or false"),
         ("{name: t, run: {}}", "tool t: run: must be exactly one"),
         ("{name: t, run: {shell: x}}", "tool t: run.shell: is not a known key"),
         ("{name: t, run: {http: {url: \"http://a/\"}, native: x}}", "tool t: run: must be exactly"),
@@ -258,15 +262,20 @@ fn fields_of_a_wrong_shape_are_refused_by_name() {
         ("response_format", json!({"type": "banana"})),
         ("assigns", json!([])),
         ("tools", json!({})),
-        ("workspace", json!({"root": "/"})),
-        ("permissions", json!({"phase": "plan"})),
-        ("permissions", json!({"disallowed_tools": ["x"]})),
-        ("permissions", json!({"allowed_tools": []})),
+        ("workspace.root", json!({"root": "docs"})),
+        ("workspace.root", json!({"shared": true})),
+        ("workspace.where", json!({"where": "/"})),
+        ("permissions.phase", json!({"phase": "reckless"})),
+        ("permissions.disallowed_tools[0]", json!({"disallowed_tools": [1]})),
+        ("permissions.allowed_tools", json!({"allowed_tools": "x"})),
+        ("permissions.network", json!({"network": 1})),
         ("mcp_servers", json!({"docs": {}})),
         ("hooks", json!([{}])),
         ("colour", json!(1)),
     ] {
-        refused(with(field, value), field);
+        // A nested field is named by its path, and set by its section.
+        let section = field.split('.').next().unwrap();
+        refused(with(section, value), field);
     }
     refused(json!([]), "definition: must be an object");
     refused(json!({}), "name: is missing");

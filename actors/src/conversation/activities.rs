@@ -19,7 +19,11 @@ impl Loaded {
         self.progress.retain(|id| {
             wanted.iter().any(|activity| match activity {
                 Activity::Tool { call, .. } => call == id,
-                Activity::Start { .. } | Activity::Model { .. } | Activity::Page { .. } => false,
+                Activity::Start { .. }
+                | Activity::Model { .. }
+                | Activity::Page { .. }
+                | Activity::Release { .. }
+                | Activity::Tell { .. } => false,
             })
         });
     }
@@ -56,7 +60,10 @@ impl Loaded {
             };
             let task = match activity {
                 Activity::Model { .. } | Activity::Tool { .. } => self.deps.work.spawn(task),
-                Activity::Start { .. } | Activity::Page { .. } => tokio::spawn(task),
+                Activity::Start { .. }
+                | Activity::Page { .. }
+                | Activity::Release { .. }
+                | Activity::Tell { .. } => tokio::spawn(task),
             };
             self.running.insert(activity, AbortOnDropHandle::new(task));
         }

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::event::{Event, OnInterrupt};
-use abide_conversation::{Action, CallId, Rejection, command, decide};
+use abide_conversation::event::{Data, Event, OnInterrupt};
+use abide_conversation::permission::{Decision, Verdict};
+use abide_conversation::{Action, CallId, ConversationId, Rejection, command, decide};
 use ractor::ActorRef;
 use serde_json::Value;
 
 use super::{ConversationMsg, Death, Loaded};
-use crate::journal::Refusal;
-use crate::request::{Answered, DispatchRequest, Failure, RepeatKey, ReplyPort};
-use crate::tools::{Scope, Toolbox, merged};
+use crate::journal::{Answer, Refusal};
+use crate::request::{Answered, DispatchRequest, Failure, RepeatKey, Reply, ReplyPort};
+use crate::tools::{Gate, Scope, Toolbox, merged};
 
 impl Loaded {
     /// Begins a user's own call, or joins the one that the request repeats; the answer comes with
@@ -36,7 +37,9 @@ impl Loaded {
         let begun = match self.begin_dispatch(request, repeats).await {
             Ok((call, events)) => {
                 self.dispatched.entry(call.clone()).or_default().push(reply);
-                let committed = self.commit(myself, events, Vec::new()).await;
+                // A call that the gate refused is over at once; nothing else keeps its answer.
+                let answers = self.refused(&events, repeats);
+                let committed = self.commit(myself, events, answers).await;
                 committed.map_err(|refusal| (self.dispatched.remove(&call), refusal))
             }
             Err(failure) => {
@@ -50,6 +53,18 @@ impl Loaded {
             }
             refusal.into()
         })
+    }
+
+    /// The answers to keep of a call that ended without beginning.
+    fn refused(&self, events: &[Event], repeats: &[RepeatKey]) -> Vec<Answer> {
+        let answers = events.iter().filter_map(|event| match &event.data {
+            Data::Dispatch(done) => {
+                let reply = Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
+                Some(self.remember(repeats, &reply))
+            }
+            _ => None,
+        });
+        answers.flatten().collect()
     }
 
     /// The running call that a repeated request means.
@@ -83,12 +98,13 @@ impl Loaded {
             metadata: self.state.metadata.clone(),
         };
         let toolbox = Toolbox::new(definition.clone(), self.own.clone());
+        let gate = Gate::new(definition.clone(), &self.state);
         // A condition may take a while; it must not hold up other conversations.
         let judged = tokio::task::spawn_blocking(move || {
-            judge(&toolbox, &tool, &input, approved, &scope).map(|found| (found, input))
+            judge(&toolbox, &gate, &tool, &input, approved, &scope).map(|found| (found, input))
         });
         let judged = judged.await.map_err(|error| Refusal::Unavailable(error.to_string()))?;
-        let ((tool, on_interrupt), input) = judged?;
+        let (Judged { tool, on_interrupt, asks, gate }, input) = judged?;
         let call = CallId::new(self.deps.clock.id("call"));
         let requests: BTreeMap<_, _> =
             repeats.iter().map(|repeat| (repeat.key.clone(), repeat.fingerprint.clone())).collect();
@@ -100,23 +116,35 @@ impl Loaded {
             revision: definition.revision.clone(),
             on_interrupt,
             requests,
+            gate,
+            child: asks.then(|| ConversationId::new(self.deps.clock.id("conv"))),
         });
         Ok((call, decide(&self.state, self.command(action))?))
     }
 }
 
-/// The tool that a user's own call means, if it may run.
+/// The tool that a user's own call means, and what the gate says to it.
+struct Judged {
+    tool: String,
+    on_interrupt: OnInterrupt,
+    asks: bool,
+    gate: Verdict,
+}
+
 fn judge(
     toolbox: &Toolbox,
+    gate: &Gate,
     tool: &str,
     input: &Value,
     approved: bool,
     scope: &Scope,
-) -> Result<(String, OnInterrupt), Failure> {
+) -> Result<Judged, Failure> {
     let found = toolbox.dispatchable(tool).ok_or_else(|| Failure::ToolNotFound(tool.to_owned()))?;
     found.check_args(input).map_err(|why| Failure::invalid("input", why))?;
-    if !approved && found.is_gated(input, scope) {
+    let gate = gate.judge(found, input, scope);
+    if !approved && gate.decision == Decision::Ask {
         return Err(Failure::ApprovalRequired(found.name.clone()));
     }
-    Ok((found.name.clone(), found.on_interrupt))
+    let (tool, on_interrupt) = (found.name.clone(), found.on_interrupt);
+    Ok(Judged { tool, on_interrupt, asks: found.asks_a_child(), gate })
 }

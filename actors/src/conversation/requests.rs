@@ -14,8 +14,9 @@ use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::request::{
     Answered, Delivery, Failure, Parcel, RepeatKey, Reply, Request, ResolveRequest, SendRequest,
+    SpawnRequest,
 };
-use crate::tools::Toolbox;
+use crate::tools::{Gate, Toolbox};
 
 /// An action to decide on, and how its events answer the request.
 struct Ask {
@@ -98,6 +99,9 @@ impl Loaded {
             Request::Cancel => self.cancel(),
             Request::Wake => ask(Action::Wake, |_| Reply::Woken),
             Request::Delete => return self.delete(repeats).await,
+            Request::Spawn(spawn) => self.spawn(*spawn).await?,
+            Request::ChildEnded(ended) => ask(Action::ChildEnded(*ended), |_| Reply::Noted),
+            Request::Abandon(create) => ask(Action::Abandon(*create), |_| Reply::Noted),
             Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool).into()),
         };
         let events = decide(&self.state, self.command(ask.action))?;
@@ -129,6 +133,7 @@ impl Loaded {
             assigns: Default::default(),
             metadata: Default::default(),
             tools: Vec::new(),
+            parent: None,
         };
         let of = self.state.agent.clone().or_else(|| agent.clone());
         let of = of.ok_or(Rejection::NotFound)?;
@@ -157,28 +162,50 @@ impl Loaded {
         }))
     }
 
+    /// A child begins; its parent may send the same again.
+    async fn spawn(&self, request: SpawnRequest) -> Result<Ask, Failure> {
+        let SpawnRequest { parent, agent, content, principal, assigns } = request;
+        let definition = self.newest(&agent).await?;
+        let create = Create {
+            agent,
+            assigns,
+            metadata: Default::default(),
+            tools: Vec::new(),
+            parent: Some(parent),
+        };
+        let action = Action::Spawn(command::Send {
+            create: Some(create),
+            basis: definition.basis(),
+            turn_id: TurnId::new(self.deps.clock.id("turn")),
+            id: MessageId::new(self.deps.clock.id("msg")),
+            content,
+            message_id: None,
+            principal,
+            assigns: Default::default(),
+            shape: Default::default(),
+            if_busy: IfBusy::Reject,
+            partial: None,
+        });
+        Ok(ask(action, |_| Reply::Noted))
+    }
+
     /// The call must be open before its answer is looked at: a stale one is told so.
     async fn resolve(&mut self, request: ResolveRequest) -> Result<Ask, Failure> {
         let ResolveRequest { call, suspension, by, answer } = request;
-        let action = Action::Resolve(command::Resolve {
-            call: call.clone(),
-            suspension,
-            by,
-            answer: answer.clone(),
-        });
-        decide(&self.state, self.command(action.clone()))?;
+        let mut resolve =
+            command::Resolve { call: call.clone(), suspension, by, answer, gate: None };
+        decide(&self.state, self.command(Action::Resolve(resolve.clone())))?;
         let open = self.state.call(&call).map(|open| open.tool.clone());
         let toolbox = self.toolbox().await?;
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
-            let checked = match &answer {
+            let checked = match &resolve.answer {
                 Answer::Approval { approved: true, args: Some(args), .. } => {
-                    match toolbox.tool(&tool) {
-                        Some(tool) => tool.check_args(args),
-                        None => Ok(()),
-                    }
-                    .map_err(|why| Failure::invalid("args", why))
+                    let gate = Gate::new(toolbox.definition().clone(), &self.state);
+                    let tool = toolbox.tool(&tool);
+                    resolve.gate = tool.map(|tool| gate.judge_edited(tool, args));
+                    let checked = tool.map_or(Ok(()), |tool| tool.check_args(args));
+                    checked.map_err(|why| Failure::invalid("args", why))
                 }
-
                 Answer::Result(value) => toolbox
                     .check_answer(&tool, value)
                     .map_err(|why| Failure::invalid("result", why)),
@@ -186,7 +213,7 @@ impl Loaded {
             };
             checked?;
         }
-        Ok(ask(action, |events| {
+        Ok(ask(Action::Resolve(resolve), |events| {
             let seq = seq_of(events, |event| matches!(event.data, Data::Resolution(_)));
             Reply::Resolved { seq }
         }))

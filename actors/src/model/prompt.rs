@@ -97,7 +97,15 @@ impl Read<'_> {
             | Data::ToolResult(_)
             | Data::TurnEnded(_)
             | Data::DispatchStarted(_)
-            | Data::Dispatch(_) => {}
+            | Data::Dispatch(_)
+            | Data::PhaseChanged(_)
+            | Data::TodosChanged(_)
+            | Data::WorkspaceOpened(_)
+            | Data::ChildStarted(_)
+            | Data::ChildEnded(_)
+            | Data::ChildReleased(_)
+            | Data::Told(_)
+            | Data::Abandoned {} => {}
         }
     }
 

@@ -10,6 +10,7 @@ use abide_conversation::{CallId, ConversationId, Principal, Timestamp, TurnId};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
+use super::gate::Grant;
 use super::native::{Context, NativeTool, Natives, Returned};
 use super::run::Run;
 use super::scope::Scope;
@@ -76,15 +77,16 @@ pub(crate) fn scope() -> Scope {
     }
 }
 
-pub(crate) fn a_run(args: Value) -> Run {
+pub(crate) fn a_run(tool: &str, args: Value) -> Run {
     Run {
         conversation: ConversationId::new("c1"),
         turn: Some(TurnId::new("t1")),
         call: CallId::new("call_1"),
         attempt: 1,
-        args,
+        grant: Grant::of(tool, args),
         assigns: scope().assigns,
         principal: Principal::new("ann"),
+        place: Default::default(),
     }
 }
 

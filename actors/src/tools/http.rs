@@ -127,7 +127,7 @@ fn body(tool: &str, run: &Run) -> String {
         "call_id": run.call,
         "attempt": run.attempt,
         "tool": tool,
-        "args": run.args,
+        "args": run.grant.args(),
         "assigns": run.assigns,
         "principal": run.principal,
     })

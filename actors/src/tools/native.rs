@@ -35,6 +35,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use abide_conversation::command::Change;
 use abide_conversation::message::{ErrorType, Outcome, Ui};
 use abide_conversation::{CallId, ConversationId, Principal, TurnId};
 use async_trait::async_trait;
@@ -87,12 +88,14 @@ pub struct Returned {
     pub ui: Option<Ui>,
     /// Ends the turn as halted, with this reason.
     pub halt: Option<String>,
+    /// What a built-in tool changes in its conversation, in the same commit.
+    pub(crate) changes: Vec<Change>,
 }
 
 impl Returned {
     /// A result: text, any JSON, or content blocks.
     pub fn ok(result: impl Into<Value>) -> Self {
-        Self { outcome: Outcome::Ok(result.into()), ui: None, halt: None }
+        Self::of(Outcome::Ok(result.into()))
     }
 
     /// The tool failed; the model reads the message.
@@ -111,6 +114,16 @@ impl Returned {
         Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
     }
 
+    pub(crate) fn with_change(mut self, change: Change) -> Self {
+        self.changes.push(change);
+        self
+    }
+
+    /// This outcome and nothing else.
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        Self { outcome, ui: None, halt: None, changes: Vec::new() }
+    }
+
     /// A built-in tool's own error: `code`, or `code: detail`.
     pub(crate) fn coded(code: &str, detail: &str) -> Self {
         match detail {
@@ -120,7 +133,7 @@ impl Returned {
     }
 
     pub(crate) fn failed(message: impl Into<String>, error_type: ErrorType) -> Self {
-        Self { outcome: Outcome::Err(message.into(), error_type), ui: None, halt: None }
+        Self::of(Outcome::Err(message.into(), error_type))
     }
 }
 

@@ -5,36 +5,46 @@ use std::time::Duration;
 use abide_conversation::command::{Plan, Planned};
 use abide_conversation::event::{Executor, Intent};
 use abide_conversation::message::{ErrorType, Outcome};
+use abide_conversation::permission::{Decision, Verdict};
 use serde_json::{Map, Value};
 
-use super::Toolbox;
 use super::bounds::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
 use super::scope::Scope;
 use super::tool::{LONGEST_NAME, Tool};
+use super::{Gate, Toolbox};
 use crate::model::{GivenCall, numbers};
 
 /// Refused arguments are kept whole up to this; no tool will see them, the model will.
 const SMALL_ARGS: usize = 16 * 1024;
 
-pub(super) fn plan(toolbox: &Toolbox, given: &GivenCall, scope: &Scope) -> Planned {
+pub(super) fn plan(
+    toolbox: &Toolbox,
+    given: &GivenCall,
+    scope: &Scope,
+    gate: &mut Gate,
+) -> Planned {
     let Some(tool) = toolbox.tool(&given.name).filter(|tool| tool.is_for_model()) else {
         let name = cut(&given.name, LONGEST_NAME);
         let message = format!("unknown tool: {name}");
         let plan = refusal(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
-        return Planned { given_id: given.id.clone(), tool: name, args: shown(&given.args), plan };
+        let (given_id, args) = (given.id.clone(), shown(&given.args));
+        return Planned { given_id, tool: name, args, plan, gate: None };
     };
-    let (args, plan) = match arguments(tool, &given.args) {
+    let (args, plan, verdict) = match arguments(tool, &given.args) {
         Ok(args) => {
-            let plan = decide(toolbox, tool, &args, given.provided.as_ref(), scope);
-            (args, plan)
+            let verdict = gate.judge(tool, &args, scope);
+            gate.follow(tool, &args, &verdict);
+            let plan = decide(toolbox, tool, &args, given.provided.as_ref(), scope, &verdict);
+            (args, plan, Some(verdict))
         }
         Err(mistake) => {
             let message = format!("invalid tool arguments: {mistake}");
             let kind = ErrorType::ValidationError;
-            (shown(&given.args), refusal(tool.executor, tool.intent, message, kind))
+            (shown(&given.args), refusal(tool.executor, tool.intent, message, kind), None)
         }
     };
-    Planned { given_id: given.id.clone(), tool: tool.name.clone(), args, plan }
+    let (given_id, tool) = (given.id.clone(), tool.name.clone());
+    Planned { given_id, tool, args, plan, gate: verdict }
 }
 
 fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {
@@ -61,11 +71,16 @@ fn decide(
     args: &Value,
     provided: Option<&Value>,
     scope: &Scope,
+    verdict: &Verdict,
 ) -> Plan {
     let (executor, intent) = (tool.executor, tool.intent);
     let at_once = |outcome| Plan::Answer { executor, intent, outcome };
     let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
-    let gate = tool.is_gated(args, scope).then(question);
+    let gate = match verdict.decision {
+        Decision::Allow => None,
+        Decision::Ask => Some(question()),
+        Decision::Deny => return at_once(verdict.denial(&tool.name)),
+    };
     let (message, answer) = match (executor, &gate) {
         (Executor::Provider, _) => return at_once(outcome(provided)),
         (Executor::Client, None) if !tool.requires_response => {
@@ -90,6 +105,7 @@ fn decide(
         grace_ms: grace.map(millis),
         on_interrupt: tool.on_interrupt,
         answer,
+        child: None,
     }
 }
 

@@ -5,22 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::message::{ErrorType, Outcome};
+use abide_conversation::permission::PermissionPhase;
 use abide_conversation::{CallId, ConversationId, Principal, TurnId};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::Grant;
 use super::bounds::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
 use super::http::Http;
 use super::native::{Context, NativeTool, Natives, Returned};
 use super::tool::{Target, Tool};
 use crate::clock::Clock;
+use crate::workspace::Site;
 
 /// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
 const PROGRESS_WAITING: usize = 64;
 
 /// What the model reads of a tool that lacks something here; the log says what.
 pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
+
+/// What becomes of a run that the gate did not let through.
+pub(crate) const NOT_GRANTED: &str = "permission denied: the gate gave no leave";
 
 /// One run of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,9 +36,25 @@ pub struct Run {
     pub turn: Option<TurnId>,
     pub call: CallId,
     pub attempt: u32,
-    pub args: Value,
+    /// What may run, and with what.
+    pub grant: Grant,
     pub assigns: Map<String, Value>,
     pub principal: Principal,
+    pub place: Place,
+}
+
+/// Where a built-in tool works, and how far it may reach.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Place {
+    pub site: Site,
+    /// The storage that the workspace was on when it was used before.
+    pub storage: Option<String>,
+    /// Hosts, else refused, that may be fetched from.
+    pub hosts: Vec<String>,
+    /// Whether commands may use the network.
+    pub network: bool,
+    /// The phase that holds outside of planning.
+    pub granted: PermissionPhase,
 }
 
 /// Why there is no runner.
@@ -64,7 +86,7 @@ impl Runner {
         Ok(Self { natives, http: Http::new(clock, variables).map_err(NoClient)? })
     }
 
-    /// Runs the call; dropping the future stops it. Takes at most the tool's `run_timeout`.
+    /// Runs the call that the gate granted; dropping the future stops it. Takes at most the tool's `run_timeout`.
     ///
     /// `progress` is called while it runs, if the tool is `streaming`.
     pub async fn run(
@@ -73,7 +95,11 @@ impl Runner {
         mut run: Run,
         progress: impl Fn(Value) + Send + Sync,
     ) -> Returned {
-        run.args = tool.parameters.fill(run.args);
+        if run.grant.tool() != tool.name {
+            tracing::error!(tool = tool.name, granted = run.grant.tool(), "no leave to run");
+            return Returned::failed(NOT_GRANTED, ErrorType::PermissionDenied);
+        }
+        run.grant = run.grant.filled(&tool.parameters);
         let report = |payload: Value| {
             if tool.streaming {
                 progress(payload);
@@ -91,7 +117,11 @@ impl Runner {
                         Returned::error(NOT_CONFIGURED)
                     }
                 },
-                None => Returned::error("the tool does not run on the server"),
+                Some(Target::Builtin(builtin)) => builtin.run(&run).await,
+                // A child conversation has those.
+                Some(Target::Agent(_)) | None => {
+                    Returned::error("the tool does not run on the server")
+                }
             }
         };
         bounded(within(tool.run_timeout, running).await)
@@ -115,7 +145,7 @@ async fn run_native(
 ) -> Returned {
     let (sender, mut reports) = mpsc::channel(PROGRESS_WAITING);
     let mut task = AbortOnDropHandle::new(tokio::spawn(async move {
-        let args = run.args.clone();
+        let args = run.grant.args().clone();
         let context = Context {
             conversation: &run.conversation,
             turn: run.turn.as_ref(),
@@ -145,7 +175,7 @@ async fn run_native(
 
 /// No result is larger than what may travel between nodes.
 fn bounded(returned: Returned) -> Returned {
-    let Returned { outcome, ui, halt } = returned;
+    let Returned { outcome, ui, halt, changes } = returned;
     let large = |value: &Value| encoded_len(value) > LARGEST_VALUE;
     let outcome = match outcome {
         Outcome::Ok(result) if large(&result) => {
@@ -158,6 +188,7 @@ fn bounded(returned: Returned) -> Returned {
         outcome,
         ui: ui.filter(|ui| !large(&ui.payload)),
         halt: halt.map(|reason| cut(&reason, LONGEST_ERROR)),
+        changes,
     }
 }
 

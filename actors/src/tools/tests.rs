@@ -4,13 +4,15 @@
 
 use std::sync::Arc;
 
+use abide_conversation::State;
 use abide_conversation::command::{Plan, Planned};
 use abide_conversation::event::{Executor, OnInterrupt};
 use abide_conversation::message::{ErrorType, Outcome};
+use abide_conversation::permission::Decision;
 use serde_json::{Value, json};
 
-use super::Toolbox;
 use super::fixtures::{definition, scope};
+use super::{Gate, Toolbox};
 use crate::agent::client_tools;
 use crate::model::GivenCall;
 
@@ -41,9 +43,15 @@ fn toolbox() -> Toolbox {
     Toolbox::new(definition, client_tools(own.as_array().unwrap()).unwrap())
 }
 
+fn gate(toolbox: &Toolbox) -> Gate {
+    Gate::new(toolbox.definition().clone(), &State::default())
+}
+
 fn plan_of(name: &str, args: Result<Value, String>, provided: Option<Value>) -> Planned {
     let (id, name) = ("call_1".to_owned(), name.to_owned());
-    toolbox().plan(&GivenCall { id, name, args, provided }, &scope())
+    let toolbox = toolbox();
+    let mut gate = gate(&toolbox);
+    toolbox.plan(&GivenCall { id, name, args, provided }, &scope(), &mut gate)
 }
 
 fn plan(name: &str, args: Value) -> Planned {
@@ -68,7 +76,8 @@ fn gate_and_message(planned: &Planned) -> (Option<&str>, &str) {
 
 #[test]
 fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
-    let specs = toolbox().specs();
+    let toolbox = toolbox();
+    let specs = toolbox.specs(&gate(&toolbox));
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     let wanted =
         ["send", "pay", "search", "both", "ask", "page", "toast", "horn", "web", "mine", "theirs"];
@@ -203,7 +212,7 @@ fn a_conversations_own_tool_never_replaces_the_agents() {
     let toolbox = toolbox();
     assert_eq!(toolbox.tool("pay").unwrap().executor, Executor::Server);
     assert_eq!(toolbox.tool("mine").unwrap().executor, Executor::Client);
-    assert_eq!(toolbox.specs().iter().filter(|spec| spec.name == "pay").count(), 1);
+    assert_eq!(toolbox.specs(&gate(&toolbox)).iter().filter(|spec| spec.name == "pay").count(), 1);
 }
 
 #[test]
@@ -222,11 +231,13 @@ fn an_answer_satisfies_the_tools_schema_or_is_named_wrong() {
 }
 
 #[test]
-fn gated_and_check_args_agree_with_the_plan() {
+fn the_gate_and_check_args_agree_with_the_plan() {
     let toolbox = toolbox();
     let send = toolbox.tool("send").unwrap();
-    assert!(send.is_gated(&json!({"to": "b"}), &scope()));
-    assert!(!send.is_gated(&json!({"to": "b", "amount": 1}), &scope()));
+    let gate = gate(&toolbox);
+    let judged = |args| gate.judge(send, &args, &scope()).decision;
+    assert_eq!(judged(json!({"to": "b"})), Decision::Ask);
+    assert_eq!(judged(json!({"to": "b", "amount": 1})), Decision::Allow);
     assert!(send.check_args(&json!({})).unwrap_err().contains("\"to\""));
     assert_eq!(send.check_args(&json!({"to": "b"})), Ok(()));
 }

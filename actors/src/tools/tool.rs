@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use abide_conversation::AgentName;
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
 use super::bounds::{LARGEST_VALUE, encoded_len};
+use super::builtin::Builtin;
 use super::condition::Condition;
 use super::schema::Schema;
 use super::scope::Scope;
@@ -35,6 +37,8 @@ pub struct Tool {
     pub intent: Intent,
     pub audience: Audience,
     pub aliases: Vec<String>,
+    /// Whether it changes nothing, and so may run while the conversation plans.
+    pub read_only: bool,
     pub confirmation_message: Option<Template>,
     /// Of a client tool; `false`: answered at once with `default_result`.
     pub requires_response: bool,
@@ -61,6 +65,9 @@ pub enum Target {
     Http(Endpoint),
     /// The name in `Natives`.
     Native(String),
+    Builtin(Builtin),
+    /// A child conversation of that agent.
+    Agent(AgentName),
 }
 
 /// Where an HTTP tool is called.
@@ -90,12 +97,12 @@ impl Tool {
         }
     }
 
-    /// Whether a person must be asked before it runs with these arguments.
-    pub fn is_gated(&self, args: &Value, scope: &Scope) -> bool {
-        match &self.approval {
-            Approval::Auto => false,
-            Approval::Required => true,
-            Approval::When(condition) => condition.asks(self.values(args, scope)),
+    /// Whether a child conversation answers its calls.
+    pub fn asks_a_child(&self) -> bool {
+        match &self.target {
+            Some(Target::Agent(_)) => true,
+            Some(Target::Builtin(builtin)) => *builtin == Builtin::SpawnAgent,
+            Some(Target::Http(_) | Target::Native(_)) | None => false,
         }
     }
 
@@ -115,7 +122,7 @@ impl Tool {
         self.confirmation_message.as_ref()?.render(self.values(args, scope))
     }
 
-    fn values(&self, args: &Value, scope: &Scope) -> Value {
+    pub(super) fn values(&self, args: &Value, scope: &Scope) -> Value {
         scope.values(self.parameters.fill(args.clone()))
     }
 }

@@ -3,10 +3,11 @@
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::event::{
-    Data, Ending, Event, Executor, Intent, Kind, Suspension, ToolCall, ToolResult, ToolStarted,
-    TurnEnded,
+    Data, Ending, Event, Executor, Intent, Kind, Suspension, Todo, ToolCall, ToolResult,
+    ToolStarted, TurnEnded,
 };
 use abide_conversation::message::{Message, Outcome};
+use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::Activeness;
 use abide_conversation::{CallId, MessageId, Timestamp, TurnId};
 use axum::response::sse;
@@ -61,6 +62,10 @@ pub(super) enum Payload {
     ToolCallErrored { call_id: CallId, result: Outcome },
     /// What a tool shows to people; right after the frame of its result.
     ToolUi { call_id: CallId, kind: String, payload: Value },
+    /// The list of what is to be done was replaced.
+    TodosChanged { todos: Vec<Todo> },
+    /// What the conversation may do by itself has changed.
+    PhaseChanged { phase: PermissionPhase },
     /// A call waits for an answer from outside.
     Suspended {
         call_id: CallId,
@@ -139,13 +144,23 @@ fn mirrors(event: &Event) -> Vec<Payload> {
         Data::Suspension(suspension) => vec![suspended(suspension)],
         Data::ToolResult(result) => resolved(result),
         Data::TurnEnded(ended) => vec![over(turn_id, ended)],
+        Data::TodosChanged(changed) => {
+            vec![Payload::TodosChanged { todos: changed.todos.clone() }]
+        }
+        Data::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
         Data::Created(_)
         | Data::UserMsg(_)
         | Data::ToolCall(_)
         | Data::Resolution(_)
         | Data::RepairRequested(_)
         | Data::DispatchStarted(_)
-        | Data::Dispatch(_) => Vec::new(),
+        | Data::Dispatch(_)
+        | Data::WorkspaceOpened(_)
+        | Data::ChildStarted(_)
+        | Data::ChildEnded(_)
+        | Data::ChildReleased(_)
+        | Data::Told(_)
+        | Data::Abandoned {} => Vec::new(),
     }
 }
 

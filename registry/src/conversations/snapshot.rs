@@ -47,7 +47,6 @@ impl Conversations {
             Some(agent) => self.deps.agents.newest(agent).await?,
             None => None,
         };
-        let newest = newest.map(|definition| definition.revision.clone());
         Ok(Some(Snapshot::new(id.clone(), &state, overlay, newest)))
     }
 

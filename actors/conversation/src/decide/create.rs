@@ -9,7 +9,7 @@ pub(super) fn create(draft: &mut Draft, create: Create) -> Result<(), Rejection>
     if draft.state.exists() {
         return Err(Rejection::ConversationExists);
     }
-    let Create { agent, assigns, metadata, tools } = create;
-    draft.push_of(None, Data::Created(Created { agent, assigns, metadata, tools }));
+    let Create { agent, assigns, metadata, tools, parent } = create;
+    draft.push_of(None, Data::Created(Created { agent, assigns, metadata, tools, parent }));
     Ok(())
 }

@@ -3,22 +3,33 @@
 use super::Rejection;
 use super::draft::Draft;
 use crate::command::Dispatch;
-use crate::event::{Data, DispatchStarted};
+use crate::event::{self, Data, DispatchStarted};
+use crate::permission::Decision;
 
 /// How many of them may run at once. More is a client that has lost its way.
 const RUNNING: usize = 100;
 
 pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Rejection> {
-    let Dispatch { call, tool, input, principal, revision, on_interrupt, requests } = dispatch;
+    let Dispatch { call, tool, input, principal, revision, on_interrupt, requests, gate, child } =
+        dispatch;
     if draft.state.call(&call).is_some() || draft.state.dispatches.contains_key(&call) {
         return Err(Rejection::Stale);
     }
     if draft.state.dispatches.len() >= RUNNING {
         return Err(Rejection::QueueFull);
     }
-    draft.push_of(
-        None,
-        Data::DispatchStarted(DispatchStarted {
+    let data = match gate.decision {
+        Decision::Deny => Data::Dispatch(event::Dispatch {
+            call_id: call,
+            result: gate.denial(&tool),
+            tool,
+            input,
+            principal,
+            ui: None,
+            gate: Some(gate),
+        }),
+        // One that a person must approve comes with the approval.
+        Decision::Allow | Decision::Ask => Data::DispatchStarted(DispatchStarted {
             call_id: call,
             tool,
             input,
@@ -27,7 +38,10 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
             attempt: 1,
             on_interrupt,
             requests,
+            gate: Some(gate),
+            child,
         }),
-    );
+    };
+    draft.push_of(None, data);
     Ok(())
 }

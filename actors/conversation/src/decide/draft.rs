@@ -24,6 +24,14 @@ impl Draft {
         self.push_of(turn, data);
     }
 
+    /// Adds an event of the turn that the call is of, or of none for a user's own call.
+    pub(super) fn push_for(&mut self, call: &CallId, data: Data) {
+        match self.state.call(call) {
+            Some(_) => self.push(data),
+            None => self.push_of(None, data),
+        }
+    }
+
     pub(super) fn push_of(&mut self, turn_id: Option<TurnId>, data: Data) {
         let event = Event { seq: self.state.seq.saturating_add(1), at: self.at, turn_id, data };
         self.state = evolve(std::mem::take(&mut self.state), &event);

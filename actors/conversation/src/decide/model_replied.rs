@@ -59,7 +59,7 @@ fn identify(state: &State, planned: Vec<Planned>) -> Vec<(CallId, Planned)> {
 
 /// Journals a call, and whatever it comes to at once: a suspension, a start, a result.
 fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
-    let Planned { tool, args, plan, .. } = planned;
+    let Planned { tool, args, plan, gate: verdict, .. } = planned;
     let call = |executor, intent, started| ToolCall {
         call_id: call_id.clone(),
         tool,
@@ -72,6 +72,8 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
         grace_ms: None,
         on_interrupt: Default::default(),
         answer: None,
+        gate: verdict,
+        child: None,
     };
     match plan {
         Plan::Answer { executor, intent, outcome } => {
@@ -87,6 +89,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
             grace_ms,
             on_interrupt,
             answer,
+            child,
         } => {
             let call = call(executor, intent, gate.is_none());
             draft.push(Data::ToolCall(ToolCall {
@@ -95,6 +98,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
                 grace_ms,
                 on_interrupt,
                 answer,
+                child,
                 ..call
             }));
             match gate {

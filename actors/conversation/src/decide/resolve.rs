@@ -8,6 +8,7 @@ use crate::command::{Answer, Resolve};
 use crate::event::{Data, Executor, Kind, Resolution, ToolStarted};
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
+use crate::permission::Decision;
 
 pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
     let call = draft
@@ -36,13 +37,18 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         approved: None,
         reason: None,
         args: None,
+        gate: None,
     };
-    let id = resolve.call;
+    let (id, tool, gate) = (resolve.call, call.tool.clone(), resolve.gate);
     match resolve.answer {
         Answer::Approval { approved: true, reason, args } => {
             (resolution.approved, resolution.reason, resolution.args) = (Some(true), reason, args);
+            resolution.gate = gate.clone();
             draft.push(Data::Resolution(resolution));
-            run(draft, &id);
+            match gate.filter(|verdict| verdict.decision == Decision::Deny) {
+                Some(refused) => draft.result(id, refused.denial(&tool)),
+                None => run(draft, &id),
+            }
         }
         Answer::Approval { approved: false, reason, .. } => {
             let said = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -17,10 +17,14 @@ pub(super) fn revive(draft: &mut Draft) {
             Phase::Approved => run(draft, &call.id),
             Phase::Running { attempt, .. } => again(draft, call, attempt),
             Phase::Requested => draft.error(call.id, INTERRUPTED, ErrorType::Interrupted),
-            Phase::Suspended(_) | Phase::Done => {}
+            Phase::Suspended(_) | Phase::Delegated { .. } | Phase::Done => {}
         }
     }
     for (id, run) in draft.state.dispatches.clone() {
+        // Its child has it.
+        if run.delegated.is_some() {
+            continue;
+        }
         dispatch_again(draft, id, run);
     }
     settle(draft);
@@ -30,7 +34,8 @@ fn again(draft: &mut Draft, call: Call, attempt: u32) {
     if call.executor != Executor::Server {
         return wait_for_executor(draft, &call.id);
     }
-    if call.on_interrupt == OnInterrupt::Fail {
+    // A child is never started twice, so that its call never runs twice.
+    if call.on_interrupt == OnInterrupt::Fail && call.child.is_none() {
         return draft.error(call.id, INTERRUPTED, ErrorType::Interrupted);
     }
     draft.push(Data::ToolStarted(ToolStarted {
@@ -44,17 +49,18 @@ fn again(draft: &mut Draft, call: Call, attempt: u32) {
 }
 
 fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
-    let RunningDispatch { tool, input, principal, revision, attempt, on_interrupt, requests } = run;
+    let RunningDispatch { tool, input, principal, revision, attempt, on_interrupt, .. } = run;
     let data = match on_interrupt {
-        OnInterrupt::Fail => Data::Dispatch(Dispatch {
+        OnInterrupt::Fail if run.child.is_none() => Data::Dispatch(Dispatch {
             call_id,
             tool,
             input,
             principal,
             result: Outcome::Err(INTERRUPTED.to_owned(), ErrorType::Interrupted),
             ui: None,
+            gate: None,
         }),
-        OnInterrupt::Redispatch => Data::DispatchStarted(DispatchStarted {
+        OnInterrupt::Fail | OnInterrupt::Redispatch => Data::DispatchStarted(DispatchStarted {
             call_id,
             tool,
             input,
@@ -62,7 +68,9 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
             revision,
             attempt: attempt.saturating_add(1),
             on_interrupt,
-            requests,
+            requests: run.requests,
+            gate: run.gate,
+            child: run.child,
         }),
     };
     draft.push_of(None, data);

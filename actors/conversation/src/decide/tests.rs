@@ -5,6 +5,7 @@ mod call_ids;
 mod cancelling;
 mod cells;
 mod chance;
+mod children;
 mod deadlines;
 mod dispatching;
 mod mixed;

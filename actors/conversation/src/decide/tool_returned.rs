@@ -1,11 +1,16 @@
 //! A tool returned.
 
 use super::Rejection;
+use super::child::gone;
 use super::draft::Draft;
 use super::settle::{end, settle};
-use crate::command::ToolReturned;
-use crate::event::{Data, Dispatch, Ending, ToolResult};
-use crate::state::Phase;
+use crate::command::{Change, ToolReturned};
+use crate::event::{
+    Data, Dispatch, Ending, PhaseChanged, TodosChanged, ToolResult, WorkspaceOpened,
+};
+use crate::ids::CallId;
+use crate::message::{Outcome, Ui};
+use crate::state::{Phase, RunningDispatch};
 
 pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
     if draft.state.dispatches.contains_key(&returned.call) {
@@ -18,9 +23,15 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
         | Phase::Suspended(_)
         | Phase::Approved
         | Phase::Running { .. }
+        | Phase::Delegated { .. }
         | Phase::Done => return Err(Rejection::Stale),
     }
-    let ToolReturned { call: call_id, outcome, ui, halt, .. } = returned;
+    let child = call.child.clone();
+    let ToolReturned { call: call_id, outcome, ui, halt, changes, .. } = returned;
+    if let Some(child) = child {
+        gone(draft, &call_id, child, Default::default());
+    }
+    apply(draft, &call_id, changes);
     draft.push(Data::ToolResult(ToolResult { call_id, outcome, ui }));
     match halt {
         Some(reason) => end(draft, Ending::Halted, Some(reason)),
@@ -30,19 +41,44 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
 }
 
 fn dispatched(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
-    let ToolReturned { call, attempt, outcome, ui, .. } = returned;
-    let run = draft.state.dispatches.get(&call).filter(|run| run.attempt == attempt);
+    let ToolReturned { call, attempt, outcome, ui, changes, .. } = returned;
+    let run = draft.state.dispatches.get(&call);
+    let run = run.filter(|run| run.attempt == attempt && run.delegated.is_none());
     let run = run.cloned().ok_or(Rejection::Stale)?;
-    draft.push_of(
-        None,
-        Data::Dispatch(Dispatch {
-            call_id: call,
-            tool: run.tool,
-            input: run.input,
-            principal: run.principal,
-            result: outcome,
-            ui,
-        }),
-    );
+    if let Some(child) = run.child.clone() {
+        gone(draft, &call, child, Default::default());
+    }
+    apply(draft, &call, changes);
+    finish_dispatch(draft, call, run, outcome, ui);
     Ok(())
+}
+
+/// Journals the result of a user's own call.
+pub(super) fn finish_dispatch(
+    draft: &mut Draft,
+    call_id: CallId,
+    run: RunningDispatch,
+    result: Outcome,
+    ui: Option<Ui>,
+) {
+    let RunningDispatch { tool, input, principal, .. } = run;
+    let done = Dispatch { call_id, tool, input, principal, result, ui, gate: None };
+    draft.push_of(None, Data::Dispatch(done));
+}
+
+/// Journals what the tool changed, right before its result.
+fn apply(draft: &mut Draft, call: &CallId, changes: Vec<Change>) {
+    for change in changes {
+        let call_id = call.clone();
+        let changed = match change {
+            Change::Todos(todos) => Data::TodosChanged(TodosChanged { call_id, todos }),
+            Change::Phase { phase, planning } => {
+                Data::PhaseChanged(PhaseChanged { call_id, phase, planning })
+            }
+            // The first one holds for good.
+            Change::Workspace(_) if draft.state.storage.is_some() => continue,
+            Change::Workspace(storage) => Data::WorkspaceOpened(WorkspaceOpened { storage }),
+        };
+        draft.push_for(call, changed);
+    }
 }

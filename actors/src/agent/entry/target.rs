@@ -1,5 +1,8 @@
 //! How a server tool runs: the `run` of its entry.
 
+use std::time::Duration;
+
+use abide_conversation::AgentName;
 use abide_conversation::event::Executor;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -7,6 +10,7 @@ use serde_json::Value;
 
 use crate::agent::fields::Fields;
 use crate::agent::later::UNSUPPORTED;
+use crate::tools::Builtin;
 use crate::tools::bounds::cut;
 use crate::tools::native::Natives;
 use crate::tools::tool::{Endpoint, Target};
@@ -33,7 +37,13 @@ pub(super) struct Described {
     pub(super) target: Option<Target>,
     pub(super) description: Option<String>,
     pub(super) parameters: Option<Value>,
+    pub(super) run_timeout: Option<Duration>,
 }
+
+/// The kinds of `run` that this version knows.
+const KINDS: [&str; 4] = ["http", "native", "builtin", "agent"];
+/// A child may wait for people, each as long as its suspensions do.
+const CHILD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Reads `run`; `None` if it is wrong, or missing where it must be.
 pub(super) fn read(
@@ -62,24 +72,24 @@ pub(super) fn read(
 
 fn run(fields: &mut Fields, natives: &Natives) -> Option<Described> {
     let mut run = fields.nested("run")?;
-    for later in ["mcp", "builtin", "agent"] {
-        if run.says(later) {
-            run.any(later);
-            run.wrong(later, UNSUPPORTED);
-            fields.absorb(run);
-            return None;
-        }
+    if run.says("mcp") {
+        run.any("mcp");
+        run.wrong("mcp", UNSUPPORTED);
+        fields.absorb(run);
+        return None;
     }
-    let described = match (run.says("http"), run.says("native")) {
-        (true, false) => http(&mut run).map(|endpoint| Described {
+    let said: Vec<&str> = KINDS.into_iter().filter(|kind| run.says(kind)).collect();
+    let described = match said[..] {
+        ["http"] => http(&mut run).map(|endpoint| Described {
             target: Some(Target::Http(endpoint)),
             ..Described::default()
         }),
-        (false, true) => native(&mut run, natives),
-        (true, true) | (false, false) => {
-            run.any("http");
-            run.any("native");
-            fields.wrong("run", "must be exactly one of http, native");
+        ["native"] => native(&mut run, natives),
+        ["builtin"] => builtin(&mut run),
+        ["agent"] => agent(&mut run),
+        _ => {
+            KINDS.map(|kind| run.any(kind));
+            fields.wrong("run", format!("must be exactly one of {}", KINDS.join(", ")));
             None
         }
     };
@@ -87,7 +97,7 @@ fn run(fields: &mut Fields, natives: &Natives) -> Option<Described> {
     let own = described.as_ref().is_some_and(|described| described.parameters.is_some());
     if own && fields.says("parameters") {
         fields.any("parameters");
-        fields.wrong("parameters", "come from the native tool");
+        fields.wrong("parameters", "come from the native or built-in tool");
     }
     described
 }
@@ -102,7 +112,32 @@ fn native(run: &mut Fields, natives: &Natives) -> Option<Described> {
         target: Some(Target::Native(name)),
         description: Some(tool.description()),
         parameters: Some(tool.parameters()),
+        run_timeout: None,
     })
+}
+
+fn builtin(run: &mut Fields) -> Option<Described> {
+    let name = run.text("builtin", 256)?;
+    let Some(builtin) = Builtin::named(&name) else {
+        run.wrong("builtin", format!("names no built-in tool: {}", cut(&name, 64)));
+        return None;
+    };
+    Some(Described {
+        target: Some(Target::Builtin(builtin)),
+        description: Some(builtin.description().to_owned()),
+        parameters: Some(builtin.checked()),
+        run_timeout: Some(builtin.run_timeout()),
+    })
+}
+
+fn agent(run: &mut Fields) -> Option<Described> {
+    let name = run.text("agent", 256)?;
+    let Some(agent) = AgentName::parse(&name) else {
+        run.wrong("agent", "must be the name of an agent");
+        return None;
+    };
+    let target = Some(Target::Agent(agent));
+    Some(Described { target, run_timeout: Some(CHILD_TIMEOUT), ..Described::default() })
 }
 
 fn http(run: &mut Fields) -> Option<Endpoint> {

@@ -65,6 +65,7 @@ fn dispatched() -> Data {
         principal: Principal::new("anna"),
         result: Outcome::Ok(json!("SECRET")),
         ui: None,
+        gate: None,
     })
 }
 

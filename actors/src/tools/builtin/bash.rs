@@ -1,1 +1,5 @@
 //! `bash`: runs a command in the workspace.
+pub(super) const DESCRIPTION: &str = "";
+pub(super) fn parameters() -> serde_json::Value {
+    serde_json::json!({"type":"object"})
+}

@@ -1,1 +1,5 @@
 //! `grep`: searches files for a regular expression.
+pub(super) const DESCRIPTION: &str = "";
+pub(super) fn parameters() -> serde_json::Value {
+    serde_json::json!({"type":"object"})
+}

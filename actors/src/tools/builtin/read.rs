@@ -1,1 +1,5 @@
 //! `read`: reads a file with its line numbers.
+pub(super) const DESCRIPTION: &str = "";
+pub(super) fn parameters() -> serde_json::Value {
+    serde_json::json!({"type":"object"})
+}

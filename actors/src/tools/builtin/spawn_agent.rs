@@ -1,1 +1,101 @@
-//! `spawn_agent`: asks another agent.
+//! `spawn_agent`: what a model may ask of another agent; the asking is `activity::child`'s.
+
+use std::collections::BTreeSet;
+
+use abide_conversation::AgentName;
+use abide_conversation::message::text_block;
+use serde_json::{Value, json};
+
+use super::given;
+
+pub(super) const DESCRIPTION: &str = "Asks another agent, in a conversation of its own, and waits \
+    for its last message. It knows nothing of this conversation but the prompt. Without an agent's \
+    name it is this agent once more.";
+
+pub(super) fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "prompt": {"type": "string", "description": "All that it needs to know."},
+            "agent": {"type": "string", "description": "The agent's name."},
+            "tools": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": 256,
+                "description": "The tools that it may use, of those that it has.",
+            },
+        },
+        "required": ["prompt"],
+        "additionalProperties": false,
+    })
+}
+
+/// What is asked of a child.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Errand {
+    /// `None`: the parent's own.
+    pub(crate) agent: Option<AgentName>,
+    pub(crate) content: Value,
+    /// `None`: all that it has.
+    pub(crate) tools: Option<BTreeSet<String>>,
+}
+
+/// Reads the arguments of a call; the error is the one that the model reads.
+pub(crate) fn errand(args: &Value) -> Result<Errand, String> {
+    let prompt = given(args, "prompt").and_then(Value::as_str);
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or("missing_prompt")?;
+    let agent = match given(args, "agent").and_then(Value::as_str) {
+        None => None,
+        Some(name) => {
+            let missing = "sub_agent_failed: no agent has that name";
+            Some(AgentName::parse(name).ok_or(missing)?)
+        }
+    };
+    let tools = given(args, "tools").and_then(Value::as_array);
+    let name = |tool: &Value| tool.as_str().map(str::to_owned);
+    let tools = tools.map(|tools| tools.iter().filter_map(name).collect());
+    Ok(Errand { agent, content: text_block(prompt), tools })
+}
+
+/// What a tool with `run: {agent}` asks: its one `prompt` as text, any other arguments as they are.
+pub(crate) fn own_errand(agent: &AgentName, args: &Value) -> Errand {
+    let prompt =
+        args.as_object().filter(|args| args.len() == 1).and_then(|args| args.get("prompt"));
+    let content = match prompt.and_then(Value::as_str) {
+        Some(prompt) => text_block(prompt),
+        None => json!({"type": "json", "data": args}),
+    };
+    Errand { agent: Some(agent.clone()), content, tools: None }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_errand_is_read_from_the_arguments() {
+        let read = errand(&json!({"prompt": "go", "agent": "kid", "tools": ["read"]})).unwrap();
+        assert_eq!((read.agent, read.content), (AgentName::parse("kid"), text_block("go")));
+        assert_eq!(read.tools, Some(BTreeSet::from(["read".to_owned()])));
+        assert_eq!(errand(&json!({"prompt": "go"})).unwrap().tools, None);
+    }
+
+    #[test]
+    fn an_errand_without_a_prompt_or_for_nobody_is_refused() {
+        for prompt in [json!({}), json!({"prompt": null}), json!({"prompt": " "})] {
+            assert_eq!(errand(&prompt).unwrap_err(), "missing_prompt");
+        }
+        let nobody = errand(&json!({"prompt": "go", "agent": "No Body"})).unwrap_err();
+        assert!(nobody.starts_with("sub_agent_failed"), "{nobody}");
+    }
+
+    #[test]
+    fn a_tools_own_arguments_are_the_message() {
+        let kid = AgentName::new("kid");
+        assert_eq!(own_errand(&kid, &json!({"prompt": "go"})).content, text_block("go"));
+        let args = json!({"prompt": "go", "topic": "x"});
+        let block = json!({"type": "json", "data": args});
+        assert_eq!(own_errand(&kid, &args).content, block);
+    }
+}

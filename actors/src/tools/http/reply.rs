@@ -82,13 +82,15 @@ fn read_line(line: &[u8]) -> Result<Option<Line>, String> {
     if line.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let broken = || "a line of the tool's answer is none of progress, result, error".to_owned();
+    let broken =
+        || "a line of the tool's answer is none of progress, result, error, halt".to_owned();
     let mut line: Map<String, Value> = serde_json::from_slice(line).map_err(|_| broken())?;
     if let Some(payload) = line.remove("progress") {
         return Ok(Some(Line::Progress(payload)));
     }
-    let ok = line.contains_key("result");
-    if !ok && !line.contains_key("error") {
+    // A tool that only ends the turn has a result of nothing.
+    let ok = line.contains_key("result") || !line.contains_key("error");
+    if ok && !line.contains_key("result") && !line.contains_key("halt") {
         return Err(broken());
     }
     Ok(Some(Line::Last(envelope(ok, &mut line))))
@@ -108,7 +110,8 @@ fn envelope(ok: bool, object: &mut Map<String, Value>) -> Returned {
         tracing::warn!(%error, "a tool's ui is not {{kind, payload}}");
         None
     });
-    Returned { outcome, ui, halt: None }
+    let halt = Some(take("halt")).filter(|halt| !halt.is_null()).map(text);
+    Returned { ui, halt, ..Returned::of(outcome) }
 }
 
 fn text(error: Value) -> String {

@@ -83,7 +83,8 @@ fn runner() -> Runner {
 async fn called(url: &str, more: Value) -> (Returned, Vec<Value>) {
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
-    let returned = runner().run(&tool(url, &more), a_run(json!({"to": "a"})), progress).await;
+    let returned =
+        runner().run(&tool(url, &more), a_run("send", json!({"to": "a"})), progress).await;
     (returned, reports.into_inner().unwrap())
 }
 
@@ -132,7 +133,7 @@ async fn a_second_attempt_has_the_same_key() {
     let (url, received) = server(vec![json_answer("1"), json_answer("2")]).await;
     let (runner, tool) = (runner(), tool(&url, &json!({})));
     for attempt in [1, 2] {
-        let run = Run { attempt, turn: None, ..a_run(json!({})) };
+        let run = Run { attempt, turn: None, ..a_run("send", json!({})) };
         assert_eq!(runner.run(&tool, run, |_| {}).await, Returned::ok(attempt));
     }
     for (at, (headers, body)) in received.lock().unwrap().iter().enumerate() {

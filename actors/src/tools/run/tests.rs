@@ -17,7 +17,7 @@ async fn ran(natives: Natives, streaming: bool, args: Value) -> (Returned, Vec<V
     let runner = Runner::new(natives, StillClock::now()).unwrap();
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
-    let returned = runner.run(&definition.tools[0], a_run(args), progress).await;
+    let returned = runner.run(&definition.tools[0], a_run("t", args), progress).await;
     (returned, reports.into_inner().unwrap())
 }
 

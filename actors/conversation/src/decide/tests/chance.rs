@@ -5,12 +5,13 @@ use serde_json::json;
 
 use super::story::*;
 use crate::command::*;
-use crate::event::{Event, Executor, OnInterrupt};
+use crate::event::{Event, Executor, OnInterrupt, Todo, TodoStatus};
 use crate::message::{ErrorType, Outcome, text_block};
+use crate::permission::{Decision, PermissionPhase};
 use crate::state::Pending;
 use crate::{
-    Activity, CallId, MessageId, Principal, Revision, State, Timestamp, TurnId, decide, evolve,
-    wanted,
+    Activity, CallId, ConversationId, MessageId, Principal, Revision, State, Timestamp, TurnId,
+    decide, evolve, wanted,
 };
 
 /// One throw of the dice; what it means depends on the state that it meets.
@@ -63,7 +64,7 @@ impl Run {
     }
 
     fn action(&mut self, n: usize, throw: Throw) -> Action {
-        match throw.what % 24 {
+        match throw.what % 28 {
             0..=2 => self.message(n, throw),
             3..=11 => self.due(throw),
             12 => Action::Wake,
@@ -81,6 +82,13 @@ impl Run {
             }
             19 => Action::Start(Start { turn: self.queued(n, throw), basis: None }),
             20 => self.returned(throw),
+            21 | 22 => self.child_ends(throw),
+            23 if throw.how % 2 == 0 => {
+                let parent = Some(self.state.parent.clone().unwrap_or_else(parent));
+                Action::Abandon(Create { parent, ..create() })
+            }
+            23 => child_started(&self.some_call(throw), u32::from(throw.how % 4)),
+            24 => Action::Told(self.queued(n, throw)),
             _ => self.resolved(throw),
         }
     }
@@ -100,14 +108,49 @@ impl Run {
     fn perform(&self, activity: &Activity, throw: Throw) -> Action {
         match activity {
             Activity::Start { turn } => start(turn.as_str()),
-            Activity::Model { turn, step } => reply(turn, *step, planned(throw), throw.how),
+            Activity::Model { turn, step } => {
+                let seq = self.state.seq;
+                reply(turn, *step, planned(throw, seq), throw.how)
+            }
+            Activity::Tool { call, attempt } if self.has_child(call) && throw.how % 3 != 1 => {
+                child_started(call.as_str(), *attempt)
+            }
             Activity::Tool { call, attempt } => {
                 let halt = (throw.how % 16 == 1).then(|| "enough".to_owned());
                 let outcome = outcome(throw.how);
                 let (call, attempt) = (call.clone(), *attempt);
-                Action::ToolReturned(ToolReturned { call, attempt, outcome, ui: None, halt })
+                Action::ToolReturned(ToolReturned {
+                    call,
+                    attempt,
+                    outcome,
+                    ui: None,
+                    halt,
+                    changes: changes(throw.how),
+                })
             }
             Activity::Page { call, suspension, .. } => missing(call.as_str(), *suspension),
+            Activity::Release { child } => Action::ChildReleased(child.clone()),
+            Activity::Tell { turn } => Action::Told(turn.clone()),
+        }
+    }
+
+    fn has_child(&self, call: &CallId) -> bool {
+        self.children().any(|(of, _)| of == *call)
+    }
+
+    /// The calls that children have, or shall.
+    fn children(&self) -> impl Iterator<Item = (CallId, ConversationId)> {
+        let calls = self.state.turn.iter().flat_map(|turn| &turn.calls);
+        let calls = calls.map(|call| (&call.id, &call.child));
+        let runs = self.state.dispatches.iter().map(|(id, run)| (id, &run.child));
+        calls.chain(runs).filter_map(|(id, child)| Some((id.clone(), child.clone()?)))
+    }
+
+    fn child_ends(&self, throw: Throw) -> Action {
+        let children: Vec<_> = self.children().collect();
+        match usize::from(throw.which).checked_rem(children.len()) {
+            Some(which) => child_ended(children[which].0.as_str(), children[which].1.as_str()),
+            None => child_ended(&self.some_call(throw), "nobody"),
         }
     }
 
@@ -116,6 +159,7 @@ impl Run {
             [IfBusy::Reject, IfBusy::Queue, IfBusy::Interrupt][usize::from(throw.how % 3)];
         let mut sent = message(&format!("turn_{n}"), if_busy);
         sent.partial = self.partial(throw);
+        sent.create = Some(born(throw));
         sent.basis.max_steps = u32::from(throw.which % 5);
         Action::Send(sent)
     }
@@ -135,6 +179,8 @@ impl Run {
             revision: Revision::new("r"),
             on_interrupt: [OnInterrupt::Redispatch, OnInterrupt::Fail][usize::from(throw.how % 2)],
             requests: Default::default(),
+            gate: verdict(decision(throw.which)),
+            child: (throw.how % 5 == 1).then(|| ConversationId::new(format!("kid_{n}"))),
         })
     }
 
@@ -186,6 +232,13 @@ impl Run {
             let next = wanted.iter().find(|wanted| !page(wanted) || !pages_come);
             let pending = self.state.pending();
             let action = match (next, pending.first()) {
+                (None, None) if self.state.alarm().is_some() => match throw.how % 4 {
+                    0 if self.children().next().is_some() => self.child_ends(plain),
+                    _ => {
+                        self.at = self.at.max(self.state.alarm().expect("a child has a time"));
+                        Action::Wake
+                    }
+                },
                 (Some(Activity::Model { turn, step }), _) => reply(turn, *step, Vec::new(), 0),
                 (Some(activity), _) => self.perform(activity, Throw { how: 0, ..plain }),
                 (None, Some(first)) if throw.which.is_multiple_of(3) => {
@@ -199,6 +252,25 @@ impl Run {
             assert!(self.play(action.clone()), "what is wanted is accepted: {action:?}");
         }
         panic!("it does not settle");
+    }
+}
+
+/// Half of all conversations are children.
+fn born(throw: Throw) -> Create {
+    Create { parent: throw.which.is_multiple_of(2).then(parent), ..create() }
+}
+
+fn decision(which: u8) -> Decision {
+    [Decision::Allow, Decision::Ask, Decision::Deny][usize::from(which % 3)]
+}
+
+fn changes(how: u8) -> Vec<Change> {
+    let todo = Todo { content: "x".to_owned(), status: TodoStatus::Pending };
+    let phase = PermissionPhase::Plan;
+    match how % 5 {
+        0 => vec![Change::Todos(vec![todo]), Change::Workspace(how.to_string())],
+        1 => vec![Change::Phase { phase, planning: how.is_multiple_of(2) }],
+        _ => Vec::new(),
     }
 }
 
@@ -232,7 +304,7 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
 }
 
 /// Up to five calls of all kinds, in an order that the dice choose.
-fn planned(throw: Throw) -> Vec<Planned> {
+fn planned(throw: Throw, seq: u64) -> Vec<Planned> {
     let kinds = |n: u8| {
         let seed =
             (throw.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(throw.how));
@@ -247,6 +319,7 @@ fn planned(throw: Throw) -> Vec<Planned> {
             7 => answered(id, Executor::Client, outcome(throw.how)),
             _ => call(id, Executor::Provider, seed.is_multiple_of(2)),
         };
+        let planned = if seed % 7 == 1 { asking(id, &format!("{seq}_{n}")) } else { planned };
         if seed % 4 == 3 { once(planned) } else { planned }
     };
     (0..throw.which / 8 % 6).map(kinds).collect()

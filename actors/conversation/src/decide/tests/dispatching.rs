@@ -16,6 +16,8 @@ fn dispatch(call: &str, on_interrupt: OnInterrupt) -> Action {
         principal: Principal::new("user"),
         revision: Revision::new("0123456789abcdef"),
         on_interrupt,
+        gate: super::story::verdict(crate::permission::Decision::Allow),
+        child: None,
         requests: [("key".to_owned(), "print".to_owned())].into(),
     })
 }

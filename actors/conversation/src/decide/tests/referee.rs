@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{Data, Event, Kind};
 use crate::message::{ErrorType, Outcome};
-use crate::{CallId, TurnId};
+use crate::{CallId, ConversationId, TurnId};
 
 #[derive(Default)]
 struct Life {
@@ -24,6 +24,10 @@ pub(super) struct Referee {
     waiting_turns: BTreeSet<TurnId>,
     open_turn: Option<TurnId>,
     ended: BTreeSet<TurnId>,
+    /// Children that are cared for: those of open calls, and those that are to be stopped.
+    children: BTreeSet<ConversationId>,
+    to_tell: Option<TurnId>,
+    is_child: bool,
 }
 
 impl Referee {
@@ -39,13 +43,18 @@ impl Referee {
         assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
         assert!(self.calls.values().all(|life| life.done), "every call has its result");
         assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
+        assert!(self.children.is_empty(), "every child ended or was stopped");
+        assert!(self.to_tell.is_none(), "the parent was told");
     }
 
     fn judge(&mut self, event: &Event) {
         self.seq += 1;
         assert_eq!(event.seq, self.seq, "seq has no gap");
         match &event.data {
-            Data::Created(_) => assert_eq!(event.seq, 1, "it is created once, first"),
+            Data::Created(created) => {
+                assert_eq!(event.seq, 1, "it is created once, first");
+                self.is_child = created.parent.is_some();
+            }
             Data::UserMsg(_) => {
                 assert!(self.waiting_turns.insert(event.turn_id.clone().unwrap()));
             }
@@ -57,7 +66,11 @@ impl Referee {
             Data::TurnEnded(_) => {
                 self.in_turn(event);
                 assert!(self.all_closed(), "a turn ends after its calls");
-                assert!(self.ended.insert(self.open_turn.take().unwrap()), "a turn ends once");
+                let turn = self.open_turn.take().unwrap();
+                if self.is_child && self.ended.is_empty() {
+                    self.to_tell = Some(turn.clone());
+                }
+                assert!(self.ended.insert(turn), "a turn ends once");
             }
             Data::AssistantMsg(spoken) => {
                 self.in_turn(event);
@@ -82,9 +95,22 @@ impl Referee {
             }
             Data::Dispatch(done) => {
                 let before = self.dispatches.insert(done.call_id.clone(), true);
-                assert_eq!(before, Some(false), "a dispatch ends once");
+                let refused = done.gate.is_some();
+                assert_eq!(before, (!refused).then_some(false), "a dispatch ends once");
             }
             Data::ToolCall(call) => drop(self.life(event, &call.call_id)),
+            Data::ChildStarted(started) => {
+                self.children.insert(started.conversation_id.clone());
+            }
+            Data::ChildEnded(ended) => {
+                self.children.remove(&ended.conversation_id);
+            }
+            Data::ChildReleased(released) => {
+                self.children.remove(&released.conversation_id);
+            }
+            Data::Told(told) => assert_eq!(self.to_tell.take().as_ref(), Some(&told.turn_id)),
+            Data::Abandoned {} => (self.to_tell, self.is_child) = (None, false),
+            Data::PhaseChanged(_) | Data::TodosChanged(_) | Data::WorkspaceOpened(_) => {}
             Data::Suspension(_)
             | Data::Resolution(_)
             | Data::ToolStarted(_)

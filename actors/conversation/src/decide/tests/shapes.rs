@@ -79,13 +79,15 @@ fn a_call_its_resolution_and_its_result_have_the_contracts_fields() {
         data(&story, "tool_call"),
         json!({"call_id": "a", "tool": "tool", "args": {"n": 1}, "executor": "client",
             "intent": "action", "started": false, "message": "Please answer.",
-            "timeout_ms": 60_000, "grace_ms": 5_000, "on_interrupt": "redispatch"})
+            "timeout_ms": 60_000, "grace_ms": 5_000, "on_interrupt": "redispatch",
+            "gate": {"decision": "ask", "rule": "auto", "args": "0123456789abcdef"}})
     );
     story.then(approve_with("a", json!({"n": 2})));
     assert_eq!(
         data(&story, "resolution"),
         json!({"call_id": "a", "kind": "approval", "suspension": 1, "by": "boss",
-            "approved": true, "args": {"n": 2}})
+            "approved": true, "args": {"n": 2},
+            "gate": {"decision": "allow", "rule": "auto", "args": "0123456789abcdef"}})
     );
     assert_eq!(
         data(&story, "tool_started"),
@@ -112,6 +114,7 @@ fn an_error_result_has_its_type_and_a_shown_one_its_ui() {
         outcome: Outcome::Err("broken".to_owned(), ErrorType::ToolCrashed),
         ui: Some(Ui { kind: "chart".to_owned(), payload: json!([1]) }),
         halt: None,
+        changes: Vec::new(),
     }));
     assert_eq!(
         data(&story, "tool_result"),
@@ -175,6 +178,7 @@ fn an_event_reads_back_however_deep_the_value_inside_it_is() {
         outcome: Outcome::Ok(deep),
         ui: None,
         halt: None,
+        changes: Vec::new(),
     }));
 }
 

@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
+use crate::child::Parent;
 use crate::command::*;
 use crate::event::{Data, Event, Executor, Intent, OnInterrupt, Shape, ToolResult};
-use crate::message::{Outcome, text_block};
+use crate::message::{Outcome, Usage, text_block};
+use crate::permission::{Decision, Verdict};
 use crate::{
-    Activity, AgentName, CallId, MessageId, Principal, Rejection, Revision, State, Timestamp,
-    TurnId, decide, evolve, from_json, replay, wanted,
+    Activity, AgentName, CallId, ConversationId, MessageId, Principal, Rejection, Revision, State,
+    Timestamp, TurnId, decide, evolve, from_json, replay, wanted,
 };
 
 /// How long a suspension of these tests waits.
@@ -155,6 +157,14 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Data::TurnEnded(_) => "turn_ended",
         Data::DispatchStarted(_) => "dispatch_started",
         Data::Dispatch(_) => "dispatch",
+        Data::PhaseChanged(_) => "phase_changed",
+        Data::TodosChanged(_) => "todos_changed",
+        Data::WorkspaceOpened(_) => "workspace_opened",
+        Data::ChildStarted(_) => "child_started",
+        Data::ChildEnded(_) => "child_ended",
+        Data::ChildReleased(_) => "child_released",
+        Data::Told(_) => "told",
+        Data::Abandoned {} => "abandoned",
     }
 }
 
@@ -164,7 +174,28 @@ pub(super) fn create() -> Create {
         assigns: Default::default(),
         metadata: Default::default(),
         tools: Vec::new(),
+        parent: None,
     }
+}
+
+/// The call `ask` of the conversation `boss`.
+pub(super) fn parent() -> Parent {
+    Parent {
+        conversation_id: ConversationId::new("boss"),
+        call_id: CallId::new("ask"),
+        root_conversation_id: ConversationId::new("root"),
+        depth: 2,
+        ceiling: Default::default(),
+        storage: Some("disk".to_owned()),
+    }
+}
+
+pub(super) fn verdict(decision: Decision) -> Verdict {
+    Verdict { decision, rule: "auto".to_owned(), args: "0123456789abcdef".to_owned() }
+}
+
+fn allowed() -> Option<Verdict> {
+    Some(verdict(Decision::Allow))
 }
 
 pub(super) fn basis() -> Basis {
@@ -213,8 +244,10 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> Planned {
         grace_ms: (executor == Executor::Client).then_some(5_000),
         on_interrupt: OnInterrupt::Redispatch,
         answer: None,
+        child: None,
     };
-    Planned { given_id: id.to_owned(), tool: "tool".to_owned(), args: json!({"n": 1}), plan }
+    let gate = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
+    Planned { given_id: id.to_owned(), tool: "tool".to_owned(), args: json!({"n": 1}), plan, gate }
 }
 
 pub(super) fn server(id: &str) -> Planned {
@@ -223,6 +256,30 @@ pub(super) fn server(id: &str) -> Planned {
 
 pub(super) fn gated(id: &str) -> Planned {
     call(id, Executor::Server, true)
+}
+
+/// A call that the child `kid_<name>` is to answer.
+pub(super) fn asking(id: &str, name: &str) -> Planned {
+    let mut planned = server(id);
+    if let Plan::Execute { child, .. } = &mut planned.plan {
+        *child = Some(ConversationId::new(format!("kid_{name}")));
+    }
+    planned
+}
+
+pub(super) fn child_started(call: &str, attempt: u32) -> Action {
+    let within_ms = TIMEOUT_MS.unsigned_abs();
+    Action::ChildStarted(ChildStarted { call: CallId::new(call), attempt, within_ms })
+}
+
+pub(super) fn child_ended(call: &str, child: &str) -> Action {
+    Action::ChildEnded(ChildEnded {
+        call: CallId::new(call),
+        child: ConversationId::new(child),
+        outcome: Outcome::Ok(json!("grown up")),
+        ui: None,
+        usage: Usage { input_tokens: 5, output_tokens: 2 },
+    })
 }
 
 pub(super) fn human(id: &str) -> Planned {
@@ -247,12 +304,18 @@ pub(super) fn once(mut planned: Planned) -> Planned {
 
 pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> Planned {
     let plan = Plan::Answer { executor, intent: Intent::Render, outcome };
-    Planned { given_id: id.to_owned(), tool: "tool".to_owned(), args: json!({}), plan }
+    Planned {
+        given_id: id.to_owned(),
+        tool: "tool".to_owned(),
+        args: json!({}),
+        plan,
+        gate: allowed(),
+    }
 }
 
 fn resolve(call: &str, suspension: Option<u32>, answer: Answer) -> Action {
     let (call, by) = (CallId::new(call), Principal::new("boss"));
-    Action::Resolve(Resolve { call, suspension, by, answer })
+    Action::Resolve(Resolve { call, suspension, by, answer, gate: allowed() })
 }
 
 pub(super) fn approve(call: &str, suspension: Option<u32>) -> Action {
@@ -279,7 +342,8 @@ pub(super) fn answer_error(call: &str, error: &str) -> Action {
 pub(super) fn returned(call: &str, attempt: u32) -> Action {
     let outcome = Outcome::Ok(json!("done"));
     let call = CallId::new(call);
-    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui: None, halt: None })
+    let (ui, halt, changes) = Default::default();
+    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes })
 }
 
 pub(super) fn missing(call: &str, suspension: u32) -> Action {

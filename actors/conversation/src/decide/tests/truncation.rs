@@ -34,10 +34,14 @@ fn wants_only_what_is_open(state: &State) {
             Activity::Tool { call, .. } | Activity::Page { call, .. } => {
                 let open = state.call(call).is_some_and(|call| match call.phase {
                     Phase::Running { .. } | Phase::Suspended(_) => true,
-                    Phase::Requested | Phase::Approved | Phase::Done => false,
+                    Phase::Requested | Phase::Approved | Phase::Delegated { .. } | Phase::Done => {
+                        false
+                    }
                 });
                 open || state.dispatches.contains_key(call)
             }
+            Activity::Release { child } => state.orphans.contains_key(child),
+            Activity::Tell { turn } => state.turn.as_ref().is_none_or(|open| open.id != *turn),
             Activity::Start { .. } => state.turn.is_none(),
             Activity::Model { .. } => state.turn.as_ref().is_some_and(|turn| turn.settled()),
         };
@@ -146,6 +150,14 @@ fn the_dice_reach_every_kind_of_event_and_of_result() {
         "turn_ended",
         "dispatch_started",
         "dispatch",
+        "phase_changed",
+        "todos_changed",
+        "workspace_opened",
+        "child_started",
+        "child_ended",
+        "child_released",
+        "told",
+        "abandoned",
         "DENIED",
         "EXPIRED",
         "CANCELLED",

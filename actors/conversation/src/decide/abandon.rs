@@ -1,0 +1,21 @@
+//! The parent wants nothing of its child any more: what runs is cancelled, what comes is refused.
+
+use super::cancel::cancel;
+use super::draft::Draft;
+use super::{Rejection, create};
+use crate::command::Create;
+use crate::event::Data;
+
+/// Also marks a child that does not exist yet, since the wish for it may still be under way.
+pub(super) fn abandon(draft: &mut Draft, create: Create) -> Result<(), Rejection> {
+    if !draft.state.exists() {
+        create::create(draft, create)?;
+    } else if !draft.state.is_child_for(create.parent.as_ref()) {
+        return Err(Rejection::ConversationExists);
+    }
+    if !draft.state.abandoned {
+        draft.push_of(None, Data::Abandoned {});
+        cancel(draft, None);
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! A child conversation is asked, told about, or stopped.
+
+use abide_conversation::child::{DEEPEST, Due, Parent};
+use abide_conversation::command::{ChildEnded, ChildStarted, Create};
+use abide_conversation::event::{Data, Ending};
+use abide_conversation::message::{ErrorType, Message, Outcome, Ui};
+use abide_conversation::{Action, AgentName, CallId, ConversationId, TurnId};
+use serde_json::{Map, Value, json};
+
+use super::Surroundings;
+use super::tool_run::{Wanted, returned};
+use crate::journal::Refusal;
+use crate::request::{Failure, Request, SpawnRequest};
+use crate::tools::bounds::{LARGEST_VALUE, encoded_len};
+use crate::tools::builtin::spawn_agent::{Errand, errand, own_errand};
+use crate::tools::tool::{Target, Tool};
+use crate::tools::{Gate, Grant, Returned};
+
+/// How many children may work for one conversation at once. Each may have as many.
+const AT_ONCE: usize = 16;
+/// How many events are read at once while the last message is looked for.
+const PAGE: usize = 100;
+
+/// What is known of a call that a child is to answer.
+pub(super) struct Asked<'a> {
+    pub(super) call: &'a CallId,
+    pub(super) attempt: u32,
+    pub(super) tool: &'a Tool,
+    pub(super) grant: Grant,
+    pub(super) gate: Gate,
+    pub(super) agent: AgentName,
+    pub(super) assigns: Map<String, Value>,
+    pub(super) wanted: &'a Wanted,
+}
+
+/// Starts the child, or finds it started; the call is its own from here on.
+pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Result<Action, Refusal> {
+    let (call, attempt) = (asked.call.clone(), asked.attempt);
+    let failed = |why: String| Ok(returned(asked.call, attempt, Returned::error(why)));
+    let Some(child) = asked.wanted.child.clone() else {
+        return failed("sub_agent_failed: the call has no child".to_owned());
+    };
+    let errand = match &asked.tool.target {
+        Some(Target::Agent(agent)) => Ok(own_errand(agent, asked.grant.args())),
+        Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_)) | None => {
+            errand(asked.grant.args())
+        }
+    };
+    let errand = match errand {
+        Ok(errand) => errand,
+        Err(why) => return failed(why),
+    };
+    let parent = match parent(around, &asked, &errand) {
+        Ok(parent) => parent,
+        Err(why) => return failed(format!("sub_agent_failed: {why}")),
+    };
+    let agent = errand.agent.unwrap_or_else(|| asked.agent.clone());
+    let request = SpawnRequest {
+        parent,
+        agent,
+        content: vec![errand.content],
+        principal: asked.wanted.principal.clone(),
+        assigns: asked.assigns,
+    };
+    match around.deps.door.deliver(&child, Request::Spawn(Box::new(request))).await {
+        Ok(_) => {
+            let within = asked.tool.run_timeout.as_millis();
+            let within_ms = u64::try_from(within).unwrap_or(u64::MAX);
+            Ok(Action::ChildStarted(ChildStarted { call, attempt, within_ms }))
+        }
+        Err(failure) => match passing(failure) {
+            Ok(failure) => failed(format!("sub_agent_failed: {failure}")),
+            Err(refusal) => Err(refusal),
+        },
+    }
+}
+
+/// What the child is told of whose it is.
+fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<Parent, String> {
+    let above = around.state.parent.as_ref();
+    let depth = above.map_or(0, |above| above.depth).saturating_add(1);
+    if depth > DEEPEST {
+        return Err(format!("agents may ask each other {DEEPEST} deep"));
+    }
+    let calls = around.state.turn.iter().flat_map(|turn| &turn.calls);
+    let calls = calls.filter(|call| call.child.is_some()).map(|call| &call.id);
+    let runs = around.state.dispatches.iter().filter(|(_, run)| run.child.is_some());
+    let open = calls.chain(runs.map(|(id, _)| id));
+    if open.take(AT_ONCE).all(|id| id != asked.call) {
+        return Err(format!("{AT_ONCE} agents may be asked at once"));
+    }
+    let root = above.map_or(&around.id, |above| &above.root_conversation_id);
+    Ok(Parent {
+        conversation_id: around.id.clone(),
+        call_id: asked.call.clone(),
+        root_conversation_id: root.clone(),
+        depth,
+        ceiling: asked.gate.ceiling(errand.tools.clone()),
+        storage: around.state.storage.clone(),
+    })
+}
+
+/// What would only happen again comes back; what may pass is for the next attempt.
+fn passing(failure: Failure) -> Result<Failure, Refusal> {
+    match failure {
+        Failure::Refused(refusal) => Err(refusal),
+        Failure::Lost | Failure::Overloaded | Failure::Quarantined(_) => {
+            Err(Refusal::Unavailable(failure.to_string()))
+        }
+        Failure::Rejected(_)
+        | Failure::AgentMissing(_)
+        | Failure::Invalid { .. }
+        | Failure::ToolNotFound(_)
+        | Failure::ApprovalRequired(_)
+        | Failure::KeyReused(_) => Ok(failure),
+    }
+}
+
+/// Tells the parent what the turn came to. A parent that is gone, or waits no more, is told enough.
+pub(super) async fn tell(around: &Surroundings, turn: &TurnId) -> Result<Action, Refusal> {
+    let told = Action::Told(turn.clone());
+    let (Some(due), Some(parent)) = (&around.state.due, &around.state.parent) else {
+        return Ok(told);
+    };
+    let outcome = match due.outcome {
+        Ending::Completed => Outcome::Ok(last_words(around, turn).await?),
+        Ending::Cancelled => failed("it was cancelled"),
+        Ending::Halted | Ending::Failed => failed(due.reason.as_deref().unwrap_or("it failed")),
+    };
+    let ended = ChildEnded {
+        call: parent.call_id.clone(),
+        child: around.id.clone(),
+        outcome,
+        ui: Some(shown(around, due).await?),
+        usage: around.state.usage,
+    };
+    let request = Request::ChildEnded(Box::new(ended));
+    match around.deps.door.deliver(&parent.conversation_id, request).await {
+        Ok(_) => Ok(told),
+        Err(failure) => passing(failure).map(|_| told),
+    }
+}
+
+fn failed(why: &str) -> Outcome {
+    Outcome::Err(format!("sub_agent_failed: {why}"), ErrorType::ToolError)
+}
+
+/// The turn's last message: its value if it is structured, else its text.
+async fn last_words(around: &Surroundings, turn: &TurnId) -> Result<Value, Refusal> {
+    let mut before = around.state.seq.saturating_add(1);
+    loop {
+        let page = around.deps.journal.events_before(&around.id, before, PAGE).await?;
+        let Some(last) = page.last() else { return Ok(Value::String(String::new())) };
+        before = last.seq;
+        for event in page {
+            match event.data {
+                Data::AssistantMsg(spoken) if event.turn_id.as_ref() == Some(turn) => {
+                    return Ok(words(spoken.message));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn words(message: Message) -> Value {
+    let text = message.text();
+    let words = message.object.unwrap_or(Value::String(text));
+    match encoded_len(&words) > LARGEST_VALUE / 2 {
+        true => Value::String("[...truncated...]".to_owned()),
+        false => words,
+    }
+}
+
+async fn shown(around: &Surroundings, due: &Due) -> Result<Ui, Refusal> {
+    let agent = match &around.state.agent {
+        Some(agent) => around.deps.agents.newest(agent).await?,
+        None => None,
+    };
+    let own = agent.is_some_and(|agent| agent.workspace.is_some());
+    let took = due.ended_at.duration_since(due.started_at).as_millis();
+    let payload = json!({
+        "subagent_id": around.id,
+        "iterations": due.steps,
+        "tool_calls_made": due.calls,
+        "cost_usd": null,
+        "duration_ms": u64::try_from(took).unwrap_or_default(),
+        "isolation": if own { "own" } else { "shared" },
+    });
+    Ok(Ui { kind: "subagent".to_owned(), payload })
+}
+
+/// Stops a child that nobody waits for, or keeps it from ever beginning.
+pub(super) async fn release(
+    around: &Surroundings,
+    child: &ConversationId,
+) -> Result<Action, Refusal> {
+    let released = Action::ChildReleased(child.clone());
+    let (Some(call), Some(agent)) = (around.state.orphans.get(child), &around.state.agent) else {
+        return Ok(released);
+    };
+    let above = around.state.parent.as_ref();
+    let root = above.map_or(&around.id, |above| &above.root_conversation_id);
+    let parent = Parent {
+        conversation_id: around.id.clone(),
+        call_id: call.clone(),
+        root_conversation_id: root.clone(),
+        depth: above.map_or(0, |above| above.depth).saturating_add(1),
+        ceiling: Default::default(),
+        storage: None,
+    };
+    let create = Create {
+        agent: agent.clone(),
+        assigns: Map::new(),
+        metadata: Map::new(),
+        tools: Vec::new(),
+        parent: Some(parent),
+    };
+    match around.deps.door.deliver(child, Request::Abandon(Box::new(create))).await {
+        Ok(_) => Ok(released),
+        Err(failure) => passing(failure).map(|_| released),
+    }
+}

@@ -1,0 +1,81 @@
+//! The `permissions` and the `workspace` of a definition.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use abide_conversation::permission::PermissionPhase;
+use serde_json::Value;
+
+use super::MOST_TOOLS;
+use super::fields::Fields;
+
+/// Hosts that an agent names.
+const MOST_HOSTS: usize = 256;
+const LONGEST_HOST: usize = 256;
+const LONGEST_ROOT: usize = 4_096;
+
+/// What an agent may do by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    pub phase: PermissionPhase,
+    /// `None`: all.
+    pub allowed_tools: Option<BTreeSet<String>>,
+    pub disallowed_tools: BTreeSet<String>,
+    /// Hosts, else refused, that `web_fetch` may reach.
+    pub allowed_hosts: BTreeSet<String>,
+    /// Whether commands may use the network, where the sandbox could keep them from it.
+    pub network: bool,
+}
+
+/// Where an agent's conversations work, if not in a directory of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceRoot {
+    pub root: PathBuf,
+    /// Whether all of them work in the one directory.
+    pub shared: bool,
+}
+
+pub(super) fn permissions(fields: &mut Fields) -> Permissions {
+    let Some(mut nested) = fields.nested("permissions") else { return Permissions::default() };
+    let phases = "plan, default, accept_edits, trusted, bypass_permissions";
+    let permissions = Permissions {
+        phase: nested.word("phase", phases).unwrap_or_default(),
+        allowed_tools: match nested.says("allowed_tools") {
+            true => Some(names(&mut nested, "allowed_tools", MOST_TOOLS)),
+            false => nested.any("allowed_tools").map(|_| BTreeSet::new()),
+        },
+        disallowed_tools: names(&mut nested, "disallowed_tools", MOST_TOOLS),
+        allowed_hosts: names(&mut nested, "allowed_hosts", MOST_HOSTS),
+        network: nested.flag("network", false),
+    };
+    fields.absorb(nested);
+    permissions
+}
+
+fn names(fields: &mut Fields, field: &str, most: usize) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, name) in fields.list(field, most).into_iter().enumerate() {
+        match name {
+            Value::String(name) if (1..=LONGEST_HOST).contains(&name.len()) => {
+                names.insert(name);
+            }
+            _ => fields.wrong(&format!("{field}[{at}]"), "must be a name"),
+        }
+    }
+    names
+}
+
+pub(super) fn workspace(fields: &mut Fields) -> Option<WorkspaceRoot> {
+    let mut nested = fields.nested("workspace")?;
+    let root = nested.text("root", LONGEST_ROOT).map(PathBuf::from);
+    let shared = nested.flag("shared", false);
+    match &root {
+        None if shared => nested.wrong("root", "is missing; only a named directory is shared"),
+        Some(root) if !root.is_absolute() || root.to_string_lossy().contains('\0') => {
+            nested.wrong("root", "must be an absolute path");
+        }
+        Some(_) | None => {}
+    }
+    fields.absorb(nested);
+    Some(WorkspaceRoot { root: root?, shared })
+}

@@ -1,0 +1,244 @@
+//! The gate that every call passes, model-called or dispatched: the lists, then the phase, then the
+//! tool's own approval. The first decisive answer wins.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use abide_conversation::State;
+use abide_conversation::permission::{Ceiling, Decision, PermissionPhase, Verdict};
+use abide_conversation::state::{Call, RunningDispatch};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::builtin::Builtin;
+use super::schema::Schema;
+use super::scope::Scope;
+use super::tool::{Approval, Target, Tool};
+use crate::agent::{Definition, Permissions};
+
+/// Judges the calls of one conversation, as it is now.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    definition: Arc<Definition>,
+    ceiling: Option<Ceiling>,
+    planning: Option<bool>,
+}
+
+/// Leave to run one call, with these arguments and no others. Only a verdict of the gate, read back
+/// from the journal, becomes one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    tool: String,
+    args: Value,
+}
+
+impl Gate {
+    /// The gate of a conversation under this revision of its agent.
+    pub fn new(definition: Arc<Definition>, state: &State) -> Self {
+        let ceiling = state.parent.as_ref().map(|parent| parent.ceiling.clone());
+        Self { definition, ceiling, planning: state.planning }
+    }
+
+    /// Decides about a call of a tool, and names the rule that decided.
+    pub fn judge(&self, tool: &Tool, args: &Value, scope: &Scope) -> Verdict {
+        let (decision, rule) = self.refusal(tool, args).unwrap_or_else(|| {
+            self.by_phase(tool, args).unwrap_or_else(|| match &tool.approval {
+                Approval::Auto => (Decision::Allow, "approval: auto"),
+                Approval::Required => (Decision::Ask, "approval: requires_approval"),
+                Approval::When(condition) => match condition.asks(tool.values(args, scope)) {
+                    true => (Decision::Ask, "approval: when"),
+                    false => (Decision::Allow, "approval: when"),
+                },
+            })
+        });
+        verdict(decision, rule, args)
+    }
+
+    /// The same for arguments that an approver edited: his approval covers them, the lists and the
+    /// phase still hold.
+    pub fn judge_edited(&self, tool: &Tool, args: &Value) -> Verdict {
+        let (decision, rule) =
+            self.refusal(tool, args).unwrap_or((Decision::Allow, "approval: edited"));
+        verdict(decision, rule, args)
+    }
+
+    /// Whether the lists and the phase let the tool run at all.
+    pub fn offers(&self, tool: &Tool) -> bool {
+        self.refusal(tool, &Value::Null).is_none()
+    }
+
+    /// What no approval changes: the lists, and a phase in which nothing is changed.
+    fn refusal(&self, tool: &Tool, args: &Value) -> Option<(Decision, &'static str)> {
+        let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
+        let above = self.ceiling.as_ref();
+        let disallowed = |list: &BTreeSet<String>| list.contains(&tool.name);
+        if disallowed(disallowed_tools) || above.is_some_and(|it| disallowed(&it.disallowed_tools))
+        {
+            return Some((Decision::Deny, "disallowed_tools"));
+        }
+        let mut lists =
+            allowed_tools.iter().chain(above.into_iter().flat_map(|it| &it.allowed_tools));
+        if lists.any(|list| !list.contains(&tool.name)) {
+            return Some((Decision::Deny, "allowed_tools"));
+        }
+        let planning = self.phase() == PermissionPhase::Plan;
+        // What began in a child's plan because its parent plans ends with the parent's.
+        let stuck = leaves_plan(tool, args) && self.granted() == PermissionPhase::Plan;
+        (planning && (!tool.changes_nothing() || stuck)).then_some((Decision::Deny, "phase: plan"))
+    }
+
+    /// What the phase decides without looking at the tool's own approval.
+    fn by_phase(&self, tool: &Tool, args: &Value) -> Option<(Decision, &'static str)> {
+        match self.phase() {
+            PermissionPhase::BypassPermissions => {
+                Some((Decision::Allow, "phase: bypass_permissions"))
+            }
+            PermissionPhase::Trusted => Some((Decision::Allow, "phase: trusted")),
+            PermissionPhase::AcceptEdits if tool.edits_at_most() => {
+                Some((Decision::Allow, "phase: accept_edits"))
+            }
+            PermissionPhase::Plan if leaves_plan(tool, args) && self.began_in_plan() => {
+                Some((Decision::Ask, "phase: plan"))
+            }
+            PermissionPhase::Plan | PermissionPhase::Default | PermissionPhase::AcceptEdits => None,
+        }
+    }
+
+    /// What follows a call that was let through, for the calls after it in the same message:
+    /// planning begins at once.
+    pub fn follow(&mut self, tool: &Tool, args: &Value, verdict: &Verdict) {
+        let enters = tool.builtin() == Some(Builtin::PlanMode) && args["action"] == "enter";
+        if enters && verdict.decision == Decision::Allow {
+            self.planning = Some(true);
+        }
+    }
+
+    /// The phase that holds now.
+    pub fn phase(&self) -> PermissionPhase {
+        match self.planning.unwrap_or(self.began_in_plan()) {
+            true => PermissionPhase::Plan,
+            false => self.granted(),
+        }
+    }
+
+    /// The phase that holds outside of planning.
+    pub fn granted(&self) -> PermissionPhase {
+        let own = match self.definition.permissions.phase {
+            PermissionPhase::Plan => PermissionPhase::Default,
+            phase => phase,
+        };
+        self.ceiling.as_ref().map_or(own, |ceiling| own.min(ceiling.phase))
+    }
+
+    /// Whether plan mode was there before the conversation could choose it.
+    fn began_in_plan(&self) -> bool {
+        self.definition.permissions.phase == PermissionPhase::Plan
+    }
+
+    /// The hosts, else refused, that may be fetched from.
+    pub fn hosts(&self) -> BTreeSet<String> {
+        let own = &self.definition.permissions.allowed_hosts;
+        match &self.ceiling {
+            Some(ceiling) => own.intersection(&ceiling.allowed_hosts).cloned().collect(),
+            None => own.clone(),
+        }
+    }
+
+    /// Whether commands may use the network.
+    pub fn network(&self) -> bool {
+        let above = self.ceiling.as_ref().is_none_or(|ceiling| ceiling.network);
+        self.definition.permissions.network && above
+    }
+
+    /// What a child may do at most: what may be done here, of these tools if they are named.
+    pub fn ceiling(&self, tools: Option<BTreeSet<String>>) -> Ceiling {
+        let above = self.ceiling.clone().unwrap_or_default();
+        let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
+        let lists = above.allowed_tools.into_iter().chain(allowed_tools.clone()).chain(tools);
+        Ceiling {
+            phase: self.phase(),
+            allowed_tools: lists.collect(),
+            disallowed_tools: &above.disallowed_tools | disallowed_tools,
+            allowed_hosts: self.hosts(),
+            network: self.network(),
+        }
+    }
+}
+
+impl Grant {
+    /// Of a call of the open turn that the gate, or an approver, let through with the arguments that
+    /// it has now.
+    pub fn of_call(call: &Call) -> Option<Self> {
+        Self::new(call.leave()?, &call.tool, &call.args)
+    }
+
+    /// Of a user's own call. One that had to be approved started with the approval.
+    pub fn of_dispatch(run: &RunningDispatch) -> Option<Self> {
+        let verdict = run.gate.as_ref().filter(|verdict| verdict.decision != Decision::Deny)?;
+        Self::new(verdict, &run.tool, &run.input)
+    }
+
+    fn new(verdict: &Verdict, tool: &str, args: &Value) -> Option<Self> {
+        let (tool, args) = (tool.to_owned(), args.clone());
+        (verdict.args == fingerprint(&args)).then_some(Self { tool, args })
+    }
+
+    /// The tool that may run.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// What it may run with.
+    pub fn args(&self) -> &Value {
+        &self.args
+    }
+
+    /// The same, with what the arguments leave to the tool's defaults.
+    pub(super) fn filled(self, parameters: &Schema) -> Self {
+        Self { args: parameters.fill(self.args), tool: self.tool }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(tool: &str, args: Value) -> Self {
+        Self { tool: tool.to_owned(), args }
+    }
+}
+
+fn leaves_plan(tool: &Tool, args: &Value) -> bool {
+    tool.builtin() == Some(Builtin::PlanMode) && args["action"] == "exit"
+}
+
+fn verdict(decision: Decision, rule: &str, args: &Value) -> Verdict {
+    Verdict { decision, rule: rule.to_owned(), args: fingerprint(args) }
+}
+
+/// The first 16 hex digits of the SHA-256 of the arguments' JSON.
+fn fingerprint(args: &Value) -> String {
+    // JSON values always have a text.
+    let json = serde_json::to_vec(args).unwrap_or_default();
+    let digest = Sha256::digest(&json);
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Tool {
+    /// The built-in tool that it is, if it is one.
+    pub fn builtin(&self) -> Option<Builtin> {
+        match &self.target {
+            Some(Target::Builtin(builtin)) => Some(*builtin),
+            Some(Target::Http(_) | Target::Native(_) | Target::Agent(_)) | None => None,
+        }
+    }
+
+    /// Whether it may run while the conversation plans.
+    fn changes_nothing(&self) -> bool {
+        self.read_only || self.builtin().is_some_and(Builtin::changes_nothing)
+    }
+
+    /// Whether it needs no approval in the phase `accept_edits`.
+    fn edits_at_most(&self) -> bool {
+        self.builtin().is_some_and(Builtin::edits_at_most)
+    }
+}
+
+#[cfg(test)]
+mod tests;

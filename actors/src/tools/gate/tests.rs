@@ -1,0 +1,255 @@
+//! Which rule decides about a call, and that nothing runs without its leave.
+
+#![allow(clippy::unwrap_used)]
+
+use abide_conversation::child::Parent;
+use abide_conversation::event::Executor;
+use abide_conversation::state::Phase;
+use abide_conversation::{AgentName, CallId, ConversationId, Principal};
+use serde_json::json;
+
+use super::*;
+use crate::tools::Toolbox;
+use crate::tools::fixtures::{parse, scope, source};
+
+/// An agent with every kind of tool, and these permissions.
+fn agent(permissions: Value) -> Arc<Definition> {
+    let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
+    let mut source = source(json!([
+        {"builtin": "all"},
+        {"name": "send", "run": run, "approval": "requires_approval"},
+        {"name": "look", "run": run, "read_only": true},
+        {"name": "pay", "run": run, "approval": {"when": "args.amount > 100"}},
+        {"name": "free", "run": run},
+        {"name": "kid", "run": {"agent": "kid"}},
+        {"name": "person", "executor": "human"},
+        {"name": "page", "executor": "client", "approval": "requires_approval"},
+        {"name": "hosted", "executor": "provider"},
+        {"name": "careful", "run": {"builtin": "write"}, "approval": "requires_approval"},
+    ]));
+    source["permissions"] = permissions;
+    Arc::new(parse(source).unwrap().definition)
+}
+
+fn gate(permissions: Value) -> Gate {
+    Gate::new(agent(permissions), &State::default())
+}
+
+fn judged(gate: &Gate, tool: &str, args: Value) -> String {
+    let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
+    let verdict = gate.judge(toolbox.tool(tool).unwrap(), &args, &scope());
+    format!("{:?}: {}", verdict.decision, verdict.rule)
+}
+
+fn child_of(ceiling: Ceiling) -> State {
+    let parent = Parent {
+        conversation_id: ConversationId::new("boss"),
+        call_id: CallId::new("ask"),
+        root_conversation_id: ConversationId::new("boss"),
+        depth: 1,
+        ceiling,
+        storage: None,
+    };
+    State { parent: Some(parent), ..State::default() }
+}
+
+#[test]
+fn the_first_decisive_rule_wins() {
+    let lists = json!({"disallowed_tools": ["send", "free"], "allowed_tools": ["free", "look"]});
+    for (permissions, tool, said) in [
+        (lists.clone(), "free", "Deny: disallowed_tools"),
+        (lists.clone(), "pay", "Deny: allowed_tools"),
+        (lists, "look", "Allow: approval: auto"),
+        (json!({"phase": "plan"}), "send", "Deny: phase: plan"),
+        (json!({"phase": "plan"}), "look", "Allow: approval: auto"),
+        (json!({"phase": "plan"}), "person", "Deny: phase: plan"),
+        (json!({}), "send", "Ask: approval: requires_approval"),
+        (json!({}), "free", "Allow: approval: auto"),
+        (json!({"phase": "trusted"}), "send", "Allow: phase: trusted"),
+        (json!({"phase": "bypass_permissions"}), "page", "Allow: phase: bypass_permissions"),
+        (json!({"phase": "accept_edits"}), "careful", "Allow: phase: accept_edits"),
+        (json!({"phase": "accept_edits"}), "send", "Ask: approval: requires_approval"),
+        (json!({"phase": "default"}), "careful", "Ask: approval: requires_approval"),
+        (
+            json!({"phase": "bypass_permissions", "disallowed_tools": ["bash"]}),
+            "bash",
+            "Deny: disallowed_tools",
+        ),
+    ] {
+        assert_eq!(judged(&gate(permissions.clone()), tool, json!({})), said, "{permissions}");
+    }
+    let gate = gate(json!({}));
+    assert_eq!(judged(&gate, "pay", json!({"amount": 101})), "Ask: approval: when");
+    assert_eq!(judged(&gate, "pay", json!({"amount": 1})), "Allow: approval: when");
+    assert_eq!(judged(&gate, "pay", json!({})), "Ask: approval: when", "a gate fails closed");
+}
+
+#[test]
+fn a_plan_lets_through_what_the_table_says_and_nothing_else() {
+    let gate = gate(json!({"phase": "plan"}));
+    for builtin in Builtin::ALL {
+        let reads = ["read", "glob", "grep", "web_fetch", "plan_mode", "spawn_agent"];
+        let said = match reads.contains(&builtin.name()) {
+            true => "Allow: approval: auto",
+            false => "Deny: phase: plan",
+        };
+        assert_eq!(judged(&gate, builtin.name(), json!({})), said, "{}", builtin.name());
+    }
+}
+
+#[test]
+fn accept_edits_lets_all_through_but_commands() {
+    let names: Vec<_> = Builtin::ALL.into_iter().filter(|it| !it.edits_at_most()).collect();
+    assert_eq!(names, [Builtin::Bash]);
+}
+
+#[test]
+fn a_plan_that_was_there_first_is_left_with_an_approval_only() {
+    let exit = json!({"action": "exit"});
+    let began = gate(json!({"phase": "plan"}));
+    assert_eq!(judged(&began, "plan_mode", exit.clone()), "Ask: phase: plan");
+    assert_eq!(began.granted(), PermissionPhase::Default);
+    let definition = agent(json!({"phase": "trusted"}));
+    let planning = State { planning: Some(true), ..State::default() };
+    let entered = Gate::new(definition, &planning);
+    assert_eq!(entered.phase(), PermissionPhase::Plan);
+    assert_eq!(entered.granted(), PermissionPhase::Trusted);
+    assert_eq!(judged(&entered, "free", json!({})), "Deny: phase: plan");
+    assert_eq!(judged(&entered, "plan_mode", exit.clone()), "Allow: approval: auto");
+    let left = State { planning: Some(false), ..State::default() };
+    let left = Gate::new(agent(json!({"phase": "plan"})), &left);
+    assert_eq!(left.phase(), PermissionPhase::Default);
+    let again = State { planning: Some(true), ..State::default() };
+    let again = Gate::new(agent(json!({"phase": "plan"})), &again);
+    assert_eq!(judged(&again, "plan_mode", exit), "Ask: phase: plan");
+}
+
+#[test]
+fn planning_begins_with_the_next_call_of_the_same_message() {
+    let mut gate = gate(json!({}));
+    let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
+    let tool = toolbox.tool("plan_mode").unwrap();
+    for action in ["exit", "enter", "exit"] {
+        let args = json!({"action": action});
+        let verdict = gate.judge(tool, &args, &scope());
+        gate.follow(tool, &args, &verdict);
+    }
+    assert_eq!(judged(&gate, "free", json!({})), "Deny: phase: plan");
+}
+
+#[test]
+fn a_child_is_never_allowed_more_than_its_parent() {
+    let permissions = json!({"phase": "accept_edits", "disallowed_tools": ["bash"],
+        "allowed_tools": ["bash", "free", "send", "careful"],
+        "allowed_hosts": ["a", "b"], "network": true});
+    let tools = BTreeSet::from(["free".to_owned(), "careful".to_owned(), "page".to_owned()]);
+    let ceiling = gate(permissions).ceiling(Some(tools));
+    let open = json!({"phase": "bypass_permissions", "allowed_hosts": ["b", "c"], "network": true});
+    let child = Gate::new(agent(open), &child_of(ceiling.clone()));
+    assert_eq!(child.phase(), PermissionPhase::AcceptEdits);
+    assert_eq!(judged(&child, "free", json!({})), "Allow: approval: auto");
+    assert_eq!(judged(&child, "careful", json!({})), "Allow: phase: accept_edits");
+    for refused in ["send", "page", "look"] {
+        assert_eq!(judged(&child, refused, json!({})), "Deny: allowed_tools", "{refused}");
+    }
+    assert_eq!(judged(&child, "bash", json!({})), "Deny: disallowed_tools");
+    assert_eq!(child.hosts(), BTreeSet::from(["b".to_owned()]));
+    assert!(child.network());
+    let grandchild = Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(None)));
+    assert_eq!(grandchild.phase(), PermissionPhase::Default);
+    assert_eq!(judged(&grandchild, "send", json!({})), "Deny: allowed_tools");
+    let strict = Gate::new(agent(json!({})), &child_of(Ceiling { network: false, ..ceiling }));
+    assert!(!strict.network());
+}
+
+#[test]
+fn a_child_of_a_planning_parent_cannot_leave_the_plan() {
+    let ceiling = gate(json!({"phase": "plan"})).ceiling(None);
+    let child = Gate::new(agent(json!({"phase": "trusted"})), &child_of(ceiling));
+    assert_eq!(judged(&child, "plan_mode", json!({"action": "exit"})), "Deny: phase: plan");
+    assert_eq!(judged(&child, "free", json!({})), "Deny: phase: plan");
+}
+
+#[test]
+fn edited_arguments_meet_the_lists_and_the_phase_but_no_second_approval() {
+    let judge = |gate: &Gate| {
+        let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
+        gate.judge_edited(toolbox.tool("send").unwrap(), &json!({"n": 2})).decision
+    };
+    assert_eq!(judge(&gate(json!({}))), Decision::Allow);
+    assert_eq!(judge(&gate(json!({"disallowed_tools": ["send"]}))), Decision::Deny);
+    assert_eq!(judge(&gate(json!({"phase": "plan"}))), Decision::Deny);
+}
+
+#[test]
+fn a_provider_is_not_offered_what_may_not_run() {
+    let offered = |permissions: Value| {
+        let gate = gate(permissions);
+        let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
+        let specs = toolbox.specs(&gate);
+        let provided = specs.iter().any(|spec| spec.executor == Executor::Provider);
+        (provided, specs.iter().any(|spec| spec.name == "send"))
+    };
+    assert_eq!(offered(json!({})), (true, true));
+    assert_eq!(offered(json!({"disallowed_tools": ["hosted", "send"]})), (false, true));
+    assert_eq!(offered(json!({"phase": "plan"})), (false, true));
+}
+
+fn a_call(verdict: Option<Verdict>, args: Value, approved: bool) -> Call {
+    let phase = Phase::Requested;
+    serde_json::from_value(json!({
+        "id": "a", "tool": "send", "args": args, "executor": "server", "intent": "compute",
+        "message": "", "timeout_ms": 0, "grace_ms": null, "on_interrupt": "fail",
+        "principal": Principal::new("ann"), "suspensions": 0, "gate": verdict,
+        "approved": approved, "phase": phase,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_grant_is_for_exactly_the_arguments_that_were_judged() {
+    let args = json!({"to": "a"});
+    let verdict = |decision| Some(verdict(decision, "approval: auto", &args));
+    let granted = |call: &Call| Grant::of_call(call).is_some();
+    assert!(granted(&a_call(verdict(Decision::Allow), args.clone(), false)));
+    assert!(!granted(&a_call(verdict(Decision::Allow), json!({"to": "b"}), false)), "swapped");
+    assert!(!granted(&a_call(verdict(Decision::Ask), args.clone(), false)), "nobody said yes");
+    assert!(granted(&a_call(verdict(Decision::Ask), args.clone(), true)));
+    assert!(!granted(&a_call(verdict(Decision::Deny), args.clone(), true)));
+    assert!(!granted(&a_call(None, args.clone(), true)), "the gate was never asked");
+}
+
+#[test]
+fn a_users_own_call_needs_leave_too() {
+    let input = json!({"to": "a"});
+    let run = |gate: Option<Verdict>, input: Value| RunningDispatch {
+        tool: "send".to_owned(),
+        input,
+        principal: Principal::new("ann"),
+        revision: abide_conversation::Revision::new("r"),
+        attempt: 1,
+        on_interrupt: Default::default(),
+        requests: Default::default(),
+        gate,
+        child: None,
+        delegated: None,
+    };
+    let ask = Some(verdict(Decision::Ask, "approval: auto", &input));
+    assert!(Grant::of_dispatch(&run(ask.clone(), input.clone())).is_some());
+    assert!(Grant::of_dispatch(&run(ask, json!({"to": "b"}))).is_none());
+    let deny = Some(verdict(Decision::Deny, "phase: plan", &input));
+    assert!(Grant::of_dispatch(&run(deny, input.clone())).is_none());
+    assert!(Grant::of_dispatch(&run(None, input)).is_none());
+}
+
+#[test]
+fn every_builtin_is_known_by_its_name_and_brings_its_arguments() {
+    let definition = agent(json!({}));
+    for builtin in Builtin::ALL {
+        assert_eq!(Builtin::named(builtin.name()), Some(builtin));
+        let tool = definition.tools.iter().find(|tool| tool.name == builtin.name()).unwrap();
+        assert!(!tool.description.is_empty() && tool.target.is_some());
+        assert_eq!(tool.check_args(&json!({})), Ok(()), "{}", builtin.name());
+    }
+    assert_eq!(AgentName::parse("kid").is_some(), definition.tools[14].asks_a_child());
+}
