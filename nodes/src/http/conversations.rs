@@ -76,6 +76,7 @@ pub(super) async fn create(
         assigns: parse::bounded("assigns", assigns)?,
         metadata: parse::bounded("metadata", metadata)?,
         tools,
+        parent: None,
     });
     let repeats = idempotency.repeats(body.fingerprint);
     let id = match repeats.first() {

@@ -255,6 +255,14 @@ fn message(event: &Event) -> Option<Message> {
         | Data::RepairRequested(_)
         | Data::TurnEnded(_)
         | Data::DispatchStarted(_)
-        | Data::Dispatch(_) => None,
+        | Data::Dispatch(_)
+        | Data::PhaseChanged(_)
+        | Data::TodosChanged(_)
+        | Data::WorkspaceOpened(_)
+        | Data::ChildStarted(_)
+        | Data::ChildEnded(_)
+        | Data::ChildReleased(_)
+        | Data::Told(_)
+        | Data::Abandoned {} => None,
     }
 }

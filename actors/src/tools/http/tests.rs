@@ -312,7 +312,7 @@ async fn progress_comes_while_the_tool_runs_and_only_if_it_streams() {
 
 #[tokio::test]
 async fn lines_end_with_a_result_or_an_error_or_the_answer_is_broken() {
-    let broken = "a line of the tool's answer is none of progress, result, error";
+    let broken = "a line of the tool's answer is none of progress, result, error, halt";
     for (text, wanted) in [
         ("{\"error\": \"no stock\"}\n", "no stock"),
         ("{\"error\": {\"code\": 1}}\n", "{\"code\":1}"),
@@ -330,4 +330,15 @@ async fn lines_end_with_a_result_or_an_error_or_the_answer_is_broken() {
     let answer = "{\"result\": 1, \"ui\": {\"kind\": \"k\", \"payload\": 2}}\ngarbage";
     let returned = answered(an_answer(200, Some("application/x-ndjson"), answer)).await;
     assert_eq!(returned, Returned::ok(1).with_ui("k", 2));
+}
+
+#[tokio::test]
+async fn a_tool_may_end_the_turn_in_both_forms_of_an_answer() {
+    let whole = json_answer("{\"ok\": true, \"result\": 1, \"halt\": \"enough\"}");
+    let lines = an_answer(200, Some("application/x-ndjson"), "{\"halt\": \"enough\"}\n");
+    for (answer, result) in [(whole, json!(1)), (lines, json!(null))] {
+        let returned = answered(answer).await;
+        assert_eq!(returned.halt.as_deref(), Some("enough"));
+        assert_eq!(returned.outcome, Outcome::Ok(result));
+    }
 }

@@ -3,6 +3,7 @@
 
 use abide_conversation::AgentName;
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
+use abide_conversation::permission::PermissionPhase;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -30,8 +31,36 @@ pub(in crate::http) struct AgentDefinition {
     response_format: Option<Map<String, Value>>,
     /// Handed to every tool call; a conversation's and a message's own win.
     assigns: Option<Map<String, Value>>,
+    workspace: Option<WorkspaceSettings>,
+    permissions: Option<PermissionSettings>,
     #[schema(max_items = 256)]
-    tools: Option<Vec<ToolDefinition>>,
+    tools: Option<Vec<ToolEntry>>,
+}
+
+/// Where the file tools and `bash` work; left out, a directory of the conversation.
+#[derive(ToSchema)]
+struct WorkspaceSettings {
+    /// An absolute path, on storage that every node mounts.
+    root: Option<String>,
+    /// Whether all conversations work in this one directory.
+    #[schema(default = false)]
+    shared: Option<bool>,
+}
+
+/// What the agent may do by itself.
+#[derive(ToSchema)]
+struct PermissionSettings {
+    #[schema(default = "default")]
+    phase: Option<PermissionPhase>,
+    /// Null: all.
+    allowed_tools: Option<Vec<String>>,
+    /// Wins over everything else.
+    disallowed_tools: Option<Vec<String>>,
+    /// Hosts, else refused, that `web_fetch` may reach, such as 127.0.0.1.
+    allowed_hosts: Option<Vec<String>>,
+    /// Whether commands may use the network, where the sandbox could keep them from it.
+    #[schema(default = false)]
+    network: Option<bool>,
 }
 
 /// Which model speaks, and how.
@@ -76,6 +105,19 @@ struct RetrySettings {
     max: Option<String>,
 }
 
+/// A tool, or a set of built-in ones.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[schema(untagged)]
+enum ToolEntry {
+    Tool(Box<ToolDefinition>),
+    /// `{"builtin": "all"}`, or a list of names.
+    Builtins {
+        #[schema(value_type = Object, example = json!(["read", "glob"]))]
+        builtin: Value,
+    },
+}
+
 /// A tool, unique by name in its agent.
 #[derive(ToSchema)]
 pub(in crate::http) struct ToolDefinition {
@@ -101,6 +143,9 @@ pub(in crate::http) struct ToolDefinition {
     /// Whether it reports progress while it runs.
     #[schema(default = false)]
     streaming: Option<bool>,
+    /// Whether it changes nothing, and so may run while the conversation plans.
+    #[schema(default = false)]
+    read_only: Option<bool>,
     /// `compute` if absent.
     intent: Option<Intent>,
     /// `model` if absent.
@@ -128,6 +173,10 @@ struct RunTarget {
     http: Option<HttpTarget>,
     /// The name of a tool of the program.
     native: Option<String>,
+    /// The name of a built-in tool.
+    builtin: Option<String>,
+    /// The name of an agent: a child conversation of it answers, with its last message.
+    agent: Option<String>,
 }
 
 /// A tool behind HTTP.

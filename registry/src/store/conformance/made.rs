@@ -35,7 +35,13 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
         1 => {
             let agent = AgentName::new("demo");
             let assigns = Map::new();
-            Data::Created(Created { agent, assigns, metadata: Map::new(), tools: Vec::new() })
+            Data::Created(Created {
+                agent,
+                assigns,
+                metadata: Map::new(),
+                tools: Vec::new(),
+                parent: None,
+            })
         }
         _ => Data::RepairRequested(RepairRequested { reason: reason.to_owned() }),
     };
@@ -77,6 +83,7 @@ pub(in super::super) fn pending(call: &str, suspension: u32, expires_in: i64) ->
         suspension,
         suspended_at: at(0),
         expires_at: at(expires_in),
+        root_conversation_id: None,
     }
 }
 
