@@ -34,7 +34,7 @@ pub(in crate::http) struct AgentDefinition {
     workspace: Option<WorkspaceSettings>,
     permissions: Option<PermissionSettings>,
     #[schema(max_items = 256)]
-    tools: Option<Vec<ToolEntry>>,
+    tools: Option<Vec<ToolDefinition>>,
 }
 
 /// Where the file tools and `bash` work; left out, a directory of the conversation.
@@ -105,24 +105,14 @@ struct RetrySettings {
     max: Option<String>,
 }
 
-/// A tool, or a set of built-in ones.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[schema(untagged)]
-enum ToolEntry {
-    Tool(Box<ToolDefinition>),
-    /// `{"builtin": "all"}`, or a list of names.
-    Builtins {
-        #[schema(value_type = Object, example = json!(["read", "glob"]))]
-        builtin: Value,
-    },
-}
-
-/// A tool, unique by name in its agent.
+/// A tool, unique by name in its agent; or `builtin` alone, a set of built-in tools.
 #[derive(ToSchema)]
 pub(in crate::http) struct ToolDefinition {
+    /// Of every tool.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    name: String,
+    name: Option<String>,
+    /// `all`, or a list of names; nothing else stands beside it.
+    builtin: Option<Value>,
     #[schema(max_length = 16384)]
     description: Option<String>,
     /// A JSON Schema of type object, passed through as written.
