@@ -88,7 +88,7 @@ fn run(fields: &mut Fields, natives: &Natives) -> Option<Described> {
         ["builtin"] => builtin(&mut run),
         ["agent"] => agent(&mut run),
         _ => {
-            KINDS.map(|kind| run.any(kind));
+            KINDS.into_iter().for_each(|kind| drop(run.any(kind)));
             fields.wrong("run", format!("must be exactly one of {}", KINDS.join(", ")));
             None
         }
