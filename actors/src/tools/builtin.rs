@@ -8,5 +8,6 @@ mod plan_mode;
 mod read;
 mod spawn_agent;
 mod todo_write;
+#[allow(dead_code)]
 mod web_fetch;
 mod write;
