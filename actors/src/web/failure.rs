@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use url::ParseError;
 
-use super::names::Blocked;
+use super::names::NoAddress;
 use crate::tools::bounds::one_line;
 
 /// Enough to recognise what an error is about; hosts and kinds of pages come from outside.
@@ -59,8 +59,10 @@ impl FetchError {
     pub(super) fn of_transport(error: &reqwest::Error, host: impl Display) -> Self {
         let mut cause: Option<&(dyn Error + 'static)> = error.source();
         while let Some(inner) = cause {
-            if inner.is::<Blocked>() {
-                return Self::blocked(host);
+            match inner.downcast_ref() {
+                Some(NoAddress::Blocked) => return Self::blocked(host),
+                Some(NoAddress::Unknown) => return Self::failed("the host is not known"),
+                None => {}
             }
             cause = inner.source();
         }

@@ -83,5 +83,5 @@ fn charset_in(text: &str) -> Option<&'static Encoding> {
     let (_, value) = text.split_once("charset=")?;
     let value = value.trim_start_matches(['"', '\'']);
     let end = value.find(['"', '\'', ';', ' ', '>', '/']).unwrap_or(value.len());
-    Encoding::for_label(value[..end].as_bytes())
+    Encoding::for_label(&value.as_bytes()[..end])
 }

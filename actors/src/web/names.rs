@@ -12,10 +12,14 @@ use super::Rule;
 /// not take all the threads that there are for such work.
 const MOST_LOOKUPS: usize = 32;
 
-/// A name has an address that is not public.
+/// Why a name gives nothing to connect to.
 #[derive(Debug, thiserror::Error)]
-#[error("an address that is not public")]
-pub(super) struct Blocked;
+pub(super) enum NoAddress {
+    #[error("one of its addresses is not public")]
+    Blocked,
+    #[error("the name is not known")]
+    Unknown,
+}
 
 /// Gives the addresses of a name if all of them are public.
 pub(super) struct Judged {
@@ -31,7 +35,7 @@ impl Resolve for Judged {
             let addresses: Vec<_> = resolving.await?.collect();
             match addresses.iter().all(|address| is_public(address.ip())) {
                 true => Ok(Box::new(addresses.into_iter()) as Addrs),
-                false => Err(Blocked.into()),
+                false => Err(NoAddress::Blocked.into()),
             }
         })
     }
@@ -55,7 +59,8 @@ impl Resolve for System {
                 let _permit = permit;
                 (name.as_str(), 0).to_socket_addrs()
             };
-            let addresses = tokio::task::spawn_blocking(look_up).await??;
+            let addresses = tokio::task::spawn_blocking(look_up).await?;
+            let addresses = addresses.map_err(|_| NoAddress::Unknown)?;
             Ok(Box::new(addresses) as Addrs)
         })
     }

@@ -175,8 +175,11 @@ fn leading_somewhere(link: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
+    use tokio::time::Instant;
+
+    use super::super::body::LARGEST_PAGE;
     use super::*;
 
     #[test]
@@ -220,7 +223,7 @@ mod tests {
     /// A tree builder takes minutes for some of these, and a recursion does not survive others.
     #[test]
     fn hostile_html_costs_no_more_than_its_length() {
-        let size = super::super::body::LARGEST_PAGE;
+        let size = LARGEST_PAGE;
         let repeated = |part: &str| part.repeat(size / part.len());
         let many_attributes: String = (0..size / 8).map(|n| format!(" a{n:x}=1")).collect();
         let pages = [
