@@ -13,6 +13,7 @@ use futures::FutureExt;
 use reqwest::dns::{Addrs, Name, Resolving};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::body::LARGEST_PAGE;
@@ -285,6 +286,38 @@ async fn nothing_is_told_to_the_next_server() {
 }
 
 #[tokio::test]
+async fn no_connection_outlives_its_page_or_a_fetch_that_is_dropped() {
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let answers = move |request: String, mut stream: TcpStream| {
+        let sender = sender.clone();
+        async move {
+            if !request.starts_with("GET /never ") {
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npage").await?;
+            }
+            let _ = sender.send("asked");
+            let _ = stream.read(&mut [0]).await;
+            let _ = sender.send("left");
+            Ok(())
+        }
+    };
+    let (address, fetcher) = (server(answers).await, Fetcher::new().unwrap());
+    let allowed = allowing(&["127.0.0.1"]);
+    for path in ["page", "never"] {
+        let url = format!("http://{address}/{path}");
+        let mut fetching = Box::pin(fetcher.fetch(&url, &allowed, 10 * AMPLE));
+        match path {
+            "page" => assert_eq!(fetching.await.unwrap().text, "page"),
+            _ => tokio::select! {
+                fetched = &mut fetching => unreachable!("{fetched:?}"),
+                Some("asked") = seen.recv() => drop(fetching),
+            },
+        }
+        let left = async { while seen.recv().await != Some("left") {} };
+        tokio::time::timeout(AMPLE, left).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn an_answer_of_400_or_more_is_an_error() {
     for status in [400, 404, 500, 599] {
         let bytes = format!("HTTP/1.1 {status} No\r\ncontent-length: 4\r\n\r\nbody");
@@ -302,8 +335,16 @@ async fn a_packed_page_is_unpacked_up_to_the_bound() {
     let page = fetch_at(serving(answer(headers, &gzip(&exact))).await).await.unwrap();
     assert_eq!((page.text.len(), page.truncated), (LARGEST_PAGE, false));
 
-    let bomb = gzip(&vec![b'x'; 10 * LARGEST_PAGE]);
-    let page = fetch_at(serving(answer(headers, &bomb)).await).await.unwrap();
+    let bomb = answer(headers, &gzip(&vec![b'x'; 10 * LARGEST_PAGE]));
+    let answers = move |_, mut stream: TcpStream| {
+        let bomb = bomb.clone();
+        async move {
+            stream.write_all(&bomb).await?;
+            // It never ends, and nobody waits for that.
+            stream.read(&mut [0]).await.map(drop)
+        }
+    };
+    let page = fetch_at(server(answers).await).await.unwrap();
     assert_eq!((page.text.len(), page.truncated), (LARGEST_PAGE, true));
 }
 

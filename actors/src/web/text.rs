@@ -214,6 +214,7 @@ mod tests {
             ("</p></pre></a>x", "x"),
             ("<li></li><h1></h1>x", "x"),
             ("<script>never closed", ""),
+            ("<script>a = '<!--'</script>x", "x"),
             ("a < b && c &nosuch; &", "a < b && c &nosuch; &"),
         ] {
             assert_eq!(of_html(page), text, "{page}");

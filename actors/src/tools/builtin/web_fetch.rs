@@ -79,7 +79,7 @@ mod tests {
         let app = Router::new()
             .route("/old", get(|| async { Redirect::permanent("/page") }))
             .route("/page", get(|| async { Html("<h1>Größe</h1><p>and weight") }))
-            .route("/big", get(|| async { "ab".repeat(600_000) }))
+            .route("/big", get(|| async { Html("ab".to_owned() + &"<p></p>".repeat(200_000)) }))
             .route("/gone", get(|| async { StatusCode::GONE }))
             .route("/never", get(std::future::pending::<()>));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -110,8 +110,10 @@ mod tests {
         let whole = fetched(json!({"url": url, "max_chars": 19})).await;
         assert_eq!(whole.outcome, Outcome::Ok("# Größe\n\nand weight".into()));
 
-        let cut = fetched(json!({"url": format!("{site}/big"), "max_chars": 4})).await;
-        assert_eq!(cut.outcome, Outcome::Ok("abab[...truncated...]".into()));
+        let url = format!("{site}/big");
+        let ui = json!({"url": url, "status": 200, "truncated": true});
+        let expected = Returned::ok("ab[...truncated...]").with_ui("webpage", ui);
+        assert_eq!(fetched(json!({"url": url})).await, expected);
     }
 
     #[tokio::test]
