@@ -8,6 +8,7 @@ mod plan_mode;
 mod read;
 pub(crate) mod spawn_agent;
 mod todo_write;
+#[allow(dead_code)]
 mod web_fetch;
 mod write;
 

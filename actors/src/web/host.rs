@@ -1,0 +1,88 @@
+//! The hosts that an agent's permissions name.
+
+use std::net::Ipv6Addr;
+
+use url::{Host, Url};
+
+/// Whether the entry, `host` or `host:port`, names the host (and port) of this URL. Neither case
+/// nor a last dot matters; an IPv6 address may stand in brackets. An entry that is no host names
+/// none.
+pub(super) fn names(entry: &str, url: &Url) -> bool {
+    let entry = match entry.parse::<Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => entry.to_owned(),
+    };
+    // A parser drops the port that its scheme implies, and no port is implied by both.
+    let read = |scheme: &str| Url::parse(&format!("{scheme}://{entry}")).ok();
+    let (Some(plain), Some(secure)) = (read("http"), read("https")) else {
+        return false;
+    };
+    let is_bare = plain.username().is_empty()
+        && plain.password().is_none()
+        && plain.path() == "/"
+        && plain.query().is_none()
+        && plain.fragment().is_none();
+    let port = plain.port().or(secure.port());
+    is_bare
+        && rooted(plain.host()) == rooted(url.host())
+        && (port.is_none() || port == url.port_or_known_default())
+}
+
+fn rooted(host: Option<Host<&str>>) -> Option<Host<String>> {
+    host.map(|host| match host {
+        Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_owned()),
+        Host::Ipv4(address) => Host::Ipv4(address),
+        Host::Ipv6(address) => Host::Ipv6(address),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn named(entry: &str, url: &str) -> bool {
+        names(entry, &Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn an_entry_names_one_host_however_it_is_written() {
+        for (entry, url) in [
+            ("127.0.0.1", "http://127.0.0.1:9000/x"),
+            ("127.0.0.1", "http://2130706433/"),
+            ("Docs.Internal", "https://docs.INTERNAL/"),
+            ("docs.internal.", "http://docs.internal/"),
+            ("docs.internal", "http://docs.internal./"),
+            ("docs.internal:80", "http://docs.internal/"),
+            ("docs.internal:443", "https://docs.internal/"),
+            ("docs.internal:8080", "http://docs.internal:8080/"),
+            ("::1", "http://[0:0::1]/"),
+            ("[::1]", "http://[::1]/"),
+            ("[::1]:9000", "http://[::1]:9000/"),
+            ("bücher.internal", "http://xn--bcher-kva.internal/"),
+        ] {
+            assert!(named(entry, url), "{entry} {url}");
+        }
+    }
+
+    #[test]
+    fn an_entry_names_no_other_host() {
+        for (entry, url) in [
+            ("127.0.0.1", "http://127.0.0.2/"),
+            ("docs.internal", "http://a.docs.internal/"),
+            ("a.docs.internal", "http://docs.internal/"),
+            ("docs.internal:80", "https://docs.internal/"),
+            ("docs.internal:443", "http://docs.internal/"),
+            ("docs.internal:8080", "http://docs.internal/"),
+            ("[::1]:9000", "http://[::1]/"),
+            ("", "http://docs.internal/"),
+            ("*", "http://docs.internal/"),
+            ("user@docs.internal", "http://docs.internal/"),
+            ("docs.internal/path", "http://docs.internal/path"),
+            ("docs.internal:99999", "http://docs.internal/"),
+        ] {
+            assert!(!named(entry, url), "{entry} {url}");
+        }
+    }
+}
