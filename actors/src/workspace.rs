@@ -145,5 +145,3 @@ impl fmt::Debug for Workspace {
 
 #[cfg(test)]
 pub(crate) mod fixtures;
-#[cfg(test)]
-mod tests;

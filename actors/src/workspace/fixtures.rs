@@ -102,12 +102,19 @@ impl Space {
             .link("deep/up", "../../../outside")
             .link("root", "/proc/self/root");
         let secret = format!("root{}/secret.txt", self.outside.display());
-        ["absolute", "relative", "chain", "folder/secret.txt", "deep/up/secret.txt", "root/etc/passwd"]
-            .into_iter()
-            .chain([&*secret.leak()])
-            .collect::<Vec<_>>()
-            .try_into()
-            .unwrap()
+        [
+            "absolute",
+            "relative",
+            "chain",
+            "folder/secret.txt",
+            "deep/up/secret.txt",
+            "root/etc/passwd",
+        ]
+        .into_iter()
+        .chain([&*secret.leak()])
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap()
     }
 
     pub(crate) fn secret(&self) -> String {

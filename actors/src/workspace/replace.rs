@@ -54,8 +54,8 @@ impl Workspace {
             if is_reserved(&name) {
                 return Err(Refusal::outside());
             }
-            let above = path.parent().unwrap_or(Path::new("")).join(".");
-            let parent = self.directory(&above)?;
+            let above = path.parent().unwrap_or(Path::new(""));
+            let parent = self.directory(above)?;
             let metadata = match parent.symlink_metadata(&name) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     return Ok(Place { parent, name, mode: None });
@@ -63,7 +63,7 @@ impl Workspace {
                 metadata => metadata?,
             };
             if metadata.is_symlink() {
-                path = followed(&above, &parent.read_link_contents(&name)?)?;
+                path = followed(above, &parent.read_link_contents(&name)?)?;
             } else if metadata.is_file() {
                 // A rename would not ask whether the file may be written to.
                 accessat(&parent, &name, Access::WRITE_OK, AtFlags::EACCESS)?;
@@ -77,6 +77,9 @@ impl Workspace {
     }
 
     fn directory(&self, path: &Path) -> io::Result<Dir> {
+        if path.as_os_str().is_empty() {
+            return self.dir().try_clone();
+        }
         match self.dir().open_dir(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.dir().create_dir_all(path)?;

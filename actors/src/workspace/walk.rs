@@ -53,7 +53,8 @@ pub(crate) fn walk<V: FnMut(&Found<'_>)>(
     cancelled: &Cancelled,
     visitor: impl Fn() -> V + Sync,
 ) -> Result<(), Refusal> {
-    let fd = openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let fd =
+        openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let root = Folder { fd, path: Vec::new(), level: 0 };
     let tasks = Tasks::default();
     tasks.add(Task { folder: Arc::new(root), child: None });

@@ -58,7 +58,7 @@ fn shown(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> R
     let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut text = String::new();
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').skip(before).take(most);
-    for (number, line) in (first..).zip(lines) {
+    for (line, number) in lines.zip(first..) {
         if text.len() > LONGEST_TEXT {
             break;
         }
@@ -71,7 +71,8 @@ fn shown(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> R
     }
     let is_whole = offset.is_none() && limit.is_none() && text.len() <= LONGEST_TEXT;
     let text = truncated(text, LONGEST_TEXT);
-    let without_number = |line: &str| line.split_once('\t').map_or(line, |(_, rest)| rest).to_owned();
+    let without_number =
+        |line: &str| line.split_once('\t').map_or(line, |(_, rest)| rest).to_owned();
     let content: Vec<String> = text.split('\n').map(without_number).collect();
     let range = match is_whole || text.is_empty() {
         true => Value::Null,
@@ -81,5 +82,7 @@ fn shown(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> R
     Returned::ok(text).with_ui("file", payload)
 }
 
+#[cfg(test)]
+mod swapped;
 #[cfg(test)]
 mod tests;

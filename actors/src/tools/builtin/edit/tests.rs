@@ -134,7 +134,8 @@ async fn of_a_large_file_only_the_change_is_shown() {
 #[test]
 fn the_changed_lines_are_between_characters() {
     let head = "same\n".repeat(5);
-    for (old, new) in [("€", "₭"), ("€", ""), ("", "€"), ("a", "aa"), ("aa", "a"), ("x\n", "")] {
+    for (old, new) in [("€", "₭"), ("€", ""), ("", "€"), ("a", "aa"), ("aa", "a"), ("x\n", "")]
+    {
         let text = |middle| format!("{head}ä{middle}ä\n{head}");
         let (before, after) = (text(old), text(new));
         let (before, after) = changed(&before, &after);

@@ -113,7 +113,9 @@ async fn an_expression_that_is_slow_elsewhere_takes_no_time() {
 #[tokio::test]
 async fn binary_files_are_skipped_and_other_bytes_are_not() {
     let space = Space::new();
-    space.file("early", b"\0hit\n").file("late", [b"hit\n".repeat(50_000), vec![0]].concat());
+    space
+        .file("early", b"\0hit\n")
+        .file("late", [b"hit\n".repeat(5), b"x\n".repeat(200_000), vec![0]].concat());
     space.file("latin", b"hit caf\xe9\n").file(OsStr::from_bytes(b"n\xffme"), "hit");
     assert_eq!(found(&space, "hit").await, "latin:1:hit caf\u{fffd}\nn\u{fffd}me:1:hit");
 }

@@ -38,7 +38,10 @@ async fn lines_come_with_the_numbers_that_they_have_in_the_file() {
     let returned = read(&space, json!({"path": "a/b.txt", "offset": 3, "limit": null})).await;
     assert_eq!(text(&returned), "3\t\tthree\r\n4\tfour");
     let (_, payload) = ui(returned);
-    assert_eq!((&payload["content"], &payload["line_range"]), (&json!("\tthree\r\nfour"), &json!([3, 4])));
+    assert_eq!(
+        (&payload["content"], &payload["line_range"]),
+        (&json!("\tthree\r\nfour"), &json!([3, 4]))
+    );
 }
 
 #[tokio::test]
