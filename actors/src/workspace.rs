@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::Clock;
 pub(crate) use matches::Matches;
@@ -33,12 +33,16 @@ use troubles::Troubles;
 use turns::Turns;
 pub(crate) use walk::{Found, walk};
 
+/// Searches at one time: each has a few threads, and some megabytes for each of these.
+const SEARCHES: usize = 8;
+
 /// The workspaces of one node. Conversations that write to one file through the same `Workspaces`
 /// do so one after another.
 pub struct Workspaces {
     base: PathBuf,
     clock: Arc<dyn Clock>,
     turns: Arc<Turns>,
+    searches: Arc<Semaphore>,
     troubles: Troubles,
 }
 
@@ -75,13 +79,20 @@ struct Open {
     dir: Dir,
     clock: Arc<dyn Clock>,
     turns: Arc<Turns>,
+    searches: Arc<Semaphore>,
 }
 
 impl Workspaces {
     /// Those below `base`, which is made when it is first needed. The clock gives the ids of new
     /// storage and the names of temporary files.
     pub fn new(base: PathBuf, clock: Arc<dyn Clock>) -> Self {
-        Self { base, clock, turns: Arc::default(), troubles: Troubles::default() }
+        Self {
+            base,
+            clock,
+            turns: Arc::default(),
+            searches: Arc::new(Semaphore::new(SEARCHES)),
+            troubles: Troubles::default(),
+        }
     }
 
     /// Opens a workspace; blocks.
@@ -134,6 +145,12 @@ impl Workspace {
     /// returns. Two names of one file, by a symbolic link, are two files here.
     pub(crate) async fn turn(&self, path: &Path) -> OwnedMutexGuard<()> {
         self.0.turns.take(self.root().join(path)).await
+    }
+
+    /// Waits until a search of all files may begin; it lasts as long as what this returns.
+    pub(crate) async fn search_turn(&self) -> Option<OwnedSemaphorePermit> {
+        // Nobody closes it.
+        Arc::clone(&self.0.searches).acquire_owned().await.ok()
     }
 }
 

@@ -33,7 +33,10 @@ impl Matches {
 
     pub(crate) fn add(&mut self, path: &[u8], line: u64, text: String) {
         self.bytes += text.len() + 1;
-        self.shown.insert((path.to_owned(), line), text);
+        // A file that is replaced during the walk may be listed twice.
+        if let Some(other) = self.shown.insert((path.to_owned(), line), text) {
+            self.bytes -= other.len() + 1;
+        }
         while let Some(last) = self.shown.last_entry() {
             let without = self.bytes - last.get().len() - 1;
             if !is_over(self.shown.len() - 1, self.most, without) {
@@ -72,6 +75,7 @@ fn is_over(count: usize, most: usize, bytes: usize) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use abide_conversation::message::Outcome;
     use serde_json::Value;
@@ -115,8 +119,7 @@ mod tests {
             for n in 0..640 {
                 matches.add(b"a", n, "x".repeat(99));
             }
-            matches.shown.insert((b"a".to_vec(), 0), "x".repeat(100 + extra));
-            matches.bytes += 1 + extra;
+            matches.add(b"a", 0, "x".repeat(100 + extra));
             let (text, _) = shown(matches);
             assert_eq!(text.ends_with(MARK), extra == 1);
             assert!(text.len() <= LONGEST_TEXT && text.len() > LONGEST_TEXT - 200);

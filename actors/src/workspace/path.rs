@@ -36,6 +36,7 @@ pub(super) fn is_reserved(name: &OsStr) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -48,7 +48,9 @@ pub(super) fn open<'a>(
     };
     let clock = Arc::clone(&workspaces.clock);
     let turns = Arc::clone(&workspaces.turns);
-    Ok((root, Workspace(Arc::new(Open { root: path, storage, dir, clock, turns }))))
+    let searches = Arc::clone(&workspaces.searches);
+    let open = Open { root: path, storage, dir, clock, turns, searches };
+    Ok((root, Workspace(Arc::new(open))))
 }
 
 /// The recorded storage, if it is the one that is here.

@@ -13,6 +13,7 @@ pub(crate) fn truncated(mut text: String, longest: usize) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

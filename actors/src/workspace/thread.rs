@@ -54,6 +54,7 @@ impl Drop for SetOnDrop {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::mpsc;
     use std::time::Duration;

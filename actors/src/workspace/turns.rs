@@ -29,6 +29,7 @@ impl Turns {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use futures::FutureExt;
 

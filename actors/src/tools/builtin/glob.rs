@@ -70,9 +70,13 @@ pub(super) fn compiled(pattern: &str) -> Result<GlobSet, Refusal> {
 }
 
 async fn found(workspace: &Workspace, pattern: &str, most: usize) -> Result<Matches, Refusal> {
-    let glob = compiled(pattern)?;
-    let workspace = workspace.clone();
-    on_a_thread(move |cancelled| search(&workspace, cancelled, &glob, most)).await
+    let turn = workspace.search_turn().await;
+    let (workspace, pattern) = (workspace.clone(), pattern.to_owned());
+    on_a_thread(move |cancelled| {
+        let _turn = turn;
+        search(&workspace, cancelled, &compiled(&pattern)?, most)
+    })
+    .await
 }
 
 fn search(

@@ -55,11 +55,17 @@ pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
 }
 
 async fn found(workspace: &Workspace, pattern: &str, args: &Value) -> Result<Matches, Refusal> {
-    let matcher = matcher(pattern)?;
-    let paths = args["path_glob"].as_str().map(compiled).transpose()?;
+    let turn = workspace.search_turn().await;
+    let (workspace, pattern) = (workspace.clone(), pattern.to_owned());
+    let paths = args["path_glob"].as_str().map(str::to_owned);
     let most = most(args, MATCHES);
-    let workspace = workspace.clone();
-    on_a_thread(move |cancelled| Search { matcher, paths, most, cancelled }.run(&workspace)).await
+    on_a_thread(move |cancelled| {
+        let _turn = turn;
+        let matcher = matcher(&pattern)?;
+        let paths = paths.as_deref().map(compiled).transpose()?;
+        Search { matcher, paths, most, cancelled }.run(&workspace)
+    })
+    .await
 }
 
 fn matcher(pattern: &str) -> Result<RegexMatcher, Refusal> {

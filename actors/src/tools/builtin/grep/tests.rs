@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::timeout;
 
 use super::*;
@@ -144,4 +145,23 @@ async fn files_up_to_64_mb_are_searched() {
     space.file("most", format!("{}hit\n", line.repeat(639)));
     space.file("more", format!("{}hit\n", line.repeat(640)));
     assert_eq!(found(&space, "hit").await, "most:640:hit");
+}
+
+#[tokio::test]
+async fn a_search_that_nobody_waits_for_any_more_makes_room_for_others() {
+    let space = Space::new();
+    for n in 0..300 {
+        space.file(format!("{n}"), "hit\n".repeat(1000));
+    }
+    let args = json!({"pattern": "no"});
+    // More than may run at one time.
+    for _ in 0..50 {
+        assert!(run(&space.workspace, &args).now_or_never().is_none());
+    }
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        waiting.push(grep(&space, args.clone()));
+    }
+    let all = futures::future::join_all(waiting).await;
+    assert!(all.iter().all(|one| text(one) == "(no matches)"));
 }

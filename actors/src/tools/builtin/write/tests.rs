@@ -181,3 +181,18 @@ async fn writes_at_once_end_with_one_of_them_and_no_litter() {
     assert!((0..50).any(|n| content(n) == last));
     assert_eq!(names(&space, "a"), ["file"]);
 }
+
+#[tokio::test]
+async fn a_file_that_may_not_be_written_to_is_not_replaced() {
+    let space = Space::new();
+    space.file("file", "old");
+    fs::set_permissions(space.path("file"), fs::Permissions::from_mode(0o444)).unwrap();
+    // Root may write to anything.
+    let (said, left) = match rustix::process::geteuid().is_root() {
+        true => ("wrote 3 bytes to file", "new"),
+        false => ("error: io_error: permission denied", "old"),
+    };
+    assert_eq!(write(&space, "file", "new").await, said);
+    assert_eq!(fs::read_to_string(space.path("file")).unwrap(), left);
+    assert_eq!(fs::metadata(space.path("file")).unwrap().mode() & 0o777, 0o444);
+}
