@@ -15,7 +15,7 @@ use super::super::{edit, glob, grep, read, write};
 use crate::workspace::fixtures::{SECRET, Space, text};
 
 /// Enough for both sides of a swap to be met at every step of a tool.
-const ROUNDS: usize = 1000;
+const ROUNDS: usize = 500;
 
 /// Swaps one name in the workspace with another beside it, at once and again and again, until it
 /// is dropped.
