@@ -120,3 +120,26 @@ impl Sink for Lines {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_as_it_was_and_no_more_once_nobody_waits() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[b'x'; 100]).unwrap();
+        let cancelled = Cancelled::default();
+        std::io::Seek::rewind(&mut file).unwrap();
+        let mut reader = Cancellable { file, left: 90, cancelled: &cancelled };
+        let mut buffer = [0; 60];
+        assert_eq!(reader.read(&mut buffer).unwrap(), 60);
+        assert_eq!(reader.read(&mut buffer).unwrap(), 30);
+        assert_eq!(reader.read(&mut buffer).unwrap(), 0);
+        cancelled.set();
+        reader.read(&mut buffer).unwrap_err();
+    }
+}
