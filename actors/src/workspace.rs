@@ -1,9 +1,164 @@
 //! The directory that a conversation works in, as a capability.
+//!
+//! Nothing here checks a path and then uses it: every file is reached through the open directory,
+//! and the system refuses what leads out of it, whatever is swapped meanwhile.
 
-/// Which directory.
-#[derive(Clone, Debug, Default, PartialEq)]
+mod matches;
+mod path;
+mod read;
+mod refusal;
+mod replace;
+mod storage;
+mod text;
+mod thread;
+mod troubles;
+mod turns;
+mod walk;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+
+use crate::clock::Clock;
+pub(crate) use matches::Matches;
+use path::relative;
+pub(crate) use read::LARGEST_FILE;
+pub(crate) use refusal::Refusal;
+pub(crate) use text::truncated;
+pub(crate) use thread::{Cancelled, on_a_thread};
+use troubles::Troubles;
+use turns::Turns;
+pub(crate) use walk::{Found, walk};
+
+/// Searches at one time: each has a few threads, and some megabytes for each of these.
+const SEARCHES: usize = 8;
+
+/// The workspaces of one node. Conversations that write to one file through the same `Workspaces`
+/// do so one after another.
+pub struct Workspaces {
+    base: PathBuf,
+    clock: Arc<dyn Clock>,
+    turns: Arc<Turns>,
+    searches: Arc<Semaphore>,
+    troubles: Troubles,
+}
+
+/// Where a conversation's workspace is.
+///
+/// Without a root it is `base/<owner>`; with one it is `root/<owner>`, or the root itself if that
+/// is shared. A workspace whose owner begins with a dot has that dot escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    pub root: Option<std::path::PathBuf>,
+    /// The directory that the agent names.
+    pub root: Option<PathBuf>,
     pub shared: bool,
+    /// The id of the conversation whose workspace it is.
     pub owner: String,
 }
+
+/// Why a conversation cannot work on its files on this node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("workspace_unavailable: {directory}: {why}")]
+pub struct Unavailable {
+    directory: String,
+    why: String,
+    /// The storage that was looked for and not found.
+    sought: Option<String>,
+}
+
+/// An open workspace; clones share it.
+#[derive(Clone)]
+pub struct Workspace(Arc<Open>);
+
+struct Open {
+    root: PathBuf,
+    storage: Option<String>,
+    dir: Dir,
+    clock: Arc<dyn Clock>,
+    turns: Arc<Turns>,
+    searches: Arc<Semaphore>,
+}
+
+impl Workspaces {
+    /// Those below `base`, which is made when it is first needed. The clock gives the ids of new
+    /// storage and the names of temporary files.
+    pub fn new(base: PathBuf, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            base,
+            clock,
+            turns: Arc::default(),
+            searches: Arc::new(Semaphore::new(SEARCHES)),
+            troubles: Troubles::default(),
+        }
+    }
+
+    /// Opens a workspace; blocks.
+    ///
+    /// `recorded` is the storage that the conversation was on when it last worked on files. With
+    /// it, nothing is ever made: a directory that is missing here, or is on other storage, is
+    /// `Unavailable`. Without it the conversation's own directory is made if need be; a root that
+    /// an agent names never is.
+    ///
+    /// Storage is known by a file `.abide-storage` in the root, made at first use. A root that
+    /// cannot be written to has none. Tools neither see nor touch this file.
+    pub fn open(&self, site: &Site, recorded: Option<&str>) -> Result<Workspace, Unavailable> {
+        let opened = storage::open(self, site, recorded);
+        match &opened {
+            Ok((root, workspace)) => self.troubles.over(root, workspace),
+            Err(unavailable) => self.troubles.add(unavailable.clone()),
+        }
+        opened.map(|(_, workspace)| workspace)
+    }
+
+    /// What is wrong with storage on this node, a line each: the last opens that failed, each until
+    /// its directory opens again. At most 32.
+    pub fn troubles(&self) -> Vec<String> {
+        self.troubles.lines()
+    }
+}
+
+impl Workspace {
+    /// Its directory, without symbolic links.
+    pub fn root(&self) -> &Path {
+        &self.0.root
+    }
+
+    /// The id of the storage that it is on, for the journal; `None` if its root is read-only.
+    pub fn storage(&self) -> Option<&str> {
+        self.0.storage.as_deref()
+    }
+
+    /// The directory itself, which leads to nothing outside.
+    pub fn dir(&self) -> &Dir {
+        &self.0.dir
+    }
+
+    /// The path that an argument means, relative to the root; see [`relative`].
+    pub(crate) fn path(&self, given: &str) -> Result<PathBuf, Refusal> {
+        relative(self.root(), given)
+    }
+
+    /// Waits until nobody else writes to the file of that name; the turn lasts as long as what it
+    /// returns. Two names of one file, by a symbolic link, are two files here.
+    pub(crate) async fn turn(&self, path: &Path) -> OwnedMutexGuard<()> {
+        self.0.turns.take(self.root().join(path)).await
+    }
+
+    /// Waits until a search of all files may begin; it lasts as long as what this returns.
+    pub(crate) async fn search_turn(&self) -> Option<OwnedSemaphorePermit> {
+        // Nobody closes it.
+        Arc::clone(&self.0.searches).acquire_owned().await.ok()
+    }
+}
+
+impl fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Workspace").field(&self.0.root).finish()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fixtures;

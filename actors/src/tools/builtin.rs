@@ -1,15 +1,20 @@
 //! The ten built-in tools, one file each.
 
 mod bash;
+#[allow(dead_code)]
 mod edit;
+#[allow(dead_code)]
 mod glob;
+#[allow(dead_code)]
 mod grep;
 mod plan_mode;
+#[allow(dead_code)]
 mod read;
 pub(crate) mod spawn_agent;
 mod todo_write;
 #[allow(dead_code)]
 mod web_fetch;
+#[allow(dead_code)]
 mod write;
 
 use std::time::Duration;

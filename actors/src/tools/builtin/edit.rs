@@ -1,5 +1,122 @@
 //! `edit`: replaces an exact text in a file.
-pub(super) const DESCRIPTION: &str = "";
-pub(super) fn parameters() -> serde_json::Value {
-    serde_json::json!({"type":"object"})
+
+use serde_json::{Value, json};
+
+use crate::tools::Returned;
+use crate::workspace::{LARGEST_FILE, Refusal, Workspace, on_a_thread, truncated};
+
+/// What people are shown of the file before and after, each.
+const LONGEST_SHOWN: usize = 64_000;
+/// Unchanged lines shown around a change, if the file is not shown whole.
+const LINES_AROUND: usize = 3;
+
+pub(super) const DESCRIPTION: &str = "Replaces an exact text in a text file of the workspace. \
+    `old_string` must be there exactly once, unless `replace_all` is true: give enough of the \
+    lines around it, without the line numbers that `read` shows.";
+
+pub(super) fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "Relative to the workspace, or absolute inside it.",
+            },
+            "old_string": {"type": "string", "description": "The text to replace."},
+            "new_string": {"type": "string", "description": "The text to put in its place."},
+            "replace_all": {
+                "type": ["boolean", "null"],
+                "default": false,
+                "description": "Replace it wherever it is.",
+            },
+        },
+        "required": ["path", "old_string", "new_string"],
+        "additionalProperties": false,
+    })
 }
+
+pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
+    match edited(workspace, args).await {
+        Ok(returned) => returned,
+        Err(refusal) => refusal.into(),
+    }
+}
+
+async fn edited(workspace: &Workspace, args: &Value) -> Result<Returned, Refusal> {
+    let given = |name, missing| args[name].as_str().ok_or_else(|| Refusal::new(missing));
+    let name = given("path", "missing_path")?.to_owned();
+    let old = given("old_string", "missing_old_string")?.to_owned();
+    let new = given("new_string", "missing_new_string")?.to_owned();
+    let all = args["replace_all"].as_bool().unwrap_or(false);
+    if old.is_empty() {
+        return Err(Refusal::new("empty_old_string"));
+    }
+    let path = workspace.path(&name)?;
+    let turn = workspace.turn(&path).await;
+    let workspace = workspace.clone();
+    on_a_thread(move |cancelled| {
+        // The turn is the thread's: it ends with the work, also when nobody waits for it.
+        let _turn = turn;
+        let before = String::from_utf8(workspace.read(&path)?);
+        let before = before.map_err(|_| Refusal::new("not_utf8"))?;
+        let count = counted(&before, &old, all)?;
+        let after = replaced(&before, &old, &new, count)?;
+        workspace.replace(&path, after.as_bytes(), cancelled)?;
+        Ok(returned(&name, &before, &after, count))
+    })
+    .await
+}
+
+/// How often the text is there, if it may be replaced that often.
+fn counted(before: &str, old: &str, all: bool) -> Result<usize, Refusal> {
+    match before.matches(old).count() {
+        0 => Err(Refusal::new("old_string_not_found")),
+        count if count > 1 && !all => Err(Refusal::with("ambiguous_match", count.to_string())),
+        count => Ok(count),
+    }
+}
+
+/// Knows the size before it makes the text: a short one replaced often may become long.
+fn replaced(before: &str, old: &str, new: &str, count: usize) -> Result<String, Refusal> {
+    let kept = before.len() - count * old.len();
+    match count.checked_mul(new.len()).and_then(|added| kept.checked_add(added)) {
+        Some(size) if size as u64 <= LARGEST_FILE => Ok(before.replace(old, new)),
+        _ => Err(Refusal::new("file_too_large")),
+    }
+}
+
+fn returned(path: &str, before: &str, after: &str, count: usize) -> Returned {
+    let ending = if count == 1 { "" } else { "s" };
+    let (shown_before, shown_after) = match before.len().max(after.len()) <= LONGEST_SHOWN {
+        true => (before, after),
+        false => changed(before, after),
+    };
+    let shown = |text: &str| truncated(text.to_owned(), LONGEST_SHOWN);
+    let payload = json!({
+        "path": path,
+        "before": shown(shown_before),
+        "after": shown(shown_after),
+        "replacements": count,
+    });
+    Returned::ok(format!("edited {path} ({count} replacement{ending})")).with_ui("diff", payload)
+}
+
+/// The lines between the first change and the last, and some around.
+fn changed<'a>(before: &'a str, after: &'a str) -> (&'a str, &'a str) {
+    let (old, new) = (before.as_bytes(), after.as_bytes());
+    let same = |(a, b): &(&u8, &u8)| a == b;
+    let head = old.iter().zip(new).take_while(same).count();
+    let most = old.len().min(new.len()) - head;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
+    // A line break is a byte of its own, so that these are boundaries of characters.
+    let breaks_before = old[..head].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+    let start = breaks_before.map(|(at, _)| at + 1).nth(LINES_AROUND).unwrap_or(0);
+    let after_tail = &old[old.len() - tail..];
+    let breaks_after = after_tail.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let kept = breaks_after.map(|(at, _)| at + 1).nth(LINES_AROUND).unwrap_or(tail);
+    let left_out = tail - kept;
+    (&before[start..before.len() - left_out], &after[start..after.len() - left_out])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,88 @@
 //! `read`: reads a file with its line numbers.
-pub(super) const DESCRIPTION: &str = "";
-pub(super) fn parameters() -> serde_json::Value {
-    serde_json::json!({"type":"object"})
+
+use serde_json::{Value, json};
+
+use crate::tools::Returned;
+use crate::workspace::{Refusal, Workspace, on_a_thread, truncated};
+
+/// What the model reads of it at once.
+const LONGEST_TEXT: usize = 16_000;
+
+pub(super) const DESCRIPTION: &str = "Reads a text file of the workspace. Each line comes with its \
+    number and a tab before it. At most 16 kB are shown, of a file of at most 2 MB; `offset` and \
+    `limit` choose the lines.";
+
+pub(super) fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "Relative to the workspace, or absolute inside it.",
+            },
+            "offset": {
+                "type": ["integer", "null"],
+                "minimum": 1,
+                "description": "The first line to show; 1 is the file's first.",
+            },
+            "limit": {
+                "type": ["integer", "null"],
+                "minimum": 1,
+                "description": "How many lines to show.",
+            },
+        },
+        "required": ["path"],
+        "additionalProperties": false,
+    })
 }
+
+pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
+    let Some(given) = args["path"].as_str() else {
+        return Returned::coded("missing_path", "");
+    };
+    match bytes(workspace, given).await {
+        Ok(bytes) => shown(given, &bytes, args["offset"].as_u64(), args["limit"].as_u64()),
+        Err(refusal) => refusal.into(),
+    }
+}
+
+async fn bytes(workspace: &Workspace, given: &str) -> Result<Vec<u8>, Refusal> {
+    let path = workspace.path(given)?;
+    let workspace = workspace.clone();
+    on_a_thread(move |_| workspace.read(&path)).await
+}
+
+fn shown(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> Returned {
+    let first = offset.unwrap_or(1).max(1);
+    let before = usize::try_from(first - 1).unwrap_or(usize::MAX);
+    let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut text = String::new();
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').skip(before).take(most);
+    for (line, number) in lines.zip(first..) {
+        if text.len() > LONGEST_TEXT {
+            break;
+        }
+        if number > first {
+            text.push('\n');
+        }
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = String::from_utf8_lossy(&line[..line.len().min(LONGEST_TEXT)]);
+        text.push_str(&format!("{number}\t{line}"));
+    }
+    let is_whole = offset.is_none() && limit.is_none() && text.len() <= LONGEST_TEXT;
+    let text = truncated(text, LONGEST_TEXT);
+    let without_number =
+        |line: &str| line.split_once('\t').map_or(line, |(_, rest)| rest).to_owned();
+    let content: Vec<String> = text.split('\n').map(without_number).collect();
+    let range = match is_whole || text.is_empty() {
+        true => Value::Null,
+        false => json!([first, first + content.len() as u64 - 1]),
+    };
+    let payload = json!({"path": path, "content": content.join("\n"), "line_range": range});
+    Returned::ok(text).with_ui("file", payload)
+}
+
+#[cfg(test)]
+mod swapped;
+#[cfg(test)]
+mod tests;

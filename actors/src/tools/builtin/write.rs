@@ -1,5 +1,52 @@
 //! `write`: writes a file.
-pub(super) const DESCRIPTION: &str = "";
-pub(super) fn parameters() -> serde_json::Value {
-    serde_json::json!({"type":"object"})
+
+use serde_json::{Value, json};
+
+use crate::tools::Returned;
+use crate::workspace::{Refusal, Workspace, on_a_thread};
+
+pub(super) const DESCRIPTION: &str = "Writes a text file of the workspace, and the directories \
+    above it. A file that is there is replaced as a whole; to change a part of it use `edit`.";
+
+pub(super) fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "Relative to the workspace, or absolute inside it.",
+            },
+            "content": {"type": "string", "description": "All of the file's new text."},
+        },
+        "required": ["path", "content"],
+        "additionalProperties": false,
+    })
 }
+
+pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
+    let Some(path) = args["path"].as_str() else {
+        return Returned::coded("missing_path", "");
+    };
+    let Some(content) = args["content"].as_str() else {
+        return Returned::coded("missing_content", "");
+    };
+    match written(workspace, path, content).await {
+        Ok(()) => Returned::ok(format!("wrote {} bytes to {path}", content.len())),
+        Err(refusal) => refusal.into(),
+    }
+}
+
+async fn written(workspace: &Workspace, given: &str, content: &str) -> Result<(), Refusal> {
+    let path = workspace.path(given)?;
+    let turn = workspace.turn(&path).await;
+    let (workspace, content) = (workspace.clone(), content.to_owned());
+    on_a_thread(move |cancelled| {
+        // The turn is the thread's: it ends with the work, also when nobody waits for it.
+        let _turn = turn;
+        workspace.replace(&path, content.as_bytes(), cancelled)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The rule for paths that a model writes.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::Refusal;
+
+/// How the names of our own files begin: what says which storage this is, and what is being written.
+const RESERVED: [&[u8]; 2] = [b".abide-storage", b".abide-write"];
+
+/// The path that `given` means, relative to the root and with one spelling for each name; `.` is
+/// the root. It only says what is asked for: what is behind it is decided when it is opened.
+pub(crate) fn relative(root: &Path, given: &str) -> Result<PathBuf, Refusal> {
+    if given.contains('\0') {
+        return Err(Refusal::new("null_byte_in_path"));
+    }
+    if given.split('/').any(|name| name == "..") {
+        return Err(Refusal::new("path_traversal_rejected"));
+    }
+    let given = Path::new(given);
+    let inside = match given.is_absolute() {
+        true => given.strip_prefix(root).map_err(|_| Refusal::outside())?,
+        false => given,
+    };
+    let names = || inside.components().filter(|name| *name != Component::CurDir);
+    if names().any(|name| is_reserved(name.as_os_str())) {
+        return Err(Refusal::outside());
+    }
+    Ok(if names().next().is_none() { PathBuf::from(".") } else { names().collect() })
+}
+
+/// Whether tools are to act as if there was no such file.
+pub(super) fn is_reserved(name: &OsStr) -> bool {
+    RESERVED.iter().any(|start| name.as_bytes().starts_with(start))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn meant(given: &str) -> Result<PathBuf, Refusal> {
+        relative(Path::new("/work/space"), given)
+    }
+
+    #[test]
+    fn one_file_has_one_relative_path() {
+        for given in ["a/b", "./a/./b", "a//b/", "/work/space/a/b", "//work/space//a/b"] {
+            assert_eq!(meant(given).unwrap(), Path::new("a/b"), "{given}");
+        }
+        for root in [".", "./", "/work/space", "/work/space/"] {
+            assert_eq!(meant(root).unwrap(), Path::new("."), "{root}");
+        }
+        assert_eq!(meant("..a/b..").unwrap(), Path::new("..a/b.."));
+    }
+
+    #[test]
+    fn what_cannot_be_inside_is_refused_by_its_own_code() {
+        let refused = |code| Err(Refusal::new(code));
+        assert_eq!(meant("a\0b"), refused("null_byte_in_path"));
+        for given in ["..", "../a", "a/../b", "a/..", "/work/space/../b", "/etc/../etc"] {
+            assert_eq!(meant(given), refused("path_traversal_rejected"), "{given}");
+        }
+        for given in ["/", "/etc/passwd", "/proc/self/environ", "/work/spaces/a", "/work"] {
+            assert_eq!(meant(given), refused("path_outside_roots"), "{given}");
+        }
+        for given in [".abide-storage", "a/.abide-storage", ".abide-write_x", ".abide-storage/a"] {
+            assert_eq!(meant(given), refused("path_outside_roots"), "{given}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Where workspaces are, and what happens where their storage is not.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::thread;
+
+use tempfile::TempDir;
+
+use super::super::fixtures::{Counting, workspaces};
+use super::*;
+
+fn own(owner: &str) -> Site {
+    Site { root: None, shared: false, owner: owner.to_owned() }
+}
+
+fn rooted(root: impl Into<PathBuf>, shared: bool) -> Site {
+    Site { root: Some(root.into()), shared, owner: "c1".to_owned() }
+}
+
+/// A directory by its real name.
+fn temporary() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    (dir, path)
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_workspace_is_where_its_site_says() {
+    let (_dir, path) = temporary();
+    let base = path.join("new/base");
+    fs::create_dir(path.join("docs")).unwrap();
+    let all = workspaces(&base);
+    let root = |site: Site| all.open(&site, None).unwrap().root().to_owned();
+    assert_eq!(root(own("conv_1")), base.join("conv_1"));
+    assert_eq!(root(rooted(path.join("docs"), false)), path.join("docs/c1"));
+    assert_eq!(root(rooted(path.join("docs"), true)), path.join("docs"));
+    let shared_base = Site { shared: true, ..own("conv_1") };
+    assert_eq!(root(shared_base), base.join("conv_1"), "the base is never shared");
+}
+
+#[test]
+fn no_owner_has_anothers_directory_or_one_that_means_something() {
+    for owner in [".", "..", ".abide-storage", "a/b", "%2E", "ä", "a:b_C-1.x"] {
+        let name = directory_name(owner);
+        assert!(!name.starts_with('.') && !name.contains('/'), "{name}");
+    }
+    assert_eq!(directory_name("a:b_C-1.x"), "a:b_C-1.x");
+    assert_eq!([".", "..", "%2E"].map(directory_name), ["%2E", "%2E.", "%252E"]);
+    let (_dir, path) = temporary();
+    let opened = workspaces(&path).open(&own(".."), None).unwrap();
+    assert_eq!(opened.root(), path.join("%2E."));
+}
+
+#[test]
+fn one_storage_has_one_id_for_all_who_use_it() {
+    let (_dir, path) = temporary();
+    let storage = |all: &Workspaces, owner| {
+        all.open(&own(owner), None).unwrap().storage().unwrap().to_owned()
+    };
+    let (one, another) = (workspaces(&path), workspaces(&path));
+    let id = storage(&one, "c1");
+    assert_eq!(storage(&another, "c2"), id);
+    assert_eq!(one.open(&own("c1"), Some(&id)).unwrap().storage(), Some(id.as_str()));
+    assert_eq!(names(&path), [".abide-storage", "c1", "c2"]);
+    assert_eq!(fs::read_to_string(path.join(MARKER)).unwrap(), id);
+}
+
+#[test]
+fn whoever_loses_the_race_for_the_marker_reads_the_winners() {
+    struct Named(String);
+    impl Clock for Named {
+        fn now(&self) -> abide_conversation::Timestamp {
+            Counting::default().now()
+        }
+        fn id(&self, _: &str) -> String {
+            self.0.clone()
+        }
+        fn chance(&self) -> f64 {
+            0.5
+        }
+    }
+    for _ in 0..20 {
+        let (_dir, path) = temporary();
+        let open = |n: usize| {
+            let clock = Arc::new(Named(format!("storage_{n}")));
+            let opened = Workspaces::new(path.clone(), clock).open(&own("c1"), None).unwrap();
+            opened.storage().unwrap().to_owned()
+        };
+        let ids: Vec<String> = thread::scope(|scope| {
+            let opening: Vec<_> = (0..8).map(|n| scope.spawn(move || open(n))).collect();
+            opening.into_iter().map(|open| open.join().unwrap()).collect()
+        });
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+        assert_eq!(names(&path), [MARKER, "c1"]);
+    }
+}
+
+#[test]
+fn what_a_dying_process_left_is_not_an_id() {
+    let (_dir, path) = temporary();
+    fs::write(path.join(".abide-storage.storage_7"), "stor").unwrap();
+    let opened = workspaces(&path).open(&own("c1"), None).unwrap();
+    assert_eq!(opened.storage(), Some("storage_0"));
+    for broken in ["", "not an id", &"x".repeat(300)] {
+        fs::write(path.join(MARKER), broken).unwrap();
+        for recorded in [None, Some("storage_0")] {
+            let error = workspaces(&path).open(&own("c1"), recorded).unwrap_err().to_string();
+            assert!(error.contains("holds no id"), "{error}");
+        }
+    }
+    fs::remove_file(path.join(MARKER)).unwrap();
+    symlink("c1", path.join(MARKER)).unwrap();
+    workspaces(&path).open(&own("c1"), None).unwrap_err();
+}
+
+#[test]
+fn a_conversation_that_comes_to_a_node_without_its_storage_finds_nothing_made() {
+    let (_dir, path) = temporary();
+    let elsewhere = path.join("elsewhere");
+    let here = path.join("here");
+    let id = workspaces(&elsewhere).open(&own("c1"), None).unwrap().storage().unwrap().to_owned();
+
+    let all = workspaces(&here);
+    let refused = |site: &Site| all.open(site, Some(&id)).unwrap_err().to_string();
+    assert!(refused(&own("c1")).contains("cannot be opened"));
+    assert!(!here.exists());
+
+    fs::create_dir(&here).unwrap();
+    let line = refused(&own("c1"));
+    assert!(line.starts_with(&format!("workspace_unavailable: {}: ", here.display())), "{line}");
+    assert!(line.contains("has no .abide-storage") && line.contains(&id), "{line}");
+    for shared in [true, false] {
+        assert!(refused(&rooted(&here, shared)).contains("has no .abide-storage"));
+    }
+    assert_eq!(names(&here), [""; 0]);
+
+    fs::write(here.join(MARKER), "storage_other").unwrap();
+    assert!(refused(&own("c1")).contains("is storage storage_other"));
+    assert_eq!(names(&here), [MARKER]);
+}
+
+#[test]
+fn a_directory_that_was_there_before_is_not_made_anew() {
+    let (_dir, path) = temporary();
+    let all = workspaces(&path);
+    let id = all.open(&own("c1"), None).unwrap().storage().unwrap().to_owned();
+    fs::remove_dir(path.join("c1")).unwrap();
+    let error = all.open(&own("c1"), Some(&id)).unwrap_err().to_string();
+    assert!(error.contains("c1: is missing"), "{error}");
+    assert_eq!(names(&path), [MARKER]);
+    all.open(&own("c1"), None).unwrap();
+}
+
+#[test]
+fn a_root_that_an_agent_names_is_never_made() {
+    let (_dir, path) = temporary();
+    for shared in [true, false] {
+        let error = workspaces(&path).open(&rooted(path.join("docs"), shared), None).unwrap_err();
+        assert!(error.to_string().contains("docs: cannot be opened"), "{error}");
+    }
+    assert_eq!(names(&path), [""; 0]);
+}
+
+#[test]
+fn a_root_that_cannot_be_written_to_has_no_storage_id() {
+    // Nobody makes files here, not even root.
+    let opened = workspaces("/nowhere").open(&rooted("/sys/kernel", true), None).unwrap();
+    assert_eq!(opened.storage(), None);
+}
+
+#[test]
+fn a_workspace_that_is_a_link_is_refused() {
+    let (_dir, path) = temporary();
+    fs::create_dir(path.join("c2")).unwrap();
+    symlink("c2", path.join("c1")).unwrap();
+    let error = workspaces(&path).open(&own("c1"), None).unwrap_err().to_string();
+    assert!(error.contains("c1: cannot be opened"), "{error}");
+}
+
+#[test]
+fn troubles_are_named_until_they_are_over() {
+    let (_dir, path) = temporary();
+    let base = path.join("base");
+    let all = workspaces(&base);
+    assert_eq!(all.troubles(), [""; 0]);
+    for _ in 0..2 {
+        all.open(&own("c1"), Some("storage_lost")).unwrap_err();
+    }
+    all.open(&rooted(path.join("docs"), true), None).unwrap_err();
+    assert_eq!(all.troubles().len(), 2);
+
+    let id = all.open(&own("c1"), None).unwrap().storage().unwrap().to_owned();
+    assert_eq!(all.troubles().len(), 1, "the base is there now: {:?}", all.troubles());
+    fs::create_dir(path.join("docs")).unwrap();
+    all.open(&rooted(path.join("docs"), true), None).unwrap();
+    assert_eq!(all.troubles(), [""; 0]);
+
+    all.open(&own("c1"), Some("storage_lost")).unwrap_err();
+    all.open(&own("c1"), Some(&id)).unwrap();
+    assert_eq!(all.troubles().len(), 1, "the lost storage is still lost: {:?}", all.troubles());
+    fs::write(base.join(MARKER), "storage_lost").unwrap();
+    all.open(&own("c1"), Some("storage_lost")).unwrap();
+    assert_eq!(all.troubles(), [""; 0]);
+
+    for n in 0..100 {
+        all.open(&own("c1"), Some(&format!("lost_{n}"))).unwrap_err();
+    }
+    assert_eq!(all.troubles().len(), 32);
+    assert!(all.troubles()[31].contains("lost_99"));
+}

@@ -1,0 +1,51 @@
+//! Whose turn it is to write to a file.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex as Short, PoisonError, Weak};
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+/// A queue for each file that somebody writes to now, and for no other.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Short<HashMap<PathBuf, Weak<Mutex<()>>>>);
+
+impl Turns {
+    /// Waits for the turn, which ends when the result is dropped.
+    pub(super) async fn take(&self, path: PathBuf) -> OwnedMutexGuard<()> {
+        let queue = {
+            let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // So that there are never more than those who write and wait, and one.
+            queues.retain(|_, queue| queue.strong_count() > 0);
+            let entry = queues.entry(path).or_default();
+            entry.upgrade().unwrap_or_else(|| {
+                let queue = Arc::new(Mutex::new(()));
+                *entry = Arc::downgrade(&queue);
+                queue
+            })
+        };
+        queue.lock_owned().await
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_path_is_written_by_one_at_a_time_and_forgotten_after() {
+        let turns = Turns::default();
+        let first = turns.take("a".into()).await;
+        assert!(turns.take("a".into()).now_or_never().is_none());
+        let other = turns.take("b".into()).now_or_never();
+        assert!(other.is_some());
+        drop(first);
+        assert!(turns.take("a".into()).now_or_never().is_some());
+        drop(other);
+        let _last = turns.take("c".into()).await;
+        assert_eq!(turns.0.lock().unwrap().len(), 1);
+    }
+}

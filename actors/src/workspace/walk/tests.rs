@@ -1,0 +1,123 @@
+//! What a walk comes to, and that it ends.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::super::fixtures::Space;
+use super::*;
+
+fn walked(space: &Space) -> Vec<String> {
+    let found = Mutex::new(Vec::new());
+    walk(space.workspace.dir(), &Cancelled::default(), || {
+        |one: &Found<'_>| found.lock().unwrap().push(one.path.display().to_string())
+    })
+    .unwrap();
+    let mut found = found.into_inner().unwrap();
+    found.sort();
+    found
+}
+
+#[test]
+fn every_file_is_found_once() {
+    let space = Space::new();
+    let mut expected = Vec::new();
+    for n in 0..3000 {
+        // Many directories, and one that is many listings long.
+        let name = if n % 10 > 0 { format!("wide/{n:04}.txt") } else { format!("d{n:04}/e/f") };
+        space.file(&name, "");
+        expected.push(name);
+    }
+    space.file(".git/config", "").file("sub/.git/config", "").file(".abide-write_1", "");
+    space.file(".hidden/.file", "").file(".gitignore", "*");
+    expected.extend([".hidden/.file".to_owned(), ".gitignore".to_owned()]);
+    expected.sort();
+    assert_eq!(walked(&space), expected);
+}
+
+#[test]
+fn links_are_shown_and_never_followed_and_nothing_else_is_shown() {
+    let space = Space::new();
+    space.file("a/file", "").link("out", &space.outside).link("loop", ".").link("dead", "gone");
+    space.fifo("fifo");
+    assert_eq!(walked(&space), ["a/file", "dead", "loop", "out"]);
+}
+
+#[test]
+fn names_that_are_not_utf8_are_found_and_opened() {
+    let space = Space::new();
+    let name = OsStr::from_bytes(b"\xff.txt");
+    space.file(name, "");
+    let opened = Mutex::new(Vec::new());
+    walk(space.workspace.dir(), &Cancelled::default(), || {
+        |one: &Found<'_>| opened.lock().unwrap().push((one.path.to_owned(), one.open().is_ok()))
+    })
+    .unwrap();
+    assert_eq!(opened.into_inner().unwrap(), [(name.into(), true)]);
+}
+
+#[test]
+fn a_walk_ends_at_its_deepest_level() {
+    let space = Space::new();
+    let deep = vec!["d"; MOST_LEVELS].join("/");
+    space.file(format!("{deep}/in"), "").file(format!("{deep}/d/beyond"), "");
+    assert_eq!(walked(&space), [format!("{deep}/in")]);
+}
+
+#[test]
+fn a_cancelled_walk_shows_nothing_more() {
+    let space = Space::new();
+    for n in 0..3000 {
+        space.file(format!("{n}"), "");
+    }
+    let cancelled = Cancelled::default();
+    let shown = Mutex::new(0);
+    walk(space.workspace.dir(), &cancelled, || {
+        |_: &Found<'_>| {
+            cancelled.set();
+            *shown.lock().unwrap() += 1;
+        }
+    })
+    .unwrap();
+    let shown = shown.into_inner().unwrap();
+    assert!(shown <= MOST_THREADS, "{shown}");
+}
+
+#[test]
+fn a_visitor_that_panics_does_not_leave_the_others_waiting() {
+    let space = Space::new();
+    for n in 0..300 {
+        space.file(format!("{n}/f"), "");
+    }
+    let (ended, ends) = mpsc::channel();
+    let dir = space.workspace.dir().try_clone().unwrap();
+    thread::spawn(move || {
+        let walking = std::panic::catch_unwind(|| {
+            walk(&dir, &Cancelled::default(), || |_: &Found<'_>| panic!("by the test"))
+        });
+        ended.send(walking.is_err()).unwrap();
+    });
+    assert!(ends.recv_timeout(Duration::from_secs(20)).unwrap());
+}
+
+#[test]
+fn a_directory_without_end_takes_few_open_files() {
+    let space = Space::new();
+    for n in 0..600 {
+        space.file(format!("{n}/a/f"), "");
+    }
+    let most = Mutex::new(0);
+    walk(space.workspace.dir(), &Cancelled::default(), || {
+        |_: &Found<'_>| {
+            let open = fs::read_dir("/proc/self/fd").unwrap().count();
+            let mut most = most.lock().unwrap();
+            *most = open.max(*most);
+        }
+    })
+    .unwrap();
+    // Other tests have files open too.
+    assert!(most.into_inner().unwrap() < 300);
+}
