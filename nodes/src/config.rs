@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use abide_actors::shell::{CONFINE, LAUNCH};
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -26,6 +27,12 @@ pub enum Command {
     Serve(Box<Config>),
     /// Prints the OpenAPI document of the public API.
     Openapi,
+    /// What a node starts for each command that an agent runs.
+    #[command(name = LAUNCH, hide = true)]
+    LaunchCommand,
+    /// What that starts in turn, and what becomes the command.
+    #[command(name = CONFINE, hide = true)]
+    ConfineCommand,
 }
 
 /// How a node runs.
