@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::agent::Definition;
 use crate::model::{GivenCall, ToolSpec};
-pub use builtin::Builtin;
+pub use builtin::{Builtin, Kit};
 pub use gate::{Gate, Grant};
 pub use native::{Natives, Returned};
 pub use run::{Run, Runner};

@@ -50,7 +50,7 @@ pub struct Workspaces {
 ///
 /// Without a root it is `base/<owner>`; with one it is `root/<owner>`, or the root itself if that
 /// is shared. A workspace whose owner begins with a dot has that dot escaped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     /// The directory that the agent names.
     pub root: Option<PathBuf>,

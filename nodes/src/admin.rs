@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use crate::http::border;
 use crate::http::parse::{Path, Query, limit};
 use crate::http::problem::{Kind, Problem};
+use crate::node::Notes;
 
 /// How long the store may take to prove that it is there.
 const PROBE: Duration = Duration::from_secs(2);
@@ -37,6 +38,8 @@ pub struct Admin {
     pub metrics: Option<PrometheusHandle>,
     /// What this node takes on; when it turns to `Draining`, the node drains.
     pub state: Arc<watch::Sender<MemberState>>,
+    /// What is wrong here and keeps nothing from working that does not need it.
+    pub notes: Notes,
 }
 
 /// All operators' paths.
@@ -56,7 +59,7 @@ pub fn router(admin: Admin) -> Router {
     border::guarded(router).with_state(admin)
 }
 
-async fn ready(State(admin): State<Admin>) -> Result<&'static str, Problem> {
+async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
     let standing = admin.conversations.cluster().standing();
     if standing.is_draining() {
         return Err(Problem::new(Kind::Unavailable, "the node is draining"));
@@ -65,7 +68,10 @@ async fn ready(State(admin): State<Admin>) -> Result<&'static str, Problem> {
         return Err(Problem::new(Kind::Unavailable, "the node could not renew its lease"));
     }
     match tokio::time::timeout(PROBE, admin.store.alarms(1)).await {
-        Ok(Ok(_)) => Ok("ready\n"),
+        Ok(Ok(_)) => {
+            let lines = ["ready".to_owned()].into_iter().chain(admin.notes.lines());
+            Ok(lines.map(|line| line + "\n").collect())
+        }
         Ok(Err(refusal)) => Err(refusal.into()),
         Err(_) => Err(Problem::new(Kind::Unavailable, "the store does not answer")),
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use abide_actors::shell::{CONFINE, LAUNCH, Sandbox};
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -26,6 +27,12 @@ pub enum Command {
     Serve(Box<Config>),
     /// Prints the OpenAPI document of the public API.
     Openapi,
+    /// What a node starts for each command that an agent runs.
+    #[command(name = LAUNCH, hide = true)]
+    LaunchCommand,
+    /// What that starts in turn, and what becomes the command.
+    #[command(name = CONFINE, hide = true)]
+    ConfineCommand,
 }
 
 /// How a node runs.
@@ -65,9 +72,12 @@ pub struct Config {
     /// How long SIGTERM waits for running work
     #[arg(long, default_value = "25s", value_parser = duration)]
     pub drain_timeout: Duration,
-    /// Workspaces of conversations
-    #[arg(long, env = "ABIDE_WORKSPACES", default_value = ".abide/workspaces")]
-    pub workspaces: PathBuf,
+    /// Workspaces of conversations, .abide/workspaces if not given; on a cluster, shared storage
+    #[arg(long, env = "ABIDE_WORKSPACES")]
+    pub workspaces: Option<PathBuf>,
+    /// Whether commands run in a sandbox: auto (as far as the kernel has one) or off
+    #[arg(long, env = "ABIDE_SANDBOX", default_value = "auto")]
+    pub sandbox: SandboxChoice,
     /// What a 2xx promises: fsync, os, or replicas=N (Redis only)
     #[arg(long, default_value = "fsync")]
     pub durability: Durability,
@@ -121,6 +131,22 @@ impl FromStr for Durability {
                 let count = text.strip_prefix("replicas=").and_then(|count| count.parse().ok());
                 count.map(Self::Replicas).ok_or("must be fsync, os or replicas=N".to_owned())
             }
+        }
+    }
+}
+
+/// Whether commands run in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SandboxChoice {
+    Auto,
+    Off,
+}
+
+impl From<SandboxChoice> for Sandbox {
+    fn from(choice: SandboxChoice) -> Self {
+        match choice {
+            SandboxChoice::Auto => Self::Auto,
+            SandboxChoice::Off => Self::Off,
         }
     }
 }

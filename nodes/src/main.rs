@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use abide::config::{Cli, Command, Config};
 use abide::node::{Node, Unready};
 use abide::telemetry;
+use abide_actors::shell;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
     };
     let config = match cli.command {
         Some(Command::Openapi) => return openapi(),
+        Some(Command::LaunchCommand) => return shell::launch(),
+        Some(Command::ConfineCommand) => return shell::confine(),
         Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };

@@ -1,5 +1,6 @@
 //! One node, composed of its parts; how it starts, and how it stops.
 
+mod kit;
 mod stores;
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,7 @@ use abide_actors::clock::Clock;
 use abide_actors::journal::Holder;
 use abide_actors::model::openai::{Limits, Openai};
 use abide_actors::model::providers::Models;
-use abide_actors::tools::{Natives, Runner};
+use abide_actors::tools::{Kit, Natives, Runner};
 use abide_registry::agents::Catalogue;
 use abide_registry::alone::Alone;
 use abide_registry::life::{Ground, Life};
@@ -30,6 +31,7 @@ use crate::admin::{self, Admin};
 use crate::config::{Config, StoreUrl};
 use crate::http::{self, Api};
 use crate::{demo, seed, serve};
+pub use kit::Notes;
 use stores::Stores;
 
 /// The lease of a node that is alone with its store.
@@ -81,6 +83,8 @@ impl Node {
         let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone()));
         let me = me(&config, &*clock, cluster_at.unwrap_or(public_at));
         let (name, process) = (me.holder.node.clone(), me.process.clone());
+        let tools = kit::kit(&config, ground.is_shared, &clock)?;
+        let notes = tools.notes;
         let ground = Ground {
             me,
             lease: if nodes.is_some() { config.lease } else { FOR_EVER },
@@ -88,7 +92,7 @@ impl Node {
             membership: membership.clone(),
             agents: catalogue.clone(),
             model: Arc::new(Models::new(openai(&clock))),
-            runner: Arc::new(runner(&natives, &clock)?),
+            runner: Arc::new(runner(&natives, tools.kit, &clock)?),
             clock: clock.clone(),
             passivate_after: config.passivate_after,
             policy: config.placement,
@@ -118,7 +122,7 @@ impl Node {
         };
         let state = life.state.clone();
         let conversations = life.conversations.clone();
-        let operators_api = Admin { conversations, store, clock, metrics, state };
+        let operators_api = Admin { conversations, store, clock, metrics, state, notes };
         let servers = vec![
             tokio::spawn(serve::serve(public, http::router(api), stopped.clone())),
             tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
@@ -202,8 +206,8 @@ fn openai(clock: &Arc<dyn Clock>) -> Openai {
     Openai::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
 }
 
-fn runner(natives: &Natives, clock: &Arc<dyn Clock>) -> Result<Runner, Unready> {
-    let runner = Runner::new(natives.clone(), clock.clone());
+fn runner(natives: &Natives, kit: Kit, clock: &Arc<dyn Clock>) -> Result<Runner, Unready> {
+    let runner = Runner::new(natives.clone(), kit, clock.clone());
     runner.map_err(|error| Unready::Broken(error.to_string()))
 }
 

@@ -1,28 +1,34 @@
 //! The ten built-in tools, one file each.
 
 mod bash;
-#[allow(dead_code)]
 mod edit;
-#[allow(dead_code)]
 mod glob;
-#[allow(dead_code)]
 mod grep;
 mod plan_mode;
-#[allow(dead_code)]
 mod read;
 pub(crate) mod spawn_agent;
 mod todo_write;
-#[allow(dead_code)]
 mod web_fetch;
-#[allow(dead_code)]
 mod write;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::command::Change;
 use serde_json::{Value, json};
 
 use super::native::Returned;
 use super::run::Run;
+use crate::shell::Shell;
+use crate::web::Fetcher;
+use crate::workspace::{Workspace, Workspaces};
+
+/// What the built-in tools of a node work with.
+pub struct Kit {
+    pub workspaces: Arc<Workspaces>,
+    pub shell: Arc<Shell>,
+    pub fetcher: Fetcher,
+}
 
 /// A built-in tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,12 +151,43 @@ impl Builtin {
     }
 
     /// Runs a call that the gate granted.
-    pub(super) async fn run(self, run: &Run) -> Returned {
+    pub(super) async fn run(self, run: &Run, kit: &Kit) -> Returned {
         let args = run.grant.args();
         match self {
+            Self::WebFetch => web_fetch::run(args, &run.place.hosts, &kit.fetcher).await,
             Self::TodoWrite => todo_write::run(args),
             Self::PlanMode => plan_mode::run(args, run.place.granted),
-            _ => Returned::error("not yet"),
+            Self::Read | Self::Glob | Self::Grep | Self::Write | Self::Edit | Self::Bash => {
+                let workspace = match open(run, kit).await {
+                    Ok(workspace) => workspace,
+                    Err(unavailable) => return Returned::error(unavailable),
+                };
+                let returned = self.run_in(&workspace, run, kit).await;
+                match workspace.storage() {
+                    // From here on the conversation's files must be where they are now.
+                    Some(storage) if run.place.storage.is_none() => {
+                        returned.with_change(Change::Workspace(storage.to_owned()))
+                    }
+                    Some(_) | None => returned,
+                }
+            }
+            // A child conversation has those.
+            Self::SpawnAgent => Returned::error("the tool does not run here"),
+        }
+    }
+
+    async fn run_in(self, workspace: &Workspace, run: &Run, kit: &Kit) -> Returned {
+        let args = run.grant.args();
+        match self {
+            Self::Read => read::run(workspace, args).await,
+            Self::Glob => glob::run(workspace, args).await,
+            Self::Grep => grep::run(workspace, args).await,
+            Self::Write => write::run(workspace, args).await,
+            Self::Edit => edit::run(workspace, args).await,
+            Self::Bash => bash::run(args, workspace.root(), run.place.network, &kit.shell).await,
+            Self::WebFetch | Self::TodoWrite | Self::PlanMode | Self::SpawnAgent => {
+                Returned::error("the tool needs no workspace")
+            }
         }
     }
 
@@ -172,6 +209,18 @@ impl Builtin {
         };
         Duration::from_secs(seconds)
     }
+}
+
+/// The conversation's workspace, or why there is none here; the log and `/readyz` say it, too.
+async fn open(run: &Run, kit: &Kit) -> Result<Workspace, String> {
+    let (workspaces, place) = (kit.workspaces.clone(), run.place.clone());
+    let opened =
+        tokio::task::spawn_blocking(move || workspaces.open(&place.site, place.storage.as_deref()));
+    let opened = opened.await.map_err(|error| format!("workspace_unavailable: {error}"))?;
+    opened.map_err(|unavailable| {
+        tracing::error!(conversation = %run.conversation, %unavailable, "no workspace");
+        unavailable.to_string()
+    })
 }
 
 /// The argument, unless it is missing or null.

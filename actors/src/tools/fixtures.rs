@@ -10,12 +10,16 @@ use abide_conversation::{CallId, ConversationId, Principal, Timestamp, TurnId};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
+use super::Kit;
 use super::gate::Grant;
 use super::native::{Context, NativeTool, Natives, Returned};
 use super::run::Run;
 use super::scope::Scope;
 use crate::agent::{Definition, Invalid, Parsed};
 use crate::clock::Clock;
+use crate::shell::{Launcher, Limits, Sandbox, Shell};
+use crate::web::Fetcher;
+use crate::workspace::Workspaces;
 
 /// Does what its arguments say.
 pub(crate) struct Obedient;
@@ -54,6 +58,16 @@ impl NativeTool for Obedient {
 /// What is in a definition whatever its tools are.
 pub(crate) fn source(tools: Value) -> Value {
     json!({"name": "support", "model": {"provider": "scripted", "script": []}, "tools": tools})
+}
+
+/// Tools that can do nothing here: no test of these reaches them.
+pub(crate) fn kit() -> Kit {
+    let shell = Shell::new(Launcher::of("/nowhere"), Sandbox::Off, Limits::default());
+    Kit {
+        workspaces: Arc::new(Workspaces::new("/nowhere".into(), StillClock::now())),
+        shell: Arc::new(shell),
+        fetcher: Fetcher::new().unwrap(),
+    }
 }
 
 pub(crate) fn natives() -> Natives {

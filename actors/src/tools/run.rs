@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Grant;
 use super::bounds::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
 use super::http::Http;
 use super::native::{Context, NativeTool, Natives, Returned};
 use super::tool::{Target, Tool};
+use super::{Grant, Kit};
 use crate::clock::Clock;
 use crate::workspace::Site;
 
@@ -69,21 +69,23 @@ pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct Runner {
     natives: Natives,
     http: Http,
+    kit: Kit,
 }
 
 impl Runner {
     /// A runner that takes secrets from the environment.
-    pub fn new(natives: Natives, clock: Arc<dyn Clock>) -> Result<Self, NoClient> {
-        Self::with_variables(natives, clock, Arc::new(|name| std::env::var(name).ok()))
+    pub fn new(natives: Natives, kit: Kit, clock: Arc<dyn Clock>) -> Result<Self, NoClient> {
+        Self::with_variables(natives, kit, clock, Arc::new(|name| std::env::var(name).ok()))
     }
 
     /// A runner that takes secrets from elsewhere.
     pub fn with_variables(
         natives: Natives,
+        kit: Kit,
         clock: Arc<dyn Clock>,
         variables: Variables,
     ) -> Result<Self, NoClient> {
-        Ok(Self { natives, http: Http::new(clock, variables).map_err(NoClient)? })
+        Ok(Self { natives, http: Http::new(clock, variables).map_err(NoClient)?, kit })
     }
 
     /// Runs the call that the gate granted; dropping the future stops it. Takes at most the tool's `run_timeout`.
@@ -117,7 +119,7 @@ impl Runner {
                         Returned::error(NOT_CONFIGURED)
                     }
                 },
-                Some(Target::Builtin(builtin)) => builtin.run(&run).await,
+                Some(Target::Builtin(builtin)) => builtin.run(&run, &self.kit).await,
                 // A child conversation has those.
                 Some(Target::Agent(_)) | None => {
                     Returned::error("the tool does not run on the server")

@@ -10,8 +10,11 @@ use abide_actors::journal::Holder;
 use abide_actors::model::scripted::Scripted;
 use abide_actors::model::{Failure as ModelFailure, Model, Part, Parts, Request as Prompt};
 use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest, SendRequest};
-use abide_actors::tools::Runner;
+use abide_actors::shell::{Launcher, Limits, Sandbox, Shell};
 use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
+use abide_actors::tools::{Kit, Runner};
+use abide_actors::web::Fetcher;
+use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{Answer, IfBusy};
 use abide_conversation::event::{Data, Ending, Event, Shape};
 use abide_conversation::{
@@ -85,6 +88,17 @@ impl Default for Tools {
     }
 }
 
+/// The built-in tools, with files below a directory of this process and without commands.
+fn kit(clock: &Arc<dyn Clock>) -> Kit {
+    let base = std::env::temp_dir().join(format!("abide-shell-{}", std::process::id()));
+    let shell = Shell::new(Launcher::of("/nowhere"), Sandbox::Off, Limits::default());
+    Kit {
+        workspaces: Arc::new(Workspaces::new(base, clock.clone())),
+        shell: Arc::new(shell),
+        fetcher: Fetcher::new().unwrap(),
+    }
+}
+
 impl Rig {
     /// A rig with one agent, `a`, of this definition.
     pub async fn new(agent: &str) -> Self {
@@ -136,7 +150,7 @@ impl Rig {
             membership,
             agents: catalogue.clone(),
             model: model.clone(),
-            runner: Arc::new(Runner::new(natives, clock.clone()).unwrap()),
+            runner: Arc::new(Runner::new(natives, kit(&clock), clock.clone()).unwrap()),
             clock,
             passivate_after: PASSIVATE_AFTER,
             policy,

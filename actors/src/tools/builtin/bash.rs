@@ -1,5 +1,77 @@
 //! `bash`: runs a command in the workspace.
-pub(super) const DESCRIPTION: &str = "";
-pub(super) fn parameters() -> serde_json::Value {
-    serde_json::json!({"type":"object"})
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::shell::output::squeezed;
+use crate::shell::{Command, Ended, How, LONGEST_OUTPUT, Shell};
+use crate::tools::bounds::LONGEST_ERROR;
+use crate::tools::native::Returned;
+
+pub(super) const DESCRIPTION: &str = "\
+Runs a shell command (bash -c) in the workspace and returns its exit code and its output, standard \
+output and standard error together; of a long output the beginning and the end. It has no input, \
+and whatever it leaves running in the background is ended with it.";
+
+const DEFAULT_TIMEOUT_MS: u64 = 120_000;
+const LONGEST_TIMEOUT_MS: u64 = 600_000;
+
+/// What the code and the words before the output may take.
+const PREFIX: usize = 100;
+
+pub(super) fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "What to run, as one would type it."},
+            "timeout_ms": {
+                "type": "integer",
+                "description": "How long it may take, in milliseconds.",
+                "minimum": 1,
+                "maximum": LONGEST_TIMEOUT_MS,
+                "default": DEFAULT_TIMEOUT_MS,
+            },
+        },
+        "required": ["command"],
+        "additionalProperties": false,
+    })
+}
+
+/// Runs the command in `root`; `network` says whether it may use TCP in the sandbox.
+pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell) -> Returned {
+    let Some(text) = args["command"].as_str().filter(|text| !text.trim().is_empty()) else {
+        return Returned::coded("missing_command", "");
+    };
+    let timeout_ms = args["timeout_ms"].as_u64().unwrap_or(DEFAULT_TIMEOUT_MS);
+    let timeout_ms = timeout_ms.clamp(1, LONGEST_TIMEOUT_MS);
+    let command = Command {
+        text: text.to_owned(),
+        directory: root.to_owned(),
+        network,
+        timeout: Duration::from_millis(timeout_ms),
+    };
+    let Ended { how, output, duration_ms } = match shell.run(command).await {
+        Ok(ended) => ended,
+        Err(broken) => return Returned::coded("shell_unavailable", &broken.to_string()),
+    };
+    let (code, detail) = match how {
+        How::Exited(code) => {
+            let shown = format!("exit {code}\n{}", squeezed(&output, LONGEST_OUTPUT - PREFIX));
+            let payload = json!({
+                "command": text,
+                "exit_code": code,
+                "stdout": output,
+                "duration_ms": duration_ms,
+            });
+            return Returned::ok(shown).with_ui("process", payload);
+        }
+        How::TimedOut => ("timeout", format!("after {timeout_ms} ms")),
+        How::Flooded => ("output_too_large", "the command was ended".to_owned()),
+        How::TooManyProcesses => ("too_many_processes", "they were ended".to_owned()),
+        How::TooMuchMemory => ("too_much_memory", "the command was ended".to_owned()),
+    };
+    let output = squeezed(&output, LONGEST_ERROR - PREFIX);
+    Returned::coded(code, &format!("{detail}\n{output}"))
 }

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::tools::fixtures::log::Log;
-use crate::tools::fixtures::{StillClock, a_run, definition, natives};
+use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
 use crate::tools::run::Runner;
 use crate::tools::tool::Tool;
 
@@ -77,7 +77,7 @@ fn runner() -> Runner {
         "GARBLED" => Some("whsec_not base64!".to_owned()),
         _ => None,
     };
-    Runner::with_variables(natives(), StillClock::now(), Arc::new(variable)).unwrap()
+    Runner::with_variables(natives(), kit(), StillClock::now(), Arc::new(variable)).unwrap()
 }
 
 async fn called(url: &str, more: Value) -> (Returned, Vec<Value>) {

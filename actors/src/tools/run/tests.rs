@@ -8,13 +8,13 @@ use abide_conversation::message::Ui;
 use serde_json::json;
 
 use super::*;
-use crate::tools::fixtures::{StillClock, a_run, definition, natives};
+use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
 
 async fn ran(natives: Natives, streaming: bool, args: Value) -> (Returned, Vec<Value>) {
     let tool = json!({"name": "t", "run": {"native": "obedient"}, "streaming": streaming,
         "run_timeout": "90s"});
     let definition = definition(json!([tool]));
-    let runner = Runner::new(natives, StillClock::now()).unwrap();
+    let runner = Runner::new(natives, kit(), StillClock::now()).unwrap();
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let returned = runner.run(&definition.tools[0], a_run("t", args), progress).await;

@@ -1,0 +1,72 @@
+//! Which processes come from one, found in /proc.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::{fs, io};
+
+use rustix::param::page_size;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What was alive in one look; what began or ended meanwhile may be missing or too many.
+#[derive(Debug, Default)]
+pub(super) struct Descendants {
+    pub(super) processes: Vec<Pid>,
+    /// Bytes that they hold resident; pages that they share count once for each.
+    pub(super) memory: u64,
+}
+
+impl Descendants {
+    /// Children, grandchildren and so on of a process that is a subreaper, so that none of them
+    /// ever gets another parent.
+    pub(super) fn of(ancestor: Pid) -> io::Result<Self> {
+        let mut children: HashMap<Pid, Vec<(Pid, u64)>> = HashMap::new();
+        for entry in fs::read_dir("/proc")? {
+            if let Some(process) = Process::read(&entry?.path()) {
+                children.entry(process.parent).or_default().push((process.id, process.memory));
+            }
+        }
+        let mut found = Self::default();
+        let mut next = children.remove(&ancestor).unwrap_or_default();
+        // Each parent's children are taken once, so this ends.
+        while let Some((id, memory)) = next.pop() {
+            next.extend(children.remove(&id).unwrap_or_default());
+            found.processes.push(id);
+            found.memory += memory;
+        }
+        Ok(found)
+    }
+
+    /// A process that ended already gets nothing.
+    pub(super) fn signal(&self, signal: Signal) {
+        for process in &self.processes {
+            let _ = kill_process(*process, signal);
+        }
+    }
+}
+
+/// The number that the kernel gave last to a process or thread: while it is the same, none began.
+pub(super) fn newest() -> io::Result<String> {
+    let load = fs::read_to_string("/proc/loadavg")?;
+    Ok(load.split_whitespace().next_back().unwrap_or_default().to_owned())
+}
+
+struct Process {
+    id: Pid,
+    parent: Pid,
+    memory: u64,
+}
+
+impl Process {
+    /// `None` where there is no process, or no longer.
+    fn read(path: &Path) -> Option<Self> {
+        let id = Pid::from_raw(path.file_name()?.to_str()?.parse().ok()?)?;
+        let stat = fs::read(path.join("stat")).ok()?;
+        // The command's name stands in parentheses and may hold anything, parentheses too.
+        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+        let rest = str::from_utf8(stat.get(name_end + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let parent = Pid::from_raw(fields.nth(1)?.parse().ok()?)?;
+        let pages: u64 = fields.nth(19)?.parse().ok()?;
+        Some(Self { id, parent, memory: pages * page_size() as u64 })
+    }
+}

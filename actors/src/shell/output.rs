@@ -1,0 +1,136 @@
+//! The head and the tail of an output that may be without end.
+
+use std::collections::VecDeque;
+
+/// Stands where something is missing.
+const MARK: &str = "\n[...truncated...]\n";
+
+/// Output of which only the beginning and the end are kept, so that it takes bounded memory.
+#[derive(Debug)]
+pub(super) struct Kept {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    /// Bytes of the head, and of the tail.
+    half: usize,
+    total: u64,
+}
+
+impl Kept {
+    /// Keeps twice `half` bytes.
+    pub(super) fn new(half: usize) -> Self {
+        Self { head: Vec::new(), tail: VecDeque::new(), half, total: 0 }
+    }
+
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let (head, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
+        self.head.extend_from_slice(head);
+        let last = &rest[rest.len().saturating_sub(self.half)..];
+        let too_many = (self.tail.len() + last.len()).saturating_sub(self.half);
+        self.tail.drain(..too_many);
+        self.tail.extend(last);
+    }
+
+    /// How many bytes there were, kept or not.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What was kept, as at most `longest` bytes of text; what is not UTF-8 is replaced.
+    pub(super) fn text(self, longest: usize) -> String {
+        let whole = self.total == (self.head.len() + self.tail.len()) as u64;
+        let mut head = self.head;
+        let mut tail = Vec::from(self.tail);
+        if whole {
+            head.append(&mut tail);
+            return squeezed(&String::from_utf8_lossy(&head), longest);
+        }
+        head.truncate(last_boundary(&head));
+        // At most three bytes may go on a character whose beginning is missing.
+        let start = tail.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+        let text = format!(
+            "{}{MARK}{}",
+            String::from_utf8_lossy(&head),
+            String::from_utf8_lossy(&tail[start..])
+        );
+        squeezed(&text, longest)
+    }
+}
+
+/// The text, or its beginning and its end with a mark between them; whole characters, at most
+/// `longest` bytes unless the mark alone is longer.
+pub(crate) fn squeezed(text: &str, longest: usize) -> String {
+    if text.len() <= longest {
+        return text.to_owned();
+    }
+    let half = longest.saturating_sub(MARK.len()) / 2;
+    let head = &text[..text.floor_char_boundary(half)];
+    let tail = &text[text.ceil_char_boundary(text.len() - half)..];
+    format!("{head}{MARK}{tail}")
+}
+
+/// Where the last character begins, if its end is missing; else the length.
+fn last_boundary(bytes: &[u8]) -> usize {
+    let Some(start) = bytes.iter().rposition(|byte| byte & 0xC0 != 0x80) else { return 0 };
+    let width = match bytes[start] {
+        0xC0..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF7 => 4,
+        _ => 1,
+    };
+    if start + width > bytes.len() { start } else { bytes.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn kept(half: usize, pieces: &[&[u8]]) -> Kept {
+        let mut kept = Kept::new(half);
+        pieces.iter().for_each(|piece| kept.add(piece));
+        kept
+    }
+
+    #[test]
+    fn a_short_output_is_kept_whole() {
+        assert_eq!(kept(4, &[b"abc", b"", b"defgh"]).text(8), "abcdefgh");
+        assert_eq!(kept(4, &[]).text(8), "");
+    }
+
+    #[test]
+    fn head_and_tail_of_a_long_output_are_kept() {
+        let text = kept(20, &[b"first ", &[b'x'; 1000], b" last"]).text(60);
+        assert_eq!(text, format!("first {}{MARK}{} last", "x".repeat(14), "x".repeat(15)));
+    }
+
+    #[test]
+    fn characters_are_not_cut() {
+        let text = kept(4, &["äääää".as_bytes(), "€€".as_bytes()]).text(100);
+        assert_eq!(text, format!("ää{MARK}€"));
+        let text = kept(3, &["äääää".as_bytes()]).text(100);
+        assert_eq!(text, format!("ä{MARK}ä"));
+        assert_eq!(squeezed("ääääääääääääääääää", 24), format!("ä{MARK}ä"));
+    }
+
+    #[test]
+    fn what_is_not_text_is_replaced() {
+        assert_eq!(kept(8, &[b"a\xff\xfeb\0"]).text(100), "a\u{fffd}\u{fffd}b\0");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_longer_than_asked(
+            pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..90), 0..9),
+        ) {
+            let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+            let all = pieces.concat();
+            let kept = kept(50, &pieces);
+            prop_assert_eq!(kept.total(), all.len() as u64);
+            let text = kept.text(100);
+            prop_assert!(text.len() <= 100);
+            let whole = String::from_utf8_lossy(&all);
+            prop_assert_eq!(text == whole, whole.len() <= 100);
+        }
+    }
+}

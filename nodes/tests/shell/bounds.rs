@@ -1,0 +1,74 @@
+//! What a command may not have more of.
+
+use std::time::{Duration, Instant};
+
+use abide_actors::shell::{How, Limits};
+
+use crate::rig::{PATIENCE, Rig, alive, long};
+
+#[tokio::test]
+async fn a_timeout_shows_the_output_so_far() {
+    let rig = Rig::new();
+    let ended = rig.run_for(Duration::from_millis(300), "echo so far; sleep 100").await.unwrap();
+    assert_eq!((ended.how, ended.output.as_str()), (How::TimedOut, "so far\n"));
+    assert!((300..5_000).contains(&ended.duration_ms), "{}", ended.duration_ms);
+}
+
+#[tokio::test]
+async fn a_flood_of_output_ends_soon() {
+    let start = Instant::now();
+    let ended = Rig::new().run("yes").await;
+    assert_eq!(ended.how, How::Flooded);
+    assert!(ended.output.len() <= 16_000 && ended.output.starts_with("y\ny\n"));
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_fork_bomb_ends_soon() {
+    let start = Instant::now();
+    let ended = Rig::new().run(":(){ :|:& };:; sleep 100").await;
+    assert_eq!(ended.how, How::TooManyProcesses);
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn too_many_processes_are_ended() {
+    let rig = Rig::with(Limits { processes: 100, ..Limits::default() });
+    let (few, many) = (long(), long());
+    let ended = rig.run(&format!("for i in $(seq 90); do sleep {few} & done; echo fine")).await;
+    assert_eq!((ended.how, ended.output.as_str()), (How::Exited(0), "fine\n"));
+    let ended = rig.run(&format!("for i in $(seq 110); do sleep {many} & done; wait")).await;
+    assert_eq!(ended.how, How::TooManyProcesses);
+    assert_eq!(alive(&few) + alive(&many), 0);
+}
+
+#[tokio::test]
+async fn processor_time_is_bounded() {
+    let rig = Rig::with(Limits { cpu_seconds: 1, ..Limits::default() });
+    let ended = rig.run("while :; do :; done").await;
+    // The kernel sends KILL where the soft limit is also the hard one.
+    assert!(matches!(ended.how, How::Exited(137 | 152)), "{:?}", ended.how);
+}
+
+#[tokio::test]
+async fn memory_is_bounded() {
+    let rig = Rig::with(Limits { memory: 100 << 20, ..Limits::default() });
+    // One that asks for more than there is of private memory.
+    let ended = rig.run("head -c 300M /dev/zero | tail").await;
+    assert!(ended.output.contains("memory exhausted"), "{ended:?}");
+    // Two that have less each, and together more.
+    let half = "head -c 70M /dev/zero | tail -n 1 > /dev/null";
+    let ended = rig.run(&format!("{half}")).await;
+    assert_eq!(ended.how, How::Exited(0), "{}", ended.output);
+    let held = "(head -c 70M /dev/zero; sleep 100) | tail -n 1 > /dev/null";
+    let ended = rig.run(&format!("{held} & {held}")).await;
+    assert_eq!(ended.how, How::TooMuchMemory);
+}
+
+#[tokio::test]
+async fn a_file_is_bounded() {
+    let rig = Rig::with(Limits { file_size: 1 << 20, ..Limits::default() });
+    let ended = rig.run("head -c 2M /dev/zero > f").await;
+    assert_eq!(ended.how, How::Exited(128 + 25), "{}", ended.output);
+    assert_eq!(rig.workspace.path().join("f").metadata().unwrap().len(), 1 << 20);
+}

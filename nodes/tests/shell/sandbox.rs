@@ -1,0 +1,94 @@
+//! What the kernel keeps a command from.
+
+use std::fs;
+use std::net::TcpListener;
+
+use abide_actors::shell::{Command, How, Limits, Sandbox, Shell, Standing};
+
+use crate::rig::{Rig, launcher, long};
+
+#[tokio::test]
+async fn a_command_writes_only_in_its_workspace() {
+    let rig = Rig::new();
+    assert_eq!(rig.shell.sandbox(), &Standing::On { gaps: vec![] }, "this machine has Landlock");
+    let outside = tempfile::tempdir().unwrap();
+    let file = outside.path().join("file");
+    fs::write(&file, "old").unwrap();
+    let file = file.to_str().unwrap();
+    for refused in [
+        format!("touch {file}.new"),
+        format!("echo new > {file}"),
+        format!("rm {file}"),
+        format!("truncate -s 0 {file}"),
+        format!("mv {file} here"),
+        format!("ln -s {file} link; echo new > link"),
+        format!("mkdir {file}.d"),
+    ] {
+        let ended = rig.run(&format!("{refused}; cat {file}")).await;
+        assert!(ended.output.contains("Permission denied"), "{refused}: {}", ended.output);
+        assert!(ended.output.ends_with("old"), "{refused}: {}", ended.output);
+    }
+    let allowed = "touch a && mkdir d && mv a d/b && echo x > d/b && rm -r d && : > $TMPDIR/t";
+    rig.output(&format!("{allowed} && echo gone > /dev/null")).await;
+}
+
+#[tokio::test]
+async fn tcp_needs_the_network() {
+    let rig = Rig::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connect = format!("exec 3<> /dev/tcp/127.0.0.1/{port} && echo connected");
+    let listen = "python3 -c 'import socket; socket.create_server((\"127.0.0.1\", 0))'";
+    for text in [connect.as_str(), listen] {
+        let ended = rig.run(text).await;
+        assert!(ended.how != How::Exited(0) && ended.output.contains("denied"), "{ended:?}");
+        let command = Command { network: true, ..rig.command(text) };
+        let ended = rig.shell.run(command).await.unwrap();
+        assert_eq!(ended.how, How::Exited(0), "{}", ended.output);
+    }
+}
+
+#[tokio::test]
+async fn processes_outside_are_out_of_reach() {
+    let rig = Rig::new();
+    let long = long();
+    let mut other = std::process::Command::new("sleep").arg(&long).spawn().unwrap();
+    let theirs = format!("/proc/{}", other.id());
+    for refused in [
+        format!("kill {}", other.id()),
+        format!("cat {theirs}/environ"),
+        "kill -9 $PPID".to_owned(),
+        "cat /proc/$PPID/environ".to_owned(),
+        "echo '{}' > /proc/$PPID/fd/1".to_owned(),
+    ] {
+        let ended = rig.run(&refused).await;
+        assert_eq!(ended.how, How::Exited(1), "{refused}: {}", ended.output);
+        let denied = ["not permitted", "denied"].iter().any(|word| ended.output.contains(word));
+        assert!(denied, "{refused}: {}", ended.output);
+    }
+    assert!(other.try_wait().unwrap().is_none());
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[tokio::test]
+async fn commands_run_without_a_sandbox_where_there_is_none() {
+    let outside = tempfile::tempdir().unwrap();
+    let file = outside.path().join("file");
+    let write = format!("echo new > {}", file.to_str().unwrap());
+    let none = Standing::Unavailable("this kernel has none".to_owned());
+    let without = [
+        Shell::with_standing(launcher(), none, Limits::default()),
+        Shell::new(launcher(), Sandbox::Off, Limits::default()),
+    ];
+    for shell in without {
+        let rig = Rig::of(shell);
+        assert!(!matches!(rig.shell.sandbox(), Standing::On { .. }));
+        rig.output(&write).await;
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
+        fs::remove_file(&file).unwrap();
+        // No program gains rights, with or without the sandbox.
+        let privileges = rig.output("grep NoNewPrivs /proc/self/status").await;
+        assert_eq!(privileges, "NoNewPrivs:\t1\n");
+    }
+}
