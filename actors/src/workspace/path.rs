@@ -6,7 +6,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::Refusal;
 
-/// How the names of our own files begin: what says which storage this is, and what is being written.
+/// How the names of our own files begin: that which says what storage this is, and those that are
+/// being written.
 const RESERVED: [&[u8]; 2] = [b".abide-storage", b".abide-write"];
 
 /// The path that `given` means, relative to the root and with one spelling for each name; `.` is

@@ -89,17 +89,18 @@ fn a_cancelled_walk_shows_nothing_more() {
 #[test]
 fn a_visitor_that_panics_does_not_leave_the_others_waiting() {
     let space = Space::new();
-    for n in 0..300 {
-        space.file(format!("{n}/f"), "");
-    }
+    let dir = File::open(space.workspace.root()).unwrap();
+    let root = Folder { fd: dir.into(), path: Vec::new(), level: 0 };
+    let tasks = Arc::new(Tasks::default());
+    tasks.add(Task { folder: Arc::new(root), child: None });
     let (ended, ends) = mpsc::channel();
-    let dir = space.workspace.dir().try_clone().unwrap();
-    thread::spawn(move || {
-        let walking = std::panic::catch_unwind(|| {
-            walk(&dir, &Cancelled::default(), || |_: &Found<'_>| panic!("by the test"))
-        });
-        ended.send(walking.is_err()).unwrap();
-    });
+    let others = Arc::clone(&tasks);
+    std::panic::catch_unwind(move || {
+        let _busy = tasks.next().unwrap();
+        panic!("by the test");
+    })
+    .unwrap_err();
+    thread::spawn(move || ended.send(others.next().is_none()));
     assert!(ends.recv_timeout(Duration::from_secs(20)).unwrap());
 }
 
