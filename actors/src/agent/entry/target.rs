@@ -88,7 +88,9 @@ fn run(fields: &mut Fields, natives: &Natives) -> Option<Described> {
         ["builtin"] => builtin(&mut run),
         ["agent"] => agent(&mut run),
         _ => {
-            KINDS.map(|kind| run.any(kind));
+            for kind in KINDS {
+                run.any(kind);
+            }
             fields.wrong("run", format!("must be exactly one of {}", KINDS.join(", ")));
             None
         }
