@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod calls;
+mod children;
 mod deaths;
 mod door;
 mod drains;
+mod family;
 mod flaky;
 mod listeners;
 mod operators;

@@ -1,0 +1,355 @@
+//! Conversations ask each other, and every question has one answer.
+
+use abide_actors::request::{DispatchRequest, Failure, Reply, Request};
+use abide_conversation::command::IfBusy;
+use abide_conversation::event::{Data, Ending};
+use abide_conversation::message::{Outcome, Usage};
+use abide_conversation::{ConversationId, Principal};
+use serde_json::{Value, json};
+
+use crate::family::{
+    BOSS, CAREFUL_KID, KID, MIDDLE, all_settled, child, children, everybody, grand_boss, inbox,
+    shown, suspended,
+};
+use crate::rig::{Rig, results, say};
+
+async fn family(agents: &[&str]) -> Rig {
+    let rig = Rig::new(agents[0]).await;
+    for agent in &agents[1..] {
+        rig.define(agent).await;
+    }
+    rig
+}
+
+fn failed(why: &str) -> Value {
+    json!({"ok": false, "error": why, "error_type": "TOOL_ERROR"})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_childs_last_message_is_the_result_of_the_call() {
+    let rig = family(&[BOSS, KID]).await;
+    rig.send("x", "the question").await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    let events = rig.journal("x").await;
+    let said = json!({"ok": true, "result": "kid heard the question"});
+    assert_eq!(results(&events, "c"), [said]);
+    let child = child(&rig, "x").await;
+    let shown = shown(&events, "c").unwrap();
+    assert_eq!(shown.kind, "subagent");
+    let Value::Object(mut payload) = shown.payload else { unreachable!() };
+    assert!(payload.remove("duration_ms").unwrap().is_u64());
+    let payload = Value::Object(payload);
+    let expected = json!({
+        "subagent_id": child, "iterations": 1, "tool_calls_made": 0, "cost_usd": null,
+        "isolation": "shared",
+    });
+    assert_eq!(payload, expected);
+    all_settled(&rig).await;
+    assert_eq!(everybody(&rig).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_that_are_no_prompt_are_the_childs_message_as_they_are() {
+    let boss = BOSS.replace(r#"{prompt: "{{ user }}"}"#, "{topic: tea, cups: 2}");
+    let rig = family(&[&boss, KID]).await;
+    rig.send("x", "go").await.unwrap();
+    rig.ended("x", 1).await;
+    let events = rig.journal(&child(&rig, "x").await).await;
+    let Some(Data::UserMsg(said)) = events.get(1).map(|event| &event.data) else { unreachable!() };
+    let block = json!({"type": "json", "data": {"topic": "tea", "cups": 2}});
+    assert_eq!(said.message.content, [block]);
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_structured_childs_value_is_the_result() {
+    let kid = KID
+        .replace("name: kid", "name: kid\nresponse_format: {type: object}")
+        .replace("kid heard {{ user }}", r#"{\"n\": 3}"#);
+    let rig = family(&[BOSS, &kid]).await;
+    rig.send("x", "go").await.unwrap();
+    rig.ended("x", 1).await;
+    let value = json!({"ok": true, "result": {"n": 3}});
+    assert_eq!(results(&rig.journal("x").await, "c"), [value]);
+}
+
+/// `spawn_agent` with these arguments.
+fn spawner(args: Value) -> String {
+    format!(
+        r#"
+name: a
+model:
+  provider: scripted
+  script:
+    - when: "^go"
+      steps:
+        - calls: [{{id: c, name: spawn_agent, args: {args}}}]
+        - text: "{{{{ results.spawn_agent.result or results.spawn_agent.error }}}}"
+    - when: "^echo"
+      steps:
+        - calls: [{{id: e, name: echo, args: {{n: 1}}}}]
+        - text: "{{{{ 'ran' if results.echo.ok else results.echo.error }}}}"
+    - steps: [{{text: "I heard {{{{ user }}}}"}}]
+tools: [{{builtin: [spawn_agent]}}, {{name: echo, run: {{native: echo}}}}]
+"#
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_may_ask_any_agent_itself_included() {
+    for (args, said) in [
+        (json!({"prompt": "tea", "agent": "kid"}), json!({"ok": true, "result": "kid heard tea"})),
+        (json!({"prompt": "tea"}), json!({"ok": true, "result": "I heard tea"})),
+        (json!({"prompt": "echo"}), json!({"ok": true, "result": "ran"})),
+        (
+            json!({"prompt": "echo", "tools": ["spawn_agent"]}),
+            json!({"ok": true, "result": "permission denied: echo is refused by allowed_tools"}),
+        ),
+        (json!({}), failed("missing_prompt")),
+        (
+            json!({"prompt": "tea", "agent": "nobody"}),
+            failed("sub_agent_failed: agent nobody does not exist"),
+        ),
+    ] {
+        let rig = family(&[&spawner(args.clone()), KID]).await;
+        rig.send("x", "go").await.unwrap();
+        assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+        assert_eq!(results(&rig.journal("x").await, "c"), [said], "{args}");
+        all_settled(&rig).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_works_for_the_same_principal_with_the_same_assigns() {
+    let rig = family(&[BOSS, CAREFUL_KID]).await;
+    let Request::Send(mut message) = say("go", IfBusy::Reject) else { unreachable!() };
+    message.assigns = json!({"desk": 4}).as_object().unwrap().clone();
+    rig.ask("x", Request::Send(message)).await.unwrap();
+    let child = child(&rig, "x").await;
+    suspended(&rig, &child).await;
+    let events = rig.journal(&child).await;
+    let Data::Created(created) = &events[0].data else { unreachable!() };
+    let parent = created.parent.as_ref().unwrap();
+    let named = (parent.conversation_id.as_str(), parent.call_id.as_str(), parent.depth);
+    assert_eq!(named, ("x", "c", 1));
+    let Data::UserMsg(said) = &events[1].data else { unreachable!() };
+    assert_eq!(said.principal, Principal::new("ada"));
+    rig.approve(&child, "k").await.unwrap();
+    rig.ended("x", 1).await;
+    let ran = &results(&rig.journal(&child).await, "k")[0]["result"];
+    assert_eq!(ran["assigns"], json!({"site": "one", "shift": "day", "desk": 4}));
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grandchild_waits_in_the_inbox_under_the_root_and_is_answered_there() {
+    let rig = family(&[&grand_boss(), MIDDLE, CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    let middle = child(&rig, "x").await;
+    let kid = child(&rig, &middle).await;
+    suspended(&rig, &kid).await;
+    let waiting = inbox(&rig).await;
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].conversation_id.as_str(), kid);
+    let root = waiting[0].pending.root_conversation_id.as_ref();
+    assert_eq!(root, Some(&ConversationId::new("x")));
+    for id in ["x", &middle, &kid] {
+        rig.passivated(id).await;
+    }
+    let seen = rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    assert_eq!(seen.in_flight[0].child_conversation_id, Some(ConversationId::new(&*middle)));
+    rig.approve(&kid, "k").await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    let said = json!({"ok": true, "result": "kid got 7"});
+    assert_eq!(results(&rig.journal("x").await, "c"), [said]);
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_root_takes_its_children_and_theirs_with_it() {
+    let rig = family(&[&grand_boss(), MIDDLE, CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    let middle = child(&rig, "x").await;
+    let kid = child(&rig, &middle).await;
+    suspended(&rig, &kid).await;
+    rig.ask("x", Request::Cancel).await.unwrap();
+    for id in [&middle, &kid] {
+        assert_eq!(rig.ended(id, 1).await, (Ending::Cancelled, None));
+    }
+    all_settled(&rig).await;
+    let released = |data: &Data| matches!(data, Data::ChildReleased(_));
+    rig.until_unseen("x", released).await;
+    rig.until_unseen(&middle, released).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_calls_itself_for_ever_comes_to_an_end_five_deep() {
+    let own = BOSS.replace("agent: kid", "agent: a");
+    let rig = family(&[&own]).await;
+    rig.send("x", "go").await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    let deep = json!({"ok": true, "result": "sub_agent_failed: agents may ask each other 5 deep"});
+    assert_eq!(results(&rig.journal("x").await, "c"), [deep]);
+    assert_eq!(everybody(&rig).await.len(), 6);
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_sixteen_work_for_one_at_once() {
+    let calls: Vec<Value> =
+        (0..17).map(|n| json!({"id": format!("c{n}"), "name": "ask", "args": {}})).collect();
+    let boss = format!(
+        "name: a\nmodel: {{provider: scripted, script: [{{calls: {}}}, {{text: Well.}}]}}\n\
+         tools: [{{name: ask, run: {{agent: kid}}}}]",
+        Value::Array(calls)
+    );
+    let rig = family(&[&boss, KID]).await;
+    rig.send("x", "go").await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    let events = rig.journal("x").await;
+    for n in 0..16 {
+        assert_eq!(results(&events, &format!("c{n}"))[0]["ok"], true, "{n}");
+    }
+    let many = failed("sub_agent_failed: 16 agents may be asked at once");
+    assert_eq!(results(&events, "c16"), [many]);
+    assert_eq!(everybody(&rig).await.len(), 17);
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_comes_to_no_answer_fails_the_call() {
+    let halts = CAREFUL_KID.replace("native: echo", "native: halt").replace("{n: 7}", "{}");
+    let halts = halts.replace(", approval: requires_approval", "");
+    let breaks = KID.replace("{text: \"kid heard {{ user }}\",", "{error: {message: broken},");
+    for (kid, why) in [
+        (halts.as_str(), "sub_agent_failed: enough"),
+        (breaks.as_str(), "sub_agent_failed: broken"),
+    ] {
+        let rig = family(&[BOSS, kid]).await;
+        rig.send("x", "go").await.unwrap();
+        assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+        assert_eq!(results(&rig.journal("x").await, "c"), [failed(why)]);
+        all_settled(&rig).await;
+    }
+    let rig = family(&[BOSS, CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    let child = child(&rig, "x").await;
+    suspended(&rig, &child).await;
+    rig.ask(&child, Request::Cancel).await.unwrap();
+    rig.ended("x", 1).await;
+    let cancelled = failed("sub_agent_failed: it was cancelled");
+    assert_eq!(results(&rig.journal("x").await, "c"), [cancelled]);
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_takes_too_long_is_stopped_and_the_turn_goes_on() {
+    let boss = BOSS.replace("run_timeout: 1h", "run_timeout: 2m");
+    let rig = family(&[&boss, CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    let child = child(&rig, "x").await;
+    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    let events = rig.journal("x").await;
+    assert_eq!(results(&events, "c"), [failed("sub_agent_timeout")]);
+    let at = |is: fn(&Data) -> bool| events.iter().find(|event| is(&event.data)).unwrap().at;
+    let began = at(|data| matches!(data, Data::ChildStarted(_)));
+    let took = at(|data| matches!(data, Data::ToolResult(_))).duration_since(began);
+    assert!((120_000..121_000).contains(&took.as_millis()), "{took:?}");
+    assert_eq!(rig.ended(&child, 1).await, (Ending::Cancelled, None));
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_users_own_call_is_answered_by_a_child_however_long_it_takes() {
+    let rig =
+        family(&[&BOSS.replace("run: {agent", "audience: all, run: {agent"), CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    rig.ask("x", Request::Cancel).await.unwrap();
+    let request = DispatchRequest {
+        tool: "ask".to_owned(),
+        input: json!({"prompt": "tea"}),
+        approved: false,
+        principal: Principal::new("ada"),
+    };
+    let answers = async {
+        let begun = rig.until_unseen("x", |data| matches!(data, Data::DispatchStarted(_))).await;
+        let Data::DispatchStarted(begun) = begun.data else { unreachable!() };
+        let child = begun.child.unwrap();
+        suspended(&rig, child.as_str()).await;
+        rig.passivated(child.as_str()).await;
+        rig.approve(child.as_str(), "k").await.unwrap();
+    };
+    let (reply, ()) = tokio::join!(rig.ask("x", Request::Dispatch(request)), answers);
+    let Ok(Reply::Dispatched { outcome, ui: Some(ui) }) = reply else { panic!("{reply:?}") };
+    assert_eq!((outcome, ui.kind.as_str()), (Outcome::Ok(json!("kid got 7")), "subagent"));
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_children_cost_is_added_to_what_their_parents_do() {
+    let rig = family(&[&grand_boss(), MIDDLE, KID]).await;
+    rig.send("x", "go").await.unwrap();
+    rig.ended("x", 1).await;
+    let used = |input_tokens, output_tokens| Usage { input_tokens, output_tokens };
+    let middle = child(&rig, "x").await;
+    let kid = child(&rig, &middle).await;
+    assert_eq!(rig.state(&kid).await.usage, used(5, 2));
+    assert_eq!(rig.state(&middle).await.usage, used(35, 5));
+    assert_eq!(rig.state("x").await.usage, used(135, 15));
+    let seen = rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
+    assert_eq!(seen.usage, used(135, 15));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_whose_parent_was_deleted_tells_nobody_and_settles() {
+    let rig = family(&[BOSS, CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    let child = child(&rig, "x").await;
+    suspended(&rig, &child).await;
+    rig.ask("x", Request::Delete).await.unwrap();
+    rig.approve(&child, "k").await.unwrap();
+    rig.until_unseen(&child, |data| matches!(data, Data::Told(_))).await;
+    assert_eq!(everybody(&rig).await, [child]);
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_to_a_child_later_stays_with_it() {
+    let rig = family(&[BOSS, KID]).await;
+    rig.send("x", "go").await.unwrap();
+    rig.ended("x", 1).await;
+    let child = child(&rig, "x").await;
+    all_settled(&rig).await;
+    let before = rig.journal("x").await;
+    let Request::Send(mut message) = say("more", IfBusy::Reject) else { unreachable!() };
+    message.agent = None;
+    rig.ask(&child, Request::Send(message)).await.unwrap();
+    rig.ended(&child, 2).await;
+    all_settled(&rig).await;
+    rig.passivated(&child).await;
+    assert_eq!(rig.journal("x").await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_becomes_a_child_of_a_stranger() {
+    let rig = family(&[BOSS, CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    rig.send("y", "go").await.unwrap();
+    let mine = child(&rig, "x").await;
+    suspended(&rig, &mine).await;
+    assert_ne!(children(&rig.journal("y").await), [mine.clone()]);
+    let created = rig.journal(&mine).await.remove(0);
+    let Data::Created(created) = created.data else { unreachable!() };
+    let mut parent = created.parent.unwrap();
+    parent.conversation_id = ConversationId::new("y");
+    let abandon = abide_conversation::command::Create {
+        agent: created.agent,
+        assigns: Default::default(),
+        metadata: Default::default(),
+        tools: Vec::new(),
+        parent: Some(parent),
+    };
+    let refused = rig.ask(&mine, Request::Abandon(Box::new(abandon))).await;
+    assert!(matches!(refused, Err(Failure::Rejected(_))), "{refused:?}");
+    assert!(!rig.state(&mine).await.abandoned);
+}

@@ -1,0 +1,127 @@
+//! Conversations that ask each other: the agents that tests make them of, and how they are found.
+
+use abide_actors::journal::{InboxEntry, InboxFilter};
+use abide_conversation::ConversationId;
+use abide_conversation::event::{Data, Event};
+use abide_conversation::message::Ui;
+use abide_registry::store::HeadFilter;
+
+use crate::rig::Rig;
+
+/// Asks `kid` in the words that it was asked in, and says what it heard.
+pub const BOSS: &str = r#"
+name: a
+assigns: {site: one, shift: day}
+model:
+  provider: scripted
+  script:
+    - calls: [{id: c, name: ask, args: {prompt: "{{ user }}"}}]
+      usage: {input_tokens: 100, output_tokens: 10}
+    - text: "{{ results.ask.result if results.ask.ok else results.ask.error }}"
+tools: [{name: ask, run: {agent: kid}, run_timeout: 1h}]
+"#;
+
+/// Says who it is.
+pub const KID: &str = r#"
+name: kid
+model:
+  provider: scripted
+  script: [{text: "kid heard {{ user }}", usage: {input_tokens: 5, output_tokens: 2}}]
+"#;
+
+/// Needs an approval before it says anything.
+pub const CAREFUL_KID: &str = r#"
+name: kid
+suspension_timeout: 10m
+assigns: {shift: night}
+model:
+  provider: scripted
+  script:
+    - calls: [{id: k, name: echo, args: {n: 7}}]
+    - text: "kid got {{ results.echo.result.args.n if results.echo.ok else results.echo.error }}"
+tools: [{name: echo, run: {native: echo}, approval: requires_approval}]
+"#;
+
+/// Stands between the two: asks `kid`, as `a` asks it.
+pub const MIDDLE: &str = r#"
+name: middle
+model:
+  provider: scripted
+  script:
+    - calls: [{id: m, name: ask, args: {prompt: "{{ user }}"}}]
+      usage: {input_tokens: 30, output_tokens: 3}
+    - text: "{{ results.ask.result if results.ask.ok else results.ask.error }}"
+tools: [{name: ask, run: {agent: kid}, run_timeout: 30m}]
+"#;
+
+/// `BOSS` that asks `middle`.
+pub fn grand_boss() -> String {
+    BOSS.replace("agent: kid", "agent: middle")
+}
+
+/// The children that the calls of a journal name, in order.
+pub fn children(events: &[Event]) -> Vec<String> {
+    let child = |event: &Event| match &event.data {
+        Data::ToolCall(call) => call.child.as_ref().map(ToString::to_string),
+        Data::DispatchStarted(run) if run.attempt == 1 => {
+            run.child.as_ref().map(ToString::to_string)
+        }
+        _ => None,
+    };
+    events.iter().filter_map(child).collect()
+}
+
+/// The child of a conversation's only call, as soon as there is one.
+pub async fn child(rig: &Rig, id: &str) -> String {
+    rig.until_unseen(id, |data| match data {
+        Data::ToolCall(call) => call.child.is_some(),
+        Data::DispatchStarted(run) => run.child.is_some(),
+        _ => false,
+    })
+    .await;
+    children(&rig.journal(id).await).remove(0)
+}
+
+/// What a call's result shows to people.
+pub fn shown(events: &[Event], call: &str) -> Option<Ui> {
+    events.iter().find_map(|event| match &event.data {
+        Data::ToolResult(result) if result.call_id.as_str() == call => result.ui.clone(),
+        _ => None,
+    })
+}
+
+pub async fn inbox(rig: &Rig) -> Vec<InboxEntry> {
+    rig.store.inbox(&InboxFilter::default(), None, 1_000).await.unwrap().items
+}
+
+/// Waits for a suspension in a conversation.
+pub async fn suspended(rig: &Rig, id: &str) {
+    rig.until_unseen(id, |data| matches!(data, Data::Suspension(_))).await;
+}
+
+/// All conversations that there are.
+pub async fn everybody(rig: &Rig) -> Vec<String> {
+    let all = rig.store.conversations(&HeadFilter::default(), None, 1_000).await.unwrap();
+    all.items.into_iter().map(|(id, _)| id.to_string()).collect()
+}
+
+/// Waits until no conversation wants anything; none of them waits for anybody either.
+pub async fn all_settled(rig: &Rig) {
+    for id in everybody(rig).await {
+        let settles = async {
+            loop {
+                let state = rig.state(&id).await;
+                if abide_conversation::wanted(&state).is_empty() && state.turn.is_none() {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(std::time::Duration::from_secs(600), settles).await;
+        assert!(in_time.is_ok(), "{id} never settled: {:?}", rig.state(&id).await);
+        rig.check(&id).await;
+        let head = rig.store.head(&ConversationId::new(&*id)).await.unwrap().unwrap();
+        assert!(!head.active && head.alarm.is_none(), "{id}: {head:?}");
+    }
+    assert_eq!(inbox(rig).await, []);
+}
