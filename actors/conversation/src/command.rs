@@ -152,6 +152,8 @@ pub enum Plan {
         answer: Option<Value>,
         /// The child conversation that is to answer it.
         child: Option<ConversationId>,
+        /// Calls in the same lane run one after another, such as those on one file.
+        lane: Option<String>,
     },
 }
 

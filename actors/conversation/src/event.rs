@@ -190,6 +190,9 @@ pub struct ToolCall {
     /// The child conversation that is to answer it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ConversationId>,
+    /// Calls of one step in the same lane run one after another, in call order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<String>,
 }
 
 /// What a suspension waits for.

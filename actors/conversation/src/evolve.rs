@@ -121,6 +121,7 @@ fn speak(state: &mut State, spoken: &AssistantMsg) {
         gate: None,
         approved: false,
         child: None,
+        lane: None,
         phase: Phase::Requested,
     };
     let made = u32::try_from(spoken.message.tool_calls.len()).unwrap_or(u32::MAX);
@@ -147,6 +148,7 @@ fn plan(state: &mut State, event: &Event, planned: &ToolCall) {
         call.answer = planned.answer.clone();
         call.gate = planned.gate.clone();
         call.child = planned.child.clone();
+        call.lane = planned.lane.clone();
         if runs {
             call.phase = Phase::Running { attempt: 1, since: event.at };
         }

@@ -118,6 +118,9 @@ pub struct Call {
     /// The child conversation that is to answer it.
     #[serde(default)]
     pub child: Option<ConversationId>,
+    /// Which calls of its step it runs after.
+    #[serde(default)]
+    pub lane: Option<String>,
     pub phase: Phase,
 }
 

@@ -24,10 +24,20 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
         (Some(turn), _) if turn.settled() => {
             wanted.insert(Activity::Model { turn: turn.id.clone(), step: turn.next_step() });
         }
-        (Some(turn), _) => wanted.extend(turn.calls.iter().filter_map(of_call)),
+        (Some(turn), _) => wanted.extend(of_calls(&turn.calls)),
         (None, None) => {}
     }
     wanted
+}
+
+/// Of the calls in one lane that could run, the first does.
+fn of_calls(calls: &[Call]) -> impl Iterator<Item = Activity> {
+    let runs = |call: &Call| matches!(call.phase, Phase::Running { .. });
+    let first = move |(at, call): &(usize, &Call)| {
+        let waits = |before: &Call| before.lane == call.lane && runs(before);
+        call.lane.is_none() || !calls[..*at].iter().any(waits)
+    };
+    calls.iter().enumerate().filter(first).filter_map(|(_, call)| of_call(call))
 }
 
 fn of_call(call: &Call) -> Option<Activity> {

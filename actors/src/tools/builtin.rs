@@ -150,6 +150,24 @@ impl Builtin {
         self != Self::Bash
     }
 
+    /// The file that calls of one message work on one after another, in call order. A file that is
+    /// named in two ways may still be read while it is written, never half.
+    pub fn lane(self, args: &Value) -> Option<String> {
+        match self {
+            Self::Read | Self::Write | Self::Edit => {
+                let path = given(args, "path")?.as_str()?;
+                Some(path.trim_start_matches("./").to_owned())
+            }
+            Self::Glob
+            | Self::Grep
+            | Self::Bash
+            | Self::WebFetch
+            | Self::TodoWrite
+            | Self::PlanMode
+            | Self::SpawnAgent => None,
+        }
+    }
+
     /// Runs a call that the gate granted.
     pub(super) async fn run(self, run: &Run, kit: &Kit) -> Returned {
         let args = run.grant.args();

@@ -106,6 +106,7 @@ fn decide(
         on_interrupt: tool.on_interrupt,
         answer,
         child: None,
+        lane: tool.builtin().and_then(|builtin| builtin.lane(args)),
     }
 }
 

@@ -74,6 +74,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
         answer: None,
         gate: verdict,
         child: None,
+        lane: None,
     };
     match plan {
         Plan::Answer { executor, intent, outcome } => {
@@ -90,6 +91,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
             on_interrupt,
             answer,
             child,
+            lane,
         } => {
             let call = call(executor, intent, gate.is_none());
             draft.push(Data::ToolCall(ToolCall {
@@ -99,6 +101,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
                 on_interrupt,
                 answer,
                 child,
+                lane,
                 ..call
             }));
             match gate {

@@ -161,3 +161,28 @@ fn a_call_whose_tool_is_gone_when_it_is_approved_ends_with_an_error() {
     assert_eq!(story.error("a"), json!(["unknown tool: tool", "TOOL_NOT_FOUND"]));
     assert_eq!(story.wants(), ["model step 2 of turn_1"]);
 }
+
+#[test]
+fn calls_in_one_lane_run_one_after_another_in_call_order() {
+    let in_lane = |id: &str, gate: bool, name: &str| {
+        let mut planned = call(id, Executor::Server, gate);
+        if let crate::command::Plan::Execute { lane, .. } = &mut planned.plan {
+            *lane = Some(name.to_owned());
+        }
+        planned
+    };
+    let calls = vec![
+        in_lane("a", true, "x"),
+        in_lane("c", false, "x"),
+        in_lane("b", false, "x"),
+        in_lane("d", false, "y"),
+        server("e"),
+    ];
+    let mut story = Story::called(calls);
+    let first = ["attempt 1 of c", "attempt 1 of d", "attempt 1 of e"];
+    assert_eq!(story.wants(), first, "what waits for a person holds up nobody");
+    story.then(approve("a", None));
+    assert_eq!(story.wants(), ["attempt 1 of a", "attempt 1 of d", "attempt 1 of e"]);
+    story.then(returned("a", 1)).then(returned("c", 1));
+    assert_eq!(story.wants(), ["attempt 1 of b", "attempt 1 of d", "attempt 1 of e"]);
+}

@@ -245,6 +245,7 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> Planned {
         on_interrupt: OnInterrupt::Redispatch,
         answer: None,
         child: None,
+        lane: None,
     };
     let gate = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
     Planned { given_id: id.to_owned(), tool: "tool".to_owned(), args: json!({"n": 1}), plan, gate }
