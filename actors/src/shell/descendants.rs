@@ -1,11 +1,11 @@
 //! Which processes come from one, found in /proc.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::{fs, io};
 
 use rustix::param::page_size;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group};
 
 /// What was alive in one look; what began or ended meanwhile may be missing or too many.
 #[derive(Debug, Default)]
@@ -13,31 +13,41 @@ pub(super) struct Descendants {
     pub(super) processes: Vec<Pid>,
     /// Bytes that they hold resident; pages that they share count once for each.
     pub(super) memory: u64,
+    /// The process groups that they are in.
+    groups: HashSet<Pid>,
 }
 
 impl Descendants {
     /// Children, grandchildren and so on of a process that is a subreaper, so that none of them
     /// ever gets another parent.
     pub(super) fn of(ancestor: Pid) -> io::Result<Self> {
-        let mut children: HashMap<Pid, Vec<(Pid, u64)>> = HashMap::new();
+        let mut children: HashMap<Pid, Vec<Process>> = HashMap::new();
         for entry in fs::read_dir("/proc")? {
             if let Some(process) = Process::read(&entry?.path()) {
-                children.entry(process.parent).or_default().push((process.id, process.memory));
+                children.entry(process.parent).or_default().push(process);
             }
         }
         let mut found = Self::default();
         let mut next = children.remove(&ancestor).unwrap_or_default();
         // Each parent's children are taken once, so this ends.
-        while let Some((id, memory)) = next.pop() {
-            next.extend(children.remove(&id).unwrap_or_default());
-            found.processes.push(id);
-            found.memory += memory;
+        while let Some(process) = next.pop() {
+            next.extend(children.remove(&process.id).unwrap_or_default());
+            found.processes.push(process.id);
+            found.memory += process.memory;
+            found.groups.insert(process.group);
         }
         Ok(found)
     }
 
     /// A process that ended already gets nothing.
+    ///
+    /// Whole groups come first: the kernel reaches all of a group at once, while processes that
+    /// are signalled one by one may start others faster.
     pub(super) fn signal(&self, signal: Signal) {
+        // A process may have joined our own group, and we are to live.
+        for group in self.groups.iter().filter(|group| **group != getpgrp()) {
+            let _ = kill_process_group(*group, signal);
+        }
         for process in &self.processes {
             let _ = kill_process(*process, signal);
         }
@@ -53,6 +63,7 @@ pub(super) fn newest() -> io::Result<String> {
 struct Process {
     id: Pid,
     parent: Pid,
+    group: Pid,
     memory: u64,
 }
 
@@ -66,7 +77,8 @@ impl Process {
         let rest = str::from_utf8(stat.get(name_end + 1..)?).ok()?;
         let mut fields = rest.split_ascii_whitespace();
         let parent = Pid::from_raw(fields.nth(1)?.parse().ok()?)?;
-        let pages: u64 = fields.nth(19)?.parse().ok()?;
-        Some(Self { id, parent, memory: pages * page_size() as u64 })
+        let group = Pid::from_raw(fields.next()?.parse().ok()?)?;
+        let pages: u64 = fields.nth(18)?.parse().ok()?;
+        Some(Self { id, parent, group, memory: pages * page_size() as u64 })
     }
 }

@@ -6,6 +6,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use serde::Serialize;
 
 /// The newest rules that we know; an older kernel takes those that it knows.
@@ -13,6 +14,11 @@ const RULES: ABI = ABI::V9;
 /// What any program may write to, since nothing stays there.
 const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// With one of these root reads other processes' memory in spite of the rules, as kernels since
+/// 6.13 let it.
+const TOO_MIGHTY: [CapabilitySet; 3] =
+    [CapabilitySet::SYS_ADMIN, CapabilitySet::SYS_PTRACE, CapabilitySet::PERFMON];
 
 /// Whether commands run in a sandbox.
 ///
@@ -59,6 +65,10 @@ pub(super) fn probe() -> Standing {
 
 /// Puts this thread, and all that it starts, into the sandbox for good.
 pub(super) fn enter(network: bool, writable: &[impl AsFd]) -> Result<(), RulesetError> {
+    for capability in TOO_MIGHTY {
+        // Who may not drop them does not have them.
+        let _ = remove_capability_from_bounding_set(capability);
+    }
     let writing = AccessFs::from_write(RULES);
     let mut rules = Ruleset::default().handle_access(writing)?.scope(Scope::from_all(RULES))?;
     if !network {

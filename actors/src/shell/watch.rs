@@ -24,8 +24,8 @@ use super::{Ended, How, LONGEST_OUTPUT};
 const LOOK: Duration = Duration::from_millis(20);
 /// Memory grows without a process more, but each process has a bound of its own.
 const LOOK_ANYWAY: Duration = Duration::from_millis(200);
-/// A look reads all of /proc; it takes at most a tenth of a processor.
-const LOOK_SHARE: u32 = 10;
+/// A look reads all of /proc; it takes at most a quarter of a processor.
+const LOOK_SHARE: u32 = 3;
 /// What a process has to tidy up after TERM.
 const GRACE: Duration = Duration::from_secs(2);
 /// KILL works at once, unless a process hangs in the kernel, as on a broken network disk.

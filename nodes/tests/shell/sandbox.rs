@@ -52,10 +52,12 @@ async fn tcp_needs_the_network() {
 async fn processes_outside_are_out_of_reach() {
     let rig = Rig::new();
     let long = long();
-    let mut other = std::process::Command::new("sleep").arg(&long).spawn().unwrap();
-    let theirs = format!("/proc/{}", other.id());
+    let mut other =
+        tokio::process::Command::new("sleep").arg(&long).kill_on_drop(true).spawn().unwrap();
+    let id = other.id().unwrap();
+    let theirs = format!("/proc/{id}");
     for refused in [
-        format!("kill {}", other.id()),
+        format!("kill {id}"),
         format!("cat {theirs}/environ"),
         "kill -9 $PPID".to_owned(),
         "cat /proc/$PPID/environ".to_owned(),
@@ -67,8 +69,7 @@ async fn processes_outside_are_out_of_reach() {
         assert!(denied, "{refused}: {}", ended.output);
     }
     assert!(other.try_wait().unwrap().is_none());
-    other.kill().unwrap();
-    other.wait().unwrap();
+    other.kill().await.unwrap();
 }
 
 #[tokio::test]
