@@ -1,6 +1,7 @@
 //! The door to every conversation: `ensure_started`, then deliver.
 
 mod ensure_started;
+mod family;
 mod operators;
 pub mod serve;
 mod snapshot;
@@ -80,13 +81,23 @@ impl Conversations {
             // A user's own call takes as long as its tool may.
             Request::Dispatch(_) => self.deliver_whenever(id, request, repeats).await,
             Request::Delete if self.quarantined_here(id).await.is_some() => self.remove(id).await,
-            _ => {
-                let delivered = self.deliver_whenever(id, request, repeats);
-                tokio::time::timeout(DEADLINE, delivered).await.map_err(|_| {
-                    Refusal::Unavailable("the conversation took too long".to_owned())
-                })?
+            Request::Delete => {
+                Box::pin(self.delete_children(id)).await?;
+                self.deliver_in_time(id, request, repeats).await
             }
+            _ => self.deliver_in_time(id, request, repeats).await,
         }
+    }
+
+    async fn deliver_in_time(
+        &self,
+        id: &ConversationId,
+        request: Request,
+        repeats: Vec<RepeatKey>,
+    ) -> Result<Reply, Failure> {
+        let delivered = self.deliver_whenever(id, request, repeats);
+        let too_long = || Refusal::Unavailable("the conversation took too long".to_owned());
+        tokio::time::timeout(DEADLINE, delivered).await.map_err(|_| too_long())?
     }
 
     async fn deliver_whenever(

@@ -125,7 +125,13 @@ impl Builtin {
                     (Self::TodoWrite, "todos") | (Self::PlanMode, "action") => {
                         *property = json!({});
                     }
-                    _ => {}
+                    // Null is the same as absent.
+                    _ => {
+                        let kind = property["type"].clone();
+                        if kind.is_string() {
+                            property["type"] = json!([kind, "null"]);
+                        }
+                    }
                 }
             }
         }

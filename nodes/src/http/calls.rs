@@ -2,10 +2,10 @@
 
 use abide_actors::journal::{InboxEntry, InboxFilter};
 use abide_actors::request::{DispatchRequest, Reply, Request, ResolveRequest};
-use abide_conversation::CallId;
 use abide_conversation::command::Answer;
 use abide_conversation::event::Kind;
 use abide_conversation::message::{Outcome, Ui};
+use abide_conversation::{CallId, ConversationId};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -190,7 +190,7 @@ pub(super) struct PendingQuery {
     agent: Option<String>,
     /// Of this tool.
     tool: Option<String>,
-    /// Of this conversation.
+    /// Of this conversation, and of the children at work for it; these come in one page.
     conversation: Option<String>,
     /// A page's size.
     #[param(default = 50, minimum = 1, maximum = 1000)]
@@ -224,6 +224,29 @@ pub(super) async fn pending(
         conversation: conversation.map_err(|_| Problem::field("conversation", "is not an id"))?,
     };
     let limit = parse::limit(query.limit, 50, 1_000)?;
+    if let Some(root) = &filter.conversation {
+        let family = api.conversations.family(root).await?;
+        if family.len() > 1 {
+            return family_inbox(&api, &filter, family, limit).await;
+        }
+    }
     let page = api.store.inbox(&filter, query.cursor.as_deref(), limit).await?;
     Ok(Json(PendingPage { pending: page.items, cursor: page.cursor }))
+}
+
+/// What a conversation and the children at work for it wait for, in one page.
+async fn family_inbox(
+    api: &Api,
+    filter: &InboxFilter,
+    family: Vec<ConversationId>,
+    limit: usize,
+) -> Result<Json<PendingPage>, Problem> {
+    let mut pending = Vec::new();
+    for member in family {
+        let filter = InboxFilter { conversation: Some(member), ..filter.clone() };
+        pending.extend(api.store.inbox(&filter, None, limit).await?.items);
+    }
+    pending.sort_by_key(|entry| entry.pending.expires_at);
+    pending.truncate(limit);
+    Ok(Json(PendingPage { pending, cursor: None }))
 }

@@ -1,0 +1,65 @@
+//! A conversation and those that it asks, however deep.
+
+use abide_actors::request::{Failure, Request};
+use abide_conversation::event::Data;
+use abide_conversation::{ConversationId, Rejection, State};
+
+use super::Conversations;
+
+/// How many of a family are looked at; 16 at once, 5 deep, could be a million.
+const LARGEST: usize = 1_000;
+/// How many events are read at once.
+const PAGE: usize = 1_000;
+
+impl Conversations {
+    /// The conversation and its children that are at work, with theirs, as far as the store knows.
+    /// At most 1,000.
+    pub async fn family(&self, id: &ConversationId) -> Result<Vec<ConversationId>, Failure> {
+        let mut family = vec![id.clone()];
+        let mut next = 0;
+        while let Some(member) = family.get(next).cloned() {
+            if let Some(state) = self.stored(&member).await? {
+                family.extend(children(&state));
+                family.truncate(LARGEST);
+            }
+            next += 1;
+        }
+        Ok(family)
+    }
+
+    /// Deletes the children that a conversation ever had, since what they hold is its own; stops
+    /// what runs first, so that there are no more of them.
+    pub(super) async fn delete_children(&self, id: &ConversationId) -> Result<(), Failure> {
+        let mut children = Vec::new();
+        let mut after = 0;
+        loop {
+            let page = self.store.events(id, after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            children.extend(page.into_iter().filter_map(|event| match event.data {
+                Data::ToolCall(call) => call.child,
+                Data::DispatchStarted(run) => run.child,
+                _ => None,
+            }));
+        }
+        if children.is_empty() {
+            return Ok(());
+        }
+        Box::pin(self.deliver(id, Request::Cancel, Vec::new())).await?;
+        for child in children {
+            // One that never began, or is gone, is what is wanted.
+            match Box::pin(self.deliver(&child, Request::Delete, Vec::new())).await {
+                Ok(_) | Err(Failure::Rejected(Rejection::NotFound)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The children that answer open calls now.
+fn children(state: &State) -> Vec<ConversationId> {
+    let calls = state.turn.iter().flat_map(|turn| &turn.calls);
+    let runs = state.dispatches.values().filter_map(|run| run.child.clone());
+    calls.filter_map(|call| call.child.clone()).chain(runs).collect()
+}
