@@ -111,6 +111,7 @@ impl Definition {
         let mut warnings = Vec::new();
         let tools = entry::tools(&mut fields, natives, &mut warnings);
         let definition = definition(&mut fields, tools, source, revision);
+        warnings.extend(definition.iter().flat_map(permissions::warnings));
         let mistakes = fields.finish();
         match definition {
             Some(definition) if mistakes.is_empty() => Ok(Parsed { definition, warnings }),
