@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod calls;
+mod child_deaths;
 mod children;
 mod deaths;
 mod door;
