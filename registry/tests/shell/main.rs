@@ -9,6 +9,7 @@ mod door;
 mod drains;
 mod family;
 mod flaky;
+mod gate;
 mod listeners;
 mod operators;
 mod pages;
