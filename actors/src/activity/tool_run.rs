@@ -69,7 +69,7 @@ async fn run(
     if tool.asks_a_child() {
         let (agent, wanted) = (definition.name.clone(), &wanted);
         let asked = Asked { call, attempt, tool, grant, gate, agent, assigns, wanted };
-        return child::ask(around, asked).await;
+        return Ok(child::ask(around, asked).await);
     }
     let run = Run {
         conversation: around.id.clone(),

@@ -83,6 +83,16 @@ fn a_child_that_takes_too_long_is_stopped() {
 }
 
 #[test]
+fn a_call_whose_asking_failed_leaves_a_child_to_stop_only_if_one_may_be_there() {
+    let mut first = Story::called(vec![asking("a", "x")]);
+    first.then(returned("a", 1));
+    assert!(first.state.orphans.is_empty());
+    let mut second = Story::called(vec![asking("a", "x")]);
+    second.then(Action::Revive).then(returned("a", 2));
+    assert!(second.wants().contains(&"release of kid_x".to_owned()), "attempt 1 may have begun it");
+}
+
+#[test]
 fn a_gated_call_that_is_denied_has_no_child_to_stop() {
     let mut planned = asking("a", "x");
     let crate::command::Plan::Execute { gate, .. } = &mut planned.plan else { unreachable!() };
