@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::command::Basis;
-use abide_conversation::{AgentName, Revision};
+use abide_conversation::{AgentName, ConversationId, Revision};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -25,6 +25,7 @@ use crate::tools::bounds::{cut, encoded_len};
 use crate::tools::native::Natives;
 use crate::tools::schema::Schema;
 use crate::tools::tool::Tool;
+use crate::workspace::Site;
 
 pub use entry::client_tools;
 use fields::Fields;
@@ -91,6 +92,16 @@ impl Definition {
             agent: self.name.clone(),
             revision: self.revision.clone(),
             max_steps: self.max_steps,
+        }
+    }
+
+    /// Where a conversation of this agent works.
+    pub fn site(&self, owner: &ConversationId) -> Site {
+        let workspace = self.workspace.as_ref();
+        Site {
+            root: workspace.map(|workspace| workspace.root.clone()),
+            shared: workspace.is_some_and(|workspace| workspace.shared),
+            owner: owner.to_string(),
         }
     }
 
