@@ -360,6 +360,8 @@ async fn what_is_said_to_a_child_later_stays_with_it() {
     all_settled(&rig).await;
     rig.passivated(&child).await;
     assert_eq!(rig.journal("x").await, before);
+    let told = |event: &&Event| matches!(event.data, Data::Told(_));
+    assert_eq!(rig.journal(&child).await.iter().filter(told).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
