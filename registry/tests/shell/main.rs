@@ -13,6 +13,7 @@ mod gate;
 mod listeners;
 mod operators;
 mod pages;
+mod plan;
 mod repeats;
 mod revival;
 mod rig;
