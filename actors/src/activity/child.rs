@@ -235,7 +235,7 @@ pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Ac
         assigns: Map::new(),
         metadata: Map::new(),
         tools: Vec::new(),
-        parent: Some(parent),
+        parent: Some(Box::new(parent)),
     };
     if let Err(failure) = deliver(around, child, Request::Abandon(Box::new(create))).await {
         tracing::debug!(conversation = %around.id, %child, %failure, "it is no child of this");

@@ -171,7 +171,7 @@ impl Loaded {
             assigns,
             metadata: Default::default(),
             tools: Vec::new(),
-            parent: Some(parent),
+            parent: Some(Box::new(parent)),
         };
         let action = Action::Spawn(command::Send {
             create: Some(create),

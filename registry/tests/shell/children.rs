@@ -381,7 +381,7 @@ async fn nobody_becomes_a_child_of_a_stranger() {
         assigns: Default::default(),
         metadata: Default::default(),
         tools: Vec::new(),
-        parent: Some(parent),
+        parent: Some(Box::new(parent)),
     };
     let refused = rig.ask(&mine, Request::Abandon(Box::new(abandon))).await;
     assert!(matches!(refused, Err(Failure::Rejected(_))), "{refused:?}");

@@ -16,12 +16,12 @@ fn begun_child() -> Story {
 }
 
 fn spawned() -> crate::command::Send {
-    let create = Some(Create { parent: Some(parent()), ..create() });
+    let create = Some(Create { parent: Some(Box::new(parent())), ..create() });
     crate::command::Send { create, ..message("turn_1", Default::default()) }
 }
 
 fn abandon() -> Action {
-    Action::Abandon(Create { parent: Some(parent()), ..create() })
+    Action::Abandon(Create { parent: Some(Box::new(parent())), ..create() })
 }
 
 #[test]
