@@ -94,7 +94,7 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
             Activity::Page { call, suspension, grace_ms } => {
                 Ok(page::page(&around, call, *suspension, *grace_ms).await)
             }
-            Activity::Release { child } => child::release(&around, child).await,
+            Activity::Release { child } => Ok(child::release(&around, child).await),
             Activity::Tell { turn } => child::tell(&around, turn).await,
         }
     };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::command::Basis;
-use abide_conversation::{AgentName, Revision};
+use abide_conversation::{AgentName, ConversationId, Revision};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -25,6 +25,7 @@ use crate::tools::bounds::{cut, encoded_len};
 use crate::tools::native::Natives;
 use crate::tools::schema::Schema;
 use crate::tools::tool::Tool;
+use crate::workspace::Site;
 
 pub use entry::client_tools;
 use fields::Fields;
@@ -94,6 +95,16 @@ impl Definition {
         }
     }
 
+    /// Where a conversation of this agent works.
+    pub fn site(&self, owner: &ConversationId) -> Site {
+        let workspace = self.workspace.as_ref();
+        Site {
+            root: workspace.map(|workspace| workspace.root.clone()),
+            shared: workspace.is_some_and(|workspace| workspace.shared),
+            owner: owner.to_string(),
+        }
+    }
+
     /// Reads a document, and reports all of its mistakes together.
     pub fn parse(source: Value, natives: &Natives) -> Result<Parsed, Vec<Invalid>> {
         let whole = |message: &str| {
@@ -111,6 +122,7 @@ impl Definition {
         let mut warnings = Vec::new();
         let tools = entry::tools(&mut fields, natives, &mut warnings);
         let definition = definition(&mut fields, tools, source, revision);
+        warnings.extend(definition.iter().flat_map(permissions::warnings));
         let mistakes = fields.finish();
         match definition {
             Some(definition) if mistakes.is_empty() => Ok(Parsed { definition, warnings }),

@@ -27,6 +27,7 @@ pub(crate) use matches::Matches;
 use path::relative;
 pub(crate) use read::LARGEST_FILE;
 pub(crate) use refusal::Refusal;
+pub use storage::Discarded;
 pub(crate) use text::truncated;
 pub(crate) use thread::{Cancelled, on_a_thread};
 use troubles::Troubles;
@@ -111,6 +112,15 @@ impl Workspaces {
             Err(unavailable) => self.troubles.add(unavailable.clone()),
         }
         opened.map(|(_, workspace)| workspace)
+    }
+
+    /// Takes a conversation's own directory away for good; `None` if there is none. Blocks. What a
+    /// shared root holds is not a conversation's own, and stays.
+    pub fn discard(&self, site: &Site, recorded: &str) -> Result<Option<Discarded>, Unavailable> {
+        match site.shared {
+            true => Ok(None),
+            false => storage::discard(self, site, recorded),
+        }
     }
 
     /// What is wrong with storage on this node, a line each: the last opens that failed, each until

@@ -102,3 +102,20 @@ fn the_core_is_pure() {
         }
     }
 }
+
+/// The page of features names tests; a test that is gone or renamed would make it a lie.
+#[test]
+fn every_test_that_the_page_of_features_names_exists() {
+    let page = fs::read_to_string(root().join("actors/FEATURES.md")).unwrap();
+    let rust: String = sources().into_iter().map(|(_, text)| text).collect();
+    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|it| is_test(it)).collect();
+    assert!(named.len() > 50, "{}", named.len());
+    for name in named {
+        assert!(rust.contains(&format!("fn {name}(")), "no test is called {name}");
+    }
+}
+
+/// Names of tests are sentences; no other name has so many words.
+fn is_test(name: &str) -> bool {
+    name.split('_').count() >= 4 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}

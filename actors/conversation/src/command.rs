@@ -55,7 +55,7 @@ pub struct Create {
     pub metadata: Map<String, Value>,
     pub tools: Vec<Value>,
     #[serde(default)]
-    pub parent: Option<Parent>,
+    pub parent: Option<Box<Parent>>,
 }
 
 /// The agent's facts that a turn starts with.

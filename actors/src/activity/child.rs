@@ -1,11 +1,14 @@
 //! A child conversation is asked, told about, or stopped.
 
+use std::time::Duration;
+
 use abide_conversation::child::{DEEPEST, Due, Parent};
 use abide_conversation::command::{ChildEnded, ChildStarted, Create};
 use abide_conversation::event::{Data, Ending};
 use abide_conversation::message::{ErrorType, Message, Outcome, Ui};
 use abide_conversation::{Action, AgentName, CallId, ConversationId, TurnId};
 use serde_json::{Map, Value, json};
+use tokio::time::{sleep, timeout};
 
 use super::Surroundings;
 use super::tool_run::{Wanted, returned};
@@ -20,6 +23,9 @@ use crate::tools::{Gate, Grant, Returned};
 const AT_ONCE: usize = 16;
 /// How many events are read at once while the last message is looked for.
 const PAGE: usize = 100;
+/// The pause before another conversation is tried again doubles, from the first of these up to the
+/// second: it comes back in a moment, or is away for longer.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// What is known of a call that a child is to answer.
 pub(super) struct Asked<'a> {
@@ -34,9 +40,9 @@ pub(super) struct Asked<'a> {
 }
 
 /// Starts the child, or finds it started; the call is its own from here on.
-pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Result<Action, Refusal> {
+pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
     let (call, attempt) = (asked.call.clone(), asked.attempt);
-    let failed = |why: String| Ok(returned(asked.call, attempt, Returned::error(why)));
+    let failed = |why: String| returned(asked.call, attempt, Returned::error(why));
     let Some(child) = asked.wanted.child.clone() else {
         return failed("sub_agent_failed: the call has no child".to_owned());
     };
@@ -62,16 +68,37 @@ pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Result<Actio
         principal: asked.wanted.principal.clone(),
         assigns: asked.assigns,
     };
-    match around.deps.door.deliver(&child, Request::Spawn(Box::new(request))).await {
-        Ok(_) => {
-            let within = asked.tool.run_timeout.as_millis();
-            let within_ms = u64::try_from(within).unwrap_or(u64::MAX);
-            Ok(Action::ChildStarted(ChildStarted { call, attempt, within_ms }))
+    let limit = asked.tool.run_timeout;
+    let started = |within: Duration| {
+        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        Action::ChildStarted(ChildStarted { call: call.clone(), attempt, within_ms })
+    };
+    match timeout(limit, deliver(around, &child, Request::Spawn(Box::new(request)))).await {
+        Ok(Ok(())) => started(limit),
+        Ok(Err(why)) => failed(format!("sub_agent_failed: {why}")),
+        // It may be there or not: it had its time.
+        Err(_) => started(Duration::ZERO),
+    }
+}
+
+/// Carries a request to a relative, and waits for one that is away for now. The request must be one
+/// that may be repeated.
+async fn deliver(
+    around: &Surroundings,
+    to: &ConversationId,
+    request: Request,
+) -> Result<(), Failure> {
+    let mut pause = PAUSE.0;
+    loop {
+        match around.deps.door.deliver(to, request.clone()).await {
+            Ok(_) => return Ok(()),
+            Err(failure) if passes(&failure) => {
+                tracing::debug!(conversation = %around.id, %to, %failure, "tries again");
+            }
+            Err(failure) => return Err(failure),
         }
-        Err(failure) => match passing(failure) {
-            Ok(failure) => failed(format!("sub_agent_failed: {failure}")),
-            Err(refusal) => Err(refusal),
-        },
+        sleep(pause).await;
+        pause = pause.saturating_mul(2).min(PAUSE.1);
     }
 }
 
@@ -100,19 +127,16 @@ fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<P
     })
 }
 
-/// What would only happen again comes back; what may pass is for the next attempt.
-fn passing(failure: Failure) -> Result<Failure, Refusal> {
+/// Whether trying again may help.
+fn passes(failure: &Failure) -> bool {
     match failure {
-        Failure::Refused(refusal) => Err(refusal),
-        Failure::Lost | Failure::Overloaded | Failure::Quarantined(_) => {
-            Err(Refusal::Unavailable(failure.to_string()))
-        }
+        Failure::Refused(_) | Failure::Lost | Failure::Overloaded | Failure::Quarantined(_) => true,
         Failure::Rejected(_)
         | Failure::AgentMissing(_)
         | Failure::Invalid { .. }
         | Failure::ToolNotFound(_)
         | Failure::ApprovalRequired(_)
-        | Failure::KeyReused(_) => Ok(failure),
+        | Failure::KeyReused(_) => false,
     }
 }
 
@@ -135,10 +159,10 @@ pub(super) async fn tell(around: &Surroundings, turn: &TurnId) -> Result<Action,
         usage: around.state.usage,
     };
     let request = Request::ChildEnded(Box::new(ended));
-    match around.deps.door.deliver(&parent.conversation_id, request).await {
-        Ok(_) => Ok(told),
-        Err(failure) => passing(failure).map(|_| told),
+    if let Err(failure) = deliver(around, &parent.conversation_id, request).await {
+        tracing::debug!(conversation = %around.id, %failure, "its parent wants no answer");
     }
+    Ok(told)
 }
 
 fn failed(why: &str) -> Outcome {
@@ -191,13 +215,10 @@ async fn shown(around: &Surroundings, due: &Due) -> Result<Ui, Refusal> {
 }
 
 /// Stops a child that nobody waits for, or keeps it from ever beginning.
-pub(super) async fn release(
-    around: &Surroundings,
-    child: &ConversationId,
-) -> Result<Action, Refusal> {
+pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Action {
     let released = Action::ChildReleased(child.clone());
     let (Some(call), Some(agent)) = (around.state.orphans.get(child), &around.state.agent) else {
-        return Ok(released);
+        return released;
     };
     let above = around.state.parent.as_ref();
     let root = above.map_or(&around.id, |above| &above.root_conversation_id);
@@ -214,10 +235,10 @@ pub(super) async fn release(
         assigns: Map::new(),
         metadata: Map::new(),
         tools: Vec::new(),
-        parent: Some(parent),
+        parent: Some(Box::new(parent)),
     };
-    match around.deps.door.deliver(child, Request::Abandon(Box::new(create))).await {
-        Ok(_) => Ok(released),
-        Err(failure) => passing(failure).map(|_| released),
+    if let Err(failure) = deliver(around, child, Request::Abandon(Box::new(create))).await {
+        tracing::debug!(conversation = %around.id, %child, %failure, "it is no child of this");
     }
+    released
 }

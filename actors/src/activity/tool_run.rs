@@ -14,7 +14,6 @@ use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::tools::run::{NOT_GRANTED, Place};
 use crate::tools::{Gate, Grant, Returned, Run, merged};
-use crate::workspace::Site;
 
 /// A call as its journal has it, a turn's or a user's own.
 pub(super) struct Wanted {
@@ -69,7 +68,7 @@ async fn run(
     if tool.asks_a_child() {
         let (agent, wanted) = (definition.name.clone(), &wanted);
         let asked = Asked { call, attempt, tool, grant, gate, agent, assigns, wanted };
-        return child::ask(around, asked).await;
+        return Ok(child::ask(around, asked).await);
     }
     let run = Run {
         conversation: around.id.clone(),
@@ -89,14 +88,9 @@ async fn run(
 fn place(around: &Surroundings, definition: &Arc<Definition>, gate: &Gate) -> Place {
     let parent = around.state.parent.as_ref();
     let owner = parent.map_or(&around.id, |parent| &parent.root_conversation_id);
-    let workspace = definition.workspace.as_ref();
     let hosts: BTreeSet<String> = gate.hosts();
     Place {
-        site: Site {
-            root: workspace.map(|workspace| workspace.root.clone()),
-            shared: workspace.is_some_and(|workspace| workspace.shared),
-            owner: owner.to_string(),
-        },
+        site: definition.site(owner),
         storage: around.state.storage.clone(),
         hosts: hosts.into_iter().collect(),
         network: gate.network(),

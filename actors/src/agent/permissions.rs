@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use abide_conversation::permission::PermissionPhase;
 use serde_json::Value;
 
-use super::MOST_TOOLS;
 use super::fields::Fields;
+use super::{Definition, MOST_TOOLS};
 
 /// Hosts that an agent names.
 const MOST_HOSTS: usize = 256;
@@ -78,4 +78,17 @@ pub(super) fn workspace(fields: &mut Fields) -> Option<WorkspaceRoot> {
     }
     fields.absorb(nested);
     Some(WorkspaceRoot { root: root?, shared })
+}
+
+/// Names in the lists that mean nothing here; children's tools may have them.
+pub(super) fn warnings(definition: &Definition) -> Vec<String> {
+    let Permissions { allowed_tools, disallowed_tools, .. } = &definition.permissions;
+    let known = |name: &String| definition.tools.iter().any(|tool| tool.name == *name);
+    let lists =
+        [("allowed_tools", allowed_tools.as_ref()), ("disallowed_tools", Some(disallowed_tools))];
+    let unknown = lists.into_iter().flat_map(|(list, names)| {
+        let names = names.into_iter().flatten().filter(|name| !known(name));
+        names.map(move |name| format!("permissions.{list}: this agent has no tool {name}"))
+    });
+    unknown.collect()
 }

@@ -351,3 +351,27 @@ fn a_clients_tools_are_its_own_or_a_persons() {
         assert!(mistakes.contains(wanted), "{mistakes}");
     }
 }
+
+#[test]
+fn lists_that_name_no_tool_are_worth_a_warning() {
+    let mut source = source(json!([{"builtin": ["read"]}]));
+    source["permissions"] =
+        json!({"allowed_tools": ["read", "raed"], "disallowed_tools": ["bash"]});
+    let warnings = parse(source).unwrap().warnings;
+    let wanted = [
+        "permissions.allowed_tools: this agent has no tool raed",
+        "permissions.disallowed_tools: this agent has no tool bash",
+    ];
+    assert_eq!(warnings, wanted);
+}
+
+#[test]
+fn all_built_in_tools_or_some_are_added_in_one_entry() {
+    let names = |tools| {
+        let definition = parse(source(tools)).unwrap().definition;
+        definition.tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+    };
+    let all = "read glob grep write edit bash web_fetch todo_write plan_mode spawn_agent";
+    assert_eq!(names(json!([{"builtin": "all"}])).join(" "), all);
+    assert_eq!(names(json!([{"builtin": ["glob", "read"]}])), ["glob", "read"]);
+}

@@ -171,7 +171,7 @@ impl Loaded {
             assigns,
             metadata: Default::default(),
             tools: Vec::new(),
-            parent: Some(parent),
+            parent: Some(Box::new(parent)),
         };
         let action = Action::Spawn(command::Send {
             create: Some(create),
@@ -239,6 +239,7 @@ impl Loaded {
         let claimed = in_time(journal.claim(&self.id, &self.deps.standing.me(), None)).await;
         self.held = claimed.map_err(Undone::Unsure)?;
         self.running.clear();
+        self.discard_workspace().await;
         self.state = Default::default();
         self.own = Arc::default();
         self.cached_seq = 0;
@@ -249,6 +250,28 @@ impl Loaded {
         }
         self.deps.live.publish(&self.id, Signal::Deleted);
         Ok(Reply::Deleted)
+    }
+
+    /// Takes the conversation's files along; a child's are its root's. Whoever takes the id anew
+    /// finds none of them.
+    async fn discard_workspace(&self) {
+        let (Some(storage), Some(agent), None) =
+            (self.state.storage.clone(), &self.state.agent, &self.state.parent)
+        else {
+            return;
+        };
+        let newest = self.deps.agents.newest(agent).await.ok().flatten();
+        // Of an agent that is gone nobody knows the root any more.
+        let Some(site) = newest.map(|newest| newest.site(&self.id)) else { return };
+        let workspaces = self.deps.runner.workspaces().clone();
+        let discarded =
+            tokio::task::spawn_blocking(move || workspaces.discard(&site, &storage)).await;
+        match discarded {
+            Ok(Ok(Some(discarded))) => drop(tokio::task::spawn_blocking(|| discarded.remove())),
+            Ok(Ok(None)) => {}
+            Ok(Err(why)) => tracing::warn!(conversation = %self.id, %why, "its files stay"),
+            Err(error) => tracing::error!(conversation = %self.id, %error, "its files stay"),
+        }
     }
 
     pub(super) async fn newest(&self, name: &AgentName) -> Result<Arc<Definition>, Failure> {

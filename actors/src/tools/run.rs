@@ -17,7 +17,7 @@ use super::native::{Context, NativeTool, Natives, Returned};
 use super::tool::{Target, Tool};
 use super::{Grant, Kit};
 use crate::clock::Clock;
-use crate::workspace::Site;
+use crate::workspace::{Site, Workspaces};
 
 /// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
 const PROGRESS_WAITING: usize = 64;
@@ -86,6 +86,11 @@ impl Runner {
         variables: Variables,
     ) -> Result<Self, NoClient> {
         Ok(Self { natives, http: Http::new(clock, variables).map_err(NoClient)?, kit })
+    }
+
+    /// Where conversations work on files.
+    pub fn workspaces(&self) -> &Arc<Workspaces> {
+        &self.kit.workspaces
     }
 
     /// Runs the call that the gate granted; dropping the future stops it. Takes at most the tool's `run_timeout`.

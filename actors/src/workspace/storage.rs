@@ -53,6 +53,39 @@ pub(super) fn open<'a>(
     Ok((root, Workspace(Arc::new(open))))
 }
 
+/// A directory that belongs to nobody any more, under a name that no owner has.
+pub struct Discarded {
+    root: Dir,
+    name: String,
+}
+
+impl Discarded {
+    /// Removes what is in it; blocks, as long as there is much.
+    pub fn remove(self) {
+        if let Err(error) = self.root.remove_dir_all(&self.name) {
+            tracing::warn!(%error, directory = self.name, "a workspace could not be removed");
+        }
+    }
+}
+
+/// Takes a conversation's own directory away from its name, if it is there.
+pub(super) fn discard(
+    workspaces: &Workspaces,
+    site: &Site,
+    recorded: &str,
+) -> Result<Option<Discarded>, Unavailable> {
+    let root = site.root.as_deref().unwrap_or(&workspaces.base);
+    let failed = |error: io::Error| unavailable(root, format!("cannot be opened: {error}"));
+    let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
+    expected(root, &dir, recorded)?;
+    let name = format!("{MARKER}.{}", workspaces.clock.id("deleted"));
+    match dir.rename(directory_name(&site.owner), &dir, &name) {
+        Ok(()) => Ok(Some(Discarded { root: dir, name })),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unavailable(root, format!("cannot be changed: {error}"))),
+    }
+}
+
 /// The recorded storage, if it is the one that is here.
 fn expected(root: &Path, dir: &Dir, recorded: &str) -> Result<String, Unavailable> {
     let why = match marker(dir) {

@@ -61,7 +61,7 @@ async fn memory_is_bounded() {
     assert!(ended.output.contains("memory exhausted"), "{ended:?}");
     // Two that have less each, and together more.
     let half = "head -c 70M /dev/zero | tail -n 1 > /dev/null";
-    let ended = rig.run(&format!("{half}")).await;
+    let ended = rig.run(half).await;
     assert_eq!(ended.how, How::Exited(0), "{}", ended.output);
     let held = "(head -c 70M /dev/zero; sleep 100) | tail -n 1 > /dev/null";
     let ended = rig.run(&format!("{held} & {held}")).await;

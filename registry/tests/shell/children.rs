@@ -1,8 +1,8 @@
 //! Conversations ask each other, and every question has one answer.
 
-use abide_actors::request::{DispatchRequest, Failure, Reply, Request};
+use abide_actors::request::{DispatchRequest, Failure, RepeatKey, Reply, Request};
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Ending};
+use abide_conversation::event::{Data, Ending, Event};
 use abide_conversation::message::{Outcome, Usage};
 use abide_conversation::{ConversationId, Principal};
 use serde_json::{Value, json};
@@ -259,18 +259,17 @@ async fn a_child_that_takes_too_long_is_stopped_and_the_turn_goes_on() {
     all_settled(&rig).await;
 }
 
+fn dispatch(input: Value) -> Request {
+    let (tool, principal) = ("ask".to_owned(), Principal::new("ada"));
+    Request::Dispatch(DispatchRequest { tool, input, approved: false, principal })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_users_own_call_is_answered_by_a_child_however_long_it_takes() {
     let rig =
         family(&[&BOSS.replace("run: {agent", "audience: all, run: {agent"), CAREFUL_KID]).await;
     rig.send("x", "go").await.unwrap();
     rig.ask("x", Request::Cancel).await.unwrap();
-    let request = DispatchRequest {
-        tool: "ask".to_owned(),
-        input: json!({"prompt": "tea"}),
-        approved: false,
-        principal: Principal::new("ada"),
-    };
     let answers = async {
         let begun = rig.until_unseen("x", |data| matches!(data, Data::DispatchStarted(_))).await;
         let Data::DispatchStarted(begun) = begun.data else { unreachable!() };
@@ -279,9 +278,42 @@ async fn a_users_own_call_is_answered_by_a_child_however_long_it_takes() {
         rig.passivated(child.as_str()).await;
         rig.approve(child.as_str(), "k").await.unwrap();
     };
-    let (reply, ()) = tokio::join!(rig.ask("x", Request::Dispatch(request)), answers);
+    let (reply, ()) = tokio::join!(rig.ask("x", dispatch(json!({"prompt": "tea"}))), answers);
     let Ok(Reply::Dispatched { outcome, ui: Some(ui) }) = reply else { panic!("{reply:?}") };
     assert_eq!((outcome, ui.kind.as_str()), (Outcome::Ok(json!("kid got 7")), "subagent"));
+    all_settled(&rig).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_users_own_call_has_one_result_though_its_conversation_dies_meanwhile() {
+    let rig =
+        family(&[&BOSS.replace("run: {agent", "audience: all, run: {agent"), CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    rig.ask("x", Request::Cancel).await.unwrap();
+    let ask = || {
+        let repeat = RepeatKey {
+            key: "key:k".to_owned(),
+            fingerprint: "1".to_owned(),
+            field: "Idempotency-Key".into(),
+        };
+        rig.repeat("x", dispatch(json!({"prompt": "tea"})), vec![repeat])
+    };
+    let begun = async {
+        let begun = rig.until_unseen("x", |data| matches!(data, Data::DispatchStarted(_))).await;
+        let Data::DispatchStarted(begun) = begun.data else { unreachable!() };
+        let child = begun.child.unwrap().to_string();
+        suspended(&rig, &child).await;
+        rig.kill("x").await;
+        child
+    };
+    let (lost, child) = tokio::join!(ask(), begun);
+    assert_eq!(lost, Err(Failure::Lost));
+    let (reply, ()) = tokio::join!(ask(), async { drop(rig.approve(&child, "k").await) });
+    let Ok(Reply::Dispatched { outcome, .. }) = &reply else { panic!("{reply:?}") };
+    assert_eq!(*outcome, Outcome::Ok(json!("kid got 7")));
+    assert_eq!(ask().await, reply, "also after it is done");
+    let done = |event: &&Event| matches!(event.data, Data::Dispatch(_));
+    assert_eq!(rig.journal("x").await.iter().filter(done).count(), 1);
     all_settled(&rig).await;
 }
 
@@ -328,6 +360,8 @@ async fn what_is_said_to_a_child_later_stays_with_it() {
     all_settled(&rig).await;
     rig.passivated(&child).await;
     assert_eq!(rig.journal("x").await, before);
+    let told = |event: &&Event| matches!(event.data, Data::Told(_));
+    assert_eq!(rig.journal(&child).await.iter().filter(told).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,7 +381,7 @@ async fn nobody_becomes_a_child_of_a_stranger() {
         assigns: Default::default(),
         metadata: Default::default(),
         tools: Vec::new(),
-        parent: Some(parent),
+        parent: Some(Box::new(parent)),
     };
     let refused = rig.ask(&mine, Request::Abandon(Box::new(abandon))).await;
     assert!(matches!(refused, Err(Failure::Rejected(_))), "{refused:?}");

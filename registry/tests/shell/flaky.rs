@@ -1,6 +1,6 @@
-//! A store in memory that can go away, or do what it is asked and lose the answer.
+//! A store in memory that can go away, stop at a write, or do what it is asked and lose the answer.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use abide_actors::journal::{
@@ -12,12 +12,58 @@ use abide_registry::partition::Share;
 use abide_registry::store::memory::Memory;
 use abide_registry::store::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
 use async_trait::async_trait;
+use tokio::sync::{Semaphore, watch};
+
+/// Stops the world at one write, so that a test can do its worst right there.
+pub struct Checkpoint {
+    /// Which of all writes, from 0.
+    at: usize,
+    /// Whether it stops before the write is done, or after.
+    before: bool,
+    seen: AtomicUsize,
+    reached: watch::Sender<Option<ConversationId>>,
+    /// A permit lets it go on.
+    pub go: Semaphore,
+    /// Whether the writer is told that the store was away.
+    pub refuse: AtomicBool,
+}
+
+impl Checkpoint {
+    pub fn new(at: usize, before: bool) -> Arc<Self> {
+        let (seen, refuse) = Default::default();
+        let (reached, go) = (watch::Sender::new(None), Semaphore::new(0));
+        Arc::new(Self { at, before, seen, reached, go, refuse })
+    }
+
+    /// Waits until the write is reached; says whose it is.
+    pub async fn reached(&self) -> ConversationId {
+        let mut reached = self.reached.subscribe();
+        let id = reached.wait_for(Option::is_some).await.unwrap().clone();
+        id.unwrap()
+    }
+
+    /// How many writes there were.
+    pub fn seen(&self) -> usize {
+        self.seen.load(Ordering::SeqCst)
+    }
+
+    /// `Err` if the writer is to be refused.
+    async fn stop(&self, id: &ConversationId) -> Result<(), Refusal> {
+        self.reached.send_replace(Some(id.clone()));
+        self.go.acquire().await.unwrap().forget();
+        match self.refuse.load(Ordering::SeqCst) {
+            true => Err(Refusal::Unavailable("as the test wants it".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
 
 #[derive(Default)]
 pub struct Flaky {
     inner: Arc<Memory>,
     pub away: AtomicBool,
     pub lose_answers: AtomicBool,
+    pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
     /// Who wrote, in order.
     writes: Arc<Mutex<Vec<Write>>>,
 }
@@ -69,8 +115,17 @@ impl Journal for Flaky {
         held: &Holding,
         commit: Commit,
     ) -> Result<(), Refusal> {
+        let checkpoint = self.checkpoint.lock().unwrap().clone();
+        let checkpoint =
+            checkpoint.filter(|stop| stop.seen.fetch_add(1, Ordering::SeqCst) == stop.at);
+        if let Some(stop) = checkpoint.as_ref().filter(|stop| stop.before) {
+            stop.stop(id).await?;
+        }
         self.up()?.append(id, held, commit).await?;
         self.writes.lock().unwrap().push((id.clone(), held.clone()));
+        if let Some(stop) = checkpoint.filter(|stop| !stop.before) {
+            stop.stop(id).await?;
+        }
         match self.lose_answers.swap(false, Ordering::SeqCst) {
             true => Err(Refusal::Unavailable("the answer was lost".to_owned())),
             false => Ok(()),

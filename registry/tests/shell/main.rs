@@ -2,15 +2,18 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod calls;
+mod child_deaths;
 mod children;
 mod deaths;
 mod door;
 mod drains;
 mod family;
 mod flaky;
+mod gate;
 mod listeners;
 mod operators;
 mod pages;
+mod plan;
 mod repeats;
 mod revival;
 mod rig;

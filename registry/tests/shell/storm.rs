@@ -7,12 +7,13 @@ use std::time::Duration;
 use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest};
 use abide_conversation::command::{Answer, IfBusy};
 use abide_conversation::event::{Data, Event};
-use abide_conversation::{CallId, ConversationId, Principal, TurnId};
+use abide_conversation::{CallId, ConversationId, Principal, TurnId, wanted};
 use abide_registry::peers::Link;
 use abide_registry::placement::Policy;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::family::everybody;
 use crate::rig::say;
 use crate::town::{Fate, Killed, Town};
 
@@ -26,11 +27,20 @@ model:
         - {id: c, name: nap, args: {ms: 700}}
         - {id: o, name: once, args: {ms: 400}}
         - {id: g, name: gate, args: {ms: 300}}
+        - {id: k, name: ask, args: {prompt: "How long?"}}
     - {text: "Well."}
 tools:
   - {name: nap, run: {native: nap}}
   - {name: once, run: {native: nap}, on_interrupt: fail}
   - {name: gate, run: {native: nap}, approval: requires_approval, on_interrupt: fail}
+  - {name: ask, run: {agent: kid}, run_timeout: 30s}
+"#;
+const KID: &str = r#"
+name: kid
+model:
+  provider: scripted
+  script: [{calls: [{id: n, name: nap, args: {ms: 500}}]}, {text: "Long."}]
+tools: [{name: nap, run: {native: nap}}]
 "#;
 const CONVERSATIONS: u64 = 6;
 const STEPS: u64 = 60;
@@ -201,6 +211,12 @@ impl Storm {
         for id in &ids {
             settled(&town, id).await;
         }
+        for id in everybody(town.node(0)).await.iter().filter(|id| !ids.contains(*id)) {
+            settled(&town, id).await;
+            let events = town.node(0).journal(id).await;
+            let asked = events.iter().filter(|event| matches!(event.data, Data::UserMsg(_)));
+            assert!(asked.count() <= 1, "{id} was asked twice");
+        }
         for (id, turn, seq) in &acknowledged {
             let events = town.node(0).journal(id).await;
             assert!(events.iter().any(|event| is_message(event, turn, *seq)), "{id} {turn}: lost");
@@ -228,7 +244,7 @@ async fn settled(town: &Town, id: &str) {
     let look = async {
         loop {
             let state = town.node(0).state(id).await;
-            if state.turn.is_none() && state.queue.is_empty() {
+            if wanted(&state).is_empty() && state.turn.is_none() {
                 return;
             }
             sleep(Duration::from_millis(500)).await;
@@ -269,6 +285,7 @@ fn nothing_acknowledged_is_lost_and_nothing_is_doubled_in_any_storm() {
         let policy = policies[usize::try_from(seed).unwrap() % 3];
         let storm = async {
             let town = Town::placing(3, AGENT, policy).await;
+            town.node(0).define(KID).await;
             let (said, resolved) = Default::default();
             let mut storm = Storm { town, chance: Chance(seed), said, resolved };
             storm.rage().await;

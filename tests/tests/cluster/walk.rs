@@ -50,6 +50,16 @@ async fn three_nodes_of_the_readme_work_when_pasted() {
     assert!(said.contains("The tool said"), "the turn went on: {said}");
 }
 
+#[tokio::test]
+async fn files_and_a_shell_of_the_readme_work_when_pasted() {
+    let site = Site::new(ABIDE);
+    let release = site.dir().join("target/release");
+    std::fs::create_dir_all(&release).unwrap();
+    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
+    let said = pasted(&site, "files", own_address()).await;
+    assert!(said.contains(r"exit 0\nServus, Graz\n"), "the command ran: {said}");
+}
+
 /// Pastes the blocks of one name, at an address that is this test's own. Returns what was said.
 async fn pasted(site: &Site, name: &str, here: String) -> String {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");

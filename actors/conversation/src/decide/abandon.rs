@@ -10,7 +10,7 @@ use crate::event::Data;
 pub(super) fn abandon(draft: &mut Draft, create: Create) -> Result<(), Rejection> {
     if !draft.state.exists() {
         create::create(draft, create)?;
-    } else if !draft.state.is_child_for(create.parent.as_ref()) {
+    } else if !draft.state.is_child_for(create.parent.as_deref()) {
         return Err(Rejection::ConversationExists);
     }
     if !draft.state.abandoned {

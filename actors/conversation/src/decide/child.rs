@@ -16,7 +16,7 @@ pub(super) fn spawn(draft: &mut Draft, spawn: Send) -> Result<(), Rejection> {
     if !draft.state.exists() {
         return send(draft, spawn);
     }
-    let parent = spawn.create.as_ref().and_then(|create| create.parent.as_ref());
+    let parent = spawn.create.as_ref().and_then(|create| create.parent.as_deref());
     match draft.state.is_child_for(parent) {
         true if draft.state.abandoned => Err(Rejection::Stale),
         true => Ok(()),

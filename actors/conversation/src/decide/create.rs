@@ -10,6 +10,7 @@ pub(super) fn create(draft: &mut Draft, create: Create) -> Result<(), Rejection>
         return Err(Rejection::ConversationExists);
     }
     let Create { agent, assigns, metadata, tools, parent } = create;
+    let parent = parent.map(|parent| *parent);
     draft.push_of(None, Data::Created(Created { agent, assigns, metadata, tools, parent }));
     Ok(())
 }

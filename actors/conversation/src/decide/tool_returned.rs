@@ -27,8 +27,8 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
         | Phase::Done => return Err(Rejection::Stale),
     }
     let child = call.child.clone();
-    let ToolReturned { call: call_id, outcome, ui, halt, changes, .. } = returned;
-    if let Some(child) = child {
+    let ToolReturned { call: call_id, attempt, outcome, ui, halt, changes } = returned;
+    if let Some(child) = child.filter(|_| never_began(attempt)) {
         gone(draft, &call_id, child, Default::default());
     }
     apply(draft, &call_id, changes);
@@ -45,12 +45,18 @@ fn dispatched(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection
     let run = draft.state.dispatches.get(&call);
     let run = run.filter(|run| run.attempt == attempt && run.delegated.is_none());
     let run = run.cloned().ok_or(Rejection::Stale)?;
-    if let Some(child) = run.child.clone() {
+    if let Some(child) = run.child.clone().filter(|_| never_began(attempt)) {
         gone(draft, &call, child, Default::default());
     }
     apply(draft, &call, changes);
     finish_dispatch(draft, call, run, outcome, ui);
     Ok(())
+}
+
+/// Whether the call's child is surely not there, since asking for it failed. An earlier attempt may
+/// have begun it, and died before it could say so.
+fn never_began(attempt: u32) -> bool {
+    attempt == 1
 }
 
 /// Journals the result of a user's own call.

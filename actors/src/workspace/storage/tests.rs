@@ -219,3 +219,21 @@ fn troubles_are_named_until_they_are_over() {
     assert_eq!(all.troubles().len(), 32);
     assert!(all.troubles()[31].contains("lost_99"));
 }
+
+#[test]
+fn a_discarded_workspace_is_gone_and_its_name_is_free() {
+    let (_keep, base) = temporary();
+    let workspaces = Workspaces::new(base.clone(), Arc::new(Counting::default()));
+    let opened = workspaces.open(&own("c1"), None).unwrap();
+    let storage = opened.storage().unwrap().to_owned();
+    fs::write(base.join("c1/a"), "old").unwrap();
+    assert!(workspaces.discard(&own("c1"), "other").is_err(), "not on this storage");
+    let discarded = workspaces.discard(&own("c1"), &storage).unwrap().unwrap();
+    let again = workspaces.open(&own("c1"), None).unwrap();
+    assert_eq!(names(again.root()), Vec::<String>::new());
+    discarded.remove();
+    assert_eq!(names(&base), [".abide-storage", "c1"]);
+    assert!(workspaces.discard(&own("c2"), &storage).unwrap().is_none());
+    let shared = rooted(&base, true);
+    assert!(workspaces.discard(&shared, &storage).unwrap().is_none(), "it is everybody's");
+}

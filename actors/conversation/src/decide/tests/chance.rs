@@ -83,8 +83,8 @@ impl Run {
             19 => Action::Start(Start { turn: self.queued(n, throw), basis: None }),
             20 => self.returned(throw),
             21 | 22 => self.child_ends(throw),
-            23 if throw.how % 2 == 0 => {
-                let parent = Some(self.state.parent.clone().unwrap_or_else(parent));
+            23 if throw.how.is_multiple_of(2) => {
+                let parent = Some(Box::new(self.state.parent.clone().unwrap_or_else(parent)));
                 Action::Abandon(Create { parent, ..create() })
             }
             23 => child_started(&self.some_call(throw), u32::from(throw.how % 4)),
@@ -257,7 +257,7 @@ impl Run {
 
 /// Half of all conversations are children.
 fn born(throw: Throw) -> Create {
-    Create { parent: throw.which.is_multiple_of(2).then(parent), ..create() }
+    Create { parent: throw.which.is_multiple_of(2).then(|| Box::new(parent())), ..create() }
 }
 
 fn decision(which: u8) -> Decision {

@@ -16,12 +16,12 @@ fn begun_child() -> Story {
 }
 
 fn spawned() -> crate::command::Send {
-    let create = Some(Create { parent: Some(parent()), ..create() });
+    let create = Some(Create { parent: Some(Box::new(parent())), ..create() });
     crate::command::Send { create, ..message("turn_1", Default::default()) }
 }
 
 fn abandon() -> Action {
-    Action::Abandon(Create { parent: Some(parent()), ..create() })
+    Action::Abandon(Create { parent: Some(Box::new(parent())), ..create() })
 }
 
 #[test]
@@ -80,6 +80,16 @@ fn a_child_that_takes_too_long_is_stopped() {
     story.then(child_started("a", 1)).pass(TIMEOUT_MS).then(Action::Wake);
     assert_eq!(story.error("a"), json!(["sub_agent_timeout", "TOOL_ERROR"]));
     assert!(story.wants().contains(&"release of kid_x".to_owned()));
+}
+
+#[test]
+fn a_call_whose_asking_failed_leaves_a_child_to_stop_only_if_one_may_be_there() {
+    let mut first = Story::called(vec![asking("a", "x")]);
+    first.then(returned("a", 1));
+    assert!(first.state.orphans.is_empty());
+    let mut second = Story::called(vec![asking("a", "x")]);
+    second.then(Action::Revive).then(returned("a", 2));
+    assert!(second.wants().contains(&"release of kid_x".to_owned()), "attempt 1 may have begun it");
 }
 
 #[test]

@@ -1,0 +1,246 @@
+//! Whoever dies while one conversation asks another, and whenever: one child, one answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use abide_actors::request::{RepeatKey, Request};
+use abide_conversation::ConversationId;
+use abide_conversation::command::IfBusy;
+use abide_conversation::event::{Data, Ending, Event};
+use abide_registry::placement::Policy;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::family::{BOSS, CAREFUL_KID, all_settled, children, everybody, inbox};
+use crate::flaky::{Checkpoint, Flaky};
+use crate::rig::{Rig, results, say};
+use crate::town::{Killed, Town};
+
+/// What the person does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Story {
+    /// Approves what the child waits for.
+    Answers,
+    /// Cancels the root while its child waits.
+    CancelsLate,
+    /// Cancels the root as soon as it has asked.
+    CancelsAtOnce,
+}
+
+const STORIES: [Story; 3] = [Story::Answers, Story::CancelsLate, Story::CancelsAtOnce];
+/// Paused time runs ahead when nothing else does: no test really waits for this.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Who dies when the story is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    /// Whoever writes: it is told that the store was away.
+    Writer,
+    Root,
+    Child,
+}
+
+fn go() -> (Request, Vec<RepeatKey>) {
+    let key = RepeatKey {
+        key: "message:m".to_owned(),
+        fingerprint: "go".to_owned(),
+        field: "message_id".into(),
+    };
+    (say("go", IfBusy::Reject), vec![key])
+}
+
+async fn kill(rig: &Rig, id: &str) {
+    // It may have no actor, or one that ends.
+    let _ = rig.conversations.kill(&ConversationId::new(id)).await;
+}
+
+async fn has(rig: &Rig, id: &str, is: impl Fn(&Data) -> bool) -> bool {
+    rig.journal(id).await.iter().any(|event| is(&event.data))
+}
+
+impl Story {
+    /// Does the person's part until the root's turn has ended, however often that takes.
+    async fn drive(self, rig: &Rig, root: &str) {
+        loop {
+            let (request, repeats) = go();
+            if rig.repeat(root, request, repeats).await.is_ok() {
+                break;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        while !has(rig, root, |data| matches!(data, Data::TurnEnded(_))).await {
+            let waiting = inbox(rig).await;
+            let asked = has(rig, root, |data| matches!(data, Data::ToolCall(_))).await;
+            // What fails is tried again in the next round.
+            let _ = match self {
+                Story::Answers => match waiting.first() {
+                    Some(open) => {
+                        let (id, call) = (&open.conversation_id, &open.pending.call_id);
+                        rig.approve(id.as_str(), call.as_str()).await.map(|_| ())
+                    }
+                    None => Ok(()),
+                },
+                Story::CancelsLate if waiting.is_empty() => Ok(()),
+                Story::CancelsAtOnce if !asked => Ok(()),
+                Story::CancelsLate | Story::CancelsAtOnce => {
+                    rig.ask(root, Request::Cancel).await.map(|_| ())
+                }
+            };
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Checks what must be so whoever died.
+    async fn check(self, rig: &Rig, root: &str) {
+        all_settled(rig).await;
+        let events = rig.journal(root).await;
+        let (ending, result) = match self {
+            Story::Answers => (Ending::Completed, json!({"ok": true, "result": "kid got 7"})),
+            Story::CancelsLate | Story::CancelsAtOnce => (Ending::Cancelled, cancelled()),
+        };
+        assert_eq!(rig.ended(root, 1).await, (ending, None));
+        assert_eq!(results(&events, "c"), [result]);
+        let (known, all) = (children(&events), everybody(rig).await);
+        assert_eq!(known.len(), 1);
+        let strangers = all.iter().filter(|id| *id != root && **id != known[0]).count();
+        assert_eq!(strangers, 0, "{all:?}");
+        assert!(count(&events, |data| matches!(data, Data::ChildStarted(_))) <= 1);
+        let child = rig.journal(&known[0]).await;
+        assert!(count(&child, |data| matches!(data, Data::UserMsg(_))) <= 1);
+        if self == Story::Answers {
+            assert_eq!(count(&child, |data| matches!(data, Data::Told(_))), 1);
+            assert_eq!(results(&child, "k").len(), 1);
+        } else {
+            assert!(rig.state(&known[0]).await.abandoned);
+        }
+    }
+}
+
+fn cancelled() -> Value {
+    json!({"ok": false, "error": "[cancelled]", "error_type": "CANCELLED"})
+}
+
+fn count(events: &[Event], is: impl Fn(&Data) -> bool) -> usize {
+    events.iter().filter(|event| is(&event.data)).count()
+}
+
+/// Tells a story on one node; somebody dies at a checkpoint, if it is reached.
+async fn alone(story: Story, stop: Arc<Checkpoint>, victim: Victim) {
+    let store = Arc::new(Flaky::default());
+    let rig = Rig::over(store.clone(), BOSS).await;
+    rig.define(CAREFUL_KID).await;
+    *store.checkpoint.lock().unwrap() = Some(stop.clone());
+    let kill = async {
+        stop.reached().await;
+        let kid = children(&rig.journal("x").await).pop();
+        match (victim, kid) {
+            (Victim::Writer, _) => stop.refuse.store(true, Ordering::SeqCst),
+            (Victim::Root, _) => kill(&rig, "x").await,
+            (Victim::Child, Some(kid)) => kill(&rig, &kid).await,
+            (Victim::Child, None) => {}
+        }
+        stop.go.add_permits(1);
+    };
+    let told = async {
+        tokio::join!(story.drive(&rig, "x"), async {
+            // A story that is over reaches nothing any more.
+            let _ = tokio::time::timeout(PATIENCE / 2, kill).await;
+        });
+        story.check(&rig, "x").await;
+    };
+    tokio::time::timeout(PATIENCE, told).await.expect("the story never ended");
+}
+
+/// Runs each to its end in a world of its own; says which it was that failed.
+#[allow(clippy::print_stderr)]
+fn each<F: Future>(what: &str, tell: impl FnOnce() -> F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let told = std::panic::AssertUnwindSafe(|| runtime.block_on(tell()));
+    std::panic::catch_unwind(told).unwrap_or_else(|panic| {
+        eprintln!("it was {what}");
+        std::panic::resume_unwind(panic)
+    })
+}
+
+#[test]
+fn an_actor_that_dies_at_any_write_leaves_one_child_and_one_answer() {
+    for story in STORIES {
+        let writes = each("without a death", || async {
+            let stop = Checkpoint::new(usize::MAX, true);
+            alone(story, stop.clone(), Victim::Writer).await;
+            stop.seen()
+        });
+        assert!(writes >= 6, "{writes}");
+        for (at, before) in (0..writes).flat_map(|at| [(at, true), (at, false)]) {
+            for victim in [Victim::Writer, Victim::Root, Victim::Child] {
+                let what = format!("{story:?}, {victim:?} at {at}, before: {before}");
+                each(&what, || async {
+                    alone(story, Checkpoint::new(at, before), victim).await;
+                });
+            }
+        }
+    }
+}
+
+/// Tells a story in a town; the node of the root, or of its child, dies at a checkpoint, if it is
+/// reached. Says whether the two lived on different nodes.
+async fn in_town(
+    story: Story,
+    root: &str,
+    stop: &Arc<Checkpoint>,
+    victim: Victim,
+    how: Killed,
+) -> bool {
+    let mut town = Town::placing(3, BOSS, Policy::Rendezvous).await;
+    town.node(0).define(CAREFUL_KID).await;
+    for node in 0..3 {
+        *town.store(node).checkpoint.lock().unwrap() = Some(stop.clone());
+    }
+    let told = async {
+        let stopped = tokio::select! {
+            () = story.drive(town.node(0), root) => false,
+            _ = stop.reached() => true,
+        };
+        let kid = children(&town.node(0).journal(root).await).pop();
+        let of_kid = kid.map(|kid| town.lives_at(&kid)).unwrap_or_default();
+        let of_root = town.lives_at(root);
+        let lives = if victim == Victim::Child { &of_kid } else { &of_root };
+        if let Some(number) = lives.first().filter(|_| stopped) {
+            town.kill(*number, how);
+        }
+        stop.go.add_permits(1);
+        let client = town.running()[0];
+        story.drive(town.node(client), root).await;
+        story.check(town.node(client), root).await;
+        town.check_writes();
+        of_root != of_kid
+    };
+    tokio::time::timeout(PATIENCE, told).await.expect("the story never ended")
+}
+
+#[test]
+fn a_node_that_dies_at_any_write_leaves_one_child_and_one_answer() {
+    let free = |root: &'static str| {
+        let stop = Checkpoint::new(usize::MAX, true);
+        let (story, how) = (Story::Answers, Killed::Refused);
+        each("without a death", || in_town(story, root, &stop, Victim::Root, how))
+            .then(|| (root, stop.seen()))
+    };
+    let apart = ["x0", "x1", "x2", "x3", "x4", "x5"].into_iter().find_map(free);
+    let (root, writes) = apart.expect("no root lives apart from its child");
+    for story in STORIES {
+        for (at, before) in (0..writes).flat_map(|at| [(at, true), (at, false)]) {
+            for victim in [Victim::Root, Victim::Child] {
+                let how = if at % 2 == 0 { Killed::Refused } else { Killed::HalfOpen };
+                let what = format!("{story:?}, {victim:?} at {at}, before: {before}, {how:?}");
+                let stop = Checkpoint::new(at, before);
+                each(&what, || in_town(story, root, &stop, victim, how));
+            }
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! No path leads around the gate: every executor and kind of `run`, every way to be refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use abide_actors::journal::{Commit, Holder, Journal};
+use abide_actors::request::{DispatchRequest, Failure, Reply, Request};
+use abide_conversation::command::Answer;
+use abide_conversation::event::{Data, Event};
+use abide_conversation::message::{ErrorType, Outcome};
+use abide_conversation::permission::{Decision, Verdict};
+use abide_conversation::{ConversationId, Principal};
+use abide_registry::store::memory::Memory;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::family::{KID, everybody, inbox};
+use crate::rig::{Rig, results};
+
+/// Where the calls are refused.
+const ID: &str = "x";
+
+/// A server of HTTP tools that counts its calls.
+struct Server {
+    url: String,
+    calls: Arc<AtomicU32>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let calls = Arc::new(AtomicU32::new(0));
+        let seen = calls.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                seen.fetch_add(1, Ordering::SeqCst);
+                let mut asked = [0; 4096];
+                let _ = stream.read(&mut asked).await;
+                let _ =
+                    stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+            }
+        });
+        Self { url, calls }
+    }
+}
+
+/// A kind of tool: its name, how it is declared, and what it is called with.
+struct Kind {
+    name: &'static str,
+    entry: Value,
+    args: Value,
+    /// Whether it may be called while the conversation plans.
+    plans: bool,
+}
+
+impl Kind {
+    fn is_server(&self) -> bool {
+        self.entry["executor"].is_null()
+    }
+
+    /// Whether a person may have to approve it.
+    fn may_ask(&self) -> bool {
+        self.entry["executor"].is_null() || self.entry["executor"] == "client"
+    }
+}
+
+/// One of every executor and kind of `run`; the last one changes the phase for those after it.
+fn kinds(url: &str) -> Vec<Kind> {
+    let kind = |name, entry, args| Kind { name, entry, args, plans: false };
+    let builtin =
+        |name, args, plans| Kind { name, entry: json!({"run": {"builtin": name}}), args, plans };
+    let prompt = json!({"prompt": "tea"});
+    vec![
+        kind("http", json!({"run": {"http": {"url": url}}}), json!({"a": 1})),
+        kind("native", json!({"run": {"native": "nap"}}), json!({"ms": 0})),
+        kind("agent", json!({"run": {"agent": "kid"}}), prompt.clone()),
+        builtin("read", json!({"path": "there"}), true),
+        builtin("glob", json!({"pattern": "*"}), true),
+        builtin("grep", json!({"pattern": "a"}), true),
+        builtin("write", json!({"path": "there", "content": "a"}), false),
+        builtin("edit", json!({"path": "there", "old_string": "a", "new_string": "b"}), false),
+        builtin("bash", json!({"command": "true"}), false),
+        builtin("web_fetch", json!({"url": url}), true),
+        builtin("todo_write", json!({"todos": [{"content": "a", "status": "pending"}]}), false),
+        builtin("spawn_agent", json!({"prompt": "tea", "agent": "kid"}), true),
+        kind("human", json!({"executor": "human"}), json!({})),
+        kind("page", json!({"executor": "client"}), json!({})),
+        kind("silent", json!({"executor": "client", "requires_response": false}), json!({})),
+        kind("hosted", json!({"executor": "provider"}), json!({})),
+        builtin("plan_mode", json!({"action": "enter"}), true),
+    ]
+}
+
+fn agent(kinds: &[Kind], permissions: &Value, approval: Option<&str>) -> String {
+    let tools = kinds.iter().map(|kind| {
+        let mut entry = kind.entry.clone();
+        entry["name"] = json!(kind.name);
+        if kind.is_server() {
+            entry["audience"] = json!("all");
+        }
+        if let Some(approval) = approval.filter(|_| kind.may_ask()) {
+            entry["approval"] = json!(approval);
+        }
+        entry
+    });
+    let call = |kind: &Kind| json!({"id": kind.name, "name": kind.name, "args": kind.args});
+    let calls: Vec<Value> = kinds.iter().map(call).collect();
+    json!({
+        "name": "a",
+        "permissions": permissions,
+        "model": {"provider": "scripted", "script": [{"calls": calls}, {"text": "Well."}]},
+        "tools": tools.collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+async fn rig_of(agent: &str) -> Rig {
+    let rig = Rig::new(agent).await;
+    rig.define(KID).await;
+    rig
+}
+
+fn dispatch(kind: &Kind, approved: bool) -> Request {
+    let (tool, input, principal) = (kind.name.to_owned(), kind.args.clone(), Principal::new("ada"));
+    Request::Dispatch(DispatchRequest { tool, input, approved, principal })
+}
+
+fn verdict_of(events: &[Event], call: &str) -> Verdict {
+    let verdict = events.iter().find_map(|event| match &event.data {
+        Data::ToolCall(planned) if planned.call_id.as_str() == call => planned.gate.clone(),
+        _ => None,
+    });
+    verdict.unwrap_or_else(|| panic!("the gate was not asked about {call}"))
+}
+
+fn refusal(tool: &str, rule: &str) -> Outcome {
+    let error = format!("permission denied: {tool} is refused by {rule}");
+    Outcome::Err(error, ErrorType::PermissionDenied)
+}
+
+fn envelope(outcome: &Outcome) -> Value {
+    serde_json::to_value(outcome).unwrap()
+}
+
+/// Nothing that any kind of tool does has happened.
+async fn check_nothing_happened(rig: &Rig, server: &Server) {
+    assert_eq!(server.calls.load(Ordering::SeqCst), 0, "the server was called");
+    assert!(rig.tools.started.lock().unwrap().is_empty(), "the native tool ran");
+    assert_eq!(everybody(rig).await, [ID], "a child was asked");
+    for event in rig.journal(ID).await {
+        let changes = matches!(
+            event.data,
+            Data::PhaseChanged(_)
+                | Data::TodosChanged(_)
+                | Data::WorkspaceOpened(_)
+                | Data::ChildStarted(_)
+                | Data::ToolStarted(_)
+                | Data::DispatchStarted(_)
+        );
+        assert!(!changes, "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_any_kind_happens_that_a_list_or_the_phase_refuses() {
+    let names = |kinds: &[Kind]| kinds.iter().map(|kind| kind.name).collect::<Vec<_>>();
+    let server = Server::start().await;
+    let all = kinds(&server.url);
+    let refused: Vec<Kind> = kinds(&server.url).into_iter().filter(|kind| !kind.plans).collect();
+    for (kinds, permissions, rule) in [
+        (&all, json!({"disallowed_tools": names(&all)}), "disallowed_tools"),
+        (&all, json!({"allowed_tools": ["another"]}), "allowed_tools"),
+        (&all, json!({"allowed_tools": [], "phase": "bypass_permissions"}), "allowed_tools"),
+        (&refused, json!({"phase": "plan"}), "phase: plan"),
+    ] {
+        for approval in [None, Some("requires_approval")] {
+            let rig = rig_of(&agent(kinds, &permissions, approval)).await;
+            rig.send(ID, "go").await.unwrap();
+            rig.ended(ID, 1).await;
+            let events = rig.journal(ID).await;
+            for kind in kinds.iter() {
+                let refused = refusal(kind.name, rule);
+                assert_eq!(results(&events, kind.name), [envelope(&refused)]);
+                let verdict = verdict_of(&events, kind.name);
+                assert_eq!((verdict.decision, verdict.rule.as_str()), (Decision::Deny, rule));
+            }
+            for kind in kinds.iter().filter(|kind| kind.is_server()) {
+                for approved in [false, true] {
+                    let reply = rig.ask(ID, dispatch(kind, approved)).await.unwrap();
+                    let outcome = refusal(kind.name, rule);
+                    assert_eq!(reply, Reply::Dispatched { outcome, ui: None });
+                }
+                let said = rig.journal(ID).await.pop().unwrap();
+                let Data::Dispatch(done) = said.data else { panic!("{said:?}") };
+                assert_eq!(done.gate.unwrap().rule, rule);
+            }
+            assert!(!events.iter().any(|event| matches!(event.data, Data::Suspension(_))));
+            check_nothing_happened(&rig, &server).await;
+            rig.check(ID).await;
+        }
+    }
+}
+
+async fn all_wait(rig: &Rig, how_many: usize) {
+    let look = async {
+        while inbox(rig).await.len() < how_many {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), look).await.expect("too few wait");
+}
+
+#[tokio::test]
+async fn nothing_happens_that_a_person_denies_or_was_not_asked_about() {
+    let server = Server::start().await;
+    let kinds: Vec<Kind> = kinds(&server.url).into_iter().filter(Kind::may_ask).collect();
+    let rig = rig_of(&agent(&kinds, &json!({}), Some("requires_approval"))).await;
+    rig.send(ID, "go").await.unwrap();
+    all_wait(&rig, kinds.len()).await;
+    for kind in kinds.iter().filter(|kind| kind.is_server()) {
+        let refused = rig.ask(ID, dispatch(kind, false)).await;
+        assert_eq!(refused, Err(Failure::ApprovalRequired(kind.name.to_owned())));
+    }
+    check_nothing_happened(&rig, &server).await;
+    for kind in &kinds {
+        let answer = Answer::Approval { approved: false, reason: None, args: None };
+        rig.resolve(ID, kind.name, answer).await.unwrap();
+    }
+    rig.ended(ID, 1).await;
+    let events = rig.journal(ID).await;
+    let denied = Outcome::Err("denied by approver".to_owned(), ErrorType::Denied);
+    for kind in &kinds {
+        assert_eq!(results(&events, kind.name), [envelope(&denied)]);
+        let verdict = verdict_of(&events, kind.name);
+        let rule = "approval: requires_approval";
+        assert_eq!((verdict.decision, verdict.rule.as_str()), (Decision::Ask, rule));
+    }
+    check_nothing_happened(&rig, &server).await;
+    rig.check(ID).await;
+}
+
+#[tokio::test]
+async fn arguments_that_an_approver_edits_pass_the_gate_as_it_is_by_then() {
+    let server = Server::start().await;
+    let all = kinds(&server.url).into_iter();
+    let mut kinds: Vec<Kind> = all.filter(|kind| kind.may_ask() && !kind.plans).collect();
+    for kind in &mut kinds {
+        kind.entry["approval"] = json!("requires_approval");
+    }
+    let enters = json!({"run": {"builtin": "plan_mode"}});
+    let args = json!({"action": "enter"});
+    kinds.push(Kind { name: "plan_mode", entry: enters, args, plans: true });
+    let rig = rig_of(&agent(&kinds, &json!({}), None)).await;
+    rig.send(ID, "go").await.unwrap();
+    rig.until_unseen(ID, |data| matches!(data, Data::PhaseChanged(_))).await;
+    kinds.pop();
+    all_wait(&rig, kinds.len()).await;
+    for kind in &kinds {
+        let args = Some(kind.args.clone());
+        let answer = Answer::Approval { approved: true, reason: None, args };
+        rig.resolve(ID, kind.name, answer).await.unwrap();
+        let events = rig.journal(ID).await;
+        let refused = refusal(kind.name, "phase: plan");
+        assert_eq!(results(&events, kind.name), [envelope(&refused)]);
+        let judged = events.iter().rev().find_map(|event| match &event.data {
+            Data::Resolution(resolution) => resolution.gate.clone(),
+            _ => None,
+        });
+        assert_eq!(judged.unwrap().decision, Decision::Deny);
+    }
+    rig.ended(ID, 1).await;
+    assert_eq!(server.calls.load(Ordering::SeqCst), 0);
+    assert!(rig.tools.started.lock().unwrap().is_empty() && everybody(&rig).await == [ID]);
+    rig.check(ID).await;
+}
+
+/// The counterpart, without which the others would prove nothing.
+#[tokio::test]
+async fn what_the_gate_lets_through_happens_whatever_its_kind() {
+    let server = Server::start().await;
+    let kinds = kinds(&server.url);
+    let rig = rig_of(&agent(&kinds, &json!({}), None)).await;
+    rig.send(ID, "go").await.unwrap();
+    let done = |data: &Data| matches!(data, Data::ToolResult(_));
+    for kind in kinds.iter().filter(|kind| !["human", "page"].contains(&kind.name)) {
+        let is = |data: &Data| {
+            done(data) && matches!(data, Data::ToolResult(it) if it.call_id.as_str() == kind.name)
+        };
+        rig.until_unseen(ID, is).await;
+    }
+    let events = rig.journal(ID).await;
+    for kind in &kinds {
+        assert_eq!(verdict_of(&events, kind.name).decision, Decision::Allow);
+        let denied =
+            results(&events, kind.name).iter().any(|it| it["error_type"] == "PERMISSION_DENIED");
+        assert!(!denied, "{}", kind.name);
+    }
+    assert!(server.calls.load(Ordering::SeqCst) >= 1);
+    assert_eq!(rig.tools.started.lock().unwrap().len(), 1);
+    assert_eq!(everybody(&rig).await.len(), 3, "two children");
+    assert_eq!(inbox(&rig).await.len(), 2, "a person and a page");
+    assert!(events.iter().any(|event| matches!(event.data, Data::TodosChanged(_))));
+    assert!(events.iter().any(|event| matches!(event.data, Data::PhaseChanged(_))));
+}
+
+#[tokio::test]
+async fn a_users_own_call_runs_with_the_approval_that_it_brings() {
+    let server = Server::start().await;
+    let kinds: Vec<Kind> = kinds(&server.url).into_iter().filter(Kind::is_server).collect();
+    let silent = r#"{"name": "a", "model": {"provider": "scripted", "script": []}}"#;
+    let rig = rig_of(silent).await;
+    rig.send(ID, "go").await.unwrap();
+    rig.ended(ID, 1).await;
+    rig.define(&agent(&kinds, &json!({}), Some("requires_approval"))).await;
+    for kind in &kinds {
+        let reply = rig.ask(ID, dispatch(kind, true)).await.unwrap();
+        let Reply::Dispatched { outcome, .. } = reply else { panic!("{reply:?}") };
+        let denied = matches!(outcome, Outcome::Err(_, ErrorType::PermissionDenied));
+        assert!(!denied, "{}", kind.name);
+    }
+    let events = rig.journal(ID).await;
+    let started = events.iter().filter_map(|event| match &event.data {
+        Data::DispatchStarted(started) => started.gate.clone(),
+        _ => None,
+    });
+    let asked = started.filter(|verdict| verdict.decision == Decision::Ask).count();
+    assert_eq!(asked, kinds.len());
+    assert!(server.calls.load(Ordering::SeqCst) >= 1);
+    assert_eq!(rig.tools.started.lock().unwrap().len(), 1);
+    assert_eq!(everybody(&rig).await.len(), 3);
+}
+
+/// A rig over the journal of another, cut after the first event that `is`, which was changed.
+async fn forged(agent: &str, of: &Rig, is: fn(&Data) -> bool, tamper: fn(&mut Data)) -> Rig {
+    let mut events = of.journal(ID).await;
+    let last = events.iter().position(|event| is(&event.data)).unwrap();
+    events.truncate(last + 1);
+    tamper(&mut events[last].data);
+    let store = Arc::new(Memory::default());
+    let id = ConversationId::new(ID);
+    let before = Holder { node: "n".to_owned(), incarnation: "0".to_owned() };
+    let held = store.claim(&id, &before, None).await.unwrap();
+    let mut head = of.store.head(&id).await.unwrap().unwrap();
+    head.last_seq = last as u64 + 1;
+    let (opened, closed, state, answers) = Default::default();
+    let commit = Commit { events, head, opened, closed, state, answers };
+    store.append(&id, &held, commit).await.unwrap();
+    store.release(&id, &held).await.unwrap();
+    let rig = Rig::over(store, agent).await;
+    rig.define(KID).await;
+    rig
+}
+
+/// Changes the arguments under a verdict.
+fn forge(data: &mut Data) {
+    let other = json!({"ms": 1, "a": 2, "prompt": "coffee", "path": "elsewhere", "action": "exit"});
+    match data {
+        Data::ToolCall(call) => call.args = other,
+        Data::DispatchStarted(run) => run.input = other,
+        _ => unreachable!(),
+    }
+}
+
+/// What a call of a revived conversation comes to.
+async fn outcome(rig: &Rig, done: fn(&Data) -> Option<&Outcome>) -> Outcome {
+    rig.ask(ID, Request::Wake).await.unwrap();
+    let event = rig.until_unseen(ID, |data| done(data).is_some()).await;
+    done(&event.data).cloned().unwrap()
+}
+
+fn model_call_done(data: &Data) -> Option<&Outcome> {
+    match data {
+        Data::ToolResult(result) => Some(&result.outcome),
+        _ => None,
+    }
+}
+
+fn users_call_done(data: &Data) -> Option<&Outcome> {
+    match data {
+        Data::Dispatch(done) => Some(&done.result),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_is_leave_for_its_own_arguments_and_no_others() {
+    let server = Server::start().await;
+    let why = "permission denied: the gate gave no leave".to_owned();
+    let refused = Outcome::Err(why, ErrorType::PermissionDenied);
+    for kind in kinds(&server.url).into_iter().filter(Kind::is_server) {
+        let (name, agent) = (kind.name, agent(std::slice::from_ref(&kind), &json!({}), None));
+        let of = rig_of(&agent).await;
+        of.send(ID, "go").await.unwrap();
+        of.ended(ID, 1).await;
+        of.ask(ID, dispatch(&kind, false)).await.unwrap();
+        type Ways = [(fn(&Data) -> bool, fn(&Data) -> Option<&Outcome>); 2];
+        let ways: Ways = [
+            (|data| matches!(data, Data::ToolCall(_)), model_call_done),
+            (|data| matches!(data, Data::DispatchStarted(_)), users_call_done),
+        ];
+        for (is, done) in ways {
+            let honest = forged(&agent, &of, is, |_| {}).await;
+            assert_ne!(outcome(&honest, done).await, refused, "{name}");
+            server.calls.store(0, Ordering::SeqCst);
+            let rig = forged(&agent, &of, is, forge).await;
+            assert_eq!(outcome(&rig, done).await, refused, "{name}");
+            assert_eq!(server.calls.load(Ordering::SeqCst), 0, "{name}");
+            assert!(rig.tools.started.lock().unwrap().is_empty(), "{name}");
+            for id in everybody(&rig).await.iter().filter(|id| *id != ID) {
+                assert_eq!(rig.state(id).await.turns, 0, "a child that may have been is stopped");
+            }
+        }
+    }
+}

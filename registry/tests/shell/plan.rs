@@ -1,0 +1,255 @@
+//! Phases and the list of what is to be done, as they are kept.
+
+use std::time::Duration;
+
+use abide_actors::snapshot::Snapshot;
+use abide_conversation::ConversationId;
+use abide_conversation::command::Answer;
+use abide_conversation::event::{Data, Ending, Event, TodoStatus};
+use abide_conversation::permission::PermissionPhase;
+use serde_json::{Value, json};
+
+use crate::family::{inbox, suspended};
+use crate::rig::{Rig, results};
+use crate::town::{Killed, Town};
+
+/// Does what it is told by one word.
+fn agent(permissions: &str) -> String {
+    let calls = |calls: Value| json!({"steps": [{"calls": calls}, {"text": "Well."}]});
+    let rule = |word: &str, given: Value| {
+        let mut rule = calls(given);
+        rule["when"] = json!(format!("^{word}"));
+        rule
+    };
+    let echo = json!({"id": "e", "name": "echo", "args": {"n": 1}});
+    let plan = |action: &str| {
+        let args = json!({"action": action, "reason": "the plan"});
+        json!({"id": "p", "name": "plan_mode", "args": args})
+    };
+    let todos = |todos: Value| json!({"id": "t", "name": "todo_write", "args": {"todos": todos}});
+    let script = json!([
+        rule("enter and echo", json!([plan("enter"), echo])),
+        rule("echo and enter", json!([echo, plan("enter")])),
+        rule("enter", json!([plan("enter")])),
+        rule("exit", json!([plan("exit")])),
+        rule("echo", json!([echo])),
+        rule("edit", json!([{"id": "w", "name": "write", "args": {"path": "a", "content": "b"}}])),
+        rule("pay", json!([{"id": "y", "name": "pay", "args": {"n": 1}}])),
+        rule(
+            "todo",
+            json!([todos(json!([
+                {"content": "first", "status": "in_progress"},
+                {"content": "second", "status": "pending"},
+            ]))])
+        ),
+        rule("done", json!([todos(json!([{"content": "second", "status": "completed"}]))])),
+        rule("clear", json!([todos(json!([]))])),
+    ]);
+    let permissions: Value = serde_json::from_str(permissions).unwrap();
+    json!({
+        "name": "a",
+        "permissions": permissions,
+        "model": {"provider": "scripted", "script": script},
+        "tools": [
+            {"builtin": ["plan_mode", "todo_write"]},
+            {"name": "write", "run": {"builtin": "write"}, "approval": "requires_approval"},
+            {"name": "echo", "run": {"native": "echo"}},
+            {"name": "pay", "run": {"native": "echo"}, "approval": "requires_approval"},
+        ],
+    })
+    .to_string()
+}
+
+/// A person's words, one turn each, in one conversation.
+struct Talk<'a> {
+    rig: &'a Rig,
+    turns: usize,
+}
+
+impl<'a> Talk<'a> {
+    fn with(rig: &'a Rig) -> Self {
+        Self { rig, turns: 0 }
+    }
+
+    /// Says a word, and waits until its turn has ended. Returns what it added to the journal.
+    async fn say(&mut self, word: &str) -> Vec<Event> {
+        let before = self.rig.journal("x").await.len();
+        self.rig.send("x", word).await.unwrap();
+        self.turns += 1;
+        assert_eq!(self.rig.ended("x", self.turns).await, (Ending::Completed, None));
+        self.rig.journal("x").await.split_off(before)
+    }
+
+    /// Whether `echo` may run now.
+    async fn may_echo(&mut self) -> bool {
+        let events = self.say("echo").await;
+        let call = events.iter().find_map(|event| match &event.data {
+            Data::ToolCall(call) => Some(call.call_id.clone()),
+            _ => None,
+        });
+        results(&events, call.unwrap().as_str())[0]["ok"] == true
+    }
+}
+
+async fn seen(rig: &Rig) -> Snapshot {
+    rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn planning_begins_with_the_call_for_those_after_it_in_the_same_message() {
+    for (words, ran) in [("enter and echo", false), ("echo and enter", true)] {
+        let rig = Rig::new(&agent("{}")).await;
+        let events = Talk::with(&rig).say(words).await;
+        let echoed = &results(&events, "e")[0];
+        assert_eq!(echoed["ok"], ran, "{words}");
+        if !ran {
+            assert_eq!(echoed["error"], "permission denied: echo is refused by phase: plan");
+        }
+        assert_eq!(results(&events, "p")[0]["result"], "entered plan mode");
+        rig.check("x").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_a_model_chose_ends_when_it_chooses() {
+    let rig = Rig::new(&agent("{}")).await;
+    let mut talk = Talk::with(&rig);
+    assert!(talk.may_echo().await);
+    talk.say("enter").await;
+    assert!(!talk.may_echo().await);
+    let events = talk.say("exit").await;
+    let changed = events.iter().find_map(|event| match &event.data {
+        Data::PhaseChanged(changed) => Some((changed.phase, changed.planning)),
+        _ => None,
+    });
+    assert_eq!(changed, Some((PermissionPhase::Default, false)));
+    assert!(talk.may_echo().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_the_agent_began_in_ends_with_an_approval() {
+    let rig = Rig::new(&agent(r#"{"phase": "plan"}"#)).await;
+    let mut talk = Talk::with(&rig);
+    assert!(!talk.may_echo().await);
+    for (approved, phase) in [(false, PermissionPhase::Plan), (true, PermissionPhase::Default)] {
+        rig.send("x", "exit").await.unwrap();
+        talk.turns += 1;
+        while inbox(&rig).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let open = inbox(&rig).await.remove(0).pending;
+        assert_eq!((open.tool.as_str(), &open.args["reason"]), ("plan_mode", &json!("the plan")));
+        assert_eq!(seen(&rig).await.phase, Some(PermissionPhase::Plan));
+        let answer = Answer::Approval { approved, reason: None, args: None };
+        rig.resolve("x", open.call_id.as_str(), answer).await.unwrap();
+        rig.ended("x", talk.turns).await;
+        assert_eq!(seen(&rig).await.phase, Some(phase));
+        assert_eq!(talk.may_echo().await, approved);
+    }
+    // What it enters by itself is an agent's that began so: it needs the approval again.
+    talk.say("enter").await;
+    rig.send("x", "exit").await.unwrap();
+    while inbox(&rig).await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_phase_outlives_the_actor_and_its_absence() {
+    let rig = Rig::new(&agent(r#"{"phase": "trusted"}"#)).await;
+    let mut talk = Talk::with(&rig);
+    talk.say("enter").await;
+    rig.kill("x").await;
+    assert!(!talk.may_echo().await);
+    rig.passivated("x").await;
+    assert_eq!(seen(&rig).await.phase, Some(PermissionPhase::Plan));
+    assert!(!talk.may_echo().await);
+    talk.say("exit").await;
+    rig.passivated("x").await;
+    assert_eq!(seen(&rig).await.phase, Some(PermissionPhase::Trusted));
+    assert!(talk.may_echo().await);
+    rig.check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_phase_and_the_list_go_with_the_conversation_to_another_node() {
+    let mut town = Town::new(3, &agent("{}")).await;
+    let mut talk = Talk::with(town.node(0));
+    talk.say("todo").await;
+    talk.say("enter").await;
+    let turns = talk.turns;
+    assert_eq!(town.lives_at("x"), [0]);
+    town.kill(0, Killed::Refused);
+    let there = town.node(1);
+    let mut talk = Talk { rig: there, turns };
+    assert!(!talk.may_echo().await);
+    assert_eq!(town.lives_at("x"), [1]);
+    let seen = seen(there).await;
+    assert_eq!((seen.phase, seen.todos.len()), (Some(PermissionPhase::Plan), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_phase_spares_what_it_may_the_approval() {
+    for (permissions, unasked, asked) in [
+        (r#"{"phase": "default"}"#, vec!["echo"], vec!["edit", "pay"]),
+        (r#"{"phase": "accept_edits"}"#, vec!["echo", "edit"], vec!["pay"]),
+        (r#"{"phase": "trusted"}"#, vec!["echo", "edit", "pay"], vec![]),
+        (r#"{"phase": "bypass_permissions"}"#, vec!["echo", "edit", "pay"], vec![]),
+        // The lists still hold, and are no question.
+        (
+            r#"{"phase": "bypass_permissions", "disallowed_tools": ["pay"]}"#,
+            vec!["echo", "edit", "pay"],
+            vec![],
+        ),
+    ] {
+        for word in unasked {
+            let rig = Rig::new(&agent(permissions)).await;
+            Talk::with(&rig).say(word).await;
+            let asked = |event: &Event| matches!(event.data, Data::Suspension(_));
+            assert!(!rig.journal("x").await.iter().any(asked), "{permissions}: {word}");
+            let denied = |event: &Event| match &event.data {
+                Data::ToolResult(result) => !result.outcome.is_ok() && word == "pay",
+                _ => false,
+            };
+            let denied = rig.journal("x").await.iter().any(denied);
+            assert_eq!(denied, word == "pay" && permissions.contains("disallowed"), "{word}");
+        }
+        for word in asked {
+            let rig = Rig::new(&agent(permissions)).await;
+            rig.send("x", word).await.unwrap();
+            suspended(&rig, "x").await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_list_is_replaced_whole_told_and_kept() {
+    let rig = Rig::new(&agent("{}")).await;
+    let mut talk = Talk::with(&rig);
+    let events = talk.say("todo").await;
+    let told = results(&events, "t")[0]["result"].clone();
+    assert_eq!(told, "[~] first\n[ ] second");
+    let listed = events.iter().find_map(|event| match &event.data {
+        Data::TodosChanged(changed) => Some((event.seq, changed.todos.clone())),
+        _ => None,
+    });
+    let (seq, todos) = listed.unwrap();
+    assert!(
+        matches!(
+            events.iter().find(|event| event.seq == seq + 1).map(|event| &event.data),
+            Some(Data::ToolResult(_))
+        ),
+        "in the commit of its result"
+    );
+    assert_eq!(seen(&rig).await.todos, todos);
+    talk.say("done").await;
+    rig.kill("x").await;
+    let left = seen(&rig).await.todos;
+    let left: Vec<_> = left.iter().map(|todo| (todo.content.as_str(), todo.status)).collect();
+    assert_eq!(left, [("second", TodoStatus::Completed)]);
+    rig.passivated("x").await;
+    assert_eq!(seen(&rig).await.todos.len(), 1);
+    talk.say("clear").await;
+    assert_eq!(seen(&rig).await.todos, []);
+    rig.check("x").await;
+}
