@@ -40,7 +40,7 @@ impl Journal {
     pub fn mirrored(&self) -> Vec<u64> {
         let has_frames = |event: &&Value| match event["type"].as_str().unwrap_or_default() {
             "turn_started" | "assistant_msg" | "tool_started" | "suspension" | "tool_result"
-            | "turn_ended" => true,
+            | "turn_ended" | "todos_changed" | "phase_changed" => true,
             "tool_call" => event["data"]["started"] == true,
             _ => false,
         };

@@ -11,6 +11,7 @@ pub mod load;
 pub mod model_server;
 pub mod node;
 pub mod patience;
+pub mod processes;
 pub mod promises;
 pub mod proxy;
 pub mod redis;

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -21,6 +21,8 @@ const SLOW: Duration = Duration::from_millis(40);
 /// | path | what it does |
 /// |---|---|
 /// | `/answer` | answers at once with `{"did": args, "attempt": n}` |
+/// | `/echo` | answers at once with the args themselves |
+/// | `/around` | leads to itself |
 /// | `/slow` | the same, after 40 ms |
 /// | `/hold` | the same, once released |
 /// | `/hang` | never answers |
@@ -75,6 +77,8 @@ async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Byt
     let answer = json!({"did": asked["args"], "attempt": asked["attempt"]});
     match uri.path() {
         "/answer" => axum::Json(answer).into_response(),
+        "/echo" => axum::Json(&asked["args"]).into_response(),
+        "/around" => Redirect::temporary("/around").into_response(),
         "/slow" => {
             tokio::time::sleep(SLOW).await;
             axum::Json(answer).into_response()

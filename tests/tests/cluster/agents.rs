@@ -48,6 +48,24 @@ pub(crate) fn agent(model: Value, tools: Vec<Value>) -> Value {
     json!({"model": model, "client_grace": null, "tools": tools})
 }
 
+/// A model that makes these calls, those of each list in one step, then says `Done.`
+pub(crate) fn steps(lists: &[Vec<Value>]) -> Value {
+    let steps: Vec<Value> = lists.iter().map(|calls| json!({"calls": calls})).collect();
+    json!({"provider": "scripted", "script": steps})
+}
+
+/// A call for `steps`.
+pub(crate) fn call(id: &str, name: &str, args: Value) -> Value {
+    json!({"id": id, "name": name, "args": args})
+}
+
+/// An agent with all built-in tools, which may fetch from this machine; without a person.
+pub(crate) fn able(model: Value) -> Value {
+    let mut agent = agent(model, vec![json!({"builtin": "all"})]);
+    agent["permissions"] = json!({"allowed_hosts": ["127.0.0.1"]});
+    agent
+}
+
 fn merge(into: &mut Value, more: Value) {
     for (key, value) in more.as_object().unwrap() {
         into[key] = value.clone();

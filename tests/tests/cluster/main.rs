@@ -3,17 +3,21 @@
 
 mod agents;
 mod chaos;
+mod commands;
 mod deadlines;
 mod killed;
 mod many;
 mod operators;
+mod outcomes;
 mod refused;
 mod repeats;
 mod revived;
 mod stopped;
 mod streams;
+mod tools;
 mod walk;
 mod wild;
+mod workspaces;
 
 /// The program, built from the sources of package `abide` for these tests.
 const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

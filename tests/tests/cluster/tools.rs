@@ -1,0 +1,257 @@
+//! The ten built-in tools of one node, as those see them who read the stream.
+
+use abide_tests::frames::{Frame, ids};
+use abide_tests::node::Site;
+use abide_tests::tool_server::ToolServer;
+use serde_json::{Value, json};
+
+use crate::ABIDE;
+use crate::agents::{able, agent, call, steps};
+
+/// Answers in a word what it was asked.
+pub(crate) fn kid() -> Value {
+    agent(json!({"provider": "scripted", "script": [{"text": "kid heard {{ user }}"}]}), vec![])
+}
+
+/// The frames of the call's end: that of its result, and what comes right after it.
+fn end_of<'f>(frames: &'f [Frame], call: &str) -> (&'f Frame, &'f Frame) {
+    let ends = |frame: &Frame| ["tool_call_resolved", "tool_call_errored"].contains(&&*frame.name);
+    let of_call = |frame: &Frame| ends(frame) && frame.data["call_id"] == call;
+    let found: Vec<usize> = (0..frames.len()).filter(|at| of_call(&frames[*at])).collect();
+    assert_eq!(found.len(), 1, "results of {call} in {frames:#?}");
+    (&frames[found[0]], &frames[found[0] + 1])
+}
+
+/// What the journal says, without what is only live.
+fn mirrors(frames: &[Frame]) -> Vec<Frame> {
+    let live = ["snapshot", "state_changed", "text_delta", "thinking_delta", "tool_progress"];
+    frames.iter().filter(|frame| !live.contains(&frame.name.as_str())).cloned().collect()
+}
+
+/// A call for each tool, what the model reads of its result, and what people are shown.
+fn ten(tools: &ToolServer) -> Vec<(Value, &'static str, Value)> {
+    let matches = |pattern, item| json!({"kind": "matches", "payload": {"pattern": pattern, "count": 1, "items": [item]}});
+    let url = tools.url("/echo");
+    let path = "src/a.txt";
+    let file = json!({"path": path, "content": "one\ntwo", "line_range": null});
+    let diff =
+        json!({"path": path, "before": "one\ntwo\n", "after": "one\n2\n", "replacements": 1});
+    let shell = json!({"command": "cat src/a.txt; echo no >&2; exit 3"});
+    let process = json!({"command": shell["command"], "exit_code": 3, "stdout": "one\n2\nno\n"});
+    let todos = json!([{"content": "look", "status": "completed"},
+        {"content": "write", "status": "in_progress"}, {"content": "rest", "status": "pending"}]);
+    let subagent = json!({"iterations": 1, "tool_calls_made": 0, "cost_usd": null,
+        "isolation": "shared"});
+    let ui = |kind, payload: Value| json!({"kind": kind, "payload": payload});
+    vec![
+        (
+            call("write", "write", json!({"path": path, "content": "one\ntwo\n"})),
+            "wrote 8 bytes to src/a.txt",
+            Value::Null,
+        ),
+        (call("read", "read", json!({"path": path})), "1\tone\n2\ttwo", ui("file", file)),
+        (
+            call("edit", "edit", json!({"path": path, "old_string": "two", "new_string": "2"})),
+            "edited src/a.txt (1 replacement)",
+            ui("diff", diff),
+        ),
+        (call("glob", "glob", json!({"pattern": "**/*.txt"})), path, matches("**/*.txt", path)),
+        (
+            call("grep", "grep", json!({"pattern": "^\\d$"})),
+            "src/a.txt:2:2",
+            matches("^\\d$", "src/a.txt:2:2"),
+        ),
+        (call("bash", "bash", shell), "exit 3\none\n2\nno\n", ui("process", process)),
+        (
+            call("web_fetch", "web_fetch", json!({"url": url})),
+            "null",
+            ui("webpage", json!({"url": url, "status": 200})),
+        ),
+        (
+            call("todo_write", "todo_write", json!({"todos": todos})),
+            "[x] look\n[~] write\n[ ] rest",
+            Value::Null,
+        ),
+        (
+            call("spawn_agent", "spawn_agent", json!({"agent": "kid", "prompt": "hello"})),
+            "kid heard hello",
+            ui("subagent", subagent),
+        ),
+        (
+            call("plan_mode", "plan_mode", json!({"action": "enter", "reason": "first look"})),
+            "entered plan mode",
+            Value::Null,
+        ),
+    ]
+}
+
+/// Fails unless what is shown is all of this; how long it took, and the child's name, nobody knows.
+fn assert_shown(shown: &Value, expected: &Value) {
+    let mut shown = shown.clone();
+    let payload = shown["payload"].as_object_mut().unwrap();
+    if ["process", "subagent"].contains(&expected["kind"].as_str().unwrap()) {
+        assert!(payload.remove("duration_ms").unwrap().is_u64());
+    }
+    if expected["kind"] == "subagent" {
+        assert!(payload.remove("subagent_id").unwrap().is_string());
+    }
+    assert_eq!(shown, *expected);
+}
+
+#[tokio::test]
+async fn each_built_in_tool_answers_and_what_it_shows_comes_right_after_its_result() {
+    let (site, tools) = (Site::new(ABIDE), ToolServer::start().await);
+    let _node = site.start().await;
+    let ten = ten(&tools);
+    let calls: Vec<Vec<Value>> = ten.iter().map(|(call, ..)| vec![call.clone()]).collect();
+    site.client.define("kid", &kid()).await;
+    site.client.define("a", &able(steps(&calls))).await;
+    site.client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
+    let mut frames = site.client.events("c", None).await;
+    site.client.say("c", "a", "go").await;
+    let read = frames.until("turn_completed").await;
+    let journal = site.client.settled("c", 1).await;
+    for (call, text, ui) in &ten {
+        let name = call["name"].as_str().unwrap();
+        let (ended, next) = end_of(&read, name);
+        assert_eq!(ended.data["result"], json!({"ok": true, "result": text}), "{name}");
+        assert_eq!(journal.result(name)["result"], *text);
+        if ui.is_null() {
+            assert_ne!(next.name, "tool_ui", "{name}");
+            assert_eq!(journal.result(name)["ui"], Value::Null);
+        } else {
+            assert_eq!((next.name.as_str(), &next.data["call_id"]), ("tool_ui", &call["id"]));
+            assert_shown(&json!({"kind": next.data["kind"], "payload": next.data["payload"]}), ui);
+            assert_shown(&journal.result(name)["ui"], ui);
+        }
+    }
+    assert_eq!(ids(&read), journal.mirrored());
+    for after in [0].into_iter().chain(ids(&read)).filter(|id| *id < *ids(&read).last().unwrap()) {
+        let again = site.client.events("c", Some(after)).await.until("turn_completed").await;
+        let missed = |frame: &Frame| frame.id.is_some_and(|id| id > after);
+        let first = read.iter().position(missed).unwrap();
+        let all = mirrors(&read);
+        let heard = mirrors(&again);
+        assert!(all.ends_with(&heard), "after {after}: {heard:#?}");
+        assert!(heard.len() >= mirrors(&read[first..]).len(), "after {after}: {heard:#?}");
+    }
+}
+
+#[tokio::test]
+async fn the_list_and_the_phase_are_frames_and_in_the_snapshot_also_after_a_kill() {
+    let site = Site::new(ABIDE);
+    let node = site.start().await;
+    let todos = json!([{"content": "look", "status": "pending"}]);
+    let calls = [
+        vec![call("todo", "todo_write", json!({"todos": todos}))],
+        vec![call("enter", "plan_mode", json!({"action": "enter"}))],
+        vec![call("write", "write", json!({"path": "a", "content": "b"}))],
+    ];
+    site.client.define("a", &able(steps(&calls))).await;
+    site.client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
+    let mut frames = site.client.events("c", None).await;
+    let before = frames.next().await.unwrap().data;
+    assert_eq!((&before["todos"], &before["phase"]), (&json!([]), &json!("default")));
+    site.client.say("c", "a", "go").await;
+    let read = frames.until("turn_completed").await;
+    let said = |name: &str| read.iter().find(|frame| frame.name == name).unwrap();
+    assert_eq!(said("todos_changed").data, json!({"todos": todos}));
+    assert_eq!(said("phase_changed").data, json!({"phase": "plan"}));
+    let refused = &end_of(&read, "write").0.data["result"];
+    assert_eq!(refused["error_type"], "PERMISSION_DENIED", "{refused}");
+    assert!(refused["error"].as_str().unwrap().starts_with("permission denied: "), "{refused}");
+    node.kill().await;
+
+    let _node = site.start().await;
+    let after = site.client.snapshot("c").await;
+    assert_eq!((&after["todos"], &after["phase"]), (&todos, &json!("plan")));
+}
+
+/// A call that fails, and the code that its error begins with.
+fn mistakes(tools: &ToolServer) -> Vec<(&'static str, Value, &'static str)> {
+    let edit = |old| json!({"path": "two", "old_string": old, "new_string": "x"});
+    let todo = |todo: Value| json!({"todos": [todo]});
+    vec![
+        ("read", json!({}), "missing_path"),
+        ("read", json!({"path": "nowhere"}), "enoent"),
+        ("read", json!({"path": "."}), "not_a_regular_file"),
+        ("read", json!({"path": "pipe"}), "not_a_regular_file"),
+        ("read", json!({"path": "big"}), "file_too_large"),
+        ("read", json!({"path": "../c/two"}), "path_traversal_rejected"),
+        ("read", json!({"path": "/etc/passwd"}), "path_outside_roots"),
+        ("read", json!({"path": "out"}), "path_outside_roots"),
+        ("read", json!({"path": "a\u{0}b"}), "null_byte_in_path"),
+        ("glob", json!({}), "missing_pattern"),
+        ("grep", json!({"pattern": null}), "missing_pattern"),
+        ("grep", json!({"pattern": "("}), "invalid_regex"),
+        ("write", json!({"content": ""}), "missing_path"),
+        ("write", json!({"path": "x"}), "missing_content"),
+        ("write", json!({"path": "out", "content": ""}), "path_outside_roots"),
+        ("edit", edit("three"), "old_string_not_found"),
+        ("edit", edit("2"), "ambiguous_match: 2"),
+        ("edit", edit(""), "empty_old_string"),
+        ("bash", json!({}), "missing_command"),
+        (
+            "bash",
+            json!({"command": "echo so far; sleep 60", "timeout_ms": 500}),
+            "timeout: after 500 ms\nso far\n",
+        ),
+        ("web_fetch", json!({}), "missing_url"),
+        ("web_fetch", json!({"url": "ftp://abide.test/"}), "invalid_scheme: ftp"),
+        ("web_fetch", json!({"url": "http://"}), "missing_host"),
+        ("web_fetch", json!({"url": "http://169.254.169.254/"}), "blocked_host: 169.254.169.254"),
+        ("web_fetch", json!({"url": "http://[::ffff:10.0.0.1]/"}), "blocked_host"),
+        ("web_fetch", json!({"url": tools.url("/fail")}), "http_error: 500"),
+        ("web_fetch", json!({"url": tools.url("/around")}), "too_many_redirects"),
+        ("web_fetch", json!({"url": tools.url("/drop")}), "fetch_failed"),
+        ("todo_write", json!({}), "missing_todos"),
+        ("todo_write", todo(json!(1)), "invalid_todo"),
+        ("todo_write", todo(json!({"content": "a", "status": "odd"})), "invalid_status"),
+        ("todo_write", todo(json!({"status": "pending"})), "invalid_content"),
+        ("plan_mode", json!({"action": "leave"}), "invalid_action"),
+        ("spawn_agent", json!({}), "missing_prompt"),
+        ("spawn_agent", json!({"prompt": "go", "agent": "nobody"}), "sub_agent_failed"),
+        ("hurried", json!({"prompt": "go"}), "sub_agent_timeout"),
+    ]
+}
+
+/// A node whose conversation `c` has a file of 10 GB before it begins.
+fn files() -> Site {
+    let site = Site::new(ABIDE).with(&["--workspaces", "files"]);
+    let dir = site.dir().join("files/c");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::File::create(dir.join("big")).unwrap().set_len(10 << 30).unwrap();
+    site
+}
+
+#[tokio::test]
+async fn each_mistake_is_the_error_that_its_tool_promises() {
+    let (site, tools) = (files(), ToolServer::start().await);
+    let _node = site.start().await;
+    let mistakes = mistakes(&tools);
+    let prepare = "echo 2 2 > two; mkfifo pipe; ln -s /etc/passwd out";
+    let wrong = mistakes.iter().enumerate();
+    let wrong = wrong.map(|(n, (name, args, _))| call(&format!("m{n}"), name, args.clone()));
+    let calls = [vec![call("prepare", "bash", json!({"command": prepare}))], wrong.collect()];
+    let mut definition = able(steps(&calls));
+    let hurried = json!({"name": "hurried", "description": "Asks one that is slow.",
+        "parameters": {"type": "object"}, "run": {"agent": "slow"}, "run_timeout": "300ms"});
+    definition["tools"].as_array_mut().unwrap().push(hurried);
+    let slow = json!({"provider": "scripted", "script": [{"text": "late", "delay": "1m"}]});
+    site.client.define("slow", &agent(slow, vec![])).await;
+    site.client.define("a", &definition).await;
+    site.client.post("/v1/conversations", &json!({"id": "c", "agent": "a"})).await.expect(201);
+    let mut frames = site.client.events("c", None).await;
+    site.client.say("c", "a", "go").await;
+    let read = frames.until("turn_completed").await;
+    assert_eq!(end_of(&read, "prepare").0.data["result"]["result"], "exit 0\n");
+    for (n, (name, args, code)) in mistakes.iter().enumerate() {
+        let (ended, next) = end_of(&read, &format!("m{n}"));
+        assert_eq!(ended.name, "tool_call_errored", "{name} {args}: {:#}", ended.data);
+        assert_ne!(next.name, "tool_ui");
+        let error = ended.data["result"]["error"].as_str().unwrap();
+        let is_code = error == *code || error.starts_with(&format!("{code}: "));
+        assert!(is_code, "{name} {args}: {error:?} is not {code:?}");
+        assert_eq!(ended.data["result"]["error_type"], "TOOL_ERROR", "{name} {args}");
+    }
+}
