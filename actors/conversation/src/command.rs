@@ -43,6 +43,8 @@ pub enum Action {
     ChildReleased(ConversationId),
     /// The parent was told of a turn.
     Told(TurnId),
+    /// The workspace is about to be used for the first time, on this storage.
+    WorkspaceOpened(String),
     /// The parent wants nothing of this conversation any more, which may not even exist yet.
     Abandon(Create),
 }
@@ -183,12 +185,7 @@ pub struct ToolReturned {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     Todos(Vec<Todo>),
-    Phase {
-        phase: PermissionPhase,
-        planning: bool,
-    },
-    /// The workspace was used, on this storage.
-    Workspace(String),
+    Phase { phase: PermissionPhase, planning: bool },
 }
 
 /// An answer to an open suspension.

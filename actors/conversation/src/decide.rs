@@ -18,6 +18,7 @@ mod start;
 mod tests;
 mod tool_returned;
 mod wake;
+mod workspace_opened;
 
 use std::borrow::Cow;
 
@@ -78,6 +79,9 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         Action::ChildEnded(ended) => child::ended(&mut draft, ended)?,
         Action::ChildReleased(child) => child::released(&mut draft, child)?,
         Action::Told(turn) => child::told(&mut draft, turn)?,
+        Action::WorkspaceOpened(storage) => {
+            workspace_opened::workspace_opened(&mut draft, storage)?;
+        }
         Action::Abandon(create) => abandon::abandon(&mut draft, create)?,
     }
     Ok(draft.into_events())

@@ -13,7 +13,7 @@ use super::child::{self, Asked};
 use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::tools::run::{NOT_GRANTED, Place};
-use crate::tools::{Gate, Grant, Returned, Run, merged};
+use crate::tools::{Builtin, Gate, Grant, Returned, Run, merged};
 
 /// A call as its journal has it, a turn's or a user's own.
 pub(super) struct Wanted {
@@ -70,6 +70,14 @@ async fn run(
         let asked = Asked { call, attempt, tool, grant, gate, agent, assigns, wanted };
         return Ok(child::ask(around, asked).await);
     }
+    let place = place(around, &definition, &gate);
+    let works_on_files = tool.builtin().is_some_and(Builtin::works_on_files);
+    if place.storage.is_none() && works_on_files {
+        // Journalled before the first file is there: the call that makes it may have no result.
+        if let Some(storage) = around.deps.runner.open_workspace(place.site.clone()).await {
+            return Ok(Action::WorkspaceOpened(storage));
+        }
+    }
     let run = Run {
         conversation: around.id.clone(),
         turn: wanted.turn,
@@ -78,7 +86,7 @@ async fn run(
         grant,
         assigns,
         principal: wanted.principal,
-        place: place(around, &definition, &gate),
+        place,
     };
     let progress = |payload| around.progress.say(around, call, payload);
     ended(around.deps.runner.run(tool, run, progress).await)

@@ -14,7 +14,6 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::command::Change;
 use serde_json::{Value, json};
 
 use super::native::Returned;
@@ -174,6 +173,14 @@ impl Builtin {
         }
     }
 
+    /// Whether it works in the conversation's workspace.
+    pub fn works_on_files(self) -> bool {
+        match self {
+            Self::Read | Self::Glob | Self::Grep | Self::Write | Self::Edit | Self::Bash => true,
+            Self::WebFetch | Self::TodoWrite | Self::PlanMode | Self::SpawnAgent => false,
+        }
+    }
+
     /// Runs a call that the gate granted.
     pub(super) async fn run(self, run: &Run, kit: &Kit) -> Returned {
         let args = run.grant.args();
@@ -186,14 +193,7 @@ impl Builtin {
                     Ok(workspace) => workspace,
                     Err(unavailable) => return Returned::error(unavailable),
                 };
-                let returned = self.run_in(&workspace, run, kit).await;
-                match workspace.storage() {
-                    // From here on the conversation's files must be where they are now.
-                    Some(storage) if run.place.storage.is_none() => {
-                        returned.with_change(Change::Workspace(storage.to_owned()))
-                    }
-                    Some(_) | None => returned,
-                }
+                self.run_in(&workspace, run, kit).await
             }
             // A child conversation has those.
             Self::SpawnAgent => Returned::error("the tool does not run here"),

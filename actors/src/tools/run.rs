@@ -88,6 +88,14 @@ impl Runner {
         Ok(Self { natives, http: Http::new(clock, variables).map_err(NoClient)?, kit })
     }
 
+    /// Makes a workspace that was not used before, and names the storage that it is on; `None` if
+    /// there is nothing to name. What is wrong with it, the run itself will say.
+    pub async fn open_workspace(&self, site: Site) -> Option<String> {
+        let workspaces = self.kit.workspaces.clone();
+        let opened = tokio::task::spawn_blocking(move || workspaces.open(&site, None));
+        opened.await.ok()?.ok()?.storage().map(str::to_owned)
+    }
+
     /// Where conversations work on files.
     pub fn workspaces(&self) -> &Arc<Workspaces> {
         &self.kit.workspaces

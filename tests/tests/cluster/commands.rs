@@ -70,6 +70,8 @@ async fn a_deleted_conversation_leaves_no_process_of_its_command() {
     assert_eq!(deleted(&site.client).await, 204);
     mark.is_on(0).await;
     site.client.get("/v1/conversations/c").await.expect_problem(404, "not-found");
+    let files = site.dir().join("files/c");
+    look("its files to be gone", async || (!files.exists()).then_some(())).await;
 }
 
 #[tokio::test]

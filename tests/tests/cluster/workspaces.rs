@@ -70,6 +70,31 @@ async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_
     }
 }
 
+#[tokio::test]
+async fn a_child_whose_agent_works_elsewhere_finds_its_files_there() {
+    let site = Site::new(ABIDE).with(&["--workspaces", "files"]);
+    let _node = site.start().await;
+    let docs = site.dir().join("docs");
+    std::fs::create_dir(&docs).unwrap();
+    std::fs::write(docs.join("b"), "other").unwrap();
+    let read = call("read", "read", json!({"path": "b"}));
+    let script = json!([{"calls": [read]}, {"text": "{{ results.read }}"}]);
+    let mut reader = able(json!({"provider": "scripted", "script": script}));
+    reader["workspace"] = json!({"root": docs, "shared": true});
+    let write = call("write", "write", json!({"path": "a", "content": "kept"}));
+    let ask = |id| call(id, "spawn_agent", json!({"agent": "reader", "prompt": "go"}));
+    site.client.define("reader", &reader).await;
+    site.client
+        .define("a", &able(steps(&[vec![ask("before")], vec![write], vec![ask("after")]])))
+        .await;
+    site.client.say("c", "a", "go").await;
+    let journal = site.client.settled("c", 1).await;
+    for call in ["before", "after"] {
+        let said = journal.result(call)["result"].as_str().unwrap();
+        assert!(said.contains("other"), "{call}: {said}");
+    }
+}
+
 /// Each file has one letter, so often.
 const LENGTH: usize = 50_000;
 const FILES: usize = 4;

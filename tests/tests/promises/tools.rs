@@ -3,6 +3,7 @@
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
 use abide_tests::journal::Journal;
+use abide_tests::processes::Mark;
 use abide_tests::tool_server::ToolServer;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -80,6 +81,28 @@ async fn files_that_did_not_move_along_are_missed_aloud_until_their_storage_is_m
     cluster.evidence(&[&tools]).await.assert_kept();
 }
 
+#[tokio::test]
+async fn files_of_a_first_command_that_was_cancelled_are_missed_aloud_too() {
+    let mark = Mark::default();
+    let mut cluster = three(LEASE, &["--workspaces", "files"]).await;
+    let bash = call("bash", "bash", json!({"command": format!("echo > a; sleep {mark}; :")}));
+    let rule = |when, call| json!({"when": when, "steps": [{"calls": [call]}]});
+    let glob = call("glob", "glob", json!({"pattern": "*"}));
+    let script = [rule("first", bash), rule("then", glob)];
+    let model = json!({"provider": "scripted", "script": script});
+    cluster.client(0).define("a", &able(model)).await;
+    say(cluster.client(0), "c", "a", "first").await;
+    mark.is_on(2).await;
+    assert_eq!(cluster.client(0).cancel("c").await.expect(200), json!({"cancelled": true}));
+    mark.is_on(0).await;
+    cluster.kill(0).await;
+    say(cluster.client(1), "c", "a", "then").await;
+    let journal = cluster.client(1).settled("c", 2).await;
+    let error = journal.result("glob")["error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("workspace_unavailable: "), "{:#}", journal.result("glob"));
+    cluster.evidence(&[]).await.assert_kept();
+}
+
 async fn phase(client: &Client) -> Value {
     client.snapshot("c").await["phase"].clone()
 }
@@ -124,5 +147,28 @@ async fn the_exit_from_a_plan_is_approved_on_the_next_node_and_what_follows_may_
     cluster.kill(holder).await;
     let left = cluster.other(holder);
     assert_eq!(phase(cluster.client(left)).await, "default");
+    cluster.evidence(&[]).await.assert_kept();
+}
+
+#[tokio::test]
+async fn a_command_that_moved_ends_on_the_node_that_was_stopped_when_it_goes_on() {
+    let (files, mark) = (tempfile::tempdir().unwrap(), Mark::default());
+    let shared = ["--workspaces", files.path().to_str().unwrap()];
+    let cluster = three("2s", &shared).await;
+    let command = format!("setsid sleep {mark} > /dev/null 2>&1 & sleep {mark}");
+    let calls = [vec![call("bash", "bash", json!({"command": command}))]];
+    cluster.client(0).define("a", &able(steps(&calls))).await;
+    say(cluster.client(0), "c", "a", "go").await;
+    // The shell that waits, and the two sleeps.
+    mark.is_on(3).await;
+    cluster.stop(0).await;
+    mark.is_on(6).await;
+    cluster.cont(0);
+    mark.is_on(3).await;
+    let snapshot = cluster.client(1).snapshot("c").await;
+    assert_eq!(snapshot["in_flight"][0]["attempt"], 2);
+    assert_ne!(snapshot["holder"]["node"], "node-0");
+    assert_eq!(cluster.client(2).cancel("c").await.expect(200), json!({"cancelled": true}));
+    mark.is_on(0).await;
     cluster.evidence(&[]).await.assert_kept();
 }

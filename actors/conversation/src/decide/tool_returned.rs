@@ -5,9 +5,7 @@ use super::child::gone;
 use super::draft::Draft;
 use super::settle::{end, settle};
 use crate::command::{Change, ToolReturned};
-use crate::event::{
-    Data, Dispatch, Ending, PhaseChanged, TodosChanged, ToolResult, WorkspaceOpened,
-};
+use crate::event::{Data, Dispatch, Ending, PhaseChanged, TodosChanged, ToolResult};
 use crate::ids::CallId;
 use crate::message::{Outcome, Ui};
 use crate::state::{Phase, RunningDispatch};
@@ -81,9 +79,6 @@ fn apply(draft: &mut Draft, call: &CallId, changes: Vec<Change>) {
             Change::Phase { phase, planning } => {
                 Data::PhaseChanged(PhaseChanged { call_id, phase, planning })
             }
-            // The first one holds for good.
-            Change::Workspace(_) if draft.state.storage.is_some() => continue,
-            Change::Workspace(storage) => Data::WorkspaceOpened(WorkspaceOpened { storage }),
         };
         draft.push_for(call, changed);
     }

@@ -88,6 +88,7 @@ impl Run {
                 Action::Abandon(Create { parent, ..create() })
             }
             23 => child_started(&self.some_call(throw), u32::from(throw.how % 4)),
+            24 if throw.how.is_multiple_of(2) => Action::WorkspaceOpened(throw.how.to_string()),
             24 => Action::Told(self.queued(n, throw)),
             _ => self.resolved(throw),
         }
@@ -268,7 +269,7 @@ fn changes(how: u8) -> Vec<Change> {
     let todo = Todo { content: "x".to_owned(), status: TodoStatus::Pending };
     let phase = PermissionPhase::Plan;
     match how % 5 {
-        0 => vec![Change::Todos(vec![todo]), Change::Workspace(how.to_string())],
+        0 => vec![Change::Todos(vec![todo])],
         1 => vec![Change::Phase { phase, planning: how.is_multiple_of(2) }],
         _ => Vec::new(),
     }

@@ -181,18 +181,24 @@ fn what_a_tool_changes_is_journalled_with_its_result() {
     let changes = vec![
         Change::Todos(vec![todo.clone()]),
         Change::Phase { phase: PermissionPhase::Plan, planning: true },
-        Change::Workspace("disk".to_owned()),
-        Change::Workspace("another".to_owned()),
     ];
     let mut story = Story::called(vec![server("a")]);
     let (call, outcome) = (CallId::new("a"), Outcome::Ok(json!("done")));
     let (ui, halt) = Default::default();
     let back = ToolReturned { call, attempt: 1, outcome, ui, halt, changes };
     let told = story.tell(Action::ToolReturned(back)).unwrap();
-    assert_eq!(told, ["todos_changed", "phase_changed", "workspace_opened", "tool_result"]);
+    assert_eq!(told, ["todos_changed", "phase_changed", "tool_result"]);
     let state = &story.state;
     assert_eq!((&state.todos, state.planning), (&vec![todo], Some(true)));
-    assert_eq!(state.storage.as_deref(), Some("disk"));
+}
+
+#[test]
+fn the_first_storage_of_a_workspace_holds_for_good() {
+    let mut story = Story::called(vec![server("a")]);
+    let opened = |storage: &str| Action::WorkspaceOpened(storage.to_owned());
+    assert_eq!(story.tell(opened("disk")), Ok(vec!["workspace_opened"]));
+    assert_eq!(story.tell(opened("another")), Err(Rejection::Stale));
+    assert_eq!(story.state.storage.as_deref(), Some("disk"));
 }
 
 #[test]

@@ -1,0 +1,15 @@
+//! The workspace is about to be used for the first time.
+
+use super::Rejection;
+use super::draft::Draft;
+use crate::event::{Data, WorkspaceOpened};
+
+/// From here on the conversation's files must be where they are now, whatever becomes of the call
+/// that makes the first of them. The first storage holds for good.
+pub(super) fn workspace_opened(draft: &mut Draft, storage: String) -> Result<(), Rejection> {
+    if draft.state.storage.is_some() {
+        return Err(Rejection::Stale);
+    }
+    draft.push_of(None, Data::WorkspaceOpened(WorkspaceOpened { storage }));
+    Ok(())
+}
