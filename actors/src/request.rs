@@ -37,6 +37,7 @@ pub type ReplyPort = oneshot::Sender<Answered>;
 
 /// What became of a delivery.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub enum Answered {
     Done(Reply),
     Failed(Failure),
