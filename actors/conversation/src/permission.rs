@@ -45,8 +45,9 @@ pub struct Verdict {
     pub decision: Decision,
     /// What decided, such as `disallowed_tools`, `phase: plan` or `approval`.
     pub rule: String,
-    /// Which arguments were judged: the first 16 hex digits of the SHA-256 of their JSON.
-    pub args: String,
+    /// Which call was judged: the first 16 hex digits of the SHA-256 of the tool's name, a null
+    /// byte, and the arguments' JSON.
+    pub fingerprint: String,
 }
 
 impl Verdict {

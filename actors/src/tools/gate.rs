@@ -51,7 +51,7 @@ impl Gate {
                 },
             })
         });
-        verdict(decision, rule, args)
+        verdict(decision, rule, tool, args)
     }
 
     /// The same for arguments that an approver edited: his approval covers them, the lists and the
@@ -59,7 +59,7 @@ impl Gate {
     pub fn judge_edited(&self, tool: &Tool, args: &Value) -> Verdict {
         let (decision, rule) =
             self.refusal(tool, args).unwrap_or((Decision::Allow, "approval: edited"));
-        verdict(decision, rule, args)
+        verdict(decision, rule, tool, args)
     }
 
     /// Whether the lists and the phase let the tool run at all.
@@ -180,7 +180,7 @@ impl Grant {
 
     fn new(verdict: &Verdict, tool: &str, args: &Value) -> Option<Self> {
         let (tool, args) = (tool.to_owned(), args.clone());
-        (verdict.args == fingerprint(&args)).then_some(Self { tool, args })
+        (verdict.fingerprint == fingerprint(&tool, &args)).then_some(Self { tool, args })
     }
 
     /// The tool that may run.
@@ -208,15 +208,19 @@ fn leaves_plan(tool: &Tool, args: &Value) -> bool {
     tool.builtin() == Some(Builtin::PlanMode) && args["action"] == "exit"
 }
 
-fn verdict(decision: Decision, rule: &str, args: &Value) -> Verdict {
-    Verdict { decision, rule: rule.to_owned(), args: fingerprint(args) }
+fn verdict(decision: Decision, rule: &str, tool: &Tool, args: &Value) -> Verdict {
+    let fingerprint = fingerprint(&tool.name, args);
+    Verdict { decision, rule: rule.to_owned(), fingerprint }
 }
 
-/// The first 16 hex digits of the SHA-256 of the arguments' JSON.
-fn fingerprint(args: &Value) -> String {
+/// See [`Verdict::fingerprint`].
+fn fingerprint(tool: &str, args: &Value) -> String {
+    let mut digest = Sha256::new();
+    digest.update(tool);
+    digest.update([0]);
     // JSON values always have a text.
-    let json = serde_json::to_vec(args).unwrap_or_default();
-    let digest = Sha256::digest(&json);
+    digest.update(serde_json::to_vec(args).unwrap_or_default());
+    let digest = digest.finalize();
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,7 +1,9 @@
 //! A conversation and those that it asks, however deep.
 
 use abide_actors::request::{Failure, Request};
+use abide_conversation::command::ChildEnded;
 use abide_conversation::event::Data;
+use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::{ConversationId, Rejection, State};
 
 use super::Conversations;
@@ -25,6 +27,27 @@ impl Conversations {
             next += 1;
         }
         Ok(family)
+    }
+
+    /// A child that is to be deleted answers its parent before it goes, so that nobody waits for it.
+    pub(super) async fn part_from_parent(&self, id: &ConversationId) -> Result<(), Failure> {
+        let Some(state) = self.stored(id).await? else { return Ok(()) };
+        let waits = state.due.is_some() || state.turns <= 1 && state.turn.is_some();
+        let Some(parent) = state.parent.filter(|_| waits) else { return Ok(()) };
+        let why = "sub_agent_failed: its conversation was deleted".to_owned();
+        let ended = ChildEnded {
+            call: parent.call_id,
+            child: id.clone(),
+            outcome: Outcome::Err(why, ErrorType::ToolError),
+            ui: None,
+            usage: state.usage,
+        };
+        let request = Request::ChildEnded(Box::new(ended));
+        match Box::pin(self.deliver(&parent.conversation_id, request, Vec::new())).await {
+            // A parent that waits no more, or is gone, is told enough.
+            Ok(_) | Err(Failure::Rejected(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Deletes the children that a conversation ever had, since what they hold is its own; stops
