@@ -189,6 +189,11 @@ impl Cluster {
         self.members[node].site.log()
     }
 
+    /// A node's own directory, in which it runs.
+    pub fn dir(&self, node: usize) -> &Path {
+        self.members[node].site.dir()
+    }
+
     /// Some node that runs, is not stopped, and is not this one.
     pub fn other(&self, than: usize) -> usize {
         let serves = |place: &usize| {

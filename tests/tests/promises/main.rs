@@ -6,6 +6,7 @@ mod acknowledged;
 #[path = "../cluster/agents.rs"]
 mod agents;
 mod alarms;
+mod children;
 mod clocks;
 mod crashing;
 mod drain;
@@ -23,6 +24,7 @@ mod start;
 mod strangers;
 mod streams;
 mod takeover;
+mod tools;
 
 /// The program, built from the sources of package `abide` for these tests.
 const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

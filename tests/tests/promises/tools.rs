@@ -1,0 +1,128 @@
+//! Files and phases of a conversation that moves from node to node.
+
+use abide_tests::client::Client;
+use abide_tests::cluster::Cluster;
+use abide_tests::journal::Journal;
+use abide_tests::tool_server::ToolServer;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::agents::{able, call, http, steps};
+use crate::rig::{held, resolve, say, three};
+
+/// Long enough that nothing here can have waited for its end.
+const LEASE: &str = "1m";
+
+/// An agent that does this, waits for the tool server, and then does that.
+fn holding(tools: &ToolServer, before: Value, after: Value) -> Value {
+    let hold = call("hold", "hold", json!({}));
+    let mut agent = able(steps(&[vec![before], vec![hold], vec![after]]));
+    let hold = http("hold", tools, "/hold", json!({"read_only": true}));
+    agent["tools"].as_array_mut().unwrap().push(hold);
+    agent
+}
+
+/// Conversation `c` begins on node 0, which is killed while its tool is held; then it goes on.
+async fn moved(cluster: &mut Cluster, tools: &ToolServer, agent: &Value) -> Journal {
+    cluster.client(0).define("a", agent).await;
+    say(cluster.client(0), "c", "a", "go").await;
+    tools.seen.nth(1).await;
+    cluster.kill(0).await;
+    tools.seen.nth(2).await;
+    tools.release();
+    let journal = cluster.client(1).settled("c", 1).await;
+    assert_eq!(journal.outcomes(), ["completed"]);
+    assert_ne!(held(cluster.client(1), "c").await.0, "node-0");
+    journal
+}
+
+fn writes_then_reads(tools: &ToolServer) -> Value {
+    let write = call("write", "write", json!({"path": "dir/a", "content": "kept"}));
+    holding(tools, write, call("read", "read", json!({"path": "dir/a"})))
+}
+
+#[tokio::test]
+async fn files_on_shared_storage_are_there_on_the_next_node() {
+    let (files, tools) = (tempfile::tempdir().unwrap(), ToolServer::start().await);
+    let shared = ["--workspaces", files.path().to_str().unwrap()];
+    let mut cluster = three(LEASE, &shared).await;
+    let journal = moved(&mut cluster, &tools, &writes_then_reads(&tools)).await;
+    assert_eq!(journal.result("read")["result"], "1\tkept");
+    assert_eq!(journal.result("read")["ui"]["kind"], "file");
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
+
+async fn readiness(client: &Client) -> String {
+    let answer = client.admin(Method::GET, "/readyz").await;
+    answer.expect(200).as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn files_that_did_not_move_along_are_missed_aloud_until_their_storage_is_mounted() {
+    let tools = ToolServer::start().await;
+    let mut cluster = three(LEASE, &["--workspaces", "files"]).await;
+    let journal = moved(&mut cluster, &tools, &writes_then_reads(&tools)).await;
+    let holder = cluster.holder(1, "c").await;
+    let error = journal.result("read")["error"].as_str().unwrap();
+    assert!(error.starts_with("workspace_unavailable: "), "{error}");
+    assert_eq!(journal.result("read")["error_type"], "TOOL_ERROR");
+    let ready = readiness(cluster.client(holder)).await;
+    assert!(ready.lines().any(|line| line == error), "{error} is not in {ready}");
+    assert!(cluster.log(holder).contains(error), "the log says nothing of {error}");
+    let (from, to) = (cluster.dir(0).join("files"), cluster.dir(holder).join("files"));
+    assert!(!to.exists(), "a directory was made");
+
+    std::fs::rename(from, to).unwrap();
+    say(cluster.client(holder), "c", "a", "again").await;
+    let journal = cluster.client(holder).settled("c", 2).await;
+    assert_eq!(journal.result("read~2")["result"], "1\tkept");
+    assert_eq!(readiness(cluster.client(holder)).await, "ready\n");
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
+
+async fn phase(client: &Client) -> Value {
+    client.snapshot("c").await["phase"].clone()
+}
+
+#[tokio::test]
+async fn a_conversation_that_plans_still_plans_on_the_next_node() {
+    let tools = ToolServer::start().await;
+    let mut cluster = three(LEASE, &[]).await;
+    let enter = call("enter", "plan_mode", json!({"action": "enter"}));
+    let write = call("write", "write", json!({"path": "a", "content": "b"}));
+    let journal = moved(&mut cluster, &tools, &holding(&tools, enter, write)).await;
+    let refused = journal.result("write");
+    assert_eq!(refused["error_type"], "PERMISSION_DENIED", "{refused}");
+    let planned = journal.about("tool_call", "write").next().unwrap();
+    assert_eq!(planned["data"]["gate"]["rule"], "phase: plan", "{planned}");
+    assert_eq!(phase(cluster.client(1)).await, "plan");
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
+
+#[tokio::test]
+async fn the_exit_from_a_plan_is_approved_on_the_next_node_and_what_follows_may_write() {
+    let files = tempfile::tempdir().unwrap();
+    let shared = ["--workspaces", files.path().to_str().unwrap()];
+    let mut cluster = three(LEASE, &shared).await;
+    let write = |id| vec![call(id, "write", json!({"path": "a", "content": "b"}))];
+    let exit = vec![call("exit", "plan_mode", json!({"action": "exit", "reason": "the plan"}))];
+    let mut agent = able(steps(&[write("early"), exit, write("late")]));
+    agent["permissions"]["phase"] = json!("plan");
+    cluster.client(0).define("a", &agent).await;
+    say(cluster.client(0), "c", "a", "go").await;
+    let asked = cluster.client(0).pending("c", "exit", "approval").await;
+    assert_eq!(asked["args"]["reason"], "the plan");
+    cluster.kill(0).await;
+    assert_eq!(phase(cluster.client(1)).await, "plan");
+    resolve(cluster.client(1), "c", "exit", json!({"approved": true})).await.expect(200);
+    cluster.client(2).until("c", "the exit", |journal| !journal.result("exit").is_null()).await;
+    let journal = cluster.client(2).settled("c", 1).await;
+    assert_eq!(journal.result("early")["error_type"], "PERMISSION_DENIED");
+    assert_eq!(journal.result("exit")["result"], "exited plan mode");
+    assert_eq!(journal.result("late")["result"], "wrote 1 bytes to a");
+    let holder = cluster.holder(1, "c").await;
+    cluster.kill(holder).await;
+    let left = cluster.other(holder);
+    assert_eq!(phase(cluster.client(left)).await, "default");
+    cluster.evidence(&[]).await.assert_kept();
+}
