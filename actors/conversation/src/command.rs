@@ -187,8 +187,11 @@ pub enum Change {
         phase: PermissionPhase,
         planning: bool,
     },
-    /// The workspace was used, on this storage.
-    Workspace(String),
+    /// The workspace below this root was used, on this storage.
+    Workspace {
+        root: String,
+        storage: String,
+    },
 }
 
 /// An answer to an open suspension.
@@ -258,4 +261,7 @@ pub struct ChildEnded {
     pub outcome: Outcome,
     pub ui: Option<Ui>,
     pub usage: Usage,
+    /// The storage that it found its workspaces on.
+    #[serde(default)]
+    pub storages: BTreeMap<String, String>,
 }

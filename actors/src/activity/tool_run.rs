@@ -89,9 +89,10 @@ fn place(around: &Surroundings, definition: &Arc<Definition>, gate: &Gate) -> Pl
     let parent = around.state.parent.as_ref();
     let owner = parent.map_or(&around.id, |parent| &parent.root_conversation_id);
     let hosts: BTreeSet<String> = gate.hosts();
+    let site = definition.site(owner);
     Place {
-        site: definition.site(owner),
-        storage: around.state.storage.clone(),
+        storage: around.state.storages.get(&site.root_name()).cloned(),
+        site,
         hosts: hosts.into_iter().collect(),
         network: gate.network(),
         granted: gate.granted(),

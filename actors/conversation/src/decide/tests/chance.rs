@@ -268,7 +268,10 @@ fn changes(how: u8) -> Vec<Change> {
     let todo = Todo { content: "x".to_owned(), status: TodoStatus::Pending };
     let phase = PermissionPhase::Plan;
     match how % 5 {
-        0 => vec![Change::Todos(vec![todo]), Change::Workspace(how.to_string())],
+        0 => vec![
+            Change::Todos(vec![todo]),
+            Change::Workspace { root: String::new(), storage: how.to_string() },
+        ],
         1 => vec![Change::Phase { phase, planning: how.is_multiple_of(2) }],
         _ => Vec::new(),
     }
