@@ -61,8 +61,12 @@ impl Toolbox {
             executor: tool.executor,
             provider_options: tool.provider_options.clone(),
         };
-        // What the provider runs by itself it must not even be offered, if it may not run.
-        let offered = |tool: &&Tool| tool.executor != Executor::Provider || gate.offers(tool);
+        // What the provider runs by itself it must not even be offered while it may not run; of the
+        // rest the phase may change with the next call.
+        let offered = |tool: &&Tool| match tool.executor {
+            Executor::Provider => gate.offers(tool),
+            Executor::Server | Executor::Human | Executor::Client => gate.lists(tool),
+        };
         self.tools().filter(|tool| tool.is_for_model()).filter(offered).map(spec).collect()
     }
 

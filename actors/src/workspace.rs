@@ -3,6 +3,7 @@
 //! Nothing here checks a path and then uses it: every file is reached through the open directory,
 //! and the system refuses what leads out of it, whatever is swapped meanwhile.
 
+mod lock;
 mod matches;
 mod path;
 mod read;
@@ -83,6 +84,13 @@ struct Open {
     searches: Arc<Semaphore>,
 }
 
+impl Site {
+    /// What its root is called in a journal: empty for the program's own.
+    pub fn root_name(&self) -> String {
+        self.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default()
+    }
+}
+
 impl Workspaces {
     /// Those below `base`, which is made when it is first needed. The clock gives the ids of new
     /// storage and the names of temporary files.
@@ -116,7 +124,11 @@ impl Workspaces {
 
     /// Takes a conversation's own directory away for good; `None` if there is none. Blocks. What a
     /// shared root holds is not a conversation's own, and stays.
-    pub fn discard(&self, site: &Site, recorded: &str) -> Result<Option<Discarded>, Unavailable> {
+    pub fn discard(
+        &self,
+        site: &Site,
+        recorded: Option<&str>,
+    ) -> Result<Option<Discarded>, Unavailable> {
         match site.shared {
             true => Ok(None),
             false => storage::discard(self, site, recorded),

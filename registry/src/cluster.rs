@@ -66,8 +66,14 @@ impl Cluster {
     /// Waits for the view to change from what it was when `seen` was taken, for at most that long.
     pub async fn changed(&self, seen: &mut watch::Receiver<Arc<View>>, within: Duration) {
         self.0.stale.notify_one();
+        let change = async {
+            if seen.changed().await.is_err() {
+                // Nothing changes any more on a node that has ended; looking again would be a rush.
+                std::future::pending::<()>().await;
+            }
+        };
         // Late or never: who waits looks again either way.
-        let _ = tokio::time::timeout(within, seen.changed()).await;
+        let _ = tokio::time::timeout(within, change).await;
     }
 
     /// Whether a holder is dead, by the store.

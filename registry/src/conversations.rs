@@ -82,6 +82,7 @@ impl Conversations {
             Request::Dispatch(_) => self.deliver_whenever(id, request, repeats).await,
             Request::Delete if self.quarantined_here(id).await.is_some() => self.remove(id).await,
             Request::Delete => {
+                self.part_from_parent(id).await?;
                 Box::pin(self.delete_children(id)).await?;
                 self.deliver_in_time(id, request, repeats).await
             }

@@ -1,5 +1,7 @@
 //! Conversations that one conversation asks: whose they are, and what becomes of them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
@@ -22,9 +24,9 @@ pub struct Parent {
     /// 1 for a child of the root.
     pub depth: u32,
     pub ceiling: Ceiling,
-    /// The storage that the root's workspace was on, if it was used before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub storage: Option<String>,
+    /// The storage that workspaces were on when they were used before, by their root.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub storages: BTreeMap<String, String>,
 }
 
 /// What a child has to tell its parent, once.

@@ -43,8 +43,11 @@ pub enum Action {
     ChildReleased(ConversationId),
     /// The parent was told of a turn.
     Told(TurnId),
-    /// The workspace is about to be used for the first time, on this storage.
-    WorkspaceOpened(String),
+    /// The workspace below this root is about to be used for the first time, on this storage.
+    WorkspaceOpened {
+        root: String,
+        storage: String,
+    },
     /// The parent wants nothing of this conversation any more, which may not even exist yet.
     Abandon(Create),
 }
@@ -255,4 +258,7 @@ pub struct ChildEnded {
     pub outcome: Outcome,
     pub ui: Option<Ui>,
     pub usage: Usage,
+    /// The storage that it found its workspaces on.
+    #[serde(default)]
+    pub storages: BTreeMap<String, String>,
 }

@@ -79,8 +79,8 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         Action::ChildEnded(ended) => child::ended(&mut draft, ended)?,
         Action::ChildReleased(child) => child::released(&mut draft, child)?,
         Action::Told(turn) => child::told(&mut draft, turn)?,
-        Action::WorkspaceOpened(storage) => {
-            workspace_opened::workspace_opened(&mut draft, storage)?;
+        Action::WorkspaceOpened { root, storage } => {
+            workspace_opened::workspace_opened(&mut draft, root, storage)?;
         }
         Action::Abandon(create) => abandon::abandon(&mut draft, create)?,
     }

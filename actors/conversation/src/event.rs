@@ -373,6 +373,9 @@ pub struct TodosChanged {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkspaceOpened {
+    /// The directory that the agent names; empty for the program's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub root: String,
     pub storage: String,
 }
 
@@ -395,6 +398,9 @@ pub struct ChildEnded {
     /// What it and its own children cost.
     #[serde(default)]
     pub usage: Usage,
+    /// The storage that it found its workspaces on, by their root.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub storages: BTreeMap<String, String>,
 }
 
 /// A child whose call was over before it was has been stopped.

@@ -19,7 +19,8 @@ pub fn evolve(mut state: State, event: &Event) -> State {
             state.metadata = created.metadata.clone();
             state.tools = created.tools.clone();
             state.parent = created.parent.clone();
-            state.storage = created.parent.as_ref().and_then(|parent| parent.storage.clone());
+            state.storages =
+                created.parent.as_ref().map(|parent| parent.storages.clone()).unwrap_or_default();
         }
         Data::UserMsg(said) => queue(&mut state, event, said),
         Data::TurnStarted(started) => start(&mut state, event, started),
@@ -43,10 +44,15 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         }
         Data::PhaseChanged(changed) => state.planning = Some(changed.planning),
         Data::TodosChanged(changed) => state.todos = changed.todos.clone(),
-        Data::WorkspaceOpened(opened) => state.storage = Some(opened.storage.clone()),
+        Data::WorkspaceOpened(opened) => {
+            state.storages.insert(opened.root.clone(), opened.storage.clone());
+        }
         Data::ChildStarted(started) => delegate(&mut state, event, started),
         Data::ChildEnded(ended) => {
             state.usage += ended.usage;
+            for (root, storage) in &ended.storages {
+                state.storages.entry(root.clone()).or_insert_with(|| storage.clone());
+            }
             with_call(&mut state, &ended.call_id, |call| call.child = None);
             if let Some(run) = state.dispatches.get_mut(&ended.call_id) {
                 run.child = None;
@@ -188,9 +194,8 @@ fn resolve(state: &mut State, resolution: &Resolution) {
 fn finish(state: &mut State, id: &CallId) {
     let mut orphan = None;
     with_call(state, id, |call| {
-        if matches!(call.phase, Phase::Running { .. } | Phase::Delegated { .. }) {
-            orphan = call.child.take();
-        }
+        let began = matches!(call.phase, Phase::Running { .. } | Phase::Delegated { .. });
+        orphan = call.child.take().filter(|_| began);
         call.phase = Phase::Done;
     });
     state.orphans.extend(orphan.map(|child| (child, id.clone())));

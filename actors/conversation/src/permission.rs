@@ -45,8 +45,11 @@ pub struct Verdict {
     pub decision: Decision,
     /// What decided, such as `disallowed_tools`, `phase: plan` or `approval`.
     pub rule: String,
-    /// Which arguments were judged: the first 16 hex digits of the SHA-256 of their JSON.
-    pub args: String,
+    /// The phase in which it was judged, for the children that the call asks.
+    pub phase: PermissionPhase,
+    /// Which call was judged: the first 16 hex digits of the SHA-256 of the tool's name, a null
+    /// byte, and the arguments' JSON.
+    pub fingerprint: String,
 }
 
 impl Verdict {

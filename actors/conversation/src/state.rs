@@ -37,9 +37,9 @@ pub struct State {
     /// Whether it plans by its own choice; `None`: as its agent says.
     #[serde(default)]
     pub planning: Option<bool>,
-    /// The storage that its workspace must be on.
+    /// The storage that its workspaces must be on, by their root; an empty root is the program's.
     #[serde(default)]
-    pub storage: Option<String>,
+    pub storages: BTreeMap<String, String>,
     /// What all of its model calls cost, and those of its children.
     #[serde(default)]
     pub usage: Usage,

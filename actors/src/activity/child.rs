@@ -1,11 +1,13 @@
 //! A child conversation is asked, told about, or stopped.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use abide_conversation::child::{DEEPEST, Due, Parent};
 use abide_conversation::command::{ChildEnded, ChildStarted, Create};
 use abide_conversation::event::{Data, Ending};
 use abide_conversation::message::{ErrorType, Message, Outcome, Ui};
+use abide_conversation::permission::{Ceiling, PermissionPhase};
 use abide_conversation::{Action, AgentName, CallId, ConversationId, TurnId};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
@@ -19,7 +21,8 @@ use crate::tools::builtin::spawn_agent::{Errand, errand, own_errand};
 use crate::tools::tool::{Target, Tool};
 use crate::tools::{Gate, Grant, Returned};
 
-/// How many children may work for one conversation at once. Each may have as many.
+/// How many children may work for a root at once; each may have half as many, so that a family never
+/// has more than some two thousand.
 const AT_ONCE: usize = 16;
 /// How many events are read at once while the last message is looked for.
 const PAGE: usize = 100;
@@ -113,8 +116,9 @@ fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<P
     let calls = calls.filter(|call| call.child.is_some()).map(|call| &call.id);
     let runs = around.state.dispatches.iter().filter(|(_, run)| run.child.is_some());
     let open = calls.chain(runs.map(|(id, _)| id));
-    if open.take(AT_ONCE).all(|id| id != asked.call) {
-        return Err(format!("{AT_ONCE} agents may be asked at once"));
+    let most = AT_ONCE >> above.map_or(0, |above| above.depth);
+    if open.take(most).all(|id| id != asked.call) {
+        return Err(format!("{most} agents may be asked at once here"));
     }
     let root = above.map_or(&around.id, |above| &above.root_conversation_id);
     Ok(Parent {
@@ -122,8 +126,8 @@ fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<P
         call_id: asked.call.clone(),
         root_conversation_id: root.clone(),
         depth,
-        ceiling: asked.gate.ceiling(errand.tools.clone()),
-        storage: around.state.storage.clone(),
+        ceiling: asked.gate.ceiling(&asked.grant, errand.tools.clone()),
+        storages: around.state.storages.clone(),
     })
 }
 
@@ -157,6 +161,7 @@ pub(super) async fn tell(around: &Surroundings, turn: &TurnId) -> Result<Action,
         outcome,
         ui: Some(shown(around, due).await?),
         usage: around.state.usage,
+        storages: around.state.storages.clone(),
     };
     let request = Request::ChildEnded(Box::new(ended));
     if let Err(failure) = deliver(around, &parent.conversation_id, request).await {
@@ -227,8 +232,13 @@ pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Ac
         call_id: call.clone(),
         root_conversation_id: root.clone(),
         depth: above.map_or(0, |above| above.depth).saturating_add(1),
-        ceiling: Default::default(),
-        storage: None,
+        // A conversation that only this makes is never to do anything.
+        ceiling: Ceiling {
+            phase: PermissionPhase::Plan,
+            allowed_tools: vec![BTreeSet::new()],
+            ..Ceiling::default()
+        },
+        storages: Default::default(),
     };
     let create = Create {
         agent: agent.clone(),

@@ -7,6 +7,7 @@ use abide_conversation::command::ToolReturned;
 use abide_conversation::message::ErrorType;
 use abide_conversation::{Action, CallId, ConversationId, Principal, Revision, TurnId};
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use super::Surroundings;
 use super::child::{self, Asked};
@@ -74,8 +75,11 @@ async fn run(
     let works_on_files = tool.builtin().is_some_and(Builtin::works_on_files);
     if place.storage.is_none() && works_on_files {
         // Journalled before the first file is there: the call that makes it may have no result.
-        if let Some(storage) = around.deps.runner.open_workspace(place.site.clone()).await {
-            return Ok(Action::WorkspaceOpened(storage));
+        // A disk that hangs hangs the run, too, which says so when its own time is over.
+        let opening = around.deps.runner.open_workspace(place.site.clone());
+        if let Ok(Some(storage)) = timeout(tool.run_timeout, opening).await {
+            let root = place.site.root_name();
+            return Ok(Action::WorkspaceOpened { root, storage });
         }
     }
     let run = Run {
@@ -97,9 +101,10 @@ fn place(around: &Surroundings, definition: &Arc<Definition>, gate: &Gate) -> Pl
     let parent = around.state.parent.as_ref();
     let owner = parent.map_or(&around.id, |parent| &parent.root_conversation_id);
     let hosts: BTreeSet<String> = gate.hosts();
+    let site = definition.site(owner);
     Place {
-        site: definition.site(owner),
-        storage: around.state.storage.clone(),
+        storage: around.state.storages.get(&site.root_name()).cloned(),
+        site,
         hosts: hosts.into_iter().collect(),
         network: gate.network(),
         granted: gate.granted(),

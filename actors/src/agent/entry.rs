@@ -19,7 +19,7 @@ use crate::tools::condition::Condition;
 use crate::tools::native::Natives;
 use crate::tools::schema::Schema;
 use crate::tools::template::Template;
-use crate::tools::tool::{Approval, Audience, LONGEST_NAME, Tool};
+use crate::tools::tool::{Approval, Audience, LONGEST_NAME, Target, Tool};
 use target::Described;
 
 /// Other names of one tool.
@@ -67,6 +67,7 @@ pub(super) fn tools(
                 if !names.insert(builtin.name().to_owned()) {
                     let message = format!("{} is the name of two tools", builtin.name());
                     fields.wrong(&format!("{place}.builtin"), message);
+                    continue;
                 }
                 let run = json!({"builtin": builtin.name()});
                 let object = Map::from_iter([("run".to_owned(), run)]);
@@ -103,7 +104,7 @@ fn builtins(entry: &Value, fields: &mut Fields, place: &str) -> Option<Vec<Built
     let place = format!("{place}.builtin");
     match set {
         Value::String(all) if all == "all" => return Some(Builtin::ALL.to_vec()),
-        Value::Array(names) => {
+        Value::Array(names) if names.len() <= Builtin::ALL.len() => {
             let mut read = |(at, name): (usize, &Value)| {
                 let builtin = name.as_str().and_then(Builtin::named);
                 if builtin.is_none() {
@@ -157,7 +158,11 @@ fn tool(
     let right = described.is_some();
     let Described { target, description, parameters, run_timeout } = described.unwrap_or_default();
     let parameters = parameters.or_else(|| fields.any("parameters"));
-    let parameters = parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+    let parameters = parameters.unwrap_or_else(|| match &target {
+        Some(Target::Agent(_)) => json!({"type": "object", "required": ["prompt"],
+            "properties": {"prompt": {"type": "string", "minLength": 1}}}),
+        _ => json!({"type": "object", "properties": {}}),
+    });
     let parameters = arguments(fields, &parameters);
     let approval = approval(fields, executor);
     let tool = Tool {

@@ -8,7 +8,7 @@ use abide_conversation::ids::{AgentName, MessageId, TurnId};
 use abide_conversation::{Action, Rejection, decide};
 use ractor::ActorRef;
 
-use super::{ConversationMsg, Death, Loaded, in_time, seq_of};
+use super::{ConversationMsg, DEADLINE, Death, Loaded, in_time, seq_of};
 use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
@@ -17,6 +17,7 @@ use crate::request::{
     SpawnRequest,
 };
 use crate::tools::{Gate, Toolbox};
+use crate::workspace::Site;
 
 /// An action to decide on, and how its events answer the request.
 struct Ask {
@@ -232,14 +233,15 @@ impl Loaded {
             return Err(Rejection::NotFound.into());
         }
         let answer = self.remember(repeats, &Reply::Deleted).pop();
+        // First what runs, then its files, then the truth: whoever fails on the way asks again.
+        self.running.clear();
+        self.discard_workspace().await;
         let journal = self.deps.journal.clone();
         let gone = in_time(journal.delete(&self.id, &self.held, answer)).await;
         gone.map_err(Undone::Unsure)?;
         // The claim went with it; what comes next may create the conversation anew.
         let claimed = in_time(journal.claim(&self.id, &self.deps.standing.me(), None)).await;
         self.held = claimed.map_err(Undone::Unsure)?;
-        self.running.clear();
-        self.discard_workspace().await;
         self.state = Default::default();
         self.own = Arc::default();
         self.cached_seq = 0;
@@ -252,25 +254,30 @@ impl Loaded {
         Ok(Reply::Deleted)
     }
 
-    /// Takes the conversation's files along; a child's are its root's. Whoever takes the id anew
-    /// finds none of them.
+    /// Takes the conversation's own files along, whether they were ever journalled or not, so that
+    /// whoever takes the id anew finds none. A child's files are its root's.
     async fn discard_workspace(&self) {
-        let (Some(storage), Some(agent), None) =
-            (self.state.storage.clone(), &self.state.agent, &self.state.parent)
-        else {
+        if self.state.parent.is_some() {
             return;
+        }
+        let newest = match &self.state.agent {
+            Some(agent) => self.deps.agents.newest(agent).await.ok().flatten(),
+            None => None,
         };
-        let newest = self.deps.agents.newest(agent).await.ok().flatten();
-        // Of an agent that is gone nobody knows the root any more.
-        let Some(site) = newest.map(|newest| newest.site(&self.id)) else { return };
+        // Of an agent that is gone nobody knows whether it had another root.
+        let here = Site { owner: self.id.to_string(), ..Site::default() };
+        let site = newest.map_or(here, |newest| newest.site(&self.id));
+        let storage = self.state.storages.get(&site.root_name()).cloned();
         let workspaces = self.deps.runner.workspaces().clone();
-        let discarded =
-            tokio::task::spawn_blocking(move || workspaces.discard(&site, &storage)).await;
-        match discarded {
-            Ok(Ok(Some(discarded))) => drop(tokio::task::spawn_blocking(|| discarded.remove())),
-            Ok(Ok(None)) => {}
-            Ok(Err(why)) => tracing::warn!(conversation = %self.id, %why, "its files stay"),
-            Err(error) => tracing::error!(conversation = %self.id, %error, "its files stay"),
+        let discarding =
+            tokio::task::spawn_blocking(move || workspaces.discard(&site, storage.as_deref()));
+        match tokio::time::timeout(DEADLINE, discarding).await {
+            Ok(Ok(Ok(Some(discarded)))) => {
+                drop(tokio::task::spawn_blocking(|| discarded.remove()));
+            }
+            Ok(Ok(Ok(None))) => {}
+            Ok(Ok(Err(why))) => tracing::warn!(conversation = %self.id, %why, "its files stay"),
+            Ok(Err(_)) | Err(_) => tracing::error!(conversation = %self.id, "its files stay"),
         }
     }
 

@@ -151,25 +151,21 @@ impl Builtin {
     }
 
     /// Whether it needs no approval in the phase `accept_edits`.
-    pub fn edits_at_most(self) -> bool {
+    pub fn is_accepted_with_edits(self) -> bool {
         self != Self::Bash
     }
 
-    /// The file that calls of one message work on one after another, in call order. A file that is
-    /// named in two ways may still be read while it is written, never half.
+    /// What calls of one message work on one after another, in call order: a file, the list, the
+    /// phase. A file that is named in two ways may still be read while it is written, never half.
     pub fn lane(self, args: &Value) -> Option<String> {
         match self {
             Self::Read | Self::Write | Self::Edit => {
                 let path = given(args, "path")?.as_str()?;
-                Some(path.trim_start_matches("./").to_owned())
+                Some(format!("file: {}", path.trim_start_matches("./")))
             }
-            Self::Glob
-            | Self::Grep
-            | Self::Bash
-            | Self::WebFetch
-            | Self::TodoWrite
-            | Self::PlanMode
-            | Self::SpawnAgent => None,
+            // The last of several is what holds.
+            Self::TodoWrite | Self::PlanMode => Some(self.name().to_owned()),
+            Self::Glob | Self::Grep | Self::Bash | Self::WebFetch | Self::SpawnAgent => None,
         }
     }
 

@@ -30,6 +30,7 @@ pub struct Gate {
 pub struct Grant {
     tool: String,
     args: Value,
+    phase: PermissionPhase,
 }
 
 impl Gate {
@@ -51,7 +52,7 @@ impl Gate {
                 },
             })
         });
-        verdict(decision, rule, args)
+        self.verdict(decision, rule, tool, args)
     }
 
     /// The same for arguments that an approver edited: his approval covers them, the lists and the
@@ -59,7 +60,12 @@ impl Gate {
     pub fn judge_edited(&self, tool: &Tool, args: &Value) -> Verdict {
         let (decision, rule) =
             self.refusal(tool, args).unwrap_or((Decision::Allow, "approval: edited"));
-        verdict(decision, rule, args)
+        self.verdict(decision, rule, tool, args)
+    }
+
+    fn verdict(&self, decision: Decision, rule: &str, tool: &Tool, args: &Value) -> Verdict {
+        let (rule, phase) = (rule.to_owned(), self.phase());
+        Verdict { decision, rule, phase, fingerprint: fingerprint(&tool.name, args) }
     }
 
     /// Whether the lists and the phase let the tool run at all.
@@ -67,19 +73,32 @@ impl Gate {
         self.refusal(tool, &Value::Null).is_none()
     }
 
-    /// What no approval changes: the lists, and a phase in which nothing is changed.
-    fn refusal(&self, tool: &Tool, args: &Value) -> Option<(Decision, &'static str)> {
+    /// Whether the lists let the tool run at all.
+    pub fn lists(&self, tool: &Tool) -> bool {
+        self.unlisted(tool).is_none()
+    }
+
+    /// The list that keeps the tool from running, if one does.
+    fn unlisted(&self, tool: &Tool) -> Option<&'static str> {
         let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
         let above = self.ceiling.as_ref();
-        let disallowed = |list: &BTreeSet<String>| list.contains(&tool.name);
-        if disallowed(disallowed_tools) || above.is_some_and(|it| disallowed(&it.disallowed_tools))
-        {
-            return Some((Decision::Deny, "disallowed_tools"));
+        // A built-in tool under another name is the same tool.
+        let builtin = tool.builtin().map(Builtin::name);
+        let named = |list: &BTreeSet<String>| {
+            list.contains(&tool.name) || builtin.is_some_and(|name| list.contains(name))
+        };
+        if named(disallowed_tools) || above.is_some_and(|it| named(&it.disallowed_tools)) {
+            return Some("disallowed_tools");
         }
         let mut lists =
             allowed_tools.iter().chain(above.into_iter().flat_map(|it| &it.allowed_tools));
-        if lists.any(|list| !list.contains(&tool.name)) {
-            return Some((Decision::Deny, "allowed_tools"));
+        lists.any(|list| !named(list)).then_some("allowed_tools")
+    }
+
+    /// What no approval changes: the lists, and a phase in which nothing is changed.
+    fn refusal(&self, tool: &Tool, args: &Value) -> Option<(Decision, &'static str)> {
+        if let Some(list) = self.unlisted(tool) {
+            return Some((Decision::Deny, list));
         }
         let planning = self.phase() == PermissionPhase::Plan;
         // What began in a child's plan because its parent plans ends with the parent's.
@@ -94,7 +113,7 @@ impl Gate {
                 Some((Decision::Allow, "phase: bypass_permissions"))
             }
             PermissionPhase::Trusted => Some((Decision::Allow, "phase: trusted")),
-            PermissionPhase::AcceptEdits if tool.edits_at_most() => {
+            PermissionPhase::AcceptEdits if tool.is_accepted_with_edits() => {
                 Some((Decision::Allow, "phase: accept_edits"))
             }
             PermissionPhase::Plan if leaves_plan(tool, args) && self.began_in_plan() => {
@@ -150,13 +169,14 @@ impl Gate {
         self.definition.permissions.network && above
     }
 
-    /// What a child may do at most: what may be done here, of these tools if they are named.
-    pub fn ceiling(&self, tools: Option<BTreeSet<String>>) -> Ceiling {
+    /// What a child may do at most: what may be done here, and might when the call that asks it was
+    /// judged; of these tools if they are named.
+    pub fn ceiling(&self, grant: &Grant, tools: Option<BTreeSet<String>>) -> Ceiling {
         let above = self.ceiling.clone().unwrap_or_default();
         let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
         let lists = above.allowed_tools.into_iter().chain(allowed_tools.clone()).chain(tools);
         Ceiling {
-            phase: self.phase(),
+            phase: self.phase().min(grant.phase),
             allowed_tools: lists.collect(),
             disallowed_tools: &above.disallowed_tools | disallowed_tools,
             allowed_hosts: self.hosts(),
@@ -180,7 +200,8 @@ impl Grant {
 
     fn new(verdict: &Verdict, tool: &str, args: &Value) -> Option<Self> {
         let (tool, args) = (tool.to_owned(), args.clone());
-        (verdict.args == fingerprint(&args)).then_some(Self { tool, args })
+        let phase = verdict.phase;
+        (verdict.fingerprint == fingerprint(&tool, &args)).then_some(Self { tool, args, phase })
     }
 
     /// The tool that may run.
@@ -195,12 +216,12 @@ impl Grant {
 
     /// The same, with what the arguments leave to the tool's defaults.
     pub(super) fn filled(self, parameters: &Schema) -> Self {
-        Self { args: parameters.fill(self.args), tool: self.tool }
+        Self { args: parameters.fill(self.args), ..self }
     }
 
     #[cfg(test)]
     pub(super) fn of(tool: &str, args: Value) -> Self {
-        Self { tool: tool.to_owned(), args }
+        Self { tool: tool.to_owned(), args, phase: PermissionPhase::Default }
     }
 }
 
@@ -208,15 +229,14 @@ fn leaves_plan(tool: &Tool, args: &Value) -> bool {
     tool.builtin() == Some(Builtin::PlanMode) && args["action"] == "exit"
 }
 
-fn verdict(decision: Decision, rule: &str, args: &Value) -> Verdict {
-    Verdict { decision, rule: rule.to_owned(), args: fingerprint(args) }
-}
-
-/// The first 16 hex digits of the SHA-256 of the arguments' JSON.
-fn fingerprint(args: &Value) -> String {
+/// See [`Verdict::fingerprint`].
+fn fingerprint(tool: &str, args: &Value) -> String {
+    let mut digest = Sha256::new();
+    digest.update(tool);
+    digest.update([0]);
     // JSON values always have a text.
-    let json = serde_json::to_vec(args).unwrap_or_default();
-    let digest = Sha256::digest(&json);
+    digest.update(serde_json::to_vec(args).unwrap_or_default());
+    let digest = digest.finalize();
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -235,8 +255,8 @@ impl Tool {
     }
 
     /// Whether it needs no approval in the phase `accept_edits`.
-    fn edits_at_most(&self) -> bool {
-        self.builtin().is_some_and(Builtin::edits_at_most)
+    fn is_accepted_with_edits(&self) -> bool {
+        self.builtin().is_some_and(Builtin::is_accepted_with_edits)
     }
 }
 

@@ -72,12 +72,18 @@ impl Discarded {
 pub(super) fn discard(
     workspaces: &Workspaces,
     site: &Site,
-    recorded: &str,
+    recorded: Option<&str>,
 ) -> Result<Option<Discarded>, Unavailable> {
     let root = site.root.as_deref().unwrap_or(&workspaces.base);
     let failed = |error: io::Error| unavailable(root, format!("cannot be opened: {error}"));
-    let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(failed)?;
-    expected(root, &dir, recorded)?;
+    let dir = match Dir::open_ambient_dir(root, ambient_authority()) {
+        // Nothing was ever made here.
+        Err(error) if error.kind() == ErrorKind::NotFound && recorded.is_none() => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    if let Some(recorded) = recorded {
+        expected(root, &dir, recorded)?;
+    }
     let name = format!("{MARKER}.{}", workspaces.clock.id("deleted"));
     match dir.rename(directory_name(&site.owner), &dir, &name) {
         Ok(()) => Ok(Some(Discarded { root: dir, name })),

@@ -190,7 +190,7 @@ pub(super) struct PendingQuery {
     agent: Option<String>,
     /// Of this tool.
     tool: Option<String>,
-    /// Of this conversation, and of the children at work for it; these come in one page.
+    /// Of this conversation, and of the children at work for it.
     conversation: Option<String>,
     /// A page's size.
     #[param(default = 50, minimum = 1, maximum = 1000)]
@@ -227,26 +227,36 @@ pub(super) async fn pending(
     if let Some(root) = &filter.conversation {
         let family = api.conversations.family(root).await?;
         if family.len() > 1 {
-            return family_inbox(&api, &filter, family, limit).await;
+            return family_inbox(&api, &filter, family, query.cursor.as_deref(), limit).await;
         }
     }
     let page = api.store.inbox(&filter, query.cursor.as_deref(), limit).await?;
     Ok(Json(PendingPage { pending: page.items, cursor: page.cursor }))
 }
 
-/// What a conversation and the children at work for it wait for, in one page.
+/// What a conversation and the children at work for it wait for; a cursor counts what came before.
 async fn family_inbox(
     api: &Api,
     filter: &InboxFilter,
     family: Vec<ConversationId>,
+    cursor: Option<&str>,
     limit: usize,
 ) -> Result<Json<PendingPage>, Problem> {
+    let from: usize = match cursor.map(str::parse) {
+        None => 0,
+        Some(Ok(from)) => from,
+        Some(Err(_)) => return Err(Problem::field("cursor", "is not of the page before")),
+    };
+    let most = limit.saturating_add(from).saturating_add(1);
     let mut pending = Vec::new();
     for member in family {
         let filter = InboxFilter { conversation: Some(member), ..filter.clone() };
-        pending.extend(api.store.inbox(&filter, None, limit).await?.items);
+        pending.extend(api.store.inbox(&filter, None, most).await?.items);
+        pending.sort_by_key(|entry| entry.pending.expires_at);
+        pending.truncate(most);
     }
-    pending.sort_by_key(|entry| entry.pending.expires_at);
-    pending.truncate(limit);
-    Ok(Json(PendingPage { pending, cursor: None }))
+    let more = pending.len() == most;
+    let pending = pending.into_iter().skip(from).take(limit).collect();
+    let cursor = more.then(|| from.saturating_add(limit).to_string());
+    Ok(Json(PendingPage { pending, cursor }))
 }

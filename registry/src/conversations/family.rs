@@ -1,7 +1,11 @@
 //! A conversation and those that it asks, however deep.
 
+use std::collections::BTreeSet;
+
 use abide_actors::request::{Failure, Request};
+use abide_conversation::command::ChildEnded;
 use abide_conversation::event::Data;
+use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::{ConversationId, Rejection, State};
 
 use super::Conversations;
@@ -27,14 +31,57 @@ impl Conversations {
         Ok(family)
     }
 
-    /// Deletes the children that a conversation ever had, since what they hold is its own; stops
-    /// what runs first, so that there are no more of them.
+    /// A child that is to be deleted answers its parent before it goes, so that nobody waits for it.
+    pub(super) async fn part_from_parent(&self, id: &ConversationId) -> Result<(), Failure> {
+        let Some(state) = self.stored(id).await? else { return Ok(()) };
+        let waits = state.due.is_some() || state.turns <= 1 && state.turn.is_some();
+        let Some(parent) = state.parent.filter(|_| waits) else { return Ok(()) };
+        let why = "sub_agent_failed: its conversation was deleted".to_owned();
+        let ended = ChildEnded {
+            call: parent.call_id,
+            child: id.clone(),
+            outcome: Outcome::Err(why, ErrorType::ToolError),
+            ui: None,
+            usage: state.usage,
+            storages: state.storages,
+        };
+        let request = Request::ChildEnded(Box::new(ended));
+        match Box::pin(self.deliver(&parent.conversation_id, request, Vec::new())).await {
+            // A parent that waits no more, or is gone, is told enough.
+            Ok(_) | Err(Failure::Rejected(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Deletes the children that a conversation ever had, since what they hold is its own. Stops
+    /// what runs first, and looks again until there are no more of them.
     pub(super) async fn delete_children(&self, id: &ConversationId) -> Result<(), Failure> {
+        let mut deleted = BTreeSet::new();
+        loop {
+            let children = self.children_ever(id).await?;
+            let mut left = children.into_iter().filter(|child| !deleted.contains(child)).peekable();
+            if left.peek().is_none() {
+                return Ok(());
+            }
+            Box::pin(self.deliver(id, Request::Cancel, Vec::new())).await?;
+            let left: Vec<_> = left.collect();
+            for child in left {
+                // One that never began, or is gone, is what is wanted.
+                match Box::pin(self.deliver(&child, Request::Delete, Vec::new())).await {
+                    Ok(_) | Err(Failure::Rejected(Rejection::NotFound)) => {}
+                    Err(failure) => return Err(failure),
+                }
+                deleted.insert(child);
+            }
+        }
+    }
+
+    async fn children_ever(&self, id: &ConversationId) -> Result<Vec<ConversationId>, Failure> {
         let mut children = Vec::new();
         let mut after = 0;
         loop {
             let page = self.store.events(id, after, PAGE).await?;
-            let Some(last) = page.last() else { break };
+            let Some(last) = page.last() else { return Ok(children) };
             after = last.seq;
             children.extend(page.into_iter().filter_map(|event| match event.data {
                 Data::ToolCall(call) => call.child,
@@ -42,18 +89,6 @@ impl Conversations {
                 _ => None,
             }));
         }
-        if children.is_empty() {
-            return Ok(());
-        }
-        Box::pin(self.deliver(id, Request::Cancel, Vec::new())).await?;
-        for child in children {
-            // One that never began, or is gone, is what is wanted.
-            match Box::pin(self.deliver(&child, Request::Delete, Vec::new())).await {
-                Ok(_) | Err(Failure::Rejected(Rejection::NotFound)) => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! A child conversation takes a call up, comes to its end, or is stopped.
 
+use std::collections::BTreeMap;
+
 use super::Rejection;
 use super::draft::Draft;
 use super::send::send;
@@ -45,12 +47,12 @@ pub(super) fn started(draft: &mut Draft, started: command::ChildStarted) -> Resu
 
 /// The child's answer is the call's result. It may come before the child is known to have started.
 pub(super) fn ended(draft: &mut Draft, ended: command::ChildEnded) -> Result<(), Rejection> {
-    let command::ChildEnded { call: id, child, outcome, ui, usage } = ended;
+    let command::ChildEnded { call: id, child, outcome, ui, usage, storages } = ended;
     if let Some(run) = draft.state.dispatches.get(&id).cloned() {
         if run.child.as_ref() != Some(&child) {
             return Err(Rejection::Stale);
         }
-        gone(draft, &id, child, usage);
+        gone(draft, &id, child, usage, storages);
         finish_dispatch(draft, id, run, outcome, ui);
         return Ok(());
     }
@@ -59,16 +61,22 @@ pub(super) fn ended(draft: &mut Draft, ended: command::ChildEnded) -> Result<(),
             && call.child.as_ref() == Some(&child)
     };
     draft.state.call(&id).filter(open).ok_or(Rejection::Stale)?;
-    gone(draft, &id, child, usage);
+    gone(draft, &id, child, usage, storages);
     draft.push(Data::ToolResult(ToolResult { call_id: id, outcome, ui }));
     settle(draft);
     Ok(())
 }
 
 /// From here on there is no child to care for.
-pub(super) fn gone(draft: &mut Draft, call: &CallId, child: ConversationId, usage: Usage) {
+pub(super) fn gone(
+    draft: &mut Draft,
+    call: &CallId,
+    child: ConversationId,
+    usage: Usage,
+    storages: BTreeMap<String, String>,
+) {
     let (call_id, conversation_id) = (call.clone(), child);
-    let ended = event::ChildEnded { call_id, conversation_id, usage };
+    let ended = event::ChildEnded { call_id, conversation_id, usage, storages };
     draft.push_for(call, Data::ChildEnded(ended));
 }
 

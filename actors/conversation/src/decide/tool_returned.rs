@@ -27,7 +27,7 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
     let child = call.child.clone();
     let ToolReturned { call: call_id, attempt, outcome, ui, halt, changes } = returned;
     if let Some(child) = child.filter(|_| never_began(attempt)) {
-        gone(draft, &call_id, child, Default::default());
+        gone(draft, &call_id, child, Default::default(), Default::default());
     }
     apply(draft, &call_id, changes);
     draft.push(Data::ToolResult(ToolResult { call_id, outcome, ui }));
@@ -44,7 +44,7 @@ fn dispatched(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection
     let run = run.filter(|run| run.attempt == attempt && run.delegated.is_none());
     let run = run.cloned().ok_or(Rejection::Stale)?;
     if let Some(child) = run.child.clone().filter(|_| never_began(attempt)) {
-        gone(draft, &call, child, Default::default());
+        gone(draft, &call, child, Default::default(), Default::default());
     }
     apply(draft, &call, changes);
     finish_dispatch(draft, call, run, outcome, ui);

@@ -57,6 +57,7 @@ async fn edited(workspace: &Workspace, args: &Value) -> Result<Returned, Refusal
     on_a_thread(move |cancelled| {
         // The turn is the thread's: it ends with the work, also when nobody waits for it.
         let _turn = turn;
+        let _lock = workspace.lock(&path, cancelled)?;
         let before = String::from_utf8(workspace.read(&path)?);
         let before = before.map_err(|_| Refusal::new("not_utf8"))?;
         let count = counted(&before, &old, all)?;

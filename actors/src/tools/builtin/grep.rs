@@ -13,15 +13,16 @@ use search::Search;
 
 /// A longer expression is not one that a model means.
 const LONGEST_PATTERN: usize = 4096;
-/// What a compiled expression takes, and each thread's tables beside it.
-const LARGEST_PROGRAM: usize = 4 * 1024 * 1024;
+/// What a compiled expression takes, and each thread's tables beside it. The worst expressions take
+/// time by this and by the length of a line; nothing stops one within a line.
+const LARGEST_PROGRAM: usize = 512 * 1024;
 /// If the arguments do not say, and at most.
 const MATCHES: (u64, u64) = (200, 2000);
 
 pub(super) const DESCRIPTION: &str = "Searches the files of the workspace for lines that match a \
     regular expression (Rust syntax, case sensitive; begin with `(?i)` to ignore case). Results \
     are `path:line:text`, sorted. Hidden and ignored files are searched too; .git, binary files, \
-    symbolic links, files over 64 MB and what follows a line over 1 MB are not.";
+    symbolic links, files over 64 MB and what follows a line over 256 kB are not.";
 
 pub(super) fn parameters() -> Value {
     json!({

@@ -7,6 +7,7 @@ use abide_conversation::message::text_block;
 use serde_json::{Value, json};
 
 use super::given;
+use crate::tools::LONGEST_NAME;
 
 pub(super) const DESCRIPTION: &str = "Asks another agent, in a conversation of its own, and waits \
     for its last message. It knows nothing of this conversation but the prompt. Without an agent's \
@@ -20,7 +21,7 @@ pub(super) fn parameters() -> Value {
             "agent": {"type": "string", "description": "The agent's name."},
             "tools": {
                 "type": "array",
-                "items": {"type": "string"},
+                "items": {"type": "string", "maxLength": LONGEST_NAME},
                 "maxItems": 256,
                 "description": "The tools that it may use, of those that it has.",
             },

@@ -61,9 +61,9 @@ fn todo(at: usize, item: &Value) -> Result<Todo, Mistake> {
     let wrong = |code, why: &str| (code, format!("todos[{at}] {why}"));
     let fields = item.as_object().ok_or(wrong("invalid_todo", "must be an object"))?;
     let content = fields.get("content").and_then(Value::as_str);
-    let content = content.filter(|text| !text.trim().is_empty() && text.len() <= LONGEST);
+    let content = content.filter(|text| !text.trim().is_empty() && text.chars().count() <= LONGEST);
     let content =
-        content.ok_or(wrong("invalid_content", "must have a content of 1 to 1000 bytes"))?;
+        content.ok_or(wrong("invalid_content", "must have a content of 1 to 1000 characters"))?;
     let status = match fields.get("status").and_then(Value::as_str) {
         Some("pending") => TodoStatus::Pending,
         Some("in_progress") => TodoStatus::InProgress,

@@ -43,6 +43,7 @@ async fn written(workspace: &Workspace, given: &str, content: &str) -> Result<()
     on_a_thread(move |cancelled| {
         // The turn is the thread's: it ends with the work, also when nobody waits for it.
         let _turn = turn;
+        let _lock = workspace.lock(&path, cancelled)?;
         workspace.replace(&path, content.as_bytes(), cancelled)
     })
     .await

@@ -41,6 +41,11 @@ fn judged(gate: &Gate, tool: &str, args: Value) -> String {
     format!("{:?}: {}", verdict.decision, verdict.rule)
 }
 
+/// A call that was judged when anything went.
+fn granted() -> Grant {
+    Grant { phase: PermissionPhase::BypassPermissions, ..Grant::of("ask", json!({})) }
+}
+
 fn child_of(ceiling: Ceiling) -> State {
     let parent = Parent {
         conversation_id: ConversationId::new("boss"),
@@ -48,7 +53,7 @@ fn child_of(ceiling: Ceiling) -> State {
         root_conversation_id: ConversationId::new("boss"),
         depth: 1,
         ceiling,
-        storage: None,
+        storages: Default::default(),
     };
     State { parent: Some(parent), ..State::default() }
 }
@@ -99,7 +104,8 @@ fn a_plan_lets_through_what_the_table_says_and_nothing_else() {
 
 #[test]
 fn accept_edits_lets_all_through_but_commands() {
-    let names: Vec<_> = Builtin::ALL.into_iter().filter(|it| !it.edits_at_most()).collect();
+    let names: Vec<_> =
+        Builtin::ALL.into_iter().filter(|it| !it.is_accepted_with_edits()).collect();
     assert_eq!(names, [Builtin::Bash]);
 }
 
@@ -143,7 +149,7 @@ fn a_child_is_never_allowed_more_than_its_parent() {
         "allowed_tools": ["bash", "free", "send", "careful"],
         "allowed_hosts": ["a", "b"], "network": true});
     let tools = BTreeSet::from(["free".to_owned(), "careful".to_owned(), "page".to_owned()]);
-    let ceiling = gate(permissions).ceiling(Some(tools));
+    let ceiling = gate(permissions).ceiling(&granted(), Some(tools));
     let open = json!({"phase": "bypass_permissions", "allowed_hosts": ["b", "c"], "network": true});
     let child = Gate::new(agent(open), &child_of(ceiling.clone()));
     assert_eq!(child.phase(), PermissionPhase::AcceptEdits);
@@ -155,7 +161,8 @@ fn a_child_is_never_allowed_more_than_its_parent() {
     assert_eq!(judged(&child, "bash", json!({})), "Deny: disallowed_tools");
     assert_eq!(child.hosts(), BTreeSet::from(["b".to_owned()]));
     assert!(child.network());
-    let grandchild = Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(None)));
+    let grandchild =
+        Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(&granted(), None)));
     assert_eq!(grandchild.phase(), PermissionPhase::Default);
     assert_eq!(judged(&grandchild, "send", json!({})), "Deny: allowed_tools");
     let strict = Gate::new(agent(json!({})), &child_of(Ceiling { network: false, ..ceiling }));
@@ -164,7 +171,7 @@ fn a_child_is_never_allowed_more_than_its_parent() {
 
 #[test]
 fn a_child_of_a_planning_parent_cannot_leave_the_plan() {
-    let ceiling = gate(json!({"phase": "plan"})).ceiling(None);
+    let ceiling = gate(json!({"phase": "plan"})).ceiling(&granted(), None);
     let child = Gate::new(agent(json!({"phase": "trusted"})), &child_of(ceiling));
     assert_eq!(judged(&child, "plan_mode", json!({"action": "exit"})), "Deny: phase: plan");
     assert_eq!(judged(&child, "free", json!({})), "Deny: phase: plan");
@@ -182,7 +189,7 @@ fn edited_arguments_meet_the_lists_and_the_phase_but_no_second_approval() {
 }
 
 #[test]
-fn a_provider_is_not_offered_what_may_not_run() {
+fn a_model_is_not_offered_what_a_list_refuses_nor_a_provider_what_may_not_run_now() {
     let offered = |permissions: Value| {
         let gate = gate(permissions);
         let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
@@ -191,8 +198,13 @@ fn a_provider_is_not_offered_what_may_not_run() {
         (provided, specs.iter().any(|spec| spec.name == "send"))
     };
     assert_eq!(offered(json!({})), (true, true));
-    assert_eq!(offered(json!({"disallowed_tools": ["hosted", "send"]})), (false, true));
+    assert_eq!(offered(json!({"disallowed_tools": ["hosted", "send"]})), (false, false));
     assert_eq!(offered(json!({"phase": "plan"})), (false, true));
+}
+
+fn judged_as(decision: Decision, tool: &str, args: &Value) -> Verdict {
+    let (rule, phase) = ("approval: auto".to_owned(), PermissionPhase::Default);
+    Verdict { decision, rule, phase, fingerprint: fingerprint(tool, args) }
 }
 
 fn a_call(verdict: Option<Verdict>, args: Value, approved: bool) -> Call {
@@ -209,7 +221,7 @@ fn a_call(verdict: Option<Verdict>, args: Value, approved: bool) -> Call {
 #[test]
 fn a_grant_is_for_exactly_the_arguments_that_were_judged() {
     let args = json!({"to": "a"});
-    let verdict = |decision| Some(verdict(decision, "approval: auto", &args));
+    let verdict = |decision| Some(judged_as(decision, "send", &args));
     let granted = |call: &Call| Grant::of_call(call).is_some();
     assert!(granted(&a_call(verdict(Decision::Allow), args.clone(), false)));
     assert!(!granted(&a_call(verdict(Decision::Allow), json!({"to": "b"}), false)), "swapped");
@@ -217,6 +229,8 @@ fn a_grant_is_for_exactly_the_arguments_that_were_judged() {
     assert!(granted(&a_call(verdict(Decision::Ask), args.clone(), true)));
     assert!(!granted(&a_call(verdict(Decision::Deny), args.clone(), true)));
     assert!(!granted(&a_call(None, args.clone(), true)), "the gate was never asked");
+    let other = Some(judged_as(Decision::Allow, "pay", &args));
+    assert!(!granted(&a_call(other, args.clone(), true)), "another tool was judged");
 }
 
 #[test]
@@ -234,10 +248,10 @@ fn a_users_own_call_needs_leave_too() {
         child: None,
         delegated: None,
     };
-    let ask = Some(verdict(Decision::Ask, "approval: auto", &input));
+    let ask = Some(judged_as(Decision::Ask, "send", &input));
     assert!(Grant::of_dispatch(&run(ask.clone(), input.clone())).is_some());
     assert!(Grant::of_dispatch(&run(ask, json!({"to": "b"}))).is_none());
-    let deny = Some(verdict(Decision::Deny, "phase: plan", &input));
+    let deny = Some(judged_as(Decision::Deny, "send", &input));
     assert!(Grant::of_dispatch(&run(deny, input.clone())).is_none());
     assert!(Grant::of_dispatch(&run(None, input)).is_none());
 }
@@ -252,4 +266,27 @@ fn every_builtin_is_known_by_its_name_and_brings_its_arguments() {
         assert_eq!(tool.check_args(&json!({})), Ok(()), "{}", builtin.name());
     }
     assert_eq!(AgentName::parse("kid").is_some(), definition.tools[14].asks_a_child());
+}
+
+#[test]
+fn a_list_that_names_a_built_in_tool_means_it_under_any_name() {
+    for (list, said) in [
+        (json!({"disallowed_tools": ["write"]}), "Deny: disallowed_tools"),
+        (json!({"allowed_tools": ["write"]}), "Ask: approval: requires_approval"),
+    ] {
+        assert_eq!(judged(&gate(list), "careful", json!({})), said);
+    }
+}
+
+#[test]
+fn a_child_has_the_phase_in_which_its_call_was_judged() {
+    let planning = State { planning: Some(true), ..State::default() };
+    let judged_in_plan = Gate::new(agent(json!({"phase": "trusted"})), &planning);
+    let toolbox = Toolbox::new(judged_in_plan.definition.clone(), Arc::from([]));
+    let kid = toolbox.tool("spawn_agent").unwrap();
+    let verdict = judged_in_plan.judge(kid, &json!({}), &scope());
+    let call = a_call(Some(verdict), json!({}), false);
+    let grant = Grant::of_call(&Call { tool: "spawn_agent".to_owned(), ..call }).unwrap();
+    let later = gate(json!({"phase": "trusted"}));
+    assert_eq!(later.ceiling(&grant, None).phase, PermissionPhase::Plan);
 }

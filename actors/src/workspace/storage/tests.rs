@@ -227,13 +227,13 @@ fn a_discarded_workspace_is_gone_and_its_name_is_free() {
     let opened = workspaces.open(&own("c1"), None).unwrap();
     let storage = opened.storage().unwrap().to_owned();
     fs::write(base.join("c1/a"), "old").unwrap();
-    assert!(workspaces.discard(&own("c1"), "other").is_err(), "not on this storage");
-    let discarded = workspaces.discard(&own("c1"), &storage).unwrap().unwrap();
+    assert!(workspaces.discard(&own("c1"), Some("other")).is_err(), "not on this storage");
+    let discarded = workspaces.discard(&own("c1"), Some(&storage)).unwrap().unwrap();
     let again = workspaces.open(&own("c1"), None).unwrap();
     assert_eq!(names(again.root()), Vec::<String>::new());
     discarded.remove();
     assert_eq!(names(&base), [".abide-storage", "c1"]);
-    assert!(workspaces.discard(&own("c2"), &storage).unwrap().is_none());
+    assert!(workspaces.discard(&own("c2"), None).unwrap().is_none());
     let shared = rooted(&base, true);
-    assert!(workspaces.discard(&shared, &storage).unwrap().is_none(), "it is everybody's");
+    assert!(workspaces.discard(&shared, Some(&storage)).unwrap().is_none(), "it is everybody's");
 }

@@ -88,7 +88,10 @@ impl Run {
                 Action::Abandon(Create { parent, ..create() })
             }
             23 => child_started(&self.some_call(throw), u32::from(throw.how % 4)),
-            24 if throw.how.is_multiple_of(2) => Action::WorkspaceOpened(throw.how.to_string()),
+            24 if throw.how.is_multiple_of(2) => {
+                let (root, storage) = (String::new(), throw.how.to_string());
+                Action::WorkspaceOpened { root, storage }
+            }
             24 => Action::Told(self.queued(n, throw)),
             _ => self.resolved(throw),
         }

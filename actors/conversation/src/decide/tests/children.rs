@@ -34,6 +34,7 @@ fn a_call_that_its_child_has_wants_nothing_here_until_the_child_ends() {
     assert_eq!(ended, Ok(vec!["child_ended", "tool_result"]));
     assert_eq!(story.result("a").unwrap().outcome, Outcome::Ok(json!("grown up")));
     assert_eq!(story.state.usage, Usage { input_tokens: 5, output_tokens: 2 });
+    assert_eq!(story.state.storages["/kid"], "tape");
     assert_eq!(story.tell(child_ended("a", "kid_x")), Err(Rejection::Stale));
     assert!(story.state.orphans.is_empty());
 }
@@ -99,7 +100,7 @@ fn a_gated_call_that_is_denied_has_no_child_to_stop() {
     *gate = Some("May it?".to_owned());
     let mut story = Story::called(vec![planned]);
     story.then(deny("a", None));
-    assert!(story.state.orphans.is_empty());
+    assert!(story.state.orphans.is_empty() && story.state.turn.unwrap().calls[0].child.is_none());
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn a_users_own_call_is_answered_by_its_child_too() {
 #[test]
 fn a_child_is_made_once_and_only_for_its_own_parent() {
     let mut story = begun_child();
-    assert_eq!(story.state.storage.as_deref(), Some("disk"));
+    assert_eq!(story.state.storages[""], "disk");
     assert_eq!(story.tell(Action::Spawn(spawned())), Ok(vec![]));
     let mut other = spawned();
     other.create.as_mut().unwrap().parent.as_mut().unwrap().call_id = CallId::new("other");
@@ -195,10 +196,13 @@ fn what_a_tool_changes_is_journalled_with_its_result() {
 #[test]
 fn the_first_storage_of_a_workspace_holds_for_good() {
     let mut story = Story::called(vec![server("a")]);
-    let opened = |storage: &str| Action::WorkspaceOpened(storage.to_owned());
+    let opened = |storage: &str| {
+        let (root, storage) = ("/srv".to_owned(), storage.to_owned());
+        Action::WorkspaceOpened { root, storage }
+    };
     assert_eq!(story.tell(opened("disk")), Ok(vec!["workspace_opened"]));
     assert_eq!(story.tell(opened("another")), Err(Rejection::Stale));
-    assert_eq!(story.state.storage.as_deref(), Some("disk"));
+    assert_eq!(story.state.storages["/srv"], "disk");
 }
 
 #[test]

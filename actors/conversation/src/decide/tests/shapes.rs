@@ -80,14 +80,16 @@ fn a_call_its_resolution_and_its_result_have_the_contracts_fields() {
         json!({"call_id": "a", "tool": "tool", "args": {"n": 1}, "executor": "client",
             "intent": "action", "started": false, "message": "Please answer.",
             "timeout_ms": 60_000, "grace_ms": 5_000, "on_interrupt": "redispatch",
-            "gate": {"decision": "ask", "rule": "auto", "args": "0123456789abcdef"}})
+            "gate": {"decision": "ask", "rule": "auto", "phase": "default",
+                "fingerprint": "0123456789abcdef"}})
     );
     story.then(approve_with("a", json!({"n": 2})));
     assert_eq!(
         data(&story, "resolution"),
         json!({"call_id": "a", "kind": "approval", "suspension": 1, "by": "boss",
             "approved": true, "args": {"n": 2},
-            "gate": {"decision": "allow", "rule": "auto", "args": "0123456789abcdef"}})
+            "gate": {"decision": "allow", "rule": "auto", "phase": "default",
+                "fingerprint": "0123456789abcdef"}})
     );
     assert_eq!(
         data(&story, "tool_started"),

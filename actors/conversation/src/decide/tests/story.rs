@@ -186,12 +186,17 @@ pub(super) fn parent() -> Parent {
         root_conversation_id: ConversationId::new("root"),
         depth: 2,
         ceiling: Default::default(),
-        storage: Some("disk".to_owned()),
+        storages: [("".to_owned(), "disk".to_owned())].into(),
     }
 }
 
 pub(super) fn verdict(decision: Decision) -> Verdict {
-    Verdict { decision, rule: "auto".to_owned(), args: "0123456789abcdef".to_owned() }
+    Verdict {
+        decision,
+        rule: "auto".to_owned(),
+        phase: Default::default(),
+        fingerprint: "0123456789abcdef".to_owned(),
+    }
 }
 
 fn allowed() -> Option<Verdict> {
@@ -280,6 +285,7 @@ pub(super) fn child_ended(call: &str, child: &str) -> Action {
         outcome: Outcome::Ok(json!("grown up")),
         ui: None,
         usage: Usage { input_tokens: 5, output_tokens: 2 },
+        storages: [("/kid".to_owned(), "tape".to_owned())].into(),
     })
 }
 

@@ -14,7 +14,7 @@ use crate::workspace::{Cancelled, Found, Matches, Refusal, Workspace, truncated,
 /// What is shown of a line.
 const LONGEST_LINE: usize = 500;
 /// What a thread holds of a file: as much as the longest line that is searched.
-const LARGEST_BUFFER: usize = 1024 * 1024;
+const LARGEST_BUFFER: usize = 256 * 1024;
 /// Larger files are data, and take long.
 const LARGEST_FILE: u64 = 64_000_000;
 
