@@ -159,8 +159,9 @@ fn tool(
     let Described { target, description, parameters, run_timeout } = described.unwrap_or_default();
     let parameters = parameters.or_else(|| fields.any("parameters"));
     let parameters = parameters.unwrap_or_else(|| match &target {
-        Some(Target::Agent(_)) => json!({"type": "object", "required": ["prompt"],
-            "properties": {"prompt": {"type": "string", "minLength": 1}}}),
+        Some(Target::Agent(_)) => {
+            json!({"type": "object", "properties": {"prompt": {"type": "string"}}})
+        }
         _ => json!({"type": "object", "properties": {}}),
     });
     let parameters = arguments(fields, &parameters);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use cap_std::fs::Dir;
+use cap_std::fs::File;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_millis(5);
 
 /// Holds the directory of a file against other writers until it is dropped.
 pub(crate) struct Lock {
-    _directory: Option<Dir>,
+    _directory: Option<File>,
 }
 
 impl Workspace {
@@ -26,7 +26,7 @@ impl Workspace {
     /// that has no such locks, as some on the network, keeps only the writers of one node apart.
     pub(crate) fn lock(&self, path: &Path, cancelled: &Cancelled) -> Result<Lock, Refusal> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let directory = match self.dir().open_dir(above.unwrap_or(Path::new("."))) {
+        let directory = match self.dir().open(above.unwrap_or(Path::new("."))) {
             // Whoever makes it writes the first file in it.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(Lock { _directory: None });

@@ -4,7 +4,7 @@ use abide_actors::request::{DispatchRequest, Failure, RepeatKey, Reply, Request}
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Data, Ending, Event};
 use abide_conversation::message::{Outcome, Usage};
-use abide_conversation::{ConversationId, Principal};
+use abide_conversation::{ConversationId, Principal, Rejection};
 use serde_json::{Value, json};
 
 use crate::family::{
@@ -210,7 +210,7 @@ async fn no_more_than_sixteen_work_for_one_at_once() {
     for n in 0..16 {
         assert_eq!(results(&events, &format!("c{n}"))[0]["ok"], true, "{n}");
     }
-    let many = failed("sub_agent_failed: 16 agents may be asked at once");
+    let many = failed("sub_agent_failed: 16 agents may be asked at once here");
     assert_eq!(results(&events, "c16"), [many]);
     assert_eq!(everybody(&rig).await.len(), 17);
     all_settled(&rig).await;
@@ -333,15 +333,28 @@ async fn what_children_cost_is_added_to_what_their_parents_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_whose_parent_was_deleted_tells_nobody_and_settles() {
+async fn a_deleted_parent_takes_its_children_along() {
     let rig = family(&[BOSS, CAREFUL_KID]).await;
     rig.send("x", "go").await.unwrap();
     let child = child(&rig, "x").await;
     suspended(&rig, &child).await;
     rig.ask("x", Request::Delete).await.unwrap();
-    rig.approve(&child, "k").await.unwrap();
-    rig.until_unseen(&child, |data| matches!(data, Data::Told(_))).await;
-    assert_eq!(everybody(&rig).await, [child]);
+    let gone = rig.approve(&child, "k").await;
+    assert!(matches!(gone, Err(Failure::Rejected(Rejection::NotFound))), "{gone:?}");
+    assert!(everybody(&rig).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_child_answers_its_parent_before_it_goes() {
+    let rig = family(&[BOSS, CAREFUL_KID]).await;
+    rig.send("x", "go").await.unwrap();
+    let child = child(&rig, "x").await;
+    suspended(&rig, &child).await;
+    rig.ask(&child, Request::Delete).await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    let deleted = failed("sub_agent_failed: its conversation was deleted");
+    assert_eq!(results(&rig.journal("x").await, "c"), [deleted]);
+    assert_eq!(everybody(&rig).await, ["x"]);
     all_settled(&rig).await;
 }
 
