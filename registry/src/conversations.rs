@@ -65,6 +65,13 @@ impl Conversations {
         Self { host, table, deps, store, cluster, policy, cache: Arc::default() }
     }
 
+    /// Lets conversations reach each other, as long as somebody keeps what this returns.
+    pub fn open_door(&self) -> Arc<dyn Door> {
+        let door: Arc<dyn Door> = Arc::new(self.clone());
+        self.deps.door.set(&door);
+        door
+    }
+
     /// Carries a request to its conversation and brings back what was done.
     ///
     /// After `Lost` and `Refused(Unavailable)` it may have been carried out, or not.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::agent::Agents;
 use abide_actors::clock::Clock;
 use abide_actors::conversation::Deps;
-use abide_actors::door::{Door, Doorway};
+use abide_actors::door::Door;
 use abide_actors::journal::Refusal;
 use abide_actors::model::Model;
 use abide_actors::standing::Standing;
@@ -124,12 +124,11 @@ impl Life {
         let deps = ground.deps(standing.clone(), &hub);
         let Ground { me, store, membership, clock, .. } = &ground;
         let (store, membership, clock) = (store.clone(), membership.clone(), clock.clone());
-        let process = me.process.clone();
+        let (process, policy) = (me.process.clone(), ground.policy);
         let (state, around_state) = watch::channel(me.state);
         let first = View::new(me.holder.clone(), Vec::new(), Links::default());
         let (view, seen) = watch::channel(Arc::new(first));
         let (members, known) = watch::channel(Vec::new());
-        let policy = ground.policy;
         let mut keeper = ground.keeper(standing.clone(), members, view.clone());
         keeper.enter().await?;
 
@@ -152,11 +151,9 @@ impl Life {
         let cluster =
             Cluster::new(process, standing, membership.clone(), peers, clock.clone(), seen, stale);
         let (doors, shelf) = (host.clone(), table.clone());
-        let doorway: Arc<Doorway> = deps.door.clone();
         let conversations =
             Conversations::new(doors, shelf, deps, store.clone(), cluster.clone(), policy);
-        let door: Arc<dyn Door> = Arc::new(conversations.clone());
-        doorway.set(&door);
+        let door = conversations.open_door();
         let state = Arc::new(state);
         let desk = Desk {
             conversations: conversations.clone(),

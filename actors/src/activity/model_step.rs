@@ -67,10 +67,12 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
 impl Step<'_> {
     async fn speak(&self, id: &MessageId, events: &[Event]) -> Result<Heard, String> {
         let toolbox = self.around.toolbox(self.definition.clone());
+        let is_builtin =
+            |name: &str| toolbox.tool(name).is_some_and(|tool| tool.builtin().is_some());
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
-            messages: prompt::messages(events, &self.turn.id),
+            messages: prompt::messages(events, &self.turn.id, &is_builtin),
             tools: toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };

@@ -18,6 +18,9 @@ const REASON: usize = 4 * 1024;
 /// How the id of a request for a repair begins; a person's message never has such an id.
 const REPAIR: &str = "repair_";
 
+/// How a built-in tool's own error begins.
+pub(crate) const OWN_ERROR: &str = "error: ";
+
 /// What stands in place of what was cut off.
 const TRUNCATED: &str = "[...truncated...]";
 
@@ -27,8 +30,16 @@ const TRUNCATED: &str = "[...truncated...]";
 /// started is absent. Right after an assistant message stand the results of its calls, in call
 /// order; a call whose result the events lack is told as interrupted, and a result without its
 /// call is left out, so that no provider ever sees an orphan, whatever the events are.
-pub fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
-    let mut read = Read { results: results(events), ..Read::default() };
+///
+/// A result is its envelope as JSON; but of a tool that `is_builtin`, its own error is the text
+/// `error: <code>…` (contract §7).
+pub fn messages(
+    events: &[Event],
+    turn: &TurnId,
+    is_builtin: &dyn Fn(&str) -> bool,
+) -> Vec<Message> {
+    let mut read =
+        Read { results: results(events), told: HashSet::new(), messages: Vec::new(), is_builtin };
     let mut by_turn: HashMap<&TurnId, Vec<&Event>> = HashMap::new();
     for event in events {
         if let Some(of) = &event.turn_id {
@@ -74,12 +85,12 @@ fn results(events: &[Event]) -> HashMap<&CallId, &Outcome> {
     results
 }
 
-#[derive(Default)]
 struct Read<'a> {
     results: HashMap<&'a CallId, &'a Outcome>,
     /// Calls that were told; an id is told once.
     told: HashSet<CallId>,
     messages: Vec<Message>,
+    is_builtin: &'a dyn Fn(&str) -> bool,
 }
 
 impl Read<'_> {
@@ -125,12 +136,17 @@ impl Read<'_> {
     fn result(&self, call: &CallRef) -> Message {
         let cut = Outcome::Err("tool call interrupted".to_owned(), ErrorType::Interrupted);
         let outcome = self.results.get(&call.id).copied().unwrap_or(&cut);
-        // An envelope of JSON values always has a text.
-        let envelope = serde_json::to_string(outcome).unwrap_or_default();
+        let text = match outcome {
+            Outcome::Err(error, ErrorType::ToolError) if (self.is_builtin)(&call.name) => {
+                format!("{OWN_ERROR}{error}")
+            }
+            // An envelope of JSON values always has a text.
+            outcome => serde_json::to_string(outcome).unwrap_or_default(),
+        };
         Message {
             id: MessageId::new(format!("result_{}", call.id)),
             role: Role::Tool,
-            content: vec![text_block(bounded(envelope, RESULT))],
+            content: vec![text_block(bounded(text, RESULT))],
             tool_calls: Vec::new(),
             tool_call_id: Some(call.id.clone()),
             status: None,

@@ -52,10 +52,10 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use minijinja::context;
 use minijinja::value::Serde;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use self::script::{Call, Entry, Script};
-use super::prompt::is_repair;
+use super::prompt::{OWN_ERROR, is_repair};
 use super::{Failure, GivenCall, Model, Part, Parts, Request, numbers};
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
@@ -128,10 +128,17 @@ impl Scene {
         let result = |message: &Message| {
             let name = names.get(message.tool_call_id.as_ref()?)?;
             let text = message.text();
-            let envelope = serde_json::from_str(&text).unwrap_or(Value::String(text));
-            Some(((*name).clone(), envelope))
+            Some(((*name).clone(), envelope(text)))
         };
         Self { user, step: spoken.count(), results: turn.iter().filter_map(result).collect() }
+    }
+}
+
+/// A result as scripts see it, whatever its form is for other models.
+fn envelope(text: String) -> Value {
+    match text.strip_prefix(OWN_ERROR) {
+        Some(error) => json!({"ok": false, "error": error, "error_type": "TOOL_ERROR"}),
+        None => serde_json::from_str(&text).unwrap_or(Value::String(text)),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Journals as they are, and as they should never be.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::HashSet;
+
 use abide_conversation::event::{
     AssistantMsg, Data, Dispatch, Ending, Event, RepairRequested, Shape, ToolResult, TurnEnded,
     TurnStarted, UserMsg,
@@ -12,7 +14,7 @@ use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Time
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::messages;
+use super::{Read, messages, results};
 
 fn message(id: &str, role: Role, text: &str) -> Message {
     Message {
@@ -90,7 +92,7 @@ fn told(events: &[Event], turn: &str) -> Vec<String> {
         let of = message.tool_call_id.as_ref().map_or("", |id| id.as_str());
         format!("{role} {} {}{of}", message.text(), calls.join(","))
     };
-    messages(events, &TurnId::new(turn)).into_iter().map(line).collect()
+    messages(events, &TurnId::new(turn), &|_| false).into_iter().map(line).collect()
 }
 
 #[test]
@@ -121,7 +123,7 @@ fn a_journal_is_told_turn_by_turn() {
     let second = ["user two ", "assistant half "];
     assert_eq!(told(&events, "t2"), [first.as_slice(), &second].concat());
     assert_eq!(told(&events, "t1"), first);
-    let last = messages(&events, &TurnId::new("t2")).pop().unwrap();
+    let last = messages(&events, &TurnId::new("t2"), &|_| false).pop().unwrap();
     assert_eq!(last.status, Some(Status::Cancelled));
 }
 
@@ -146,7 +148,7 @@ fn a_repair_is_asked_for_where_it_happened() {
         ("t1", spoken("{}", &[], Status::Complete)),
         ("t1", Data::RepairRequested(RepairRequested { reason: "name: is missing".into() })),
     ]);
-    let told = messages(&events, &TurnId::new("t1")).pop().unwrap();
+    let told = messages(&events, &TurnId::new("t1"), &|_| false).pop().unwrap();
     assert_eq!(told.role, Role::User);
     assert!(told.text().contains("name: is missing"));
     assert_eq!(told.id.as_str(), "repair_4");
@@ -161,7 +163,7 @@ fn a_large_result_is_cut_between_characters() {
             ("t1", spoken("", &["a"], Status::Complete)),
             ("t1", returned("a", Outcome::Ok(json!(text)))),
         ]);
-        let told = messages(&events, &TurnId::new("t1")).pop().unwrap().text();
+        let told = messages(&events, &TurnId::new("t1"), &|_| false).pop().unwrap().text();
         assert_eq!(told.ends_with("ä\"}"), whole);
         assert_eq!(told.ends_with("ä[...truncated...]"), !whole);
         assert!(told.len() <= super::RESULT + super::TRUNCATED.len());
@@ -194,7 +196,7 @@ proptest! {
     ) {
         let mut due = Vec::new();
         let mut seen = std::collections::HashSet::new();
-        for message in messages(&journal(events), &TurnId::new(turn)) {
+        for message in messages(&journal(events), &TurnId::new(turn), &|_| false) {
             let hidden = message.content.iter().all(|block| !block.to_string().contains("SECRET"));
             prop_assert!(hidden);
             if let Some(id) = message.tool_call_id {
@@ -211,4 +213,25 @@ proptest! {
         }
         prop_assert!(due.is_empty());
     }
+}
+
+#[test]
+fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
+    let read = |error_type| {
+        let call = CallRef { id: CallId::new("a"), name: "read".into(), args: json!({}) };
+        let outcome = Outcome::Err("enoent: x".into(), error_type);
+        let events = [result_of("a", outcome)];
+        let results = results(&events);
+        let told = HashSet::new();
+        let is_builtin = |name: &str| name == "read";
+        Read { results, told, messages: Vec::new(), is_builtin: &is_builtin }.result(&call).text()
+    };
+    assert_eq!(read(ErrorType::ToolError), "error: enoent: x");
+    let timed_out = r#"{"ok":false,"error":"enoent: x","error_type":"TIMEOUT"}"#;
+    assert_eq!(read(ErrorType::Timeout), timed_out);
+}
+
+fn result_of(call: &str, outcome: Outcome) -> Event {
+    let data = returned(call, outcome);
+    Event { seq: 1, at: Timestamp::UNIX_EPOCH, turn_id: None, data }
 }
