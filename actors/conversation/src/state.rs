@@ -264,7 +264,7 @@ impl State {
         parent.is_some() && self.parent.as_ref().map(name) == parent.map(name)
     }
 
-    /// An open call of the running turn.
+    /// A call of the open step, also one that is done.
     pub fn call(&self, id: &CallId) -> Option<&Call> {
         self.turn.as_ref()?.calls.iter().find(|call| call.id == *id)
     }

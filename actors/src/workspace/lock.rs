@@ -72,7 +72,6 @@ mod tests {
             let _lock = second.lock(Path::new("a"), &Cancelled::default()).unwrap();
             seen.load(Ordering::SeqCst)
         });
-        thread::sleep(SOON * 4);
         released.store(true, Ordering::SeqCst);
         drop(held);
         assert!(waits.join().unwrap(), "it had the lock too early");

@@ -1,4 +1,4 @@
-//! The parent wants nothing of its child any more: what runs is cancelled, what comes is refused.
+//! The parent wants nothing of its child any more: what runs is cancelled, its wish void.
 
 use super::cancel::cancel;
 use super::draft::Draft;
