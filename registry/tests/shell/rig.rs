@@ -196,7 +196,11 @@ impl Rig {
 
     pub async fn resolve(&self, id: &str, call: &str, answer: Answer) -> Result<Reply, Failure> {
         let (call, by) = (CallId::new(call), Principal::new("bob"));
-        self.ask(id, Request::Resolve(ResolveRequest { call, suspension: None, by, answer })).await
+        self.ask(
+            id,
+            Request::Resolve(ResolveRequest { call, suspension: None, by, answer, remember: None }),
+        )
+        .await
     }
 
     /// Crashes its actor, if there is one.
