@@ -2,7 +2,7 @@
 
 pub mod base64;
 mod form;
-pub mod media;
+mod media;
 mod text;
 
 use serde::de::IntoDeserializer;
@@ -10,7 +10,7 @@ use serde::de::value::Error as Unread;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::media::{Media, Source};
+pub use self::media::{Media, Source, essence};
 pub use self::text::{as_text, texts, without_bytes};
 
 use self::form::{Field, Form, may, must};

@@ -64,19 +64,25 @@ impl<'a> Media<'a> {
             _ => "",
         };
         media_type(&given.into(), of).map_err(|wrong| within(wrong.within("mimeType")))?;
-        match base64::decode(data) {
-            Some(_) => Ok(()),
-            None => Err(within(Wrong::here("is not base64").within("data"))),
+        match base64::is_whole(data) {
+            true => Ok(()),
+            false => Err(within(Wrong::here("is not base64").within("data"))),
         }
     }
 
-    /// The bytes in the block as an address, as some providers take them.
-    pub fn data_url(&self) -> Option<String> {
-        match self.source {
-            Source::Base64 { media_type, data } => Some(format!("data:{media_type};base64,{data}")),
-            Source::Url(_) | Source::File(_) | Source::Stored { .. } => None,
-        }
+    /// The text of a document that is nothing but text.
+    pub fn written(&self) -> Option<String> {
+        let Source::Base64 { media_type, data } = self.source else { return None };
+        let essence = essence(media_type);
+        let textual = essence.starts_with("text/") || essence == "application/json";
+        let bytes = (self.kind == Kind::Document && textual).then(|| base64::decode(data))??;
+        String::from_utf8(bytes).ok()
     }
+}
+
+/// A media type without its parameters, in lower case.
+pub fn essence(media_type: &str) -> String {
+    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 impl<'a> Source<'a> {

@@ -27,7 +27,12 @@ pub fn as_text(block: &Value) -> Option<Cow<'_, str>> {
     match (Kind::of(block), block["text"].as_str()) {
         (Some(Kind::Reasoning), _) => None,
         (Some(Kind::Text), Some(text)) => Some(Cow::Borrowed(text)),
-        (Some(kind), _) => Some(told(kind, block).unwrap_or_else(|| raw(block)).into()),
+        (Some(kind), _) if kind.is_media() => Some(media(kind, block).into()),
+        (Some(Kind::ToolResult), _) => Some(result(block).unwrap_or_else(|| raw(block)).into()),
+        (Some(kind), _) => {
+            let block = without_bytes(block);
+            Some(told(kind, &block).unwrap_or_else(|| raw(&block)).into())
+        }
         (None, _) => Some(raw(block).into()),
     }
 }
@@ -37,7 +42,8 @@ pub fn without_bytes(value: &Value) -> Value {
     fn stripped(value: &Value, deep: usize) -> Value {
         match value {
             Value::String(text) if base64::is_likely(text) => {
-                format!("[{} of base64]", spoken(base64::size(text))).into()
+                let data = text.rsplit(',').next().unwrap_or_default();
+                format!("[{} of base64]", spoken(base64::size(data))).into()
             }
             Value::Array(_) | Value::Object(_) if deep == 0 => "[...]".into(),
             Value::Array(list) => list.iter().map(|value| stripped(value, deep - 1)).collect(),
@@ -51,16 +57,20 @@ pub fn without_bytes(value: &Value) -> Value {
     stripped(value, DEEPEST)
 }
 
-/// `None` if the block lacks what its kind must have.
+/// `None` if the block lacks what its kind must have, or is told elsewhere.
 fn told(kind: Kind, block: &Value) -> Option<String> {
     let field = |name: &str| block[name].as_str();
     match kind {
-        Kind::Text | Kind::Reasoning => None,
-        Kind::Image | Kind::Document | Kind::Audio | Kind::Video | Kind::GeneratedImage => {
-            Some(media(kind, block))
-        }
+        Kind::Text
+        | Kind::Reasoning
+        | Kind::Image
+        | Kind::Document
+        | Kind::Audio
+        | Kind::Video
+        | Kind::GeneratedImage
+        | Kind::ToolResult => None,
         Kind::Json => match block.get("data") {
-            Some(data) => Some(json(data)),
+            Some(data) => Some(data.to_string()),
             None => field("text").map(str::to_owned),
         },
         Kind::Xml => Some(fenced("xml", field("text")?)),
@@ -83,13 +93,10 @@ fn told(kind: Kind, block: &Value) -> Option<String> {
         }
         Kind::GeneratedFile => {
             let named = field("displayName").map(|name| format!("{name} ")).unwrap_or_default();
-            Some(line(field("mimeType")?, &format!("{named}{}", place(field("uri")?))))
+            Some(line(field("mimeType")?, &format!("{named}{}", field("uri")?)))
         }
         Kind::UserAction | Kind::SystemEvent | Kind::StateChange => event(kind, block),
-        Kind::ToolUse => {
-            Some(line("call", &format!("{} {}", field("name")?, json(&block["input"]))))
-        }
-        Kind::ToolResult => result(block),
+        Kind::ToolUse => Some(line("call", &format!("{} {}", field("name")?, block["input"]))),
         Kind::Custom => custom(block),
     }
 }
@@ -100,7 +107,7 @@ fn media(kind: Kind, block: &Value) -> String {
     };
     let what = match media.source {
         Source::Base64 { media_type, data } => {
-            if let Some(text) = written(kind, media_type, data) {
+            if let Some(text) = media.written() {
                 let title = media.name.map(|name| format!("{}\n", line("document", name)));
                 return format!("{}{}", title.unwrap_or_default(), fenced("", &text));
             }
@@ -122,16 +129,6 @@ fn media(kind: Kind, block: &Value) -> String {
     }
 }
 
-/// The text of a document that is nothing but text.
-fn written(kind: Kind, media_type: &str, data: &str) -> Option<String> {
-    let essence = media_type.split(';').next().unwrap_or_default().to_ascii_lowercase();
-    let textual = essence.starts_with("text/") || essence == "application/json";
-    if kind != Kind::Document || !textual {
-        return None;
-    }
-    String::from_utf8(base64::decode(data)?).ok()
-}
-
 fn event(kind: Kind, block: &Value) -> Option<String> {
     let field = |name: &str| block[name].as_str().filter(|text| !text.is_empty());
     if let Some(text) = field("text") {
@@ -141,7 +138,7 @@ fn event(kind: Kind, block: &Value) -> Option<String> {
     let after = |word: &str, name: &str| after(word, name).unwrap_or_default();
     let more = |name: &str| match &block[name] {
         Value::Null => String::new(),
-        value => format!(": {}", json(value)),
+        value => format!(": {value}"),
     };
     let told = match kind {
         Kind::UserAction => {
@@ -154,7 +151,7 @@ fn event(kind: Kind, block: &Value) -> Option<String> {
         }
         _ => {
             let of = field("field").map(|name| format!(".{name}")).unwrap_or_default();
-            let (from, to) = (json(&block["from"]), json(&block["to"]));
+            let (from, to) = (&block["from"], &block["to"]);
             let by = after("by", "trigger");
             format!("state change: {}{of} from {from} to {to}{by}", field("entity")?)
         }
@@ -199,12 +196,8 @@ fn fenced(language: &str, text: &str) -> String {
     format!("{fence}{language}\n{text}{end}{fence}")
 }
 
-fn json(value: &Value) -> String {
-    without_bytes(value).to_string()
-}
-
 fn raw(block: &Value) -> String {
-    cut(json(block), RAW_BYTES)
+    cut(without_bytes(block).to_string(), RAW_BYTES)
 }
 
 /// `[what: of whom]` on one line.
@@ -218,11 +211,6 @@ fn on_one_line(text: &str) -> String {
 
 fn short(text: &str) -> String {
     cut(text.to_owned(), NAME_BYTES)
-}
-
-/// An address that is not itself the file.
-fn place(uri: &str) -> &str {
-    if uri.starts_with("data:") { "in the block" } else { uri }
 }
 
 fn word(kind: Kind) -> &'static str {

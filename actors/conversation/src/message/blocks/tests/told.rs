@@ -72,7 +72,7 @@ fn a_broken_block_of_media_is_named_and_nothing_of_it_shown() {
     }
     let file = json!({"type": "generated_file", "uri": "data:text/csv;base64,AAAA",
         "mimeType": "text/csv"});
-    assert_eq!(told(file), "[text/csv: in the block]");
+    assert_eq!(told(file), "[text/csv: [3 B of base64]]");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn only_what_is_surely_base64_is_taken_out_of_a_value() {
     let bytes = "Ab3/".repeat(500);
     let address = "data:image/png;base64,AAAA";
     let value = json!({"a": [bytes, address], "b": {"c": bytes}});
-    let expected = json!({"a": ["[1 kB of base64]", "[18 B of base64]"],
+    let expected = json!({"a": ["[1 kB of base64]", "[3 B of base64]"],
         "b": {"c": "[1 kB of base64]"}});
     assert_eq!(without_bytes(&value), expected);
     let words =
@@ -110,6 +110,7 @@ fn base64_is_decoded_as_it_was_encoded() {
         ("//79+w==", b"\xff\xfe\xfd\xfb"),
     ] {
         assert_eq!(base64::decode(text).as_deref(), Some(bytes), "{text}");
+        assert!(base64::is_whole(text));
         assert_eq!(base64::size(text), bytes.len(), "{text}");
     }
 }
