@@ -40,7 +40,9 @@ pub fn is_whole(text: &str) -> bool {
     let (start, last) = text.as_bytes().split_at(text.len().saturating_sub(4));
     let last = std::str::from_utf8(last);
     let legal = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/".contains(byte);
-    text.len() % 4 == 0 && start.iter().all(legal) && last.is_ok_and(|last| decode(last).is_some())
+    text.len().is_multiple_of(4)
+        && start.iter().all(legal)
+        && last.is_ok_and(|last| decode(last).is_some())
 }
 
 /// How many bytes base64 of this text's length stands for, whether or not it is some.
@@ -57,7 +59,7 @@ pub fn is_likely(text: &str) -> bool {
     if text.starts_with("data:") {
         return text.split_once(',').is_some_and(|(head, _)| head.ends_with(";base64"));
     }
-    let has = |of: fn(&u8) -> bool| text.as_bytes().iter().any(|byte| of(byte));
+    let has = |of: fn(&u8) -> bool| text.as_bytes().iter().any(of);
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=\r\n".contains(&byte);
     text.len() >= SHORTEST
         && text.bytes().all(legal)
