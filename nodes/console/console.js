@@ -33,7 +33,8 @@ function show(parent, entries, make) {
     const child = before.get(key) ?? make(entry);
     before.delete(key);
     child.dataset.key = key;
-    if (parent.children[place] !== child) parent.insertBefore(child, parent.children[place] ?? null);
+    const next = parent.children[place] ?? null;
+    if (next !== child) parent.insertBefore(child, next);
   });
   before.forEach((child) => child.remove());
 }
@@ -45,7 +46,8 @@ function message({ role, content, tool_calls = [], status }) {
   const calls = tool_calls.map(({ name, args }) => `→ ${name} ${JSON.stringify(args)}`);
   const cut = status === undefined || status === "complete" ? [] : [`(${status})`];
   const lines = [...texts, ...calls, ...cut].map((text) => element("p", {}, text));
-  return element("li", { class: role }, element("span", { class: "who" }, NAMES[role] ?? role), ...lines);
+  const who = element("span", { class: "who" }, NAMES[role] ?? role);
+  return element("li", { class: role }, who, ...lines);
 }
 
 /** Does something on behalf of the person, and says why when it cannot. */
@@ -70,7 +72,8 @@ function question(call) {
     made.addEventListener("click", () => answer(value()));
     return made;
   };
-  const asked = [element("legend", {}, call.message || call.tool), element("pre", {}, pretty(call.args))];
+  const legend = element("legend", {}, call.message || call.tool);
+  const asked = [legend, element("pre", {}, pretty(call.args))];
   if (call.kind === "client_exec") {
     return element("fieldset", {}, ...asked, element("p", {}, `A page executes ${call.tool}.`));
   }
@@ -104,7 +107,8 @@ function draw() {
   const spoken = { role: "assistant", content: [{ text }] };
   if (text) shown.push([`${streaming.id}/${streaming.delta_seq}`, spoken]);
   show(at("messages"), shown, message);
-  show(at("pending"), pending.map((call) => [`${call.call_id}/${call.suspension}`, call]), question);
+  const open = pending.map((call) => [`${call.call_id}/${call.suspension}`, call]);
+  show(at("pending"), open, question);
 }
 
 let drawn = 0;

@@ -8,6 +8,7 @@ mod conversations;
 mod document;
 mod hostile;
 mod messages;
+mod module;
 mod pages;
 mod refusals;
 mod spec;
