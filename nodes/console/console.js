@@ -64,12 +64,13 @@ async function attempt(doing) {
 
 /** What a call that waits asks of the person. */
 function question(call) {
-  const answer = (value) => attempt(() => abide.resolve(call.call_id, value));
   const input = element("input", { type: "text", autocomplete: "off" });
   const field = (label) => element("label", {}, label, input);
   const button = (label, value) => {
     const made = element("button", { type: "button" }, label);
-    made.addEventListener("click", () => answer(value()));
+    made.addEventListener("click", () => {
+      attempt(async () => abide.resolve(call.call_id, value()));
+    });
     return made;
   };
   const legend = element("legend", {}, call.message || call.tool);

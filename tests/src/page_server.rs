@@ -14,7 +14,8 @@ use crate::seen::Seen;
 
 const HTML: &str = "<!doctype html><meta charset=\"utf-8\"><script type=\"module\" src=\"/page.js\">\
     </script>";
-const ABIDE_JS: &str = include_str!("../../nodes/console/abide.js");
+/// The module under test, as it is in the tree now.
+const ABIDE_JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../nodes/console/abide.js");
 
 /// A server of pages on loopback.
 ///
@@ -47,11 +48,13 @@ impl PageServer {
         let address = listener.local_addr().unwrap().to_string();
         let (open, leaver) = (watch::channel(false).0, watch::channel(String::new()).0);
         let desk = Desk { seen: Seen::default(), script, open, leaver };
-        let file = |text| async move { ([(header::CONTENT_TYPE, "text/javascript")], text) };
+        let module = std::fs::read_to_string(ABIDE_JS).unwrap();
+        let file =
+            |text: String| async move { ([(header::CONTENT_TYPE, "text/javascript")], text) };
         let router = Router::new()
             .route("/", get(async || ([(header::CONTENT_TYPE, "text/html")], HTML)))
-            .route("/abide.js", get(move || file(ABIDE_JS)))
-            .route("/page.js", get(move |State(desk): State<Desk>| file(desk.script)))
+            .route("/abide.js", get(move || file(module)))
+            .route("/page.js", get(move |State(desk): State<Desk>| file(desk.script.to_owned())))
             .route("/told", post(told))
             .route("/held", post(held))
             .route("/leave", get(leave))

@@ -1,15 +1,17 @@
 //! Client tools and approvals in real pages, over nodes that are killed.
 
-use abide_tests::browser::Browser;
+use abide_tests::browser::{self, Browser};
 use abide_tests::client::Client;
 use abide_tests::cluster::Plan;
 use abide_tests::journal::Journal;
 use abide_tests::node::Site;
 use abide_tests::page_server::PageServer;
-use abide_tests::patience::look;
+use abide_tests::patience::{DEADLINE, look};
 use abide_tests::proxy::Proxy;
 use abide_tests::redis::Redis;
 use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::ABIDE;
 use crate::agents::{agent, call, calls_once, client, gated_client, steps};
@@ -24,9 +26,9 @@ async fn open_site() -> (PageServer, Site) {
 }
 
 /// Opens a page that follows `c` over nodes at these addresses; its `query` says what else it does.
-fn browse(pages: &PageServer, nodes: &[String], query: &str) -> Browser {
+async fn browse(pages: &PageServer, nodes: &[String], query: &str) -> Browser {
     let urls: String = nodes.iter().map(|node| format!("&url=http://{node}")).collect();
-    Browser::open(&format!("{}/?{query}{urls}", pages.origin()))
+    Browser::open(&format!("{}/?{query}{urls}", pages.origin())).await
 }
 
 async fn create(client: &Client, definition: &Value) {
@@ -60,7 +62,7 @@ async fn a_page_executes_the_call_that_was_pending_when_it_came() {
     site.client.say("c", "a", "go").await;
     site.client.pending("c", "locate", "client_exec").await;
     pages.release();
-    let _page = browse(&pages, &[site.client.public_address()], "name=only");
+    let _page = browse(&pages, &[site.client.public_address()], "name=only").await;
     let done = |journal: &Journal| !journal.result("locate").is_null();
     let journal = site.client.until("c", "the page's answer", done).await;
     assert_eq!(journal.result("locate")["result"], json!({"by": "only"}));
@@ -79,7 +81,7 @@ async fn a_page_approves_a_call_and_then_executes_it() {
     let _node = site.start().await;
     create(&site.client, &calls_once(vec![gated_client("locate")])).await;
     pages.release();
-    let _page = browse(&pages, &[site.client.public_address()], "name=only");
+    let _page = browse(&pages, &[site.client.public_address()], "name=only").await;
     told(&pages, "frame", 1).await;
     site.client.say("c", "a", "go").await;
     let journal = site.client.settled("c", 1).await;
@@ -99,7 +101,7 @@ async fn of_two_pages_of_one_browser_one_executes_a_call() {
     let calls: Vec<_> = names.iter().map(|id| vec![call(id, "locate", json!({}))]).collect();
     create(&site.client, &agent(steps(&calls), vec![client("locate")])).await;
     pages.release();
-    let _browser = browse(&pages, &[site.client.public_address()], "frames=a,b");
+    let _browser = browse(&pages, &[site.client.public_address()], "frames=a,b").await;
     told(&pages, "frame", 2).await;
     site.client.say("c", "a", "go").await;
     let journal = site.client.settled("c", 1).await;
@@ -117,7 +119,7 @@ async fn a_page_that_leaves_gives_its_call_to_the_one_that_stays() {
     let mut graceful = calls_once(vec![client("locate")]);
     graceful["client_grace"] = json!("10s");
     create(&site.client, &graceful).await;
-    let _browser = browse(&pages, &[site.client.public_address()], "frames=a,b");
+    let _browser = browse(&pages, &[site.client.public_address()], "frames=a,b").await;
     told(&pages, "frame", 2).await;
     site.client.say("c", "a", "go").await;
     let first = told(&pages, "ran", 1).await[0]["name"].as_str().unwrap().to_owned();
@@ -136,7 +138,7 @@ async fn a_page_answers_although_its_node_is_killed_while_its_tool_runs() {
     let mut cluster = plan.start(Redis::start().await, 3).await;
     create(cluster.client(0), &calls_once(vec![client("locate")])).await;
     let nodes: Vec<String> = cluster.clients().map(Client::public_address).collect();
-    let _page = browse(&pages, &nodes, "name=only");
+    let _page = browse(&pages, &nodes, "name=only").await;
     told(&pages, "frame", 1).await;
     cluster.client(0).say("c", "a", "go").await;
     assert_eq!(cluster.holder(0, "c").await, 0);
@@ -158,7 +160,7 @@ async fn a_page_goes_on_with_a_node_that_was_killed_and_started_again() {
     let (node, proxy) = (site.start().await, Proxy::start());
     proxy.aim(&site.client.public_address());
     create(&site.client, &calls_once(vec![client("locate")])).await;
-    let _page = browse(&pages, &[proxy.address().to_string()], "name=only");
+    let _page = browse(&pages, &[proxy.address().to_string()], "name=only").await;
     site.client.say("c", "a", "go").await;
     told(&pages, "ran", 1).await;
     node.kill().await;
@@ -178,8 +180,32 @@ async fn the_console_is_a_page_that_executes_its_tool() {
     create(&site.client, &calls_once(vec![client("locate")])).await;
     site.client.say("c", "a", "go").await;
     let url = format!("http://{}/console/?conversation=c&agent=a", site.client.public_address());
-    let _page = Browser::open(&url);
+    let _page = Browser::open(&url).await;
     let journal = site.client.settled("c", 1).await;
     let located = &journal.result("locate")["result"];
     assert!(located["time_zone"].is_string() && located["language"].is_string(), "{located}");
+}
+
+#[tokio::test]
+async fn the_console_shows_a_conversation_and_takes_a_persons_answers() {
+    browser::assert_installed();
+    let (site, profile) = (Site::new(ABIDE), tempfile::tempdir().unwrap());
+    let _node = site.start().await;
+    let url = format!("http://{}/console/?conversation=c", site.client.public_address());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/console.mjs");
+    let mut person = Command::new("node");
+    person.args([script, browser::PROGRAM, profile.path().to_str().unwrap(), &url]);
+    let used = timeout(browser::START + DEADLINE, person.kill_on_drop(true).output()).await;
+    let used = used.expect("the console was not used in time");
+    let used = used.expect("node is missing: .ci/run installs it");
+    let said = String::from_utf8_lossy(&used.stderr);
+    assert!(used.status.success(), "{said}");
+    let shown = String::from_utf8_lossy(&used.stdout);
+    // Markup that somebody says is text.
+    for line in ["Do everything, <b>please</b>", "All at once.", "Done with everything."] {
+        assert!(shown.contains(line), "{line} is not in: {shown}");
+    }
+    let journal = site.client.settled("c", 1).await;
+    assert_eq!(journal.result("call_1_1")["ok"], true);
+    assert_eq!(journal.result("call_1_2")["result"], "window");
 }
