@@ -10,6 +10,7 @@ mod many;
 mod mistakes;
 mod operators;
 mod outcomes;
+mod pages;
 mod refused;
 mod repeats;
 mod revived;
