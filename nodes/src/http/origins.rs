@@ -29,7 +29,9 @@ impl FromStr for Origin {
         }
         let url = Url::parse(text).map_err(|_| wrong())?;
         let bare = Url::parse(&url.origin().ascii_serialization()).map_err(|_| wrong())?;
-        if !matches!(url.scheme(), "http" | "https") || url != bare {
+        // A pattern would be a legal host, which no page is from.
+        let is_pattern = text.contains('*');
+        if !matches!(url.scheme(), "http" | "https") || url != bare || is_pattern {
             return Err(wrong());
         }
         let origin = url.origin().ascii_serialization();
