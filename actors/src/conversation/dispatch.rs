@@ -97,7 +97,7 @@ impl Loaded {
             assigns: merged(&definition.assigns, &self.state.assigns, &Default::default()),
             metadata: self.state.metadata.clone(),
         };
-        let toolbox = Toolbox::new(definition.clone(), self.own.clone());
+        let toolbox = self.toolbox_of(definition.clone());
         let gate = Gate::new(definition.clone(), &self.state);
         // A condition may take a while; it must not hold up other conversations.
         let judged = tokio::task::spawn_blocking(move || {

@@ -290,7 +290,7 @@ impl Loaded {
     async fn toolbox(&self) -> Result<Option<Toolbox>, Refusal> {
         let Some(turn) = &self.state.turn else { return Ok(None) };
         let definition = self.deps.agents.revision(&turn.revision).await?;
-        Ok(definition.map(|definition| Toolbox::new(definition, self.own.clone())))
+        Ok(definition.map(|definition| self.toolbox_of(definition)))
     }
 }
 
