@@ -1,6 +1,7 @@
 //! An activity becomes a task that reports back, once, as an action to decide on.
 
 mod child;
+mod keep;
 mod model_step;
 mod page;
 mod start;
@@ -98,6 +99,7 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
             }
             Activity::Release { child } => Ok(child::release(&around, child).await),
             Activity::Tell { turn } => child::tell(&around, turn).await,
+            Activity::Keep { decision } => keep::keep(&around, decision).await,
         }
     };
     let ended = match AssertUnwindSafe(work).catch_unwind().await {

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::command::Basis;
-use abide_conversation::{AgentName, ConversationId, Revision};
+use abide_conversation::remembered::Remembered;
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -89,6 +90,16 @@ pub trait Agents: Send + Sync + 'static {
 
     /// One revision, also of an agent that was deleted, for the turns that began with it.
     async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, Refusal>;
+
+    /// Keeps a decision for all conversations of the agent; again is harmless.
+    async fn remember(&self, agent: &AgentName, decision: &Remembered) -> Result<(), Refusal>;
+
+    /// The decisions that hold for all conversations of the agent, oldest first; some may have
+    /// expired.
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal>;
+
+    /// Whether there was such a decision; now there is none.
+    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, Refusal>;
 }
 
 impl Definition {

@@ -80,7 +80,7 @@ impl Node {
         };
         let cluster_at = nodes.as_ref().map(local).transpose()?;
 
-        let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone()));
+        let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone(), clock.clone()));
         let me = me(&config, &*clock, cluster_at.unwrap_or(public_at));
         let (name, process) = (me.holder.node.clone(), me.process.clone());
         let tools = kit::kit(&config, ground.is_shared, &clock)?;

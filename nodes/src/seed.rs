@@ -92,7 +92,8 @@ mod tests {
     impl Node {
         fn new() -> Self {
             let store = Arc::new(Memory::default());
-            let catalogue = Catalogue::new(store.clone(), Arc::default());
+            let catalogue =
+                Catalogue::new(store.clone(), Arc::default(), Arc::new(crate::clock::SystemClock));
             Self { store, catalogue }
         }
 

@@ -4,13 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use abide_actors::agent::{Agents, Definition, joined};
+use abide_actors::clock::Clock;
 use abide_actors::journal::{Answer, Refusal};
 use abide_actors::tools::Natives;
-use abide_conversation::{AgentName, Revision};
+use abide_conversation::remembered::Remembered;
+use abide_conversation::{AgentName, DecisionId, Revision};
 use async_trait::async_trait;
 
 use crate::store::{Store, StoredAgent};
 
+/// Decisions that hold for one agent; every gated call looks through them.
+const MOST_DECISIONS: usize = 1_000;
 /// How many parsed revisions are kept. Past that all are dropped and parsed again when needed.
 const KEPT: usize = 1_000;
 
@@ -23,13 +27,14 @@ pub fn scope(name: &AgentName) -> String {
 pub struct Catalogue {
     store: Arc<dyn Store>,
     natives: Arc<Natives>,
+    clock: Arc<dyn Clock>,
     parsed: RwLock<HashMap<Revision, Arc<Definition>>>,
 }
 
 impl Catalogue {
     /// Reads through to `store`; definitions may use these native tools.
-    pub fn new(store: Arc<dyn Store>, natives: Arc<Natives>) -> Self {
-        Self { store, natives, parsed: RwLock::default() }
+    pub fn new(store: Arc<dyn Store>, natives: Arc<Natives>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, natives, clock, parsed: RwLock::default() }
     }
 
     /// The native tools that a definition may name.
@@ -103,5 +108,27 @@ impl Agents for Catalogue {
             Some(stored) => Ok(self.parse(stored).await),
             None => Ok(None),
         }
+    }
+
+    async fn remember(&self, agent: &AgentName, decision: &Remembered) -> Result<(), Refusal> {
+        let mut kept = self.store.decisions(agent).await?;
+        kept.retain(|other| other.id != decision.id);
+        kept.sort_by_key(|other| other.expires_at);
+        // Those that end first make room.
+        let many = (kept.len() + 1).saturating_sub(MOST_DECISIONS);
+        for (at, old) in kept.iter().enumerate() {
+            if at < many || old.expires_at <= self.clock.now() {
+                self.store.set_decision(agent, &old.id, None).await?;
+            }
+        }
+        self.store.set_decision(agent, &decision.id, Some(decision)).await.map(|_| ())
+    }
+
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+        self.store.decisions(agent).await
+    }
+
+    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, Refusal> {
+        self.store.set_decision(agent, decision, None).await
     }
 }

@@ -11,8 +11,9 @@ pub mod redis;
 mod rules;
 
 use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Journal, Refusal};
+use abide_conversation::remembered::Remembered;
 use abide_conversation::state::Activeness;
-use abide_conversation::{AgentName, ConversationId, Revision, Timestamp};
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -141,8 +142,19 @@ pub trait Store: Journal {
     /// The newest definitions of all names, by name.
     async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal>;
 
-    /// Deletes a name, keeping `answer` under `agents/<name>`; its revisions stay. Returns whether
-    /// it was there.
+    /// Deletes a name and the decisions remembered under it, keeping `answer` under
+    /// `agents/<name>`; its revisions stay. Returns whether it was there.
     async fn delete_agent(&self, name: &AgentName, answer: Option<Answer>)
     -> Result<bool, Refusal>;
+
+    /// Remembers a decision for an agent, or forgets it. Returns whether it was there.
+    async fn set_decision(
+        &self,
+        agent: &AgentName,
+        id: &DecisionId,
+        decision: Option<&Remembered>,
+    ) -> Result<bool, Refusal>;
+
+    /// The decisions remembered for an agent, expired ones too, by id.
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal>;
 }

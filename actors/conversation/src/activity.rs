@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::ids::{CallId, ConversationId, TurnId};
+use crate::ids::{CallId, ConversationId, DecisionId, TurnId};
 
 /// One thing that runs outside the state and reports back as a command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,8 @@ pub enum Activity {
     Release { child: ConversationId },
     /// The parent is told what a turn came to.
     Tell { turn: TurnId },
+    /// The agent is given a decision that is to hold for all of its conversations.
+    Keep { decision: DecisionId },
 }
 
 impl fmt::Display for Activity {
@@ -30,6 +32,7 @@ impl fmt::Display for Activity {
             Activity::Page { call, .. } => write!(f, "page for {call}"),
             Activity::Release { child } => write!(f, "release of {child}"),
             Activity::Tell { turn } => write!(f, "report of {turn}"),
+            Activity::Keep { decision } => write!(f, "keeping of {decision}"),
         }
     }
 }

@@ -7,10 +7,14 @@ use serde_json::{Map, Value};
 
 use crate::Timestamp;
 use crate::child::Parent;
-use crate::event::{Executor, Intent, OnInterrupt, Shape, Todo};
-use crate::ids::{AgentName, CallId, ConversationId, MessageId, Principal, Revision, TurnId};
+use crate::event::{Added, Executor, Intent, OnInterrupt, Ran, Shape, Todo};
+use crate::ids::{
+    AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
+};
+use crate::input::Asks;
 use crate::message::{Outcome, Ui, Usage};
 use crate::permission::{PermissionPhase, Verdict};
+use crate::remembered::{Match, Scope};
 
 /// An action and the moment at which it is judged.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +54,22 @@ pub enum Action {
     },
     /// The parent wants nothing of this conversation any more, which may not even exist yet.
     Abandon(Create),
+    /// Durable hooks added to the context of the step that is next.
+    ContextAdded {
+        turn: TurnId,
+        step: u32,
+        added: Vec<Added>,
+    },
+    /// A hook ends the turn before its next step.
+    Halt {
+        turn: TurnId,
+        step: u32,
+        reason: String,
+    },
+    /// The agent has the decision.
+    DecisionKept(DecisionId),
+    /// A remembered decision of this conversation is to hold no more.
+    RevokeDecision(DecisionId),
 }
 
 /// Brings the conversation into being.
@@ -124,6 +144,18 @@ pub struct ModelReplied {
     pub usage: Option<Usage>,
     /// How a structured answer was judged; `None` for a plain one.
     pub object: Option<Result<Value, String>>,
+    pub judged: Judged,
+}
+
+/// What hooks made of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Judged {
+    #[default]
+    GoOn,
+    /// The turn ends with it; its calls come to nothing.
+    Halt(String),
+    /// The model is to be asked once more; a second refusal in one turn halts it.
+    Refuse { hook: String, reason: String },
 }
 
 /// A call as the model made it, and what the turn's definition says of it.
@@ -133,6 +165,8 @@ pub struct Planned {
     pub given_id: String,
     pub tool: String,
     pub args: Value,
+    /// The arguments as the model gave them, if a hook changed them.
+    pub said: Option<Value>,
     pub plan: Plan,
     /// What the gate decided, if the call came so far.
     pub gate: Option<Verdict>,
@@ -182,6 +216,10 @@ pub struct ToolReturned {
     pub halt: Option<String>,
     /// What it changes in the conversation itself, in the same commit.
     pub changes: Vec<Change>,
+    /// What it must know first; there is no result yet, and `outcome` says nothing.
+    pub asks: Option<Asks>,
+    /// With what it ran, if not with the arguments that were journalled.
+    pub ran: Option<Ran>,
 }
 
 /// What a tool changes in its conversation.
@@ -201,6 +239,19 @@ pub struct Resolve {
     pub answer: Answer,
     /// What the gate decided about edited arguments.
     pub gate: Option<Verdict>,
+    /// The decision is to hold for later calls, too.
+    pub remember: Option<Remember>,
+    /// A hook ends the turn on seeing the edited arguments.
+    pub halt: Option<String>,
+}
+
+/// A wish that a decision be remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remember {
+    pub id: DecisionId,
+    pub scope: Scope,
+    pub matching: Match,
+    pub for_ms: u64,
 }
 
 /// The forms of an answer; each fits one kind of suspension.
@@ -248,6 +299,8 @@ pub struct ChildStarted {
     pub attempt: u32,
     /// How long it may take.
     pub within_ms: u64,
+    /// With what it was asked, if not with the arguments that were journalled.
+    pub ran: Option<Ran>,
 }
 
 /// A child conversation has come to its end.

@@ -6,9 +6,11 @@ mod child;
 mod create;
 mod dispatch;
 mod draft;
+mod hooked;
 mod model_failed;
 mod model_replied;
 mod page_missing;
+mod remembered;
 mod resolve;
 mod revive;
 mod send;
@@ -44,6 +46,8 @@ pub enum Rejection {
     QueueFull,
     #[error("{0}")]
     CallNotOpen(Cow<'static, str>),
+    #[error("the decision does not exist")]
+    DecisionNotFound,
     /// A report of something that is no longer wanted.
     #[error("stale")]
     Stale,
@@ -82,6 +86,12 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         Action::WorkspaceOpened { root, storage } => {
             workspace_opened::workspace_opened(&mut draft, root, storage)?;
         }
+        Action::ContextAdded { turn, step, added } => {
+            hooked::context_added(&mut draft, &turn, step, added)?;
+        }
+        Action::Halt { turn, step, reason } => hooked::halt(&mut draft, &turn, step, reason)?,
+        Action::DecisionKept(id) => remembered::kept(&mut draft, id)?,
+        Action::RevokeDecision(id) => remembered::revoke(&mut draft, id)?,
         Action::Abandon(create) => abandon::abandon(&mut draft, create)?,
     }
     Ok(draft.into_events())

@@ -1,5 +1,8 @@
 //! What is journalled: the append-only truth of one conversation.
 
+mod decided;
+mod hooked;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,9 +11,12 @@ use serde_json::{Map, Value};
 use crate::Timestamp;
 use crate::child::Parent;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
+use crate::input;
 use crate::message::{Message, Outcome, Status, Ui, Usage};
 use crate::permission::{PermissionPhase, Verdict};
 use crate::read;
+pub use decided::{DecisionKept, DecisionRemembered, DecisionRevoked};
+pub use hooked::{Added, ContextAdded, MessageRefused};
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,8 +43,11 @@ pub enum Data {
     Suspension(Suspension),
     Resolution(Resolution),
     ToolStarted(ToolStarted),
+    InputRequired(InputRequired),
     ToolResult(ToolResult),
     RepairRequested(RepairRequested),
+    ContextAdded(ContextAdded),
+    MessageRefused(MessageRefused),
     TurnEnded(TurnEnded),
     DispatchStarted(DispatchStarted),
     Dispatch(Dispatch),
@@ -50,6 +59,9 @@ pub enum Data {
     ChildReleased(ChildReleased),
     Told(Told),
     Abandoned {},
+    DecisionRemembered(DecisionRemembered),
+    DecisionKept(DecisionKept),
+    DecisionRevoked(DecisionRevoked),
 }
 
 /// The conversation exists.
@@ -221,6 +233,9 @@ pub struct Suspension {
     pub intent: Intent,
     pub args: Value,
     pub message: String,
+    /// What a tool asks for that had begun to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Value>,
 }
 
 /// A suspension was answered.
@@ -241,9 +256,30 @@ pub struct Resolution {
     /// What the gate decided about the edited arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
+    /// What a tool that asked goes on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<input::Answer>,
 }
 
-/// A call was handed to its executor after an approval, or again after its node died.
+/// A running tool asked for something; the suspension that follows waits for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct InputRequired {
+    pub call_id: CallId,
+    pub attempt: u32,
+    #[serde(flatten)]
+    pub asks: input::Asks,
+}
+
+/// With what a call ran, if middleware changed its arguments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Ran {
+    pub args: Value,
+    pub gate: Verdict,
+}
+
+/// A call was handed to its executor after an approval or an answer, or again after its node died.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolStarted {
@@ -265,6 +301,8 @@ pub struct ToolResult {
     pub outcome: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui: Option<Ui>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Ran>,
 }
 
 /// A structured answer broke its schema; the model is asked once more.
@@ -330,6 +368,8 @@ pub struct Dispatch {
     /// What the gate decided, of a call that it refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Ran>,
 }
 
 /// A call of `plan_mode` changed what may be done.
@@ -387,6 +427,8 @@ pub struct ChildStarted {
     pub conversation_id: ConversationId,
     pub attempt: u32,
     pub expires_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Ran>,
 }
 
 /// There is no child to care for any more: it has told what it came to, or never was.

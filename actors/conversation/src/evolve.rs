@@ -2,10 +2,13 @@
 
 use crate::child::Due;
 use crate::event::{
-    AssistantMsg, ChildStarted, Data, DispatchStarted, Event, Executor, Resolution, Suspension,
-    ToolCall, ToolStarted, TurnEnded, TurnStarted, UserMsg,
+    AssistantMsg, ChildStarted, Data, DecisionKept, DecisionRemembered, DecisionRevoked,
+    DispatchStarted, Event, Executor, Resolution, Suspension, ToolCall, ToolStarted, TurnEnded,
+    TurnStarted, UserMsg,
 };
 use crate::ids::CallId;
+use crate::input::Input;
+use crate::remembered::Scope;
 use crate::state::{Call, Phase, QueuedTurn, RunningDispatch, State, Turn, Waiting};
 
 /// The state after one more event.
@@ -29,10 +32,26 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         Data::Suspension(suspension) => suspend(&mut state, event, suspension),
         Data::Resolution(resolution) => resolve(&mut state, resolution),
         Data::ToolStarted(started) => run(&mut state, event, started),
+        Data::InputRequired(required) => with_call(&mut state, &required.call_id, |call| {
+            let (attempt, asks) = (required.attempt, required.asks.clone());
+            call.input = Some(Input { attempt, asks, answer: None });
+        }),
         Data::ToolResult(result) => finish(&mut state, &result.call_id),
         Data::RepairRequested(_) => {
             if let Some(turn) = &mut state.turn {
                 turn.repaired = true;
+            }
+        }
+        Data::ContextAdded(added) => {
+            if let Some(turn) = &mut state.turn {
+                turn.prepared = added.step;
+            }
+        }
+        Data::MessageRefused(refused) => {
+            state.usage += refused.usage.unwrap_or_default();
+            if let Some(turn) = &mut state.turn {
+                (turn.step, turn.refused) = (refused.step, true);
+                turn.calls = Vec::new();
             }
         }
         Data::TurnEnded(ended) => end(&mut state, event, ended),
@@ -65,6 +84,12 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         Data::Abandoned {} => {
             state.abandoned = true;
             state.due = None;
+        }
+        Data::DecisionRemembered(remembered) => remember(&mut state, event, remembered),
+        Data::DecisionKept(DecisionKept { decision_id })
+        | Data::DecisionRevoked(DecisionRevoked { decision_id }) => {
+            state.decisions.remove(decision_id);
+            state.unkept.remove(decision_id);
         }
     }
     state
@@ -102,6 +127,8 @@ fn start(state: &mut State, event: &Event, started: &TurnStarted) {
         step: 0,
         calls: Vec::new(),
         repaired: false,
+        refused: false,
+        prepared: 0,
         calls_made: 0,
         late_ids: Vec::new(),
     });
@@ -126,6 +153,7 @@ fn speak(state: &mut State, spoken: &AssistantMsg) {
         suspensions: 0,
         gate: None,
         approved: false,
+        input: None,
         child: None,
         lane: None,
         phase: Phase::Requested,
@@ -153,6 +181,10 @@ fn plan(state: &mut State, event: &Event, planned: &ToolCall) {
         call.on_interrupt = planned.on_interrupt;
         call.answer = planned.answer.clone();
         call.gate = planned.gate.clone();
+        // Who decided it once is who answers for it.
+        if let Some(by) = planned.gate.as_ref().and_then(|verdict| verdict.by.clone()) {
+            call.principal = by;
+        }
         call.child = planned.child.clone();
         call.lane = planned.lane.clone();
         if runs {
@@ -182,6 +214,10 @@ fn resolve(state: &mut State, resolution: &Resolution) {
             call.phase = Phase::Approved;
             call.approved = true;
             call.principal = resolution.by.clone();
+        }
+        if let (Some(answer), Some(input)) = (&resolution.input, &mut call.input) {
+            input.answer = Some(answer.clone());
+            call.phase = Phase::Approved;
         }
         if let Some(args) = &resolution.args {
             call.args = args.clone();
@@ -214,6 +250,17 @@ fn end(state: &mut State, event: &Event, ended: &TurnEnded) {
             started_at: turn.started_at,
             ended_at: event.at,
         });
+    }
+}
+
+/// What has expired makes room.
+fn remember(state: &mut State, event: &Event, remembered: &DecisionRemembered) {
+    let DecisionRemembered { scope, agent, decision, .. } = remembered;
+    let State { decisions, unkept, .. } = state;
+    decisions.retain(|id, it| event.at < it.expires_at || unkept.contains_key(id));
+    state.decisions.insert(decision.id.clone(), decision.clone());
+    if *scope == Scope::Agent {
+        state.unkept.insert(decision.id.clone(), agent.clone());
     }
 }
 

@@ -57,6 +57,10 @@ name!(
     Revision
 );
 name!(
+    /// A remembered decision.
+    DecisionId
+);
+name!(
     /// On whose behalf something happens.
     Principal
 );

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Principal;
 use crate::message::{ErrorType, Outcome};
 
 /// How freely an agent acts, from the strictest on.
@@ -50,6 +51,9 @@ pub struct Verdict {
     /// Which call was judged: the first 16 hex digits of the SHA-256 of the tool's name, a null
     /// byte, and the arguments' JSON.
     pub fingerprint: String,
+    /// Whose remembered decision it was; the call runs as that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Principal>,
 }
 
 impl Verdict {

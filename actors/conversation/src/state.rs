@@ -8,10 +8,12 @@ use serde_json::{Map, Value};
 use crate::Timestamp;
 use crate::child::{Due, Parent};
 use crate::event::{Executor, Intent, Kind, OnInterrupt, Shape, Suspension, Todo};
-use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
+use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
+use crate::input::Input;
 use crate::message::Usage;
 use crate::permission::{Decision, Verdict};
 use crate::read;
+use crate::remembered::Remembered;
 use crate::used_ids::UsedIds;
 
 /// The folded journal. `State::default()` is the conversation that does not exist yet.
@@ -51,6 +53,13 @@ pub struct State {
     /// What its parent must still be told.
     #[serde(default)]
     pub due: Option<Due>,
+    /// Approvers' decisions that hold for later calls, of this conversation or of its whole agent as
+    /// long as that has not got them.
+    #[serde(default)]
+    pub decisions: BTreeMap<DecisionId, Remembered>,
+    /// Those of the decisions that the agent must still be given.
+    #[serde(default)]
+    pub unkept: BTreeMap<DecisionId, AgentName>,
     /// Children that nobody waits for, to be stopped, and the calls that they were for.
     #[serde(default)]
     pub orphans: BTreeMap<ConversationId, CallId>,
@@ -84,6 +93,12 @@ pub struct Turn {
     pub calls: Vec<Call>,
     /// Whether the one repair of a structured answer was asked for.
     pub repaired: bool,
+    /// Whether a hook refused a message.
+    #[serde(default)]
+    pub refused: bool,
+    /// The step whose durable hooks have added what they wanted.
+    #[serde(default)]
+    pub prepared: u32,
     /// How many calls the model has made.
     #[serde(default)]
     pub calls_made: u32,
@@ -115,6 +130,9 @@ pub struct Call {
     /// Whether a person said yes.
     #[serde(default)]
     pub approved: bool,
+    /// What it has asked of a person since it began to run.
+    #[serde(default)]
+    pub input: Option<Input>,
     /// The child conversation that is to answer it.
     #[serde(default)]
     pub child: Option<ConversationId>,
@@ -199,6 +217,9 @@ pub struct Pending {
     pub suspension: u32,
     pub suspended_at: Timestamp,
     pub expires_at: Timestamp,
+    /// What a tool asks for that had begun to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Value>,
     /// Of a child's call: the conversation that a person started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_conversation_id: Option<ConversationId>,
@@ -327,6 +348,7 @@ impl Call {
             suspension: waiting.suspension,
             suspended_at: waiting.since,
             expires_at: waiting.expires_at,
+            requests: self.requests(),
             root_conversation_id: None,
         })
     }
@@ -343,6 +365,18 @@ impl Call {
             intent: self.intent,
             args: self.args.clone(),
             message,
+            requests: self.requests(),
         }
+    }
+
+    /// What it asks for, while nobody has answered.
+    fn requests(&self) -> Option<Value> {
+        let open = self.input.as_ref().filter(|input| input.answer.is_none());
+        open.map(|input| input.asks.requests.clone())
+    }
+
+    /// The attempt that comes next, of a call that is not running.
+    pub fn next_attempt(&self) -> u32 {
+        self.input.as_ref().map_or(1, |input| input.attempt.saturating_add(1))
     }
 }

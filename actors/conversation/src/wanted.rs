@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::activity::Activity;
 use crate::event::{Executor, Kind};
+use crate::ids::DecisionId;
 use crate::state::{Call, Phase, State};
 
 /// What must be running now.
@@ -17,6 +18,8 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
     // A call that its child has is nobody's work here.
     wanted.extend(state.orphans.keys().map(|child| Activity::Release { child: child.clone() }));
     wanted.extend(state.due.iter().map(|due| Activity::Tell { turn: due.turn.clone() }));
+    let keep = |decision: &DecisionId| Activity::Keep { decision: decision.clone() };
+    wanted.extend(state.unkept.keys().map(keep));
     match (&state.turn, state.queue.front()) {
         (None, Some(next)) => {
             wanted.insert(Activity::Start { turn: next.id.clone() });

@@ -74,7 +74,7 @@ pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
     let limit = asked.tool.run_timeout;
     let started = |within: Duration| {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        Action::ChildStarted(ChildStarted { call: call.clone(), attempt, within_ms })
+        Action::ChildStarted(ChildStarted { call: call.clone(), attempt, within_ms, ran: None })
     };
     match timeout(limit, deliver(around, &child, Request::Spawn(Box::new(request)))).await {
         Ok(Ok(())) => started(limit),

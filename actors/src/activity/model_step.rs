@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_conversation::command::{ModelFailed, ModelReplied, Plan, Planned};
+use abide_conversation::command::{Judged, ModelFailed, ModelReplied, Plan, Planned};
 use abide_conversation::event::{Event, Executor, Intent, Shape};
 use abide_conversation::message::{ErrorType, Outcome, Usage};
 use abide_conversation::state::{Activeness, Turn};
@@ -158,6 +158,7 @@ impl Step<'_> {
                 content: heard.content,
                 usage: heard.usage,
                 object,
+                judged: Judged::GoOn,
             }),
             Err(error) => {
                 tracing::error!(conversation = %self.around.id, %error, "planning failed");
@@ -231,6 +232,7 @@ fn too_many(given: &GivenCall) -> Planned {
         given_id: given.id.clone(),
         tool: given.name.chars().take(LONGEST_NAME).collect(),
         args: Value::Object(Default::default()),
+        said: None,
         plan: Plan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
         gate: None,
     }

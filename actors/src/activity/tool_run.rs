@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_conversation::command::ToolReturned;
+use abide_conversation::input::Input;
 use abide_conversation::message::ErrorType;
 use abide_conversation::{Action, CallId, ConversationId, Principal, Revision, TurnId};
 use serde_json::{Map, Value};
@@ -26,6 +27,7 @@ pub(super) struct Wanted {
     revision: Revision,
     turn: Option<TurnId>,
     assigns: Map<String, Value>,
+    input: Option<Input>,
     pub(super) child: Option<ConversationId>,
 }
 
@@ -42,9 +44,9 @@ pub(super) async fn tool_run(
 
 /// The report of a run that came to an end.
 pub(super) fn returned(call: &CallId, attempt: u32, returned: Returned) -> Action {
-    let Returned { outcome, ui, halt, changes } = returned;
+    let Returned { outcome, ui, halt, changes, asks, ran } = returned;
     let call = call.clone();
-    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes })
+    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes, asks, ran })
 }
 
 async fn run(
@@ -94,6 +96,7 @@ async fn run(
         grant,
         assigns,
         principal: wanted.principal,
+        input: wanted.input,
         place,
     };
     let progress = |payload| around.progress.say(around, call, payload);
@@ -124,6 +127,7 @@ fn wanted(around: &Surroundings, id: &CallId) -> Option<Wanted> {
             revision: run.revision.clone(),
             turn: None,
             assigns: Map::new(),
+            input: None,
             child: run.child.clone(),
         });
     }
@@ -135,6 +139,7 @@ fn wanted(around: &Surroundings, id: &CallId) -> Option<Wanted> {
         revision: turn.revision.clone(),
         turn: Some(turn.id.clone()),
         assigns: turn.assigns.clone(),
+        input: call.input.clone(),
         child: call.child.clone(),
     })
 }

@@ -23,7 +23,8 @@ impl Loaded {
                 | Activity::Model { .. }
                 | Activity::Page { .. }
                 | Activity::Release { .. }
-                | Activity::Tell { .. } => false,
+                | Activity::Tell { .. }
+                | Activity::Keep { .. } => false,
             })
         });
     }
@@ -63,7 +64,8 @@ impl Loaded {
                 Activity::Start { .. }
                 | Activity::Page { .. }
                 | Activity::Release { .. }
-                | Activity::Tell { .. } => tokio::spawn(task),
+                | Activity::Tell { .. }
+                | Activity::Keep { .. } => tokio::spawn(task),
             };
             self.running.insert(activity, AbortOnDropHandle::new(task));
         }

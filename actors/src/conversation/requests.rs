@@ -193,8 +193,15 @@ impl Loaded {
     /// The call must be open before its answer is looked at: a stale one is told so.
     async fn resolve(&mut self, request: ResolveRequest) -> Result<Ask, Failure> {
         let ResolveRequest { call, suspension, by, answer } = request;
-        let mut resolve =
-            command::Resolve { call: call.clone(), suspension, by, answer, gate: None };
+        let mut resolve = command::Resolve {
+            call: call.clone(),
+            suspension,
+            by,
+            answer,
+            gate: None,
+            remember: None,
+            halt: None,
+        };
         decide(&self.state, self.command(Action::Resolve(resolve.clone())))?;
         let open = self.state.call(&call).map(|open| open.tool.clone());
         let toolbox = self.toolbox().await?;

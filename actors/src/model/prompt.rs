@@ -5,9 +5,12 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-use abide_conversation::event::{AssistantMsg, Data, Event, RepairRequested};
+use abide_conversation::event::{
+    Added, AssistantMsg, ContextAdded, Data, Event, MessageRefused, RepairRequested,
+};
 use abide_conversation::message::{CallRef, ErrorType, Message, Outcome, Role, Status, text_block};
 use abide_conversation::{CallId, MessageId, TurnId};
+use serde_json::Value;
 
 /// How much of one result the model reads. The journal keeps all of it.
 const RESULT: usize = 64 * 1024;
@@ -17,6 +20,8 @@ const REASON: usize = 4 * 1024;
 
 /// How the id of a request for a repair begins; a person's message never has such an id.
 const REPAIR: &str = "repair_";
+/// How the id of what a hook put in begins.
+pub(crate) const CONTEXT: &str = "context_";
 
 /// How a built-in tool's own error begins.
 pub(crate) const OWN_ERROR: &str = "error: ";
@@ -98,6 +103,8 @@ impl Read<'_> {
         match &event.data {
             Data::AssistantMsg(spoken) => self.spoken(spoken),
             Data::RepairRequested(wrong) => self.messages.push(repair(event.seq, wrong)),
+            Data::ContextAdded(added) => self.messages.extend(added_context(event.seq, added)),
+            Data::MessageRefused(refused) => self.messages.push(refusal(event.seq, refused)),
             Data::Created(_)
             | Data::UserMsg(_)
             | Data::TurnStarted(_)
@@ -105,6 +112,7 @@ impl Read<'_> {
             | Data::Suspension(_)
             | Data::Resolution(_)
             | Data::ToolStarted(_)
+            | Data::InputRequired(_)
             | Data::ToolResult(_)
             | Data::TurnEnded(_)
             | Data::DispatchStarted(_)
@@ -116,7 +124,10 @@ impl Read<'_> {
             | Data::ChildEnded(_)
             | Data::ChildReleased(_)
             | Data::Told(_)
-            | Data::Abandoned {} => {}
+            | Data::Abandoned {}
+            | Data::DecisionRemembered(_)
+            | Data::DecisionKept(_)
+            | Data::DecisionRevoked(_) => {}
         }
     }
 
@@ -155,9 +166,10 @@ impl Read<'_> {
     }
 }
 
-/// Whether a message asks for the repair of an answer, rather than being a person's.
-pub(crate) fn is_repair(message: &Message) -> bool {
-    message.role == Role::User && message.id.as_str().starts_with(REPAIR)
+/// Whether a message was put in by the program, rather than being a person's.
+pub(crate) fn is_inserted(message: &Message) -> bool {
+    let id = message.id.as_str();
+    message.role == Role::User && (id.starts_with(REPAIR) || id.starts_with(CONTEXT))
 }
 
 fn repair(seq: u64, wrong: &RepairRequested) -> Message {
@@ -166,10 +178,29 @@ fn repair(seq: u64, wrong: &RepairRequested) -> Message {
         "Your last answer does not satisfy the JSON schema that was asked for: {reason}\n\
          Answer again, with nothing but JSON that satisfies the schema."
     );
+    inserted(format!("{REPAIR}{seq}"), vec![text_block(text)])
+}
+
+/// What durable hooks added stands where it was added.
+fn added_context(seq: u64, added: &ContextAdded) -> impl Iterator<Item = Message> {
+    let message = move |(at, added): (usize, &Added)| {
+        inserted(format!("{CONTEXT}{seq}_{at}"), added.content.clone())
+    };
+    added.added.iter().enumerate().map(message)
+}
+
+fn refusal(seq: u64, refused: &MessageRefused) -> Message {
+    let reason = bounded(refused.reason.clone(), REASON);
+    let text = format!("Your last answer was not accepted: {reason}\nAnswer again.");
+    inserted(format!("{CONTEXT}{seq}"), vec![text_block(text)])
+}
+
+/// A message that nobody wrote.
+pub(crate) fn inserted(id: String, content: Vec<Value>) -> Message {
     Message {
-        id: MessageId::new(format!("{REPAIR}{seq}")),
+        id: MessageId::new(id),
         role: Role::User,
-        content: vec![text_block(text)],
+        content,
         tool_calls: Vec::new(),
         tool_call_id: None,
         status: None,

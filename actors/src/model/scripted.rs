@@ -55,7 +55,7 @@ use minijinja::value::Serde;
 use serde_json::{Map, Value, json};
 
 use self::script::{Call, Entry, Script};
-use super::prompt::{OWN_ERROR, is_repair};
+use super::prompt::{OWN_ERROR, is_inserted};
 use super::{Failure, GivenCall, Model, Part, Parts, Request, numbers};
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
@@ -115,7 +115,7 @@ struct Scene {
 
 impl Scene {
     fn of(messages: &[Message]) -> Self {
-        let asks = |message: &Message| message.role == Role::User && !is_repair(message);
+        let asks = |message: &Message| message.role == Role::User && !is_inserted(message);
         let last = messages.iter().rposition(asks);
         let user = last.map(|at| messages[at].text()).unwrap_or_default();
         let turn = &messages[last.map_or(0, |at| at + 1)..];

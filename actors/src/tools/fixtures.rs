@@ -100,6 +100,7 @@ pub(crate) fn a_run(tool: &str, args: Value) -> Run {
         grant: Grant::of(tool, args),
         assigns: scope().assigns,
         principal: Principal::new("ann"),
+        input: None,
         place: Default::default(),
     }
 }

@@ -65,7 +65,7 @@ impl Gate {
 
     fn verdict(&self, decision: Decision, rule: &str, tool: &Tool, args: &Value) -> Verdict {
         let (rule, phase) = (rule.to_owned(), self.phase());
-        Verdict { decision, rule, phase, fingerprint: fingerprint(&tool.name, args) }
+        Verdict { decision, rule, phase, fingerprint: fingerprint(&tool.name, args), by: None }
     }
 
     /// Whether the lists and the phase let the tool run at all.

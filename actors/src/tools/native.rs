@@ -36,6 +36,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use abide_conversation::command::Change;
+use abide_conversation::event::Ran;
+use abide_conversation::input::{Asks, Input};
 use abide_conversation::message::{ErrorType, Outcome, Ui};
 use abide_conversation::{CallId, ConversationId, Principal, TurnId};
 use async_trait::async_trait;
@@ -69,6 +71,8 @@ pub struct Context<'a> {
     pub attempt: u32,
     pub assigns: &'a Map<String, Value>,
     pub principal: &'a Principal,
+    /// What an earlier attempt asked for with [`Returned::asking`], and the answer.
+    pub input: Option<&'a Input>,
     pub(super) progress: &'a mpsc::Sender<Value>,
 }
 
@@ -90,6 +94,10 @@ pub struct Returned {
     pub halt: Option<String>,
     /// What a built-in tool changes in its conversation, in the same commit.
     pub(crate) changes: Vec<Change>,
+    /// What the tool must know first; there is no result yet.
+    pub(crate) asks: Option<Asks>,
+    /// With what it ran, if middleware changed the arguments.
+    pub(crate) ran: Option<Ran>,
 }
 
 impl Returned {
@@ -109,6 +117,13 @@ impl Returned {
         Self { halt: Some(reason.clone()), ..Self::ok(reason) }
     }
 
+    /// The tool needs something from a person first. The call waits, for days if it may, and runs
+    /// again with the answer as [`Context::input`], on whichever node; nothing else of this run is
+    /// kept. A user's own call cannot wait: it ends with an error.
+    pub fn asking(asks: Asks) -> Self {
+        Self { asks: Some(asks), ..Self::of(Outcome::Ok(Value::Null)) }
+    }
+
     /// The same, with something to show to people.
     pub fn with_ui(self, kind: impl Into<String>, payload: impl Into<Value>) -> Self {
         Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
@@ -121,7 +136,7 @@ impl Returned {
 
     /// This outcome and nothing else.
     pub(crate) fn of(outcome: Outcome) -> Self {
-        Self { outcome, ui: None, halt: None, changes: Vec::new() }
+        Self { outcome, ui: None, halt: None, changes: Vec::new(), asks: None, ran: None }
     }
 
     /// A built-in tool's own error: `code`, or `code: detail`.

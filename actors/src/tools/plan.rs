@@ -28,7 +28,7 @@ pub(super) fn plan(
         let message = format!("unknown tool: {name}");
         let plan = refusal(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
         let (given_id, args) = (given.id.clone(), shown(&given.args));
-        return Planned { given_id, tool: name, args, plan, gate: None };
+        return Planned { given_id, tool: name, args, said: None, plan, gate: None };
     };
     let (args, plan, verdict) = match arguments(tool, &given.args) {
         Ok(args) => {
@@ -44,7 +44,7 @@ pub(super) fn plan(
         }
     };
     let (given_id, tool) = (given.id.clone(), tool.name.clone());
-    Planned { given_id, tool, args, plan, gate: verdict }
+    Planned { given_id, tool, args, said: None, plan, gate: verdict }
 }
 
 fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::input::Input;
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::{CallId, ConversationId, Principal, TurnId};
@@ -26,6 +27,7 @@ const PROGRESS_WAITING: usize = 64;
 /// What the model reads of a tool that lacks something here; the log says what.
 pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
 
+const ASKS_TOO_MUCH: &str = "the tool asks for more than 1 MB";
 /// What becomes of a run that the gate did not let through.
 pub(crate) const NOT_GRANTED: &str = "permission denied: the gate gave no leave";
 
@@ -41,6 +43,8 @@ pub struct Run {
     pub grant: Grant,
     pub assigns: Map<String, Value>,
     pub principal: Principal,
+    /// What an earlier attempt asked a person for, and the answer.
+    pub input: Option<Input>,
     pub place: Place,
 }
 
@@ -178,6 +182,7 @@ async fn run_native(
             attempt: run.attempt,
             assigns: &run.assigns,
             principal: &run.principal,
+            input: run.input.as_ref(),
             progress: &sender,
         };
         native.run(args, context).await
@@ -200,8 +205,13 @@ async fn run_native(
 
 /// No result is larger than what may travel between nodes.
 fn bounded(returned: Returned) -> Returned {
-    let Returned { outcome, ui, halt, changes } = returned;
+    let Returned { outcome, ui, halt, changes, asks, ran } = returned;
     let large = |value: &Value| encoded_len(value) > LARGEST_VALUE;
+    let asks_much = asks.as_ref().is_some_and(|asks| large(&asks.requests) || asks.is_long());
+    let (outcome, asks) = match asks_much {
+        true => (Outcome::Err(ASKS_TOO_MUCH.to_owned(), ErrorType::ToolError), None),
+        false => (outcome, asks),
+    };
     let outcome = match outcome {
         Outcome::Ok(result) if large(&result) => {
             Outcome::Err("the result is larger than 1 MB".to_owned(), ErrorType::ToolError)
@@ -214,6 +224,8 @@ fn bounded(returned: Returned) -> Returned {
         ui: ui.filter(|ui| !large(&ui.payload)),
         halt: halt.map(|reason| cut(&reason, LONGEST_ERROR)),
         changes,
+        asks,
+        ran,
     }
 }
 

@@ -77,6 +77,17 @@ pub(super) enum Payload {
         message: String,
         suspension: u32,
         expires_at: Timestamp,
+        /// What a tool asks for that had begun to run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        requests: Option<serde_json::Value>,
+    },
+    /// A hook refused what the model had streamed as this message; it is no part of the
+    /// conversation, and another follows.
+    MessageRefused {
+        #[schema(value_type = TurnId)]
+        turn_id: Option<TurnId>,
+        message_id: MessageId,
+        reason: String,
     },
     /// The model had nothing more to do.
     TurnCompleted {
@@ -147,12 +158,19 @@ fn mirrors(event: &Event) -> Vec<Payload> {
         Data::TodosChanged(changed) => {
             vec![Payload::TodosChanged { todos: changed.todos.clone() }]
         }
+        Data::MessageRefused(refused) => vec![Payload::MessageRefused {
+            turn_id,
+            message_id: refused.message.id.clone(),
+            reason: refused.reason.clone(),
+        }],
         Data::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
         Data::Created(_)
         | Data::UserMsg(_)
         | Data::ToolCall(_)
         | Data::Resolution(_)
+        | Data::InputRequired(_)
         | Data::RepairRequested(_)
+        | Data::ContextAdded(_)
         | Data::DispatchStarted(_)
         | Data::Dispatch(_)
         | Data::WorkspaceOpened(_)
@@ -160,7 +178,10 @@ fn mirrors(event: &Event) -> Vec<Payload> {
         | Data::ChildEnded(_)
         | Data::ChildReleased(_)
         | Data::Told(_)
-        | Data::Abandoned {} => Vec::new(),
+        | Data::Abandoned {}
+        | Data::DecisionRemembered(_)
+        | Data::DecisionKept(_)
+        | Data::DecisionRevoked(_) => Vec::new(),
     }
 }
 
@@ -207,6 +228,7 @@ fn suspended(suspension: &Suspension) -> Payload {
         message: suspension.message.clone(),
         suspension: suspension.suspension,
         expires_at: suspension.expires_at,
+        requests: suspension.requests.clone(),
     }
 }
 
@@ -260,8 +282,12 @@ mod tests {
     #[test]
     fn of_several_mirrors_only_the_last_has_the_id() {
         let ui = Ui { kind: "card".to_owned(), payload: json!({"n": 1}) };
-        let done =
-            ToolResult { call_id: CallId::new("c"), outcome: Outcome::Ok(json!(1)), ui: Some(ui) };
+        let done = ToolResult {
+            call_id: CallId::new("c"),
+            outcome: Outcome::Ok(json!(1)),
+            ui: Some(ui),
+            ran: None,
+        };
         let frames = of_event(&event(Data::ToolResult(done)));
         let told: Vec<_> = frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();
         let resolved = json!({"event": "tool_call_resolved",

@@ -252,7 +252,10 @@ fn message(event: &Event) -> Option<Message> {
         | Data::Suspension(_)
         | Data::Resolution(_)
         | Data::ToolStarted(_)
+        | Data::InputRequired(_)
         | Data::RepairRequested(_)
+        | Data::ContextAdded(_)
+        | Data::MessageRefused(_)
         | Data::TurnEnded(_)
         | Data::DispatchStarted(_)
         | Data::Dispatch(_)
@@ -263,6 +266,9 @@ fn message(event: &Event) -> Option<Message> {
         | Data::ChildEnded(_)
         | Data::ChildReleased(_)
         | Data::Told(_)
-        | Data::Abandoned {} => None,
+        | Data::Abandoned {}
+        | Data::DecisionRemembered(_)
+        | Data::DecisionKept(_)
+        | Data::DecisionRevoked(_) => None,
     }
 }

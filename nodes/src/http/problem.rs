@@ -172,7 +172,7 @@ impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let detail = rejection.to_string();
         let kind = match rejection {
-            Rejection::NotFound => Kind::NotFound,
+            Rejection::NotFound | Rejection::DecisionNotFound => Kind::NotFound,
             Rejection::ConversationExists => Kind::ConversationExists,
             Rejection::AgentMismatch(_) => return Self::field("agent", detail),
             Rejection::TurnInFlight => Kind::TurnInFlight,

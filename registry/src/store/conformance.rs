@@ -64,6 +64,7 @@ macro_rules! conformance {
             a_replaced_revision_stays,
             a_deleted_agent_leaves_its_revisions,
             agents_are_listed_by_name,
+            decisions_are_an_agents_own_and_go_with_it,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

@@ -23,7 +23,8 @@ use std::thread::{self, JoinHandle};
 use abide_actors::journal::{
     Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
 };
-use abide_conversation::{AgentName, ConversationId, Event, Revision, Timestamp};
+use abide_conversation::remembered::Remembered;
+use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Timestamp};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction};
 use tokio::sync::{mpsc, oneshot};
@@ -327,6 +328,21 @@ impl Store for Embedded {
     ) -> Result<bool, Refusal> {
         let answer = kept(&agents::scope(name), answer)?;
         self.write(Write::DeleteAgent { name: name.clone(), answer }).await
+    }
+
+    async fn set_decision(
+        &self,
+        agent: &AgentName,
+        id: &DecisionId,
+        decision: Option<&Remembered>,
+    ) -> Result<bool, Refusal> {
+        let json = decision.map(write::json).transpose()?;
+        let (agent, id) = (agent.clone(), id.clone());
+        self.write(Write::SetDecision { agent, id, json }).await
+    }
+
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+        self.read_row(|from| read::decisions(from, agent.as_str()))
     }
 }
 

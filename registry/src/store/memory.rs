@@ -7,7 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use abide_actors::journal::{
     Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
 };
-use abide_conversation::{AgentName, CallId, ConversationId, Event, Revision, State, Timestamp};
+use abide_conversation::remembered::Remembered;
+use abide_conversation::{
+    AgentName, CallId, ConversationId, DecisionId, Event, Revision, State, Timestamp,
+};
 use async_trait::async_trait;
 
 use super::super::agents;
@@ -35,6 +38,7 @@ struct Tables {
     expiries: BTreeSet<(Timestamp, String, String)>,
     newest: BTreeMap<AgentName, Revision>,
     revisions: BTreeMap<Revision, StoredAgent>,
+    decisions: BTreeMap<(AgentName, DecisionId), Remembered>,
 }
 
 #[derive(Debug)]
@@ -374,7 +378,28 @@ impl Store for Memory {
         if let Some(answer) = answer {
             tables.keep(&agents::scope(name), answer);
         }
+        tables.decisions.retain(|(agent, _), _| agent != name);
         Ok(tables.newest.remove(name).is_some())
+    }
+
+    async fn set_decision(
+        &self,
+        agent: &AgentName,
+        id: &DecisionId,
+        decision: Option<&Remembered>,
+    ) -> Result<bool, Refusal> {
+        let (key, decisions) = ((agent.clone(), id.clone()), &mut self.tables().decisions);
+        let before = match decision {
+            Some(decision) => decisions.insert(key, decision.clone()),
+            None => decisions.remove(&key),
+        };
+        Ok(before.is_some())
+    }
+
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+        let tables = self.tables();
+        let of = tables.decisions.iter().filter(|((of, _), _)| of == agent);
+        Ok(of.map(|(_, decision)| decision.clone()).collect())
     }
 }
 

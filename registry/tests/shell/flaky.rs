@@ -7,7 +7,8 @@ use abide_actors::journal::{
     Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
 };
 use abide_conversation::event::Event;
-use abide_conversation::{AgentName, ConversationId, Revision, Timestamp};
+use abide_conversation::remembered::Remembered;
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
 use abide_registry::partition::Share;
 use abide_registry::store::memory::Memory;
 use abide_registry::store::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
@@ -244,5 +245,18 @@ impl Store for Flaky {
         answer: Option<Answer>,
     ) -> Result<bool, Refusal> {
         self.up()?.delete_agent(name, answer).await
+    }
+
+    async fn set_decision(
+        &self,
+        agent: &AgentName,
+        id: &DecisionId,
+        decision: Option<&Remembered>,
+    ) -> Result<bool, Refusal> {
+        self.up()?.set_decision(agent, id, decision).await
+    }
+
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+        self.up()?.decisions(agent).await
     }
 }

@@ -131,7 +131,8 @@ impl Rig {
             .with("boom", Boom)
             .with("halt", Halt)
             .with("echo", Echo);
-        let catalogue = Arc::new(Catalogue::new(store.clone(), Arc::new(natives.clone())));
+        let catalogue = Catalogue::new(store.clone(), Arc::new(natives.clone()), clock.clone());
+        let catalogue = Arc::new(catalogue);
         let model = Arc::new(Scene::default());
         let ground = Ground {
             me: Member {

@@ -28,7 +28,7 @@ pub(super) fn spawn(draft: &mut Draft, spawn: Send) -> Result<(), Rejection> {
 
 /// The child has the call: nothing runs here until it ends.
 pub(super) fn started(draft: &mut Draft, started: command::ChildStarted) -> Result<(), Rejection> {
-    let command::ChildStarted { call: id, attempt, within_ms } = started;
+    let command::ChildStarted { call: id, attempt, within_ms, ran } = started;
     let runs =
         |call: &Call| matches!(call.phase, Phase::Running { attempt: n, .. } if n == attempt);
     let call = draft.state.call(&id).filter(|call| runs(call));
@@ -40,6 +40,7 @@ pub(super) fn started(draft: &mut Draft, started: command::ChildStarted) -> Resu
         conversation_id: child.ok_or(Rejection::Stale)?,
         attempt,
         expires_at: after(draft.at, within_ms),
+        ran,
     };
     draft.push_for(&id, Data::ChildStarted(taken_up));
     Ok(())
@@ -53,7 +54,7 @@ pub(super) fn ended(draft: &mut Draft, ended: command::ChildEnded) -> Result<(),
             return Err(Rejection::Stale);
         }
         gone(draft, &id, child, usage, storages);
-        finish_dispatch(draft, id, run, outcome, ui);
+        finish_dispatch(draft, id, run, outcome, ui, None);
         return Ok(());
     }
     let open = |call: &&Call| {
@@ -62,7 +63,7 @@ pub(super) fn ended(draft: &mut Draft, ended: command::ChildEnded) -> Result<(),
     };
     draft.state.call(&id).filter(open).ok_or(Rejection::Stale)?;
     gone(draft, &id, child, usage, storages);
-    draft.push(Data::ToolResult(ToolResult { call_id: id, outcome, ui }));
+    draft.push(Data::ToolResult(ToolResult { call_id: id, outcome, ui, ran: None }));
     settle(draft);
     Ok(())
 }

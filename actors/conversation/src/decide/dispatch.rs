@@ -27,6 +27,7 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
             principal,
             ui: None,
             gate: Some(gate),
+            ran: None,
         }),
         // One that a person must approve comes with the approval.
         Decision::Allow | Decision::Ask => Data::DispatchStarted(DispatchStarted {

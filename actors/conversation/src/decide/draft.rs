@@ -39,7 +39,7 @@ impl Draft {
     }
 
     pub(super) fn result(&mut self, call_id: CallId, outcome: Outcome) {
-        self.push(Data::ToolResult(ToolResult { call_id, outcome, ui: None }));
+        self.push(Data::ToolResult(ToolResult { call_id, outcome, ui: None, ran: None }));
     }
 
     pub(super) fn error(&mut self, call_id: CallId, error: impl Into<String>, kind: ErrorType) {

@@ -2,8 +2,9 @@
 
 use super::Rejection;
 use super::draft::Draft;
+use super::hooked::refuse;
 use super::settle::{after, end, settle};
-use crate::command::{ModelReplied, Plan, Planned};
+use crate::command::{Judged, ModelReplied, Plan, Planned};
 use crate::event::{AssistantMsg, Data, Ending, Executor, Kind, RepairRequested, ToolCall};
 use crate::ids::CallId;
 use crate::message::{CallRef, ErrorType, Message, Outcome, Role, Status};
@@ -18,7 +19,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
     let name = |(id, planned): &(CallId, Planned)| CallRef {
         id: id.clone(),
         name: planned.tool.clone(),
-        args: planned.args.clone(),
+        args: planned.said.as_ref().unwrap_or(&planned.args).clone(),
     };
     let message = Message {
         id: reply.id,
@@ -30,7 +31,19 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
         object,
     };
     let (status, step, usage) = (Status::Complete, reply.step, reply.usage);
+    let halt = match reply.judged {
+        Judged::GoOn => None,
+        Judged::Halt(reason) => Some(reason),
+        Judged::Refuse { hook, reason } => {
+            refuse(draft, (hook, reason), (step, message, usage));
+            return Ok(());
+        }
+    };
     draft.push(Data::AssistantMsg(AssistantMsg { message, status, step, usage }));
+    if let Some(reason) = halt {
+        end(draft, Ending::Halted, Some(reason));
+        return Ok(());
+    }
     let speaks = calls.is_empty();
     for (id, planned) in calls {
         hand_over(draft, id, planned);
@@ -131,7 +144,7 @@ pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
     suspend(draft, id, kind, message);
 }
 
-fn suspend(draft: &mut Draft, id: &CallId, kind: Kind, message: String) {
+pub(super) fn suspend(draft: &mut Draft, id: &CallId, kind: Kind, message: String) {
     let Some(call) = draft.state.call(id) else { return };
     let expires_at = after(draft.at, call.timeout_ms);
     let suspension = call.suspend(kind, message, expires_at);

@@ -3,10 +3,12 @@
 use super::Rejection;
 use super::draft::Draft;
 use super::model_replied::wait_for_executor;
-use super::settle::settle;
+use super::remembered::remember;
+use super::settle::{end, settle};
 use crate::command::{Answer, Resolve};
-use crate::event::{Data, Executor, Kind, Resolution, ToolStarted};
+use crate::event::{Data, Ending, Executor, Kind, Resolution, ToolStarted};
 use crate::ids::CallId;
+use crate::input;
 use crate::message::{ErrorType, Outcome};
 use crate::permission::Decision;
 
@@ -38,8 +40,11 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         reason: None,
         args: None,
         gate: None,
+        input: None,
     };
     let (id, tool, gate) = (resolve.call, call.tool.clone(), resolve.gate);
+    let (by, wish, halt) = (resolution.by.clone(), resolve.remember, resolve.halt);
+    let asked = call.input.is_some();
     match resolve.answer {
         Answer::Approval { approved: true, reason, args } => {
             (resolution.approved, resolution.reason, resolution.args) = (Some(true), reason, args);
@@ -47,14 +52,32 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
             draft.push(Data::Resolution(resolution));
             match gate.filter(|verdict| verdict.decision == Decision::Deny) {
                 Some(refused) => draft.result(id, refused.denial(&tool)),
-                None => run(draft, &id),
+                None => {
+                    if let Some(wish) = wish {
+                        remember(draft, &id, true, by, wish);
+                    }
+                    run(draft, &id);
+                }
             }
         }
         Answer::Approval { approved: false, reason, .. } => {
             let said = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             (resolution.approved, resolution.reason) = (Some(false), reason);
             draft.push(Data::Resolution(resolution));
+            if let Some(wish) = wish {
+                remember(draft, &id, false, by, wish);
+            }
             draft.error(id, format!("denied by approver{said}"), ErrorType::Denied);
+        }
+        Answer::Result(value) if asked => {
+            resolution.input = Some(input::Answer::Result(value));
+            draft.push(Data::Resolution(resolution));
+            run(draft, &id);
+        }
+        Answer::Error(error) if asked => {
+            resolution.input = Some(input::Answer::Error(error));
+            draft.push(Data::Resolution(resolution));
+            run(draft, &id);
         }
         Answer::Result(value) => {
             draft.push(Data::Resolution(resolution));
@@ -65,11 +88,14 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
             draft.error(id, error, ErrorType::ToolError);
         }
     }
-    settle(draft);
+    match halt {
+        Some(reason) => end(draft, Ending::Halted, Some(reason)),
+        None => settle(draft),
+    }
     Ok(())
 }
 
-/// Hands an approved call to its executor: a server call runs, a client call waits for the page.
+/// Hands an approved or answered call to its executor: a server call runs, a client call waits for the page.
 pub(super) fn run(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
     let started = ToolStarted {
@@ -78,7 +104,7 @@ pub(super) fn run(draft: &mut Draft, id: &CallId) {
         executor: call.executor,
         intent: call.intent,
         args: call.args.clone(),
-        attempt: 1,
+        attempt: call.next_attempt(),
     };
     let executor = call.executor;
     draft.push(Data::ToolStarted(started));

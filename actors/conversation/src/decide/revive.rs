@@ -59,6 +59,7 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
             result: Outcome::Err(INTERRUPTED.to_owned(), ErrorType::Interrupted),
             ui: None,
             gate: None,
+            ran: None,
         }),
         OnInterrupt::Fail | OnInterrupt::Redispatch => Data::DispatchStarted(DispatchStarted {
             call_id,

@@ -1,6 +1,7 @@
 //! The stories of a conversation, told through `decide`, `evolve` and `wanted` alone.
 #![allow(clippy::unwrap_used)]
 
+mod asking;
 mod call_ids;
 mod cancelling;
 mod cells;
@@ -8,10 +9,12 @@ mod chance;
 mod children;
 mod deadlines;
 mod dispatching;
+mod hooked;
 mod mixed;
 mod queueing;
 mod races;
 mod referee;
+mod remembered;
 mod reviving;
 mod shapes;
 mod steps;

@@ -3,12 +3,20 @@
 use super::Rejection;
 use super::child::gone;
 use super::draft::Draft;
+use super::model_replied::suspend;
 use super::settle::{end, settle};
 use crate::command::{Change, ToolReturned};
-use crate::event::{Data, Dispatch, Ending, PhaseChanged, TodosChanged, ToolResult};
+use crate::event::{
+    Data, Dispatch, Ending, InputRequired, Kind, PhaseChanged, Ran, TodosChanged, ToolResult,
+};
 use crate::ids::CallId;
-use crate::message::{Outcome, Ui};
+use crate::input::Asks;
+use crate::message::{ErrorType, Outcome, Ui};
 use crate::state::{Phase, RunningDispatch};
+
+/// How often one call may be suspended. A tool that asks for ever would never end its turn.
+const ROUNDS: u32 = 10;
+const CANNOT_ASK: &str = "the tool asks for input, which a dispatched call cannot give";
 
 pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
     if draft.state.dispatches.contains_key(&returned.call) {
@@ -24,13 +32,23 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
         | Phase::Delegated { .. }
         | Phase::Done => return Err(Rejection::Stale),
     }
-    let child = call.child.clone();
-    let ToolReturned { call: call_id, attempt, outcome, ui, halt, changes } = returned;
+    let (child, rounds) = (call.child.clone(), call.suspensions);
+    let ToolReturned { call: call_id, attempt, outcome, ui, halt, changes, asks, ran } = returned;
+    if let Some(asks) = asks {
+        match rounds < ROUNDS {
+            true => ask(draft, call_id, attempt, asks),
+            false => {
+                draft.error(call_id, "the tool asked too often", ErrorType::ToolError);
+                settle(draft);
+            }
+        }
+        return Ok(());
+    }
     if let Some(child) = child.filter(|_| never_began(attempt)) {
         gone(draft, &call_id, child, Default::default(), Default::default());
     }
     apply(draft, &call_id, changes);
-    draft.push(Data::ToolResult(ToolResult { call_id, outcome, ui }));
+    draft.push(Data::ToolResult(ToolResult { call_id, outcome, ui, ran }));
     match halt {
         Some(reason) => end(draft, Ending::Halted, Some(reason)),
         None => settle(draft),
@@ -38,8 +56,16 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
     Ok(())
 }
 
+/// The call waits for a person, and goes on with the answer.
+fn ask(draft: &mut Draft, call_id: CallId, attempt: u32, asks: Asks) {
+    let message = asks.message.clone();
+    let required = InputRequired { call_id: call_id.clone(), attempt, asks };
+    draft.push(Data::InputRequired(required));
+    suspend(draft, &call_id, Kind::Elicitation, message);
+}
+
 fn dispatched(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
-    let ToolReturned { call, attempt, outcome, ui, changes, .. } = returned;
+    let ToolReturned { call, attempt, outcome, ui, changes, asks, ran, .. } = returned;
     let run = draft.state.dispatches.get(&call);
     let run = run.filter(|run| run.attempt == attempt && run.delegated.is_none());
     let run = run.cloned().ok_or(Rejection::Stale)?;
@@ -47,7 +73,12 @@ fn dispatched(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection
         gone(draft, &call, child, Default::default(), Default::default());
     }
     apply(draft, &call, changes);
-    finish_dispatch(draft, call, run, outcome, ui);
+    // Nobody is there to be asked: the caller waits for the result.
+    let outcome = match asks {
+        Some(_) => Outcome::Err(CANNOT_ASK.to_owned(), ErrorType::ToolError),
+        None => outcome,
+    };
+    finish_dispatch(draft, call, run, outcome, ui, ran);
     Ok(())
 }
 
@@ -64,9 +95,10 @@ pub(super) fn finish_dispatch(
     run: RunningDispatch,
     result: Outcome,
     ui: Option<Ui>,
+    ran: Option<Ran>,
 ) {
     let RunningDispatch { tool, input, principal, .. } = run;
-    let done = Dispatch { call_id, tool, input, principal, result, ui, gate: None };
+    let done = Dispatch { call_id, tool, input, principal, result, ui, gate: None, ran };
     draft.push_of(None, Data::Dispatch(done));
 }
 

@@ -22,7 +22,7 @@ pub(super) fn wake(draft: &mut Draft) {
     }
     for (id, run) in runs {
         let outcome = Outcome::Err(CHILD_LATE.to_owned(), ErrorType::ToolError);
-        finish_dispatch(draft, id, run, outcome, None);
+        finish_dispatch(draft, id, run, outcome, None, None);
     }
     settle(draft);
 }

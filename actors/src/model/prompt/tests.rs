@@ -56,7 +56,7 @@ fn spoken(text: &str, calls: &[&str], status: Status) -> Data {
 
 fn returned(call: &str, outcome: Outcome) -> Data {
     let ui = Some(Ui { kind: "card".into(), payload: json!("SECRET") });
-    Data::ToolResult(ToolResult { call_id: CallId::new(call), outcome, ui })
+    Data::ToolResult(ToolResult { call_id: CallId::new(call), outcome, ui, ran: None })
 }
 
 fn dispatched() -> Data {
@@ -68,6 +68,7 @@ fn dispatched() -> Data {
         result: Outcome::Ok(json!("SECRET")),
         ui: None,
         gate: None,
+        ran: None,
     })
 }
 

@@ -204,7 +204,7 @@ fn a_model_is_not_offered_what_a_list_refuses_nor_a_provider_what_may_not_run_no
 
 fn judged_as(decision: Decision, tool: &str, args: &Value) -> Verdict {
     let (rule, phase) = ("approval: auto".to_owned(), PermissionPhase::Default);
-    Verdict { decision, rule, phase, fingerprint: fingerprint(tool, args) }
+    Verdict { decision, rule, phase, fingerprint: fingerprint(tool, args), by: None }
 }
 
 fn a_call(verdict: Option<Verdict>, args: Value, approved: bool) -> Call {

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use abide_conversation::{AgentName, Revision};
+use abide_conversation::remembered::{Match, Remembered};
+use abide_conversation::{AgentName, DecisionId, Principal, Revision};
 use serde_json::json;
 
 use super::super::{Store, StoredAgent};
@@ -59,6 +60,36 @@ pub(in super::super) async fn agents_are_listed_by_name(store: Arc<dyn Store>) {
     }
     let listed = [agent("a", "r3"), agent("a-b", "r2"), agent("b", "r4")];
     assert_eq!(store.agents().await.unwrap(), listed);
+}
+
+pub(in super::super) async fn decisions_are_an_agents_own_and_go_with_it(store: Arc<dyn Store>) {
+    let (demo, other) = (AgentName::new("demo"), AgentName::new("demo2"));
+    let decision = |id: &str, tool: &str| Remembered {
+        id: DecisionId::new(id),
+        tool: tool.to_owned(),
+        approved: true,
+        matching: Match::Tool,
+        fingerprint: "f".to_owned(),
+        by: Principal::new("ann"),
+        expires_at: at(60),
+    };
+    for (agent, id) in [(&demo, "b"), (&demo, "a"), (&other, "c")] {
+        store.put_agent(agent_of(agent), None).await.unwrap();
+        let new = decision(id, "send");
+        assert_eq!(store.set_decision(agent, &new.id, Some(&new)).await, Ok(false));
+    }
+    let again = decision("a", "read");
+    assert_eq!(store.set_decision(&demo, &again.id, Some(&again)).await, Ok(true));
+    assert_eq!(store.decisions(&demo).await, Ok(vec![again, decision("b", "send")]));
+    assert_eq!(store.set_decision(&demo, &DecisionId::new("b"), None).await, Ok(true));
+    assert_eq!(store.set_decision(&demo, &DecisionId::new("b"), None).await, Ok(false));
+    store.delete_agent(&demo, None).await.unwrap();
+    assert_eq!(store.decisions(&demo).await, Ok(vec![]));
+    assert_eq!(store.decisions(&other).await, Ok(vec![decision("c", "send")]));
+}
+
+fn agent_of(name: &AgentName) -> StoredAgent {
+    agent(name.as_str(), "r1")
 }
 
 pub(in super::super) async fn a_reservation_is_kept_once_until_it_expires(store: Arc<dyn Store>) {

@@ -73,6 +73,7 @@ pub(in super::super) async fn created(store: &dyn Store, name: &str) -> Holding 
 
 pub(in super::super) fn pending(call: &str, suspension: u32, expires_in: i64) -> Pending {
     Pending {
+        requests: None,
         call_id: CallId::new(call),
         tool: "send_email".to_owned(),
         executor: Executor::Server,

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use abide_actors::journal::{Answer, Head, InboxEntry, InboxFilter, Loaded};
+use abide_conversation::remembered::Remembered;
 use abide_conversation::{ConversationId, Event, Revision, State, Timestamp};
 use redb::{Error, ReadTransaction};
 
@@ -194,6 +195,19 @@ pub(super) fn agent(from: &ReadTransaction, name: &str) -> Result<Option<StoredA
 pub(super) fn newest(from: &ReadTransaction, name: &str) -> Result<Option<Revision>, Error> {
     let newest = from.open_table(tables::AGENTS)?.get(name)?;
     Ok(newest.map(|newest| Revision::new(newest.value())))
+}
+
+pub(super) fn decisions(from: &ReadTransaction, agent: &str) -> Result<Vec<Remembered>, Error> {
+    let decisions = from.open_table(tables::DECISIONS)?;
+    let mut found = Vec::new();
+    for row in decisions.range((agent, "")..)? {
+        let (key, json) = row?;
+        if key.value().0 != agent {
+            break;
+        }
+        found.push(tables::parse("decision", json.value())?);
+    }
+    Ok(found)
 }
 
 pub(super) fn agents(from: &ReadTransaction) -> Result<Vec<StoredAgent>, Error> {

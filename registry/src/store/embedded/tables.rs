@@ -43,6 +43,8 @@ pub(super) const EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
 pub(super) const AGENTS: TableDefinition<Text, Text> = TableDefinition::new("agents");
 /// Revision → definition.
 pub(super) const REVISIONS: TableDefinition<Text, Json> = TableDefinition::new("revisions");
+/// Agent, decision → remembered decision.
+pub(super) const DECISIONS: TableDefinition<(Text, Text), Json> = TableDefinition::new("decisions");
 
 /// What is kept of a conversation beside its journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,6 +69,7 @@ pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
     transaction.open_table(EXPIRIES)?;
     transaction.open_table(AGENTS)?;
     transaction.open_table(REVISIONS)?;
+    transaction.open_table(DECISIONS)?;
     Ok(())
 }
 

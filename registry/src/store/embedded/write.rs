@@ -1,7 +1,7 @@
 //! One write of a batch: checked first, then written whole.
 
 use abide_actors::journal::{Answer, Commit, Head, Holding, InboxEntry, Refusal};
-use abide_conversation::{AgentName, ConversationId, Timestamp};
+use abide_conversation::{AgentName, ConversationId, DecisionId, Timestamp};
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 use serde::Serialize;
 
@@ -24,6 +24,7 @@ pub(super) enum Write {
     PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<Kept> },
     DeleteAgent { name: AgentName, answer: Option<Kept> },
     Reserve { answer: Kept, now: Timestamp },
+    SetDecision { agent: AgentName, id: DecisionId, json: Option<Vec<u8>> },
 }
 
 impl Write {
@@ -32,7 +33,10 @@ impl Write {
         match self {
             Write::Append(append) => Some(append.id.as_str()),
             Write::Delete { id, .. } => Some(id.as_str()),
-            Write::PutAgent { .. } | Write::DeleteAgent { .. } | Write::Reserve { .. } => None,
+            Write::PutAgent { .. }
+            | Write::DeleteAgent { .. }
+            | Write::Reserve { .. }
+            | Write::SetDecision { .. } => None,
         }
     }
 }
@@ -107,6 +111,7 @@ pub(super) struct Open<'t> {
     expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
     agents: Table<'t, &'static str, &'static str>,
     revisions: Table<'t, &'static str, &'static [u8]>,
+    decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
 }
 
 impl<'t> Open<'t> {
@@ -124,6 +129,7 @@ impl<'t> Open<'t> {
             expiries: transaction.open_table(tables::EXPIRIES)?,
             agents: transaction.open_table(tables::AGENTS)?,
             revisions: transaction.open_table(tables::REVISIONS)?,
+            decisions: transaction.open_table(tables::DECISIONS)?,
         })
     }
 
@@ -146,7 +152,16 @@ impl<'t> Open<'t> {
             }
             Write::DeleteAgent { name, answer } => {
                 let was_there = self.agents.remove(name.as_str())?.is_some();
+                self.decisions.retain(|(agent, _), _| agent != name.as_str())?;
                 self.keep(answer)?;
+                Ok(Ok(was_there))
+            }
+            Write::SetDecision { agent, id, json } => {
+                let key = (agent.as_str(), id.as_str());
+                let was_there = match json {
+                    Some(json) => self.decisions.insert(key, json.as_slice())?.is_some(),
+                    None => self.decisions.remove(key)?.is_some(),
+                };
                 Ok(Ok(was_there))
             }
             Write::Reserve { answer, now } => {
@@ -169,7 +184,8 @@ impl<'t> Open<'t> {
             Write::Delete { .. }
             | Write::PutAgent { .. }
             | Write::DeleteAgent { .. }
-            | Write::Reserve { .. } => Ok(false),
+            | Write::Reserve { .. }
+            | Write::SetDecision { .. } => Ok(false),
         }
     }
 

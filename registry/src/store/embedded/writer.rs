@@ -183,7 +183,10 @@ impl Writer {
         match write {
             Write::Append(append) => self.shared.claims().admits(&append.id, &append.held),
             Write::Delete { id, held, .. } => self.shared.claims().admits(id, held),
-            Write::PutAgent { .. } | Write::DeleteAgent { .. } | Write::Reserve { .. } => true,
+            Write::PutAgent { .. }
+            | Write::DeleteAgent { .. }
+            | Write::Reserve { .. }
+            | Write::SetDecision { .. } => true,
         }
     }
 

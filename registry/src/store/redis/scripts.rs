@@ -1,7 +1,8 @@
 //! The scripts, each with the one function that calls it.
 
 use abide_actors::journal::{Answer, Commit, Holder, Holding, InboxEntry, Refusal};
-use abide_conversation::{AgentName, ConversationId, Timestamp};
+use abide_conversation::remembered::Remembered;
+use abide_conversation::{AgentName, ConversationId, DecisionId, Timestamp};
 use serde::Serialize;
 
 use super::super::StoredAgent;
@@ -37,6 +38,7 @@ scripts! {
     LOAD = "load";
     RESERVE = "shared" "reserve";
     AGENT = "shared" "agent";
+    DECISION = "decision";
     ENTER = "members" "enter";
     RENEW = "members" "renew";
     BURY = "members" "bury";
@@ -181,12 +183,27 @@ impl Redis {
         let (tag, scope) = (Tag::Agents, agents::scope(name));
         let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.key(kind)).to_vec();
         keys.extend(["a", "x"].map(|kind| tag.key_of(kind, &scope)));
+        keys.push(tag.key_of("decisions", name.as_str()));
         let call = Call::new(&AGENT, tag, keys)
             .arg(name.as_str())
             .arg(self.nonce())
             .arg(newest.map_or("", |agent| agent.revision.as_str()))
             .arg(newest.map(json).transpose()?.unwrap_or_default())
             .answers("", answer.as_slice())?;
+        self.commit(call).await
+    }
+
+    /// Whether it was there before.
+    pub(super) async fn decision_by_script(
+        &self,
+        agent: &AgentName,
+        id: &DecisionId,
+        decision: Option<&Remembered>,
+    ) -> Result<bool, Refusal> {
+        let keys = vec![Tag::Agents.key_of("decisions", agent.as_str())];
+        let call = Call::new(&DECISION, Tag::Agents, keys)
+            .arg(id.as_str())
+            .arg(decision.map(json).transpose()?.unwrap_or_default());
         self.commit(call).await
     }
 

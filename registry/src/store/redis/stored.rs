@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Refusal};
-use abide_conversation::{AgentName, ConversationId, Revision, Timestamp};
+use abide_conversation::remembered::Remembered;
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
 use async_trait::async_trait;
 use redis::{Cmd, Value, cmd};
 
@@ -168,6 +169,25 @@ impl Store for Redis {
         answer: Option<Answer>,
     ) -> Result<bool, Refusal> {
         self.agent_by_script(name, None, answer).await
+    }
+
+    async fn set_decision(
+        &self,
+        agent: &AgentName,
+        id: &DecisionId,
+        decision: Option<&Remembered>,
+    ) -> Result<bool, Refusal> {
+        self.decision_by_script(agent, id, decision).await
+    }
+
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+        let mut command = cmd("HVALS");
+        command.arg(Tag::Agents.key_of("decisions", agent.as_str()));
+        let found: Vec<Vec<u8>> = self.ask(Tag::Agents, command).await?;
+        let found = found.iter().map(|json| rows::parse::<Remembered>("decision", json));
+        let mut found = found.collect::<Result<Vec<_>, _>>()?;
+        found.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(found)
     }
 }
 

@@ -37,6 +37,7 @@ fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
             calls: given.iter().map(|id| quick(id)).collect(),
             usage: None,
             object: None,
+            judged: Default::default(),
         };
         let before = run.journal.len();
         assert!(run.play(Action::ModelReplied(said)));

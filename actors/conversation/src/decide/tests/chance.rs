@@ -5,13 +5,15 @@ use serde_json::json;
 
 use super::story::*;
 use crate::command::*;
-use crate::event::{Event, Executor, OnInterrupt, Todo, TodoStatus};
+use crate::event::{Added, Event, Executor, OnInterrupt, Todo, TodoStatus};
+use crate::input::Asks;
 use crate::message::{ErrorType, Outcome, text_block};
 use crate::permission::{Decision, PermissionPhase};
+use crate::remembered::{Match, Scope};
 use crate::state::Pending;
 use crate::{
-    Activity, CallId, ConversationId, MessageId, Principal, Revision, State, Timestamp, TurnId,
-    decide, evolve, wanted,
+    Activity, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, State, Timestamp,
+    TurnId, decide, evolve, wanted,
 };
 
 /// One throw of the dice; what it means depends on the state that it meets.
@@ -64,7 +66,7 @@ impl Run {
     }
 
     fn action(&mut self, n: usize, throw: Throw) -> Action {
-        match throw.what % 28 {
+        match throw.what % 31 {
             0..=2 => self.message(n, throw),
             3..=11 => self.due(throw),
             12 => Action::Wake,
@@ -93,6 +95,9 @@ impl Run {
                 Action::WorkspaceOpened { root, storage }
             }
             24 => Action::Told(self.queued(n, throw)),
+            25 => self.hooked(throw),
+            26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", throw.how % 4))),
+            27 => self.remembered(throw),
             _ => self.resolved(throw),
         }
     }
@@ -130,11 +135,14 @@ impl Run {
                     ui: None,
                     halt,
                     changes: changes(throw.how),
+                    asks: asks(throw.ms),
+                    ran: None,
                 })
             }
             Activity::Page { call, suspension, .. } => missing(call.as_str(), *suspension),
             Activity::Release { child } => Action::ChildReleased(child.clone()),
             Activity::Tell { turn } => Action::Told(turn.clone()),
+            Activity::Keep { decision } => Action::DecisionKept(decision.clone()),
         }
     }
 
@@ -218,6 +226,32 @@ impl Run {
         }
     }
 
+    fn hooked(&self, throw: Throw) -> Action {
+        let turn = self.state.turn.as_ref();
+        let step = turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(throw.how % 5)];
+        let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
+        let added = Added { hook: "docs".to_owned(), content: vec![text_block("known")] };
+        match throw.which % 8 {
+            0 => Action::Halt { turn, step, reason: "hook".to_owned() },
+            _ => Action::ContextAdded { turn, step, added: vec![added] },
+        }
+    }
+
+    /// An approver's answer that is to hold for more.
+    fn remembered(&self, throw: Throw) -> Action {
+        let scope = [Scope::Conversation, Scope::Agent][usize::from(throw.how % 2)];
+        let id = DecisionId::new(format!("dec_{}", throw.how % 4));
+        let wish = Remember { id, scope, matching: Match::Tool, for_ms: u64::from(throw.ms) };
+        let pending = self.state.pending();
+        let open = pending.iter().find(|open| open.kind == crate::event::Kind::Approval);
+        match open.map(|open| answer_to(open, throw)) {
+            Some(Action::Resolve(resolve)) => {
+                Action::Resolve(Resolve { remember: Some(wish), ..resolve })
+            }
+            Some(_) | None => Action::DecisionKept(wish.id),
+        }
+    }
+
     fn some_call(&self, throw: Throw) -> String {
         let calls = self.state.turn.iter().flat_map(|turn| &turn.calls).map(|call| &call.id);
         let known: Vec<&CallId> = calls.chain(self.state.dispatches.keys()).collect();
@@ -256,6 +290,23 @@ impl Run {
             assert!(self.play(action.clone()), "what is wanted is accepted: {action:?}");
         }
         panic!("it does not settle");
+    }
+}
+
+fn asks(ms: u16) -> Option<Asks> {
+    let asks = || Asks {
+        message: "Which?".to_owned(),
+        requests: json!({"form": {}}),
+        request_state: Some("s1".to_owned()),
+    };
+    (ms % 3 == 1).then(asks)
+}
+
+fn judged(how: u8) -> Judged {
+    match how % 13 {
+        4 => Judged::Halt("hook".to_owned()),
+        5 => Judged::Refuse { hook: "guard".to_owned(), reason: "rude".to_owned() },
+        _ => Judged::GoOn,
     }
 }
 
@@ -304,6 +355,7 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
         calls,
         usage: None,
         object,
+        judged: judged(how),
     })
 }
 

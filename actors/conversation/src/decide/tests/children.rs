@@ -186,7 +186,7 @@ fn what_a_tool_changes_is_journalled_with_its_result() {
     let mut story = Story::called(vec![server("a")]);
     let (call, outcome) = (CallId::new("a"), Outcome::Ok(json!("done")));
     let (ui, halt) = Default::default();
-    let back = ToolReturned { call, attempt: 1, outcome, ui, halt, changes };
+    let back = ToolReturned { call, attempt: 1, outcome, ui, halt, changes, asks: None, ran: None };
     let told = story.tell(Action::ToolReturned(back)).unwrap();
     assert_eq!(told, ["todos_changed", "phase_changed", "tool_result"]);
     let state = &story.state;

@@ -8,7 +8,7 @@ use crate::event::{Data, OnInterrupt};
 use crate::state::Activeness;
 use crate::{CallId, Principal, Rejection, Revision};
 
-fn dispatch(call: &str, on_interrupt: OnInterrupt) -> Action {
+pub(super) fn dispatch(call: &str, on_interrupt: OnInterrupt) -> Action {
     Action::Dispatch(Dispatch {
         call: CallId::new(call),
         tool: "tool".to_owned(),

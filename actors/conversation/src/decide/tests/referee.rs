@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{Data, Event, Kind};
 use crate::message::{ErrorType, Outcome};
-use crate::{CallId, ConversationId, TurnId};
+use crate::remembered::Scope;
+use crate::{CallId, ConversationId, DecisionId, TurnId};
 
 #[derive(Default)]
 struct Life {
@@ -28,6 +29,8 @@ pub(super) struct Referee {
     children: BTreeSet<ConversationId>,
     to_tell: Option<TurnId>,
     is_child: bool,
+    /// Decisions that the agent must still be given.
+    unkept: BTreeSet<DecisionId>,
 }
 
 impl Referee {
@@ -45,6 +48,7 @@ impl Referee {
         assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
         assert!(self.children.is_empty(), "every child ended or was stopped");
         assert!(self.to_tell.is_none(), "the parent was told");
+        assert!(self.unkept.is_empty(), "the agent has its decisions");
     }
 
     fn judge(&mut self, event: &Event) {
@@ -81,7 +85,25 @@ impl Referee {
                     assert!(before.is_none(), "an id is used once: {}", named.id);
                 }
             }
-            Data::RepairRequested(_) => self.in_turn(event),
+            Data::RepairRequested(_) | Data::ContextAdded(_) => self.in_turn(event),
+            Data::MessageRefused(_) => {
+                self.in_turn(event);
+                assert!(self.all_closed(), "no model request has a call without its result");
+            }
+            Data::InputRequired(required) => {
+                let life = self.life(event, &required.call_id);
+                assert_eq!(life.open, None, "it asks while it runs");
+            }
+            Data::DecisionRemembered(remembered) => {
+                self.life(event, &remembered.call_id);
+                if remembered.scope == Scope::Agent {
+                    self.unkept.insert(remembered.decision.id.clone());
+                }
+            }
+            Data::DecisionKept(kept) => assert!(self.unkept.remove(&kept.decision_id)),
+            Data::DecisionRevoked(revoked) => {
+                assert!(!self.unkept.contains(&revoked.decision_id), "it is the agent's");
+            }
             Data::DispatchStarted(started) => {
                 assert_eq!(event.turn_id, None);
                 let done = self.dispatches.insert(started.call_id.clone(), false);

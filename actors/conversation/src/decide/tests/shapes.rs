@@ -117,6 +117,8 @@ fn an_error_result_has_its_type_and_a_shown_one_its_ui() {
         ui: Some(Ui { kind: "chart".to_owned(), payload: json!([1]) }),
         halt: None,
         changes: Vec::new(),
+        asks: None,
+        ran: None,
     }));
     assert_eq!(
         data(&story, "tool_result"),
@@ -181,6 +183,8 @@ fn an_event_reads_back_however_deep_the_value_inside_it_is() {
         ui: None,
         halt: None,
         changes: Vec::new(),
+        asks: None,
+        ran: None,
     }));
 }
 

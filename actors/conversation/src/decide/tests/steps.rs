@@ -27,6 +27,8 @@ fn halting(call: &str) -> Action {
         ui: None,
         halt,
         changes: Vec::new(),
+        asks: None,
+        ran: None,
     })
 }
 
@@ -142,8 +144,16 @@ fn what_a_tool_shows_to_people_is_beside_its_result() {
     let mut story = Story::called(vec![server("a")]);
     let ui = Some(Ui { kind: "chart".to_owned(), payload: json!([1]) });
     let (call, outcome) = (CallId::new("a"), Outcome::Ok(json!("drawn")));
-    let back =
-        ToolReturned { call, attempt: 1, outcome, ui: ui.clone(), halt: None, changes: Vec::new() };
+    let back = ToolReturned {
+        call,
+        attempt: 1,
+        outcome,
+        ui: ui.clone(),
+        halt: None,
+        changes: Vec::new(),
+        asks: None,
+        ran: None,
+    };
     story.then(Action::ToolReturned(back));
     assert_eq!(story.result("a").unwrap().ui, ui);
 }
@@ -155,8 +165,16 @@ fn a_call_whose_tool_is_gone_when_it_is_approved_ends_with_an_error() {
     story.then(approve("a", None));
     let outcome = Outcome::Err("unknown tool: tool".to_owned(), ErrorType::ToolNotFound);
     let call = CallId::new("a");
-    let back =
-        ToolReturned { call, attempt: 1, outcome, ui: None, halt: None, changes: Vec::new() };
+    let back = ToolReturned {
+        call,
+        attempt: 1,
+        outcome,
+        ui: None,
+        halt: None,
+        changes: Vec::new(),
+        asks: None,
+        ran: None,
+    };
     story.then(Action::ToolReturned(back));
     assert_eq!(story.error("a"), json!(["unknown tool: tool", "TOOL_NOT_FOUND"]));
     assert_eq!(story.wants(), ["model step 2 of turn_1"]);

@@ -87,6 +87,7 @@ impl Story {
             calls,
             usage: None,
             object: None,
+            judged: Judged::GoOn,
         })
     }
 
@@ -152,8 +153,11 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Data::Suspension(_) => "suspension",
         Data::Resolution(_) => "resolution",
         Data::ToolStarted(_) => "tool_started",
+        Data::InputRequired(_) => "input_required",
         Data::ToolResult(_) => "tool_result",
         Data::RepairRequested(_) => "repair_requested",
+        Data::ContextAdded(_) => "context_added",
+        Data::MessageRefused(_) => "message_refused",
         Data::TurnEnded(_) => "turn_ended",
         Data::DispatchStarted(_) => "dispatch_started",
         Data::Dispatch(_) => "dispatch",
@@ -165,6 +169,9 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Data::ChildReleased(_) => "child_released",
         Data::Told(_) => "told",
         Data::Abandoned {} => "abandoned",
+        Data::DecisionRemembered(_) => "decision_remembered",
+        Data::DecisionKept(_) => "decision_kept",
+        Data::DecisionRevoked(_) => "decision_revoked",
     }
 }
 
@@ -196,6 +203,7 @@ pub(super) fn verdict(decision: Decision) -> Verdict {
         rule: "auto".to_owned(),
         phase: Default::default(),
         fingerprint: "0123456789abcdef".to_owned(),
+        by: None,
     }
 }
 
@@ -253,7 +261,14 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> Planned {
         lane: None,
     };
     let gate = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
-    Planned { given_id: id.to_owned(), tool: "tool".to_owned(), args: json!({"n": 1}), plan, gate }
+    Planned {
+        given_id: id.to_owned(),
+        tool: "tool".to_owned(),
+        args: json!({"n": 1}),
+        said: None,
+        plan,
+        gate,
+    }
 }
 
 pub(super) fn server(id: &str) -> Planned {
@@ -275,7 +290,7 @@ pub(super) fn asking(id: &str, name: &str) -> Planned {
 
 pub(super) fn child_started(call: &str, attempt: u32) -> Action {
     let within_ms = TIMEOUT_MS.unsigned_abs();
-    Action::ChildStarted(ChildStarted { call: CallId::new(call), attempt, within_ms })
+    Action::ChildStarted(ChildStarted { call: CallId::new(call), attempt, within_ms, ran: None })
 }
 
 pub(super) fn child_ended(call: &str, child: &str) -> Action {
@@ -315,6 +330,7 @@ pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> Planne
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
         args: json!({}),
+        said: None,
         plan,
         gate: allowed(),
     }
@@ -322,7 +338,15 @@ pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> Planne
 
 fn resolve(call: &str, suspension: Option<u32>, answer: Answer) -> Action {
     let (call, by) = (CallId::new(call), Principal::new("boss"));
-    Action::Resolve(Resolve { call, suspension, by, answer, gate: allowed() })
+    Action::Resolve(Resolve {
+        call,
+        suspension,
+        by,
+        answer,
+        gate: allowed(),
+        remember: None,
+        halt: None,
+    })
 }
 
 pub(super) fn approve(call: &str, suspension: Option<u32>) -> Action {
@@ -350,7 +374,16 @@ pub(super) fn returned(call: &str, attempt: u32) -> Action {
     let outcome = Outcome::Ok(json!("done"));
     let call = CallId::new(call);
     let (ui, halt, changes) = Default::default();
-    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes })
+    Action::ToolReturned(ToolReturned {
+        call,
+        attempt,
+        outcome,
+        ui,
+        halt,
+        changes,
+        asks: None,
+        ran: None,
+    })
 }
 
 pub(super) fn missing(call: &str, suspension: u32) -> Action {

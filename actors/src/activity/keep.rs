@@ -1,0 +1,14 @@
+//! An agent is given a decision that is to hold for all of its conversations.
+
+use abide_conversation::{Action, DecisionId};
+
+use super::Surroundings;
+use crate::journal::Refusal;
+
+pub(super) async fn keep(around: &Surroundings, id: &DecisionId) -> Result<Action, Refusal> {
+    let state = &around.state;
+    if let (Some(agent), Some(decision)) = (state.unkept.get(id), state.decisions.get(id)) {
+        around.deps.agents.remember(agent, decision).await?;
+    }
+    Ok(Action::DecisionKept(id.clone()))
+}
