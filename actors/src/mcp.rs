@@ -147,3 +147,6 @@ pub(crate) fn may_have(definition: &Definition, name: &str) -> bool {
 fn is_listed(tool: &Tool) -> bool {
     matches!(tool.target, Some(Target::Mcp(_)))
 }
+
+#[cfg(test)]
+mod tests;

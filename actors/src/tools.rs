@@ -109,7 +109,7 @@ impl Toolbox {
         &self.definition
     }
 
-    fn tools(&self) -> impl Iterator<Item = &Tool> {
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.agents().iter().chain(self.own.iter())
     }
 

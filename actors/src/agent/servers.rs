@@ -107,3 +107,6 @@ fn command(own: &mut Fields) -> Option<Reach> {
     }
     Some(Reach::Stdio { command, args, env })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,23 +1,32 @@
 //! One call of a tool: sent once, cancelled when nobody waits for it any more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use abide_conversation::input::Asks;
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, MetaObject,
-    RequestId, RequestMetaObject, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
+    ClientRequest, MetaObject, RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::connection::Connection;
+use super::input::{self, Wanted};
 use super::link::Link;
 use super::reach::Pick;
 use super::result;
 use crate::tools::bounds::{LONGEST_ERROR, SHOWN_TEXT, cut, one_line};
 use crate::tools::native::Returned;
 use crate::tools::run::Run;
+
+/// How often a server may want a call again without asking anybody, as one does that is busy.
+const MOST_ROUNDS: u32 = 8;
+/// How long it is given before the first repeat; twice as long before each further one.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Calls the tool. Takes as long as the server does; dropping the future cancels the request.
 pub(super) async fn call(
@@ -30,8 +39,10 @@ pub(super) async fn call(
     let Ok(connection) = link.connection().await else {
         return Returned::error(format!("the MCP server {server} cannot be reached"));
     };
-    match exchange(&connection, params(pick, run), report).await {
-        Ok(result) => returned(result, pick),
+    match rounds(&connection, params(pick, run), report).await {
+        Ok(Answered::Result(result)) => result::returned(result, pick.output.as_ref()),
+        Ok(Answered::Asks(asks)) => Returned::asking(asks),
+        Ok(Answered::Wrong(why)) => Returned::error(why),
         Err(ServiceError::McpError(error)) => Returned::error(cut(&error.message, LONGEST_ERROR)),
         Err(error) => {
             // Sent or not: whether it ran is not known, so it is not sent again.
@@ -47,6 +58,10 @@ fn params(pick: &Pick, run: &Run) -> CallToolRequestParams {
     let mut params = CallToolRequestParams::new(pick.tool.clone());
     params.arguments = run.grant.args().as_object().cloned();
     params.meta = Some(meta(run));
+    if let Some((responses, state)) = run.input.as_ref().and_then(input::responses) {
+        params.input_responses = Some(responses);
+        params.request_state = state;
+    }
     params
 }
 
@@ -57,6 +72,31 @@ fn meta(run: &Run) -> RequestMetaObject {
     meta.0.insert("abide/idempotency-key".to_owned(), key.into());
     meta.0.insert("abide/attempt".to_owned(), json!(run.attempt));
     RequestMetaObject(meta)
+}
+
+/// Repeats the call for as long as the server wants nothing but that.
+async fn rounds(
+    connection: &Connection,
+    mut params: CallToolRequestParams,
+    report: &(impl Fn(Value) + Send + Sync),
+) -> Result<Answered, ServiceError> {
+    let wrong = |why: &str| Ok(Answered::Wrong(why.to_owned()));
+    for round in 0..MOST_ROUNDS {
+        let asked = match exchange(connection, params.clone(), report).await? {
+            ServerResult::CallToolResult(result) => return Ok(Answered::Result(result)),
+            ServerResult::InputRequiredResult(asked) => asked,
+            _ => return wrong("the MCP server's answer is no result"),
+        };
+        match input::wanted(asked) {
+            Ok(Wanted::Person(asks)) => return Ok(Answered::Asks(asks)),
+            Ok(Wanted::Again(state)) => {
+                (params.input_responses, params.request_state) = (None, state);
+                sleep(AGAIN.saturating_mul(1 << round)).await;
+            }
+            Err(why) => return Ok(Answered::Wrong(why)),
+        }
+    }
+    wrong("the MCP server wanted the same call again and again")
 }
 
 async fn exchange(
@@ -90,12 +130,12 @@ async fn answered(
     }
 }
 
-fn returned(result: ServerResult, pick: &Pick) -> Returned {
-    match result {
-        ServerResult::CallToolResult(result) => result::returned(result, pick.output.as_ref()),
-        // Listed one by one they would be the library's next ones, too.
-        _ => Returned::error("the MCP server answered with something that is no result"),
-    }
+/// What a call came to.
+enum Answered {
+    Result(CallToolResult),
+    Asks(Asks),
+    /// With something that is neither.
+    Wrong(String),
 }
 
 /// Tells the server when the call is dropped before its answer came.

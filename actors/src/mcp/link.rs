@@ -15,9 +15,9 @@ use crate::tools::bounds::{SHOWN_TEXT, one_line};
 use crate::tools::run::Variables;
 
 /// A connection that nobody used for so long is closed; connecting anew is cheap beside that.
-const IDLE: Duration = Duration::from_secs(300);
+pub(super) const IDLE: Duration = Duration::from_secs(300);
 /// How often it is looked for idleness.
-const LOOK: Duration = Duration::from_secs(30);
+pub(super) const LOOK: Duration = Duration::from_secs(30);
 /// A server that ends sooner after it was connected to than this has failed, and is left alone for
 /// a while.
 const YOUNG: Duration = Duration::from_secs(10);
