@@ -31,6 +31,7 @@ use crate::tools::schema::Schema;
 use crate::tools::tool::Tool;
 use crate::workspace::Site;
 
+pub use duration::parse as duration;
 pub use entry::client_tools;
 use entry::{Entries, Known};
 use fields::Fields;

@@ -51,7 +51,9 @@ impl Loaded {
                 (agents.newest(self.state.agent.as_ref()?).await.ok()??, &dispatch.tool)
             }
             Request::Resolve(resolve) => match &resolve.answer {
-                Answer::Approval { approved: true, args: Some(_), .. } => {
+                Answer::Approval { approved: true, args, .. }
+                    if args.is_some() || resolve.remember.is_some() =>
+                {
                     let revision = &self.state.turn.as_ref()?.revision;
                     let tool = &self.state.call(&resolve.call)?.tool;
                     (agents.revision(revision).await.ok()??, tool)
@@ -65,7 +67,8 @@ impl Loaded {
             | Request::Delete
             | Request::Spawn(_)
             | Request::ChildEnded(_)
-            | Request::Abandon(_) => return None,
+            | Request::Abandon(_)
+            | Request::RevokeDecision(_) => return None,
         };
         let asks =
             mcp::may_have(&definition, tool) && self.deps.runner.mcp().known(&definition).is_none();

@@ -7,7 +7,7 @@ use crate::agent::fields::Fields;
 use crate::tools::tool::Tool;
 
 /// What may stand beside `mcp`, and then holds for each of the tools.
-const RULES: [&str; 10] = [
+const RULES: [&str; 11] = [
     "approval",
     "audience",
     "intent",
@@ -17,6 +17,7 @@ const RULES: [&str; 10] = [
     "retention",
     "run_timeout",
     "streaming",
+    "strict",
     "timeout",
 ];
 
