@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
-use reqwest::Client;
 use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
 use serde_json::Value;
 
 use crate::agent::Definition;
@@ -43,6 +43,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// would fail that call.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
 
+/// One is what a missing slash takes.
+const MOST_REDIRECTS: usize = 3;
+
 /// What is known of an agent's servers, by name. One that is absent could not be listed.
 pub type Listings = BTreeMap<String, Arc<Listing>>;
 
@@ -54,10 +57,10 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    /// Connects to nothing yet. Follows no redirect, uses no proxy.
+    /// Connects to nothing yet. Follows redirects within one origin only, uses no proxy.
     pub fn new(variables: Variables) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
-            .redirect(Policy::none())
+            .redirect(within_origin())
             .no_proxy()
             .connect_timeout(CONNECT_LIMIT)
             .pool_idle_timeout(IDLE_LIMIT)
@@ -119,6 +122,18 @@ impl Mcp {
         links.insert(server.key.clone(), Arc::clone(&link));
         Some(link)
     }
+}
+
+/// Older servers send `/mcp` to `/mcp/`. Anywhere else a redirect is an answer, and a wrong one.
+fn within_origin() -> Policy {
+    Policy::custom(|attempt| {
+        let same = attempt.previous().last().map(Url::origin) == Some(attempt.url().origin());
+        let repeats = matches!(attempt.status().as_u16(), 307 | 308);
+        match same && repeats && attempt.previous().len() <= MOST_REDIRECTS {
+            true => attempt.follow(),
+            false => attempt.stop(),
+        }
+    })
 }
 
 /// The servers whose tools the agent has, by name.

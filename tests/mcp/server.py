@@ -210,6 +210,7 @@ def over_http():
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    listener.listen()
     print(listener.getsockname()[1], flush=True)
     app = server.streamable_http_app()
     if needed := os.environ.get("NEEDED_TOKEN"):

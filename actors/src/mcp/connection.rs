@@ -33,6 +33,9 @@ const PROGRESS_WAITING: usize = 64;
 /// Progress is shown, and kept for whoever looks later.
 const LARGEST_PROGRESS: usize = 16 * 1024;
 
+/// After ten seconds the library would go on by itself, and take the late answer for a wrong one.
+const LONGEST_PROBE: Duration = Duration::from_secs(9);
+
 /// A connection, closed when the last who has it drops it.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
@@ -63,7 +66,7 @@ impl Connection {
             legacy_version: None,
         };
         // An old server may be silent about what it does not know; it is to have as long again.
-        let probe = server.timeout / 2;
+        let probe = (server.timeout / 2).min(LONGEST_PROBE);
         let connected = match &server.reach {
             Reach::Http { url, headers, secret_headers } => {
                 let mut headers = headers.clone();

@@ -15,7 +15,7 @@ fn server() -> Value {
     let python = cache.join("abide-tests/mcp-new/bin/python");
     assert!(python.exists(), "{} is missing: run .ci/mcp-servers", python.display());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/mcp/server.py");
-    json!({"command": python, "args": [script, "stdio"]})
+    json!({"command": python, "args": [script, "stdio"], "timeout": "60s"})
 }
 
 fn with_docs(calls: &[Vec<Value>]) -> Value {

@@ -20,6 +20,9 @@ use crate::tools::{Returned, Runner, Toolbox};
 /// Longer than anything here takes, on a machine that builds at the same time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// An interpreter that starts while others build takes its time.
+const START: &str = "60s";
+
 /// The Python package of today, one of before 2026-07-28, and what is beside them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Age {
@@ -49,7 +52,7 @@ fn program(age: Age) -> (String, String) {
 /// A server of the tests as a process of the node.
 pub(super) fn stdio(age: Age) -> Value {
     let (python, script) = program(age);
-    json!({"command": python, "args": [script, "stdio"], "env": ["MCP_TEST_NAMED"]})
+    json!({"command": python, "args": [script, "stdio"], "env": ["MCP_TEST_NAMED"], "timeout": START})
 }
 
 /// One that does what no library lets one do.
@@ -60,7 +63,8 @@ pub(super) fn raw(mode: &str) -> Value {
 /// npm's.
 pub(super) fn everything() -> Value {
     let index = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    json!({"command": "node", "args": [installed(&format!("mcp-everything/{index}")), "stdio"]})
+    json!({"command": "node", "args": [installed(&format!("mcp-everything/{index}")), "stdio"],
+        "timeout": START})
 }
 
 /// A server of the tests behind HTTP, which ends with this.
@@ -86,7 +90,7 @@ impl HttpServer {
 
     pub(super) fn entry(&self) -> Value {
         let url = format!("http://127.0.0.1:{}/mcp", self.port);
-        json!({"url": url, "headers_env": {"x-token": "MCP_TEST_TOKEN"}})
+        json!({"url": url, "headers_env": {"x-token": "MCP_TEST_TOKEN"}, "timeout": START})
     }
 }
 
