@@ -2,11 +2,13 @@
 
 mod document;
 mod duration;
+mod endpoint;
 mod entry;
 mod fields;
 mod invalid;
 mod later;
 mod permissions;
+mod servers;
 mod text;
 
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::journal::Refusal;
+use crate::mcp::Set;
 use crate::model::Settings;
 use crate::model::retry::RetryPolicy;
 use crate::tools::bounds::{cut, encoded_len};
@@ -30,6 +33,7 @@ use crate::workspace::Site;
 
 pub use duration::parse as duration;
 pub use entry::client_tools;
+use entry::{Entries, Known};
 use fields::Fields;
 pub use invalid::{Invalid, joined};
 pub use permissions::{Permissions, WorkspaceRoot};
@@ -62,8 +66,10 @@ pub struct Definition {
     pub permissions: Permissions,
     /// `None`: a directory of the conversation.
     pub workspace: Option<WorkspaceRoot>,
-    /// In the order in which they were declared.
+    /// In the order in which they were declared; of one that an MCP server has, its own part.
     pub tools: Vec<Tool>,
+    /// In that order, too.
+    pub sets: Vec<Set>,
     /// The document as it was given.
     pub source: Value,
     /// Of `source`.
@@ -132,8 +138,10 @@ impl Definition {
         let revision = revision_of(&source).map_err(|message| whole(&message))?;
         let mut fields = Fields::new(None, "", object);
         let mut warnings = Vec::new();
-        let tools = entry::tools(&mut fields, natives, &mut warnings);
-        let definition = definition(&mut fields, tools, source, revision);
+        let servers = servers::servers(&mut fields);
+        let known = Known { natives, servers: &servers };
+        let entries = entry::tools(&mut fields, &known, &mut warnings);
+        let definition = definition(&mut fields, entries, source, revision);
         warnings.extend(definition.iter().flat_map(permissions::warnings));
         let mistakes = fields.finish();
         match definition {
@@ -145,7 +153,7 @@ impl Definition {
 
 fn definition(
     fields: &mut Fields,
-    tools: Vec<Tool>,
+    entries: Entries,
     source: Value,
     revision: Revision,
 ) -> Option<Definition> {
@@ -165,7 +173,8 @@ fn definition(
         assigns: fields.map("assigns"),
         permissions: permissions::permissions(fields),
         workspace: permissions::workspace(fields),
-        tools,
+        tools: entries.tools,
+        sets: entries.sets,
         source,
         revision,
         name: name?,

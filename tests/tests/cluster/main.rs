@@ -7,6 +7,7 @@ mod commands;
 mod deadlines;
 mod killed;
 mod many;
+mod mcp;
 mod mistakes;
 mod operators;
 mod outcomes;
