@@ -6,7 +6,7 @@ mod calls;
 mod console;
 mod conversations;
 mod decisions;
-mod events;
+pub(crate) mod events;
 mod frames;
 mod messages;
 pub mod openapi;
@@ -26,6 +26,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -47,6 +48,8 @@ pub struct Api {
     pub hub: Hub,
     pub clock: Arc<dyn Clock>,
     pub under_way: Arc<AtomicUsize>,
+    /// The streams that draw frames now.
+    pub drawing: Arc<Semaphore>,
 }
 
 /// All public paths, for pages of these origins besides its own.
