@@ -9,11 +9,10 @@ use reqwest::Client;
 use reqwest::header::{HeaderMap, HeaderValue};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability,
-    Implementation, ProgressNotificationParam, ProgressToken, ProtocolVersion, SubscriptionFilter,
+    Implementation, ProgressNotificationParam, ProgressToken, SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientCacheConfig, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
-    RunningService,
+    ClientCacheConfig, ClientServiceExt, NotificationContext, Peer, RunningService,
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -24,7 +23,7 @@ use tokio::time::Instant;
 
 use super::process;
 use super::reach::{Reach, Server};
-use super::transport::{Guarded, LARGEST_MESSAGE};
+use super::transport::{Era, Guarded, LARGEST_MESSAGE};
 use crate::tools::bounds::encoded_len;
 use crate::tools::run::Variables;
 
@@ -59,12 +58,10 @@ impl Connection {
         client: Client,
         variables: &Variables,
         changes: Changes,
+        era: &Arc<Era>,
     ) -> Result<Self, String> {
         let handler = Handler { changes, progress: Mutex::default() };
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: None,
-        };
+        let lifecycle = era.lifecycle();
         // An old server may be silent about what it does not know; it is to have as long again.
         let probe = (server.timeout / 2).min(LONGEST_PROBE);
         let connected = match &server.reach {
@@ -74,12 +71,22 @@ impl Connection {
                     headers.insert(name.clone(), secret(variable, variables)?);
                 }
                 let transport = http(url.as_str(), headers, client);
-                handler.serve_with_lifecycle(Guarded::new(transport, probe), lifecycle).await
+                handler
+                    .serve_with_lifecycle(
+                        Guarded::new(transport, probe, Arc::clone(era)),
+                        lifecycle,
+                    )
+                    .await
             }
             Reach::Stdio { command, args, env } => {
                 let transport = process::start(&server.name, command, args, env, variables)
                     .map_err(|error| format!("its program cannot be started: {error}"))?;
-                handler.serve_with_lifecycle(Guarded::new(transport, probe), lifecycle).await
+                handler
+                    .serve_with_lifecycle(
+                        Guarded::new(transport, probe, Arc::clone(era)),
+                        lifecycle,
+                    )
+                    .await
             }
         };
         let service = connected.map_err(|error| error.to_string())?;

@@ -11,6 +11,7 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use super::connection::{Changes, Connection};
 use super::listing::Listing;
 use super::reach::Server;
+use super::transport::Era;
 use crate::tools::bounds::{SHOWN_TEXT, one_line};
 use crate::tools::run::Variables;
 
@@ -33,6 +34,7 @@ pub(super) struct Link {
     facts: Mutex<Facts>,
     /// Its server said that the tools are others now.
     changed: Arc<AtomicBool>,
+    era: Arc<Era>,
     /// Held while connecting, so that one connection is made.
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     /// Held while listing, so that all who wait get the one answer.
@@ -68,6 +70,7 @@ impl Link {
             variables,
             facts: Mutex::new(facts),
             changed: Arc::default(),
+            era: Arc::default(),
             connection: tokio::sync::Mutex::default(),
             listing: tokio::sync::Mutex::default(),
         })
@@ -157,8 +160,17 @@ impl Link {
             sleep_until(moment).await;
         }
         let changes = Changes(Arc::clone(&self.changed));
-        let connecting =
-            Connection::open(&self.server, self.client.clone(), &self.variables, changes);
+        let connecting = async {
+            let known = self.era.is_known();
+            let open = || {
+                let client = self.client.clone();
+                Connection::open(&self.server, client, &self.variables, changes.clone(), &self.era)
+            };
+            match open().await {
+                Err(_) if !known && self.era.is_known() => open().await,
+                opened => opened,
+            }
+        };
         let connected = match timeout(self.server.timeout, connecting).await {
             Ok(connected) => connected,
             Err(_) => Err("it took too long to connect".to_owned()),

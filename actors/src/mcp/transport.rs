@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, ProtocolVersion, RequestId,
+    ServerJsonRpcMessage,
 };
-use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::service::{ClientLifecycleMode, RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::time::{Instant, timeout_at};
 
@@ -21,6 +22,35 @@ const PER_SECOND: f64 = 100.0;
 /// Our answers that the server does not read. One that leaves more is not let go on.
 const MOST_UNREAD: usize = 64;
 
+/// Which protocol the server speaks, as far as it is known from an answer that came too late.
+#[derive(Debug, Default)]
+pub(super) struct Era(AtomicU8);
+
+impl Era {
+    const NEWEST: u8 = 1;
+    const OLDER: u8 = 2;
+
+    /// How to connect.
+    pub(super) fn lifecycle(&self) -> ClientLifecycleMode {
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        match self.0.load(Ordering::Relaxed) {
+            Self::NEWEST => ClientLifecycleMode::Discover { preferred_versions },
+            Self::OLDER => ClientLifecycleMode::Initialize,
+            _ => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
+        }
+    }
+
+    /// Whether it is known.
+    pub(super) fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    fn learn(&self, answer: &ServerJsonRpcMessage) {
+        let newest = matches!(answer, ServerJsonRpcMessage::Response(_));
+        self.0.store(if newest { Self::NEWEST } else { Self::OLDER }, Ordering::Relaxed);
+    }
+}
+
 /// A transport within bounds.
 pub(super) struct Guarded<T> {
     inner: T,
@@ -29,6 +59,7 @@ pub(super) struct Guarded<T> {
     unread: Arc<AtomicUsize>,
     probe: Probe,
     limit: Duration,
+    era: Arc<Era>,
 }
 
 /// The question whether the server knows the newest protocol.
@@ -43,8 +74,9 @@ enum Probe {
 }
 
 impl<T> Guarded<T> {
-    /// `probe` is how long the server may be silent about the newest protocol.
-    pub(super) fn new(inner: T, probe: Duration) -> Self {
+    /// `probe` is how long the server may be silent about the newest protocol, unless it is known
+    /// to speak it.
+    pub(super) fn new(inner: T, probe: Duration, era: Arc<Era>) -> Self {
         Self {
             inner,
             left: BURST,
@@ -52,6 +84,7 @@ impl<T> Guarded<T> {
             unread: Arc::default(),
             probe: Probe::NotAsked,
             limit: probe,
+            era,
         }
     }
 
@@ -77,21 +110,27 @@ impl<T> Guarded<T> {
 
     /// Whether the message is to be passed on.
     fn takes(&mut self, message: &ServerJsonRpcMessage) -> bool {
-        let id = match message {
+        match message {
             ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {
-                return self.admits();
+                self.admits()
             }
-            ServerJsonRpcMessage::Response(response) => Some(&response.id),
-            ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
-        };
-        match &self.probe {
-            Probe::NotAsked => true,
-            Probe::GivenUp(given) => id != Some(given),
-            Probe::Asked { .. } => {
-                self.probe = Probe::NotAsked;
+            ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_) => {
+                if matches!(self.probe, Probe::Asked { .. }) {
+                    self.probe = Probe::NotAsked;
+                }
                 true
             }
         }
+    }
+
+    /// Whether it is the answer to what was given up.
+    fn is_late(&self, message: &ServerJsonRpcMessage) -> bool {
+        let id = match message {
+            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
+            ServerJsonRpcMessage::Response(response) => Some(&response.id),
+            ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        };
+        matches!((&self.probe, id), (Probe::GivenUp(given), Some(id)) if given == id)
     }
 }
 
@@ -108,6 +147,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         if let ClientJsonRpcMessage::Request(request) = &item
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
+            && !self.era.is_known()
         {
             let until = Instant::now() + self.limit;
             self.probe = Probe::Asked { id: request.id.clone(), until };
@@ -137,6 +177,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             };
             if self.unread.load(Ordering::Relaxed) > MOST_UNREAD {
                 tracing::warn!("an MCP server asks without reading the answers");
+                return None;
+            }
+            if self.is_late(&message) {
+                // It was slow, not old. What it was told since is not what it expects now.
+                self.era.learn(&message);
                 return None;
             }
             if self.takes(&message) {
