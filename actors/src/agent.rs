@@ -4,6 +4,7 @@ mod document;
 mod duration;
 mod entry;
 mod fields;
+mod hooks;
 mod invalid;
 mod later;
 mod permissions;
@@ -19,6 +20,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::hooks::Declared;
 use crate::journal::Refusal;
 use crate::model::Settings;
 use crate::model::retry::RetryPolicy;
@@ -63,6 +65,10 @@ pub struct Definition {
     pub workspace: Option<WorkspaceRoot>,
     /// In the order in which they were declared.
     pub tools: Vec<Tool>,
+    /// The same.
+    pub hooks: Vec<Declared>,
+    /// What `pre` hooks may add to one step, in tokens of 4 bytes.
+    pub injection_reserve: u32,
     /// The document as it was given.
     pub source: Value,
     /// Of `source`.
@@ -84,6 +90,9 @@ pub trait Agents: Send + Sync + 'static {
 
     /// One revision, also of an agent that was deleted, for the turns that began with it.
     async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, Refusal>;
+
+    /// The same, if it is at hand: the store is not asked.
+    fn kept(&self, revision: &Revision) -> Option<Arc<Definition>>;
 
     /// Keeps a decision for all conversations of the agent; again is harmless.
     async fn remember(&self, agent: &AgentName, decision: &Remembered) -> Result<(), Refusal>;
@@ -132,8 +141,10 @@ impl Definition {
         let mut fields = Fields::new(None, "", object);
         let mut warnings = Vec::new();
         let tools = entry::tools(&mut fields, natives, &mut warnings);
-        let definition = definition(&mut fields, tools, source, revision);
+        let hooks = hooks::hooks(&mut fields, natives);
+        let definition = definition(&mut fields, (tools, hooks), source, revision);
         warnings.extend(definition.iter().flat_map(permissions::warnings));
+        warnings.extend(definition.iter().flat_map(hooks::warnings));
         let mistakes = fields.finish();
         match definition {
             Some(definition) if mistakes.is_empty() => Ok(Parsed { definition, warnings }),
@@ -144,7 +155,7 @@ impl Definition {
 
 fn definition(
     fields: &mut Fields,
-    tools: Vec<Tool>,
+    (tools, hooks): (Vec<Tool>, Vec<Declared>),
     source: Value,
     revision: Revision,
 ) -> Option<Definition> {
@@ -164,7 +175,9 @@ fn definition(
         assigns: fields.map("assigns"),
         permissions: permissions::permissions(fields),
         workspace: permissions::workspace(fields),
+        injection_reserve: fields.number("injection_reserve", 1..=1_000_000).unwrap_or(4_000),
         tools,
+        hooks,
         source,
         revision,
         name: name?,

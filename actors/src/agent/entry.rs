@@ -1,7 +1,7 @@
 //! One entry of `tools`, checked against the rules of its executor.
 
 mod aliases;
-mod target;
+pub(super) mod target;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

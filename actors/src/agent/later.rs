@@ -9,7 +9,6 @@ pub(super) const UNSUPPORTED: &str = "is not supported by this version";
 /// Reads the sections of later versions, and refuses them unless they say what holds anyway.
 pub(super) fn refuse(fields: &mut Fields) {
     only(fields, "mcp_servers", &json!({}));
-    only(fields, "hooks", &json!([]));
 }
 
 /// Whether a list of tools' entry stands for a set of them, such as `{mcp: docs}`.

@@ -18,6 +18,7 @@ use super::native::{Context, NativeTool, Natives, Returned};
 use super::tool::{Target, Tool};
 use super::{Grant, Kit};
 use crate::clock::Clock;
+use crate::hooks::HookCaller;
 use crate::workspace::{Site, Workspaces};
 
 /// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
@@ -63,7 +64,7 @@ pub struct Place {
 
 /// Why there is no runner.
 #[derive(Debug, thiserror::Error)]
-#[error("the client of HTTP tools cannot be made: {0}")]
+#[error("the client of HTTP tools and hooks cannot be made: {0}")]
 pub struct NoClient(#[source] reqwest::Error);
 
 /// Reads a variable of the environment.
@@ -73,6 +74,7 @@ pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct Runner {
     natives: Natives,
     http: Http,
+    hooks: Arc<HookCaller>,
     kit: Kit,
 }
 
@@ -89,7 +91,15 @@ impl Runner {
         clock: Arc<dyn Clock>,
         variables: Variables,
     ) -> Result<Self, NoClient> {
-        Ok(Self { natives, http: Http::new(clock, variables).map_err(NoClient)?, kit })
+        let hooks = HookCaller::new(natives.hooks().clone(), clock.clone(), variables.clone());
+        let hooks = hooks.map_err(NoClient)?;
+        let http = Http::new(clock, variables).map_err(NoClient)?;
+        Ok(Self { natives, http, hooks: Arc::new(hooks), kit })
+    }
+
+    /// What calls the hooks of agents.
+    pub fn hooks(&self) -> &Arc<HookCaller> {
+        &self.hooks
     }
 
     /// Makes a workspace that was not used before, and names the storage that it is on; `None` if

@@ -140,7 +140,8 @@ fn agent(run: &mut Fields) -> Option<Described> {
     Some(Described { target, run_timeout: Some(CHILD_TIMEOUT), ..Described::default() })
 }
 
-fn http(run: &mut Fields) -> Option<Endpoint> {
+/// Reads the `http` of a server tool's `run`, or of a hook.
+pub(in crate::agent) fn http(run: &mut Fields) -> Option<Endpoint> {
     let mut http = run.nested("http")?;
     let url = url(&mut http);
     let headers = headers(&mut http);
