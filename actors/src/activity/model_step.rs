@@ -1,18 +1,22 @@
 //! One model call: the prompt is read from the journal, the reply streams, the calls are planned.
 
+mod hooked;
+
 use std::sync::Arc;
 
 use abide_conversation::command::{Judged, ModelFailed, ModelReplied, Plan, Planned};
 use abide_conversation::event::{Event, Executor, Intent, Shape};
-use abide_conversation::message::{ErrorType, Outcome, Usage};
+use abide_conversation::message::{ErrorType, Message, Outcome, Usage};
 use abide_conversation::state::{Activeness, Turn};
 use abide_conversation::{Action, ConversationId, MessageId};
 use futures::StreamExt;
 use serde_json::Value;
+use tokio::task::JoinError;
 
 use super::Surroundings;
 use crate::agent::Definition;
 use crate::clock::Clock;
+use crate::hooks::tool_use::Said;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::model::retry::Retrying;
@@ -58,28 +62,41 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
     let step = Step { around, turn, step, definition, schema };
     let events = journal(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
-    Ok(match step.speak(&id, &events).await {
+    let messages = match step.messages(&events).await {
+        Ok(messages) => messages,
+        Err(instead) => return Ok(instead),
+    };
+    Ok(match step.speak(&id, messages).await {
         Ok(heard) => step.replied(id, heard).await,
         Err(reason) => step.failed(reason),
     })
 }
 
 impl Step<'_> {
-    async fn speak(&self, id: &MessageId, events: &[Event]) -> Result<Heard, String> {
+    /// What the model reads; or what is to be journalled first, or instead.
+    async fn messages(&self, events: &[Event]) -> Result<Vec<Message>, Action> {
         let toolbox = self.around.toolbox(self.definition.clone());
         let is_builtin =
             |name: &str| toolbox.tool(name).is_some_and(|tool| tool.builtin().is_some());
+        let mut messages = prompt::messages(events, &self.turn.id, &is_builtin);
+        let added = self.prepare(events, &messages).await?;
+        messages.extend(added);
+        Ok(messages)
+    }
+
+    async fn speak(&self, id: &MessageId, messages: Vec<Message>) -> Result<Heard, String> {
+        let toolbox = self.around.toolbox(self.definition.clone());
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
-            messages: prompt::messages(events, &self.turn.id, &is_builtin),
+            messages,
             tools: toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };
         let deps = &self.around.deps;
         let model = Retrying::new(deps.model.clone(), self.definition.retry, deps.clock.clone());
         let parts = model.ask(request).await.map_err(|failure| failure.message)?;
-        self.listen(id, parts).await
+        self.listen(id, self.filtered(parts)).await
     }
 
     async fn listen(&self, id: &MessageId, mut parts: Parts) -> Result<Heard, String> {
@@ -136,17 +153,8 @@ impl Step<'_> {
             ),
             metadata: self.around.state.metadata.clone(),
         };
-        let toolbox = self.around.toolbox(self.definition.clone());
-        let (gate, clock) = (self.gate(), self.around.deps.clock.clone());
-        let calls = heard.calls;
-        // Conditions and messages may take a while; they must not hold up other conversations.
-        let planned = match calls.is_empty() {
-            true => Ok(Vec::new()),
-            false => {
-                tokio::task::spawn_blocking(move || plan(&toolbox, &calls, &scope, gate, &*clock))
-                    .await
-            }
-        };
+        let mut judged = self.judged(&heard).await;
+        let planned = self.planned(heard.calls, &scope, &mut judged).await;
         match planned {
             Ok(calls) => Action::ModelReplied(ModelReplied {
                 turn: self.turn.id,
@@ -156,13 +164,49 @@ impl Step<'_> {
                 content: heard.content,
                 usage: heard.usage,
                 object,
-                judged: Judged::GoOn,
+                judged,
             }),
             Err(error) => {
                 tracing::error!(conversation = %self.around.id, %error, "planning failed");
                 self.failed("the model's calls could not be planned".to_owned())
             }
         }
+    }
+
+    /// What is to become of the calls. Conditions and messages may take a while; they must not hold
+    /// up other conversations.
+    async fn planned(
+        &self,
+        calls: Vec<GivenCall>,
+        scope: &Scope,
+        judged: &mut Judged,
+    ) -> Result<Vec<Planned>, JoinError> {
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let planner = Planner {
+            toolbox: self.around.toolbox(self.definition.clone()),
+            scope: scope.clone(),
+            gate: self.gate(),
+            clock: self.around.deps.clock.clone(),
+        };
+        let again = planner.clone();
+        let planned = tokio::task::spawn_blocking(move || planner.plan(&calls)).await?;
+        if *judged != Judged::GoOn {
+            return Ok(planned);
+        }
+        let Some(said) = self.said(&planned).await else { return Ok(planned) };
+        let halt = said.iter().find_map(|said| match said {
+            Said::Halt(reason) => Some(reason.clone()),
+            Said::GoOn | Said::Args { .. } | Said::Deny(_) => None,
+        });
+        if let Some(reason) = halt {
+            *judged = Judged::Halt(reason);
+        }
+        if *judged != Judged::GoOn || said.iter().all(|said| *said == Said::GoOn) {
+            return Ok(planned);
+        }
+        tokio::task::spawn_blocking(move || again.replan(planned, said)).await
     }
 
     fn gate(&self) -> Gate {
@@ -176,25 +220,47 @@ impl Step<'_> {
     }
 }
 
-fn plan(
-    toolbox: &Toolbox,
-    calls: &[GivenCall],
-    scope: &Scope,
-    mut gate: Gate,
-    clock: &dyn Clock,
-) -> Vec<Planned> {
-    let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS {
-        true => {
-            let mut planned = toolbox.plan(given, scope, &mut gate);
-            let asks = toolbox.tool(&planned.tool).is_some_and(Tool::asks_a_child);
-            if let Plan::Execute { child, .. } = &mut planned.plan {
-                *child = asks.then(|| ConversationId::new(clock.id("conv")));
+/// Decides about the calls of one message, one after another.
+#[derive(Clone)]
+struct Planner {
+    toolbox: Toolbox,
+    scope: Scope,
+    gate: Gate,
+    clock: Arc<dyn Clock>,
+}
+
+impl Planner {
+    fn plan(mut self, calls: &[GivenCall]) -> Vec<Planned> {
+        let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS {
+            true => {
+                let planned = self.toolbox.plan(given, &self.scope, &mut self.gate);
+                self.with_child(planned)
             }
-            planned
+            false => too_many(given),
+        };
+        calls.iter().enumerate().map(plan).collect()
+    }
+
+    /// The same calls once more, with what hooks say to them. What was refused stays refused: no
+    /// hook was asked about it.
+    fn replan(mut self, planned: Vec<Planned>, said: Vec<Said>) -> Vec<Planned> {
+        let replan = |(planned, said): (Planned, Said)| match hooked::is_let_through(&planned) {
+            true => {
+                let planned = self.toolbox.replan(planned, said, &self.scope, &mut self.gate);
+                self.with_child(planned)
+            }
+            false => planned,
+        };
+        planned.into_iter().zip(said).map(replan).collect()
+    }
+
+    fn with_child(&self, mut planned: Planned) -> Planned {
+        let asks = self.toolbox.tool(&planned.tool).is_some_and(Tool::asks_a_child);
+        if let Plan::Execute { child, .. } = &mut planned.plan {
+            *child = asks.then(|| ConversationId::new(self.clock.id("conv")));
         }
-        false => too_many(given),
-    };
-    calls.iter().enumerate().map(plan).collect()
+        planned
+    }
 }
 
 async fn journal(around: &Surroundings) -> Result<Vec<Event>, Refusal> {
