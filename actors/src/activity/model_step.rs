@@ -1,29 +1,27 @@
 //! One model call: the prompt is read from the journal, the reply streams, the calls are planned.
 
 mod hooked;
+mod planned;
 
 use std::sync::Arc;
 
-use abide_conversation::command::{Judged, ModelFailed, ModelReplied, Plan, Planned};
-use abide_conversation::event::{Event, Executor, Intent, Shape};
-use abide_conversation::message::{ErrorType, Message, Outcome, Usage};
+use abide_conversation::command::{ModelFailed, ModelReplied};
+use abide_conversation::event::{Event, Shape};
+use abide_conversation::message::{Message, Usage};
 use abide_conversation::state::{Activeness, Turn};
-use abide_conversation::{Action, ConversationId, MessageId};
+use abide_conversation::{Action, MessageId};
 use futures::StreamExt;
 use serde_json::Value;
-use tokio::task::JoinError;
 
 use super::Surroundings;
 use crate::agent::Definition;
-use crate::clock::Clock;
-use crate::hooks::tool_use::Said;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::model::retry::Retrying;
-use crate::model::{GivenCall, MOST_CALLS, Model, Part, Parts, Request, prompt};
+use crate::model::{GivenCall, Model, Part, Parts, Request, prompt};
 use crate::streaming::Piece;
 use crate::tools::schema::Schema;
-use crate::tools::{Gate, LONGEST_NAME, Scope, Tool, Toolbox, merged};
+use crate::tools::Gate;
 
 /// How many events are read at once.
 const PAGE: usize = 1_000;
@@ -66,10 +64,10 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
         Ok(messages) => messages,
         Err(instead) => return Ok(instead),
     };
-    Ok(match step.speak(&id, messages).await {
+    match step.speak(&id, messages).await {
         Ok(heard) => step.replied(id, heard).await,
-        Err(reason) => step.failed(reason),
-    })
+        Err(reason) => Ok(step.failed(reason)),
+    }
 }
 
 impl Step<'_> {
@@ -137,26 +135,15 @@ impl Step<'_> {
         Err("the model's stream ended before its message did".to_owned())
     }
 
-    async fn replied(self, id: MessageId, heard: Heard) -> Action {
+    async fn replied(self, id: MessageId, heard: Heard) -> Result<Action, Refusal> {
         let object = self.schema.as_ref().filter(|_| heard.calls.is_empty());
         let object = match object.cloned() {
-            Some(schema) => Some(judged(schema, heard.text).await),
+            Some(schema) => Some(judged(schema, heard.text.clone()).await),
             None => None,
         };
-        let scope = Scope {
-            conversation: self.around.id.clone(),
-            principal: self.turn.principal.clone(),
-            assigns: merged(
-                &self.definition.assigns,
-                &self.around.state.assigns,
-                &self.turn.assigns,
-            ),
-            metadata: self.around.state.metadata.clone(),
-        };
         let mut judged = self.judged(&heard).await;
-        let planned = self.planned(heard.calls, &scope, &mut judged).await;
-        match planned {
-            Ok(calls) => Action::ModelReplied(ModelReplied {
+        Ok(match self.planned(heard.calls, &mut judged).await? {
+            Some(calls) => Action::ModelReplied(ModelReplied {
                 turn: self.turn.id,
                 step: self.step,
                 id,
@@ -166,47 +153,8 @@ impl Step<'_> {
                 object,
                 judged,
             }),
-            Err(error) => {
-                tracing::error!(conversation = %self.around.id, %error, "planning failed");
-                self.failed("the model's calls could not be planned".to_owned())
-            }
-        }
-    }
-
-    /// What is to become of the calls. Conditions and messages may take a while; they must not hold
-    /// up other conversations.
-    async fn planned(
-        &self,
-        calls: Vec<GivenCall>,
-        scope: &Scope,
-        judged: &mut Judged,
-    ) -> Result<Vec<Planned>, JoinError> {
-        if calls.is_empty() {
-            return Ok(Vec::new());
-        }
-        let planner = Planner {
-            toolbox: self.around.toolbox(self.definition.clone()),
-            scope: scope.clone(),
-            gate: self.gate(),
-            clock: self.around.deps.clock.clone(),
-        };
-        let again = planner.clone();
-        let planned = tokio::task::spawn_blocking(move || planner.plan(&calls)).await?;
-        if *judged != Judged::GoOn {
-            return Ok(planned);
-        }
-        let Some(said) = self.said(&planned).await else { return Ok(planned) };
-        let halt = said.iter().find_map(|said| match said {
-            Said::Halt(reason) => Some(reason.clone()),
-            Said::GoOn | Said::Args { .. } | Said::Deny(_) => None,
-        });
-        if let Some(reason) = halt {
-            *judged = Judged::Halt(reason);
-        }
-        if *judged != Judged::GoOn || said.iter().all(|said| *said == Said::GoOn) {
-            return Ok(planned);
-        }
-        tokio::task::spawn_blocking(move || again.replan(planned, said)).await
+            None => self.failed("the model's calls could not be planned".to_owned()),
+        })
     }
 
     fn gate(&self) -> Gate {
@@ -217,49 +165,6 @@ impl Step<'_> {
         let partial = self.around.stream.partial();
         let (turn, step) = (self.turn.id, self.step);
         Action::ModelFailed(ModelFailed { turn, step, reason, partial })
-    }
-}
-
-/// Decides about the calls of one message, one after another.
-#[derive(Clone)]
-struct Planner {
-    toolbox: Toolbox,
-    scope: Scope,
-    gate: Gate,
-    clock: Arc<dyn Clock>,
-}
-
-impl Planner {
-    fn plan(mut self, calls: &[GivenCall]) -> Vec<Planned> {
-        let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS {
-            true => {
-                let planned = self.toolbox.plan(given, &self.scope, &mut self.gate);
-                self.with_child(planned)
-            }
-            false => too_many(given),
-        };
-        calls.iter().enumerate().map(plan).collect()
-    }
-
-    /// The same calls once more, with what hooks say to them. What was refused stays refused: no
-    /// hook was asked about it.
-    fn replan(mut self, planned: Vec<Planned>, said: Vec<Said>) -> Vec<Planned> {
-        let replan = |(planned, said): (Planned, Said)| match hooked::is_let_through(&planned) {
-            true => {
-                let planned = self.toolbox.replan(planned, said, &self.scope, &mut self.gate);
-                self.with_child(planned)
-            }
-            false => planned,
-        };
-        planned.into_iter().zip(said).map(replan).collect()
-    }
-
-    fn with_child(&self, mut planned: Planned) -> Planned {
-        let asks = self.toolbox.tool(&planned.tool).is_some_and(Tool::asks_a_child);
-        if let Plan::Execute { child, .. } = &mut planned.plan {
-            *child = asks.then(|| ConversationId::new(self.clock.id("conv")));
-        }
-        planned
     }
 }
 
@@ -287,17 +192,4 @@ fn judge(schema: &Value, text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     Schema::compile(schema)?.check(&value)?;
     Ok(value)
-}
-
-fn too_many(given: &GivenCall) -> Planned {
-    let error = format!("invalid tool arguments: more than {MOST_CALLS} calls in one message");
-    let outcome = Outcome::Err(error, ErrorType::ValidationError);
-    Planned {
-        given_id: given.id.clone(),
-        tool: given.name.chars().take(LONGEST_NAME).collect(),
-        args: Value::Object(Default::default()),
-        said: None,
-        plan: Plan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
-        gate: None,
-    }
 }

@@ -179,6 +179,7 @@ fn tool(
             .or(run_timeout)
             .unwrap_or(Duration::from_secs(60)),
         read_only: fields.flag("read_only", false),
+        strict: fields.flag("strict", false),
         on_interrupt: fields.word("on_interrupt", "redispatch, fail").unwrap_or_default(),
         timeout: fields.duration("timeout"),
         streaming: fields.flag("streaming", false),

@@ -37,6 +37,8 @@ pub struct Tool {
     pub intent: Intent,
     pub audience: Audience,
     pub aliases: Vec<String>,
+    /// Whether a decision about it holds for its one call only.
+    pub strict: bool,
     /// Whether it changes nothing, and so may run while the conversation plans.
     pub read_only: bool,
     pub confirmation_message: Option<Template>,

@@ -37,6 +37,8 @@ use ractor::ActorRef;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
+use crate::asking::Seat;
+
 /// How long a silent rig is still believed alive.
 pub const LEASE: Duration = Duration::from_secs(5);
 /// How long an actor of the rig stays in memory.
@@ -130,7 +132,8 @@ impl Rig {
             .with("nap", Nap(tools.clone()))
             .with("boom", Boom)
             .with("halt", Halt)
-            .with("echo", Echo);
+            .with("echo", Echo)
+            .with("seat", Seat);
         let catalogue = Catalogue::new(store.clone(), Arc::new(natives.clone()), clock.clone());
         let catalogue = Arc::new(catalogue);
         let model = Arc::new(Scene::default());
@@ -196,7 +199,11 @@ impl Rig {
 
     pub async fn resolve(&self, id: &str, call: &str, answer: Answer) -> Result<Reply, Failure> {
         let (call, by) = (CallId::new(call), Principal::new("bob"));
-        self.ask(id, Request::Resolve(ResolveRequest { call, suspension: None, by, answer })).await
+        self.ask(
+            id,
+            Request::Resolve(ResolveRequest { call, suspension: None, by, answer, remember: None }),
+        )
+        .await
     }
 
     /// Crashes its actor, if there is one.

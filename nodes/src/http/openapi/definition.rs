@@ -136,6 +136,9 @@ pub(in crate::http) struct ToolDefinition {
     /// Whether it changes nothing, and so may run while the conversation plans.
     #[schema(default = false)]
     read_only: Option<bool>,
+    /// Whether every call is to be decided anew: no decision about it may be remembered.
+    #[schema(default = false)]
+    strict: Option<bool>,
     /// `compute` if absent.
     intent: Option<Intent>,
     /// `model` if absent.
