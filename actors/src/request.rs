@@ -54,6 +54,11 @@ impl Delivery {
         (Self(Some(Parcel { request, repeats, reply })), answer)
     }
 
+    /// A request that was taken and not carried out waits on.
+    pub(crate) fn back(parcel: Parcel) -> Self {
+        Self(Some(parcel))
+    }
+
     /// Takes the request up; from here on it may have been carried out.
     pub fn take(mut self) -> Option<Parcel> {
         self.0.take()

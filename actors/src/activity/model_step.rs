@@ -20,8 +20,8 @@ use crate::live::Signal;
 use crate::model::retry::Retrying;
 use crate::model::{GivenCall, Model, Part, Parts, Request, prompt};
 use crate::streaming::Piece;
-use crate::tools::schema::Schema;
 use crate::tools::Gate;
+use crate::tools::schema::Schema;
 
 /// How many events are read at once.
 const PAGE: usize = 1_000;

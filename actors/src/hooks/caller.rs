@@ -83,8 +83,7 @@ impl HookCaller {
 /// In a task of its own, so that a panic ends there, and a hook that never yields blocks no other.
 async fn run(native: Arc<dyn Hook>, event: HookEvent) -> Result<Reply, String> {
     let on = event.on;
-    let task =
-        AbortOnDropHandle::new(tokio::spawn(async move { native.call(&event).await }));
+    let task = AbortOnDropHandle::new(tokio::spawn(async move { native.call(&event).await }));
     let reply = task.await.map_err(|error| format!("it crashed: {error}"))?;
     match on.is_told() {
         true => Ok(Reply::GoOn),

@@ -46,9 +46,8 @@ pub(crate) async fn additions(
     reserve: &mut Reserve,
 ) -> Result<Vec<Added>, String> {
     let mut added = Vec::new();
-    let together = |one: &&Declared, next: &&Declared| {
-        one.parallel.is_some() && one.parallel == next.parallel
-    };
+    let together =
+        |one: &&Declared, next: &&Declared| one.parallel.is_some() && one.parallel == next.parallel;
     for group in hooks.chunk_by(together) {
         let asked = group.iter().map(|hook| caller.ask(hook, occasion, what.clone()));
         for (hook, reply) in group.iter().zip(join_all(asked).await) {

@@ -171,8 +171,7 @@ async fn pass(mut filter: Filter, chunk: Chunk) -> Passed {
         Kind::Text => Part::Text(text),
         Kind::Thinking => Part::Thinking(text),
     };
-    let is_empty =
-        matches!(&part, Part::Text(text) | Part::Thinking(text) if text.is_empty());
+    let is_empty = matches!(&part, Part::Text(text) | Part::Thinking(text) if text.is_empty());
     (filter, Ok((!is_empty).then_some(part)))
 }
 

@@ -132,7 +132,8 @@ impl Note {
         for hook in definition.hooks.iter().filter(|hook| hook.concerns(on, tool.as_deref())) {
             let (tool, args, event) = (tool.clone(), args.clone(), event.clone());
             // It has logged what went wrong; nobody waits for it.
-            let _ = deps.runner.hooks().ask(hook, &occasion, What::Told { tool, args, event }).await;
+            let _ =
+                deps.runner.hooks().ask(hook, &occasion, What::Told { tool, args, event }).await;
         }
     }
 }

@@ -65,9 +65,7 @@ pub(super) fn replan(
         Said::GoOn if is_the_providers(&planned.plan) => planned,
         Said::GoOn => again(planned.args.clone(), gate),
         Said::Args { hook, args } => match again(args, gate) {
-            changed if changed.gate.is_some() => {
-                Planned { said: Some(planned.args), ..changed }
-            }
+            changed if changed.gate.is_some() => Planned { said: Some(planned.args), ..changed },
             _ => denied(toolbox, planned, spoilt(&hook), gate),
         },
         Said::Deny(rule) | Said::Halt(rule) => denied(toolbox, planned, rule, gate),

@@ -98,7 +98,8 @@ impl Step<'_> {
         let hooks = &self.definition.hooks;
         let is_asked = |planned: &Planned| {
             let executor = executor(&planned.plan);
-            is_let_through(planned) && executor != Executor::Provider
+            is_let_through(planned)
+                && executor != Executor::Provider
                 && tool_use::concerned(hooks, &planned.tool)
         };
         if !planned.iter().any(is_asked) {

@@ -6,6 +6,7 @@ use abide_conversation::ConversationId;
 use abide_conversation::command::{Judged, Plan, Planned};
 use abide_conversation::event::{Executor, Intent};
 use abide_conversation::message::{ErrorType, Outcome};
+use serde_json::Value;
 
 use super::Step;
 use super::hooked::is_let_through;
