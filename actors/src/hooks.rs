@@ -85,6 +85,4 @@ impl fmt::Debug for Hooks {
 }
 
 #[cfg(test)]
-mod fixtures;
-#[cfg(test)]
 mod tests;
