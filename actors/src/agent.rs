@@ -2,12 +2,13 @@
 
 mod document;
 mod duration;
+mod endpoint;
 mod entry;
 mod fields;
 mod hooks;
 mod invalid;
-mod later;
 mod permissions;
+mod servers;
 mod text;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use sha2::{Digest, Sha256};
 
 use crate::hooks::Declared;
 use crate::journal::Refusal;
+use crate::mcp::Set;
 use crate::model::Settings;
 use crate::model::retry::RetryPolicy;
 use crate::tools::bounds::{cut, encoded_len};
@@ -32,6 +34,7 @@ use crate::workspace::Site;
 
 pub use duration::parse as duration;
 pub use entry::client_tools;
+use entry::{Entries, Known};
 use fields::Fields;
 pub use invalid::{Invalid, joined};
 pub use permissions::{Permissions, WorkspaceRoot};
@@ -64,8 +67,10 @@ pub struct Definition {
     pub permissions: Permissions,
     /// `None`: a directory of the conversation.
     pub workspace: Option<WorkspaceRoot>,
-    /// In the order in which they were declared.
+    /// In the order in which they were declared; of one that an MCP server has, its own part.
     pub tools: Vec<Tool>,
+    /// In that order, too.
+    pub sets: Vec<Set>,
     /// The same.
     pub hooks: Vec<Declared>,
     /// What `pre` hooks may add to one step, in tokens of 4 bytes.
@@ -141,9 +146,11 @@ impl Definition {
         let revision = revision_of(&source).map_err(|message| whole(&message))?;
         let mut fields = Fields::new(None, "", object);
         let mut warnings = Vec::new();
-        let tools = entry::tools(&mut fields, natives, &mut warnings);
+        let servers = servers::servers(&mut fields);
+        let known = Known { natives, servers: &servers };
+        let entries = entry::tools(&mut fields, &known, &mut warnings);
         let hooks = hooks::hooks(&mut fields, natives);
-        let definition = definition(&mut fields, (tools, hooks), source, revision);
+        let definition = definition(&mut fields, (entries, hooks), source, revision);
         warnings.extend(definition.iter().flat_map(permissions::warnings));
         warnings.extend(definition.iter().flat_map(hooks::warnings));
         let mistakes = fields.finish();
@@ -156,13 +163,12 @@ impl Definition {
 
 fn definition(
     fields: &mut Fields,
-    (tools, hooks): (Vec<Tool>, Vec<Declared>),
+    (entries, hooks): (Entries, Vec<Declared>),
     source: Value,
     revision: Revision,
 ) -> Option<Definition> {
     let name = name(fields);
     let model = model(fields);
-    later::refuse(fields);
     Some(Definition {
         description: fields.text("description", LONGEST_DESCRIPTION).unwrap_or_default(),
         system_prompt: fields.text("system_prompt", LARGEST_DEFINITION).unwrap_or_default(),
@@ -177,7 +183,8 @@ fn definition(
         permissions: permissions::permissions(fields),
         workspace: permissions::workspace(fields),
         injection_reserve: fields.number("injection_reserve", 1..=1_000_000).unwrap_or(4_000),
-        tools,
+        tools: entries.tools,
+        sets: entries.sets,
         hooks,
         source,
         revision,

@@ -7,6 +7,7 @@ mod activities;
 mod commit;
 mod dispatch;
 mod hooked;
+mod listing;
 mod requests;
 mod told;
 
@@ -195,7 +196,9 @@ impl Actor for Conversation {
                 // delivery goes back, and to the next actor.
                 if myself.get_status() < ActorStatus::Draining {
                     live.handled += 1;
-                    live.deliver(&myself, *delivery, None).await?;
+                    if let Some(delivery) = live.when_listed(&myself, *delivery).await {
+                        live.deliver(&myself, delivery, None).await?;
+                    }
                 }
             }
             ConversationMsg::Heard(number, delivery, heard) => {

@@ -10,6 +10,7 @@ pub mod door;
 pub mod hooks;
 pub mod journal;
 pub mod live;
+pub mod mcp;
 pub mod model;
 mod post;
 pub mod request;

@@ -124,7 +124,11 @@ impl Node {
         let conversations = life.conversations.clone();
         let operators_api = Admin { conversations, store, clock, metrics, state, notes };
         let servers = vec![
-            tokio::spawn(serve::serve(public, http::router(api), stopped.clone())),
+            tokio::spawn(serve::serve(
+                public,
+                http::router(api, &config.allow_origin),
+                stopped.clone(),
+            )),
             tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
         ];
         let (public, admin, cluster) = (public_at, admin_at, cluster_at);

@@ -11,10 +11,12 @@ mod agent;
 mod client;
 mod floor;
 mod node;
+mod parallel;
 mod park;
 mod redis;
 mod report;
 mod stream;
+mod streams;
 mod turns;
 
 use std::net::SocketAddr;
@@ -55,6 +57,14 @@ pub struct Load {
     /// Parks so many conversations in front of their approval, instead of finishing them
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     park: Option<u32>,
+    /// Lets turns call so many HTTP tools at once, and measures against the slowest alone
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=100),
+        conflicts_with_all = ["url", "park", "nodes"])]
+    tools: Option<u32>,
+    /// Opens so many event streams, instead, and measures what they hold and what they delay
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
+        conflicts_with_all = ["url", "park", "nodes"])]
+    streams: Option<u32>,
     /// Where the store is put; the system's temporary directory if not given
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -84,6 +94,12 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
     let dir = dir.map_err(|error| wrong("a temporary directory", error))?;
     if let Some(park) = load.park {
         return Ok(park::run(&load, park, dir.path()).await?.to_string());
+    }
+    if let Some(tools) = load.tools {
+        return Ok(parallel::run(&load, tools, dir.path()).await?.to_string());
+    }
+    if let Some(count) = load.streams {
+        return Ok(streams::run(&load, count, dir.path()).await?.to_string());
     }
     let redis = match load.nodes {
         Some(_) => Some(Redis::start(load.durability, dir.path()).await?),
@@ -157,6 +173,8 @@ mod tests {
             "load --concurrency 0",
             "load --durability replicas=2",
             "load --park 0",
+            "load --streams 0",
+            "load --streams 10 --park 5",
             "load --url nonsense --admin 127.0.0.1:9090",
             "load --url 127.0.0.1:8080",
             "load --url 127.0.0.1:8080 --admin 127.0.0.1:9090 --park 5",

@@ -51,7 +51,7 @@ pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
     };
     let errand = match &asked.tool.target {
         Some(Target::Agent(agent)) => Ok(own_errand(agent, asked.grant.args())),
-        Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_)) | None => {
+        Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => {
             errand(asked.grant.args())
         }
     };

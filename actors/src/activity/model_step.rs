@@ -20,8 +20,8 @@ use crate::live::Signal;
 use crate::model::retry::Retrying;
 use crate::model::{GivenCall, Model, Part, Parts, Request, prompt};
 use crate::streaming::Piece;
-use crate::tools::Gate;
 use crate::tools::schema::Schema;
+use crate::tools::{Gate, Toolbox};
 
 /// How many events are read at once.
 const PAGE: usize = 1_000;
@@ -44,6 +44,8 @@ struct Step<'a> {
     step: u32,
     definition: Arc<Definition>,
     schema: Option<Value>,
+    /// One for the whole step: a call is judged by what the model was told.
+    toolbox: Toolbox,
 }
 
 pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Action, Refusal> {
@@ -57,7 +59,8 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
         Shape::Plain => None,
         Shape::Schema(schema) => Some(schema.clone()),
     };
-    let step = Step { around, turn, step, definition, schema };
+    let toolbox = around.toolbox(definition.clone()).await;
+    let step = Step { around, turn, step, definition, schema, toolbox };
     let events = journal(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
     let messages = match step.messages(&events).await {
@@ -73,9 +76,8 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
 impl Step<'_> {
     /// What the model reads; or what is to be journalled first, or instead.
     async fn messages(&self, events: &[Event]) -> Result<Vec<Message>, Action> {
-        let toolbox = self.around.toolbox(self.definition.clone());
         let is_builtin =
-            |name: &str| toolbox.tool(name).is_some_and(|tool| tool.builtin().is_some());
+            |name: &str| self.toolbox.tool(name).is_some_and(|tool| tool.builtin().is_some());
         let mut messages = prompt::messages(events, &self.turn.id, &is_builtin);
         let added = self.prepare(events, &messages).await?;
         messages.extend(added);
@@ -83,12 +85,11 @@ impl Step<'_> {
     }
 
     async fn speak(&self, id: &MessageId, messages: Vec<Message>) -> Result<Heard, String> {
-        let toolbox = self.around.toolbox(self.definition.clone());
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
             messages,
-            tools: toolbox.specs(&self.gate()),
+            tools: self.toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };
         let deps = &self.around.deps;

@@ -134,9 +134,8 @@ fn fail_closed(fields: &mut Fields, on: Option<On>) -> bool {
 /// What is legal and may not be meant.
 pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     let names: Vec<&str> = definition.tools.iter().map(|tool| tool.name.as_str()).collect();
-    let entries = definition.source["tools"].as_array().into_iter().flatten();
     // What servers offer is not known here.
-    let all_known = entries.into_iter().all(|entry| entry["mcp"].is_null());
+    let all_known = definition.sets.is_empty();
     let of_hook = |hook: &Declared| {
         let idle = matches!(hook.on, On::PreCompact | On::PostCompact)
             .then(|| format!("hook {}: is never called: nothing is compacted yet", hook.name));

@@ -13,6 +13,7 @@ use super::{ConversationMsg, DEADLINE, Death, Heard, Loaded, in_time, seq_of};
 use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
+use crate::mcp;
 use crate::request::{
     Answered, Delivery, Failure, Parcel, RememberRequest, RepeatKey, Reply, Request,
     ResolveRequest, SendRequest, SpawnRequest,
@@ -232,7 +233,12 @@ impl Loaded {
         }
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
             if let Answer::Result(value) = &resolve.answer {
-                let checked = toolbox.check_answer(&tool, value);
+                // What a running tool asked for says itself what it takes.
+                let asked = self.state.call(&call).and_then(|open| open.input.as_ref());
+                let checked = match asked.filter(|input| input.answer.is_none()) {
+                    Some(input) => mcp::check_answer(&input.asks.requests, value),
+                    None => toolbox.check_answer(&tool, value),
+                };
                 checked.map_err(|why| Failure::invalid("result", why))?;
             }
             self.edited(&toolbox, &mut resolve, edits, heard)?;
@@ -333,7 +339,7 @@ impl Loaded {
     async fn toolbox(&self) -> Result<Option<Toolbox>, Refusal> {
         let Some(turn) = &self.state.turn else { return Ok(None) };
         let definition = self.deps.agents.revision(&turn.revision).await?;
-        Ok(definition.map(|definition| Toolbox::new(definition, self.own.clone())))
+        Ok(definition.map(|definition| self.toolbox_of(definition)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a hook answers.
 
+use abide_conversation::message::blocks::check_said;
 use abide_conversation::message::text_block;
 use serde_json::{Map, Value};
 
@@ -78,9 +79,11 @@ impl Reply {
         let short = |reason: String| cut(&reason, LONGEST_ERROR);
         Ok(match self {
             Self::Add(blocks) => {
-                let is_block = |block: &Value| block["type"].is_string();
-                if !blocks.iter().all(is_block) || blocks.iter().any(is_empty) {
-                    return Err("its content is not made of blocks".to_owned());
+                if let Some(wrong) = blocks.iter().find_map(|block| check_said(block).err()) {
+                    return Err(format!("its content is not made of blocks: {}", wrong.why));
+                }
+                if blocks.iter().any(is_empty) {
+                    return Err("its content has an empty text".to_owned());
                 }
                 if blocks.iter().map(encoded_len).sum::<usize>() > LARGEST_VALUE {
                     return Err("its content is larger than 1 MB".to_owned());

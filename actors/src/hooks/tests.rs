@@ -101,7 +101,8 @@ async fn a_server_is_sent_the_event_signed_and_its_answer_is_read() {
     assert_eq!(asked("PreToolUse", &url).await, Ok(Reply::Args(json!({"to": "b"}))));
     let (headers, body) = received.lock().unwrap().remove(0);
     Webhook::new(SECRET).unwrap().verify(&body, &headers).unwrap();
-    assert_eq!((&headers["x-team"], &headers["content-type"]), (&"a", &"application/json"));
+    assert_eq!(headers["x-team"], "a");
+    assert_eq!(headers["content-type"], "application/json");
     let sent: Value = serde_json::from_slice(&body).unwrap();
     let wanted = json!({"hook": "h", "on": "PreToolUse", "conversation_id": "c1", "turn_id": "t1",
         "principal": "ann", "assigns": {"shop": "x"}, "call_id": null, "tool": "send",

@@ -19,6 +19,7 @@ use super::tool::{Target, Tool};
 use super::{Grant, Kit};
 use crate::clock::Clock;
 use crate::hooks::HookCaller;
+use crate::mcp::Mcp;
 use crate::workspace::{Site, Workspaces};
 
 /// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
@@ -64,7 +65,7 @@ pub struct Place {
 
 /// Why there is no runner.
 #[derive(Debug, thiserror::Error)]
-#[error("the client of HTTP tools and hooks cannot be made: {0}")]
+#[error("the client of tools and hooks cannot be made: {0}")]
 pub struct NoClient(#[source] reqwest::Error);
 
 /// Reads a variable of the environment.
@@ -75,6 +76,7 @@ pub struct Runner {
     natives: Natives,
     http: Http,
     hooks: Arc<HookCaller>,
+    mcp: Mcp,
     kit: Kit,
 }
 
@@ -92,9 +94,10 @@ impl Runner {
         variables: Variables,
     ) -> Result<Self, NoClient> {
         let hooks = HookCaller::new(natives.hooks().clone(), clock.clone(), variables.clone());
-        let hooks = hooks.map_err(NoClient)?;
-        let http = Http::new(clock, variables).map_err(NoClient)?;
-        Ok(Self { natives, http, hooks: Arc::new(hooks), kit })
+        let hooks = Arc::new(hooks.map_err(NoClient)?);
+        let http = Http::new(clock, variables.clone()).map_err(NoClient)?;
+        let mcp = Mcp::new(variables).map_err(NoClient)?;
+        Ok(Self { natives, http, hooks, mcp, kit })
     }
 
     /// What calls the hooks of agents.
@@ -108,6 +111,11 @@ impl Runner {
         let workspaces = self.kit.workspaces.clone();
         let opened = tokio::task::spawn_blocking(move || workspaces.open(&site, None));
         opened.await.ok()?.ok()?.storage().map(str::to_owned)
+    }
+
+    /// The MCP servers of this node's agents.
+    pub fn mcp(&self) -> &Mcp {
+        &self.mcp
     }
 
     /// Where conversations work on files.
@@ -147,6 +155,7 @@ impl Runner {
                     }
                 },
                 Some(Target::Builtin(builtin)) => builtin.run(&run, &self.kit).await,
+                Some(Target::Mcp(pick)) => self.mcp.call(pick, &run, &report).await,
                 // A child conversation has those.
                 Some(Target::Agent(_)) | None => {
                     Returned::error("the tool does not run on the server")

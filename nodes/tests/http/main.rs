@@ -9,6 +9,8 @@ mod decisions;
 mod document;
 mod hostile;
 mod messages;
+mod module;
+mod pages;
 mod refusals;
 mod spec;
 mod stream;

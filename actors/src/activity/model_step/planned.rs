@@ -50,7 +50,7 @@ impl Step<'_> {
 
     async fn planner(&self, calls: &[GivenCall]) -> Result<Planner, Refusal> {
         let (around, deps) = (self.around, &self.around.deps);
-        let toolbox = around.toolbox(self.definition.clone());
+        let toolbox = self.toolbox.clone();
         let of_agent = match toolbox.recalls(calls.iter().map(|call| call.name.as_str())) {
             true => deps.agents.decisions(&self.turn.agent).await?,
             false => Vec::new(),

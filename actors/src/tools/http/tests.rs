@@ -11,10 +11,12 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::Response as Answer;
 use axum::routing::post;
+use standardwebhooks::Webhook;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::tools::bounds::LARGEST_VALUE;
 use crate::tools::fixtures::log::Log;
 use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
 use crate::tools::run::Runner;
