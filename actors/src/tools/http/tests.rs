@@ -164,7 +164,7 @@ async fn the_model_is_not_told_which_secret_is_missing_or_unfit_and_nothing_is_s
         let log = Log::of_errors();
         let (returned, _) = called(&url, json!({"signing_secret_env": name})).await;
         assert_eq!(failure(&returned), "the tool is not configured", "{name}");
-        let named = format!("tool=\"send\" variable=\"{name}\"");
+        let named = format!("name=\"send\" variable=\"{name}\"");
         assert!(log.lines().contains(&named), "{}", log.lines());
     }
     assert!(received.lock().unwrap().is_empty());
