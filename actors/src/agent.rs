@@ -5,8 +5,8 @@ mod duration;
 mod endpoint;
 mod entry;
 mod fields;
+mod hooks;
 mod invalid;
-mod later;
 mod permissions;
 mod servers;
 mod text;
@@ -21,6 +21,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::hooks::Declared;
 use crate::journal::Refusal;
 use crate::mcp::Set;
 use crate::model::Settings;
@@ -70,6 +71,10 @@ pub struct Definition {
     pub tools: Vec<Tool>,
     /// In that order, too.
     pub sets: Vec<Set>,
+    /// The same.
+    pub hooks: Vec<Declared>,
+    /// What `pre` hooks may add to one step, in tokens of 4 bytes.
+    pub injection_reserve: u32,
     /// The document as it was given.
     pub source: Value,
     /// Of `source`.
@@ -91,6 +96,9 @@ pub trait Agents: Send + Sync + 'static {
 
     /// One revision, also of an agent that was deleted, for the turns that began with it.
     async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, Refusal>;
+
+    /// The same, if it is at hand: the store is not asked.
+    fn kept(&self, revision: &Revision) -> Option<Arc<Definition>>;
 
     /// Keeps a decision for all conversations of the agent; again is harmless.
     async fn remember(&self, agent: &AgentName, decision: &Remembered) -> Result<(), Refusal>;
@@ -141,8 +149,10 @@ impl Definition {
         let servers = servers::servers(&mut fields);
         let known = Known { natives, servers: &servers };
         let entries = entry::tools(&mut fields, &known, &mut warnings);
-        let definition = definition(&mut fields, entries, source, revision);
+        let hooks = hooks::hooks(&mut fields, natives);
+        let definition = definition(&mut fields, (entries, hooks), source, revision);
         warnings.extend(definition.iter().flat_map(permissions::warnings));
+        warnings.extend(definition.iter().flat_map(hooks::warnings));
         let mistakes = fields.finish();
         match definition {
             Some(definition) if mistakes.is_empty() => Ok(Parsed { definition, warnings }),
@@ -153,13 +163,12 @@ impl Definition {
 
 fn definition(
     fields: &mut Fields,
-    entries: Entries,
+    (entries, hooks): (Entries, Vec<Declared>),
     source: Value,
     revision: Revision,
 ) -> Option<Definition> {
     let name = name(fields);
     let model = model(fields);
-    later::refuse(fields);
     Some(Definition {
         description: fields.text("description", LONGEST_DESCRIPTION).unwrap_or_default(),
         system_prompt: fields.text("system_prompt", LARGEST_DEFINITION).unwrap_or_default(),
@@ -173,8 +182,10 @@ fn definition(
         assigns: fields.map("assigns"),
         permissions: permissions::permissions(fields),
         workspace: permissions::workspace(fields),
+        injection_reserve: fields.number("injection_reserve", 1..=1_000_000).unwrap_or(4_000),
         tools: entries.tools,
         sets: entries.sets,
+        hooks,
         source,
         revision,
         name: name?,

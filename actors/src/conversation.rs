@@ -6,8 +6,10 @@
 mod activities;
 mod commit;
 mod dispatch;
+mod hooked;
 mod listing;
 mod requests;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Progress, Report, Trouble};
-use crate::agent::{self, Agents};
+use crate::agent::{self, Agents, Definition};
 use crate::clock::Clock;
 use crate::door::Doorway;
 use crate::journal::{Holder, Holding, Journal, Refusal};
@@ -32,6 +34,7 @@ use crate::request::{Delivery, Inspection, ReplyPort};
 use crate::standing::Standing;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
+pub use hooked::Heard;
 
 /// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
 /// replays.
@@ -70,6 +73,8 @@ pub struct Arguments {
 pub enum ConversationMsg {
     Deliver(Box<Delivery>),
     Report(Box<Report>),
+    /// A request comes back with what hooks said to it.
+    Heard(u64, Box<Delivery>, Box<Heard>),
     Inspect(RpcReplyPort<Box<Inspection>>),
     /// An operator crashes the actor, as a bug would.
     Kill,
@@ -112,6 +117,12 @@ pub struct Loaded {
     stream: Stream,
     progress: Progress,
     dispatched: BTreeMap<CallId, Vec<ReplyPort>>,
+    /// Requests whose hooks are asked, by their number.
+    asking: BTreeMap<u64, AbortOnDropHandle<()>>,
+    /// How many there ever were.
+    asked: u64,
+    /// Its agent as it was when it was last looked up.
+    newest: Option<Arc<Definition>>,
     handled: u64,
     /// Loaded while the node drains: what ran before is left to the next process.
     dormant: bool,
@@ -143,6 +154,9 @@ impl Actor for Conversation {
             stream: Stream::default(),
             progress: Progress::default(),
             dispatched: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            asked: 0,
+            newest: None,
             handled: 0,
             dormant: false,
             idle: None,
@@ -183,8 +197,15 @@ impl Actor for Conversation {
                 if myself.get_status() < ActorStatus::Draining {
                     live.handled += 1;
                     if let Some(delivery) = live.when_listed(&myself, *delivery).await {
-                        live.deliver(&myself, delivery).await?;
+                        live.deliver(&myself, delivery, None).await?;
                     }
+                }
+            }
+            ConversationMsg::Heard(number, delivery, heard) => {
+                live.asking.remove(&number);
+                if myself.get_status() < ActorStatus::Draining {
+                    live.handled += 1;
+                    live.deliver(&myself, *delivery, Some(*heard)).await?;
                 }
             }
             ConversationMsg::Report(report) => {
@@ -312,8 +333,9 @@ impl Loaded {
 
     /// Arms the timer of an actor with nothing to do.
     fn rest(&mut self, myself: &ActorRef<ConversationMsg>) {
-        // Whoever waits for a user's own call that a child has waits here.
-        if !self.running.is_empty() || !self.dispatched.is_empty() {
+        // Whoever waits for a user's own call that a child has, or for hooks, waits here.
+        let waits = !self.dispatched.is_empty() || !self.asking.is_empty();
+        if !self.running.is_empty() || waits {
             self.idle = None;
         } else if self.idle.is_none() {
             let (myself, handled) = (myself.clone(), self.handled);

@@ -54,6 +54,11 @@ impl Delivery {
         (Self(Some(Parcel { request, repeats, reply })), answer)
     }
 
+    /// A request that was taken and not carried out waits on.
+    pub(crate) fn back(parcel: Parcel) -> Self {
+        Self(Some(parcel))
+    }
+
     /// What is asked; `None` when it was taken up.
     pub fn request(&self) -> Option<&Request> {
         self.0.as_ref().map(|parcel| &parcel.request)

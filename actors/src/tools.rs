@@ -21,6 +21,7 @@ use abide_conversation::event::Executor;
 use serde_json::Value;
 
 use crate::agent::Definition;
+use crate::hooks::tool_use::Said;
 use crate::mcp::{self, Listings};
 use crate::model::{GivenCall, ToolSpec};
 pub use builtin::{Builtin, Kit};
@@ -84,6 +85,17 @@ impl Toolbox {
     /// What is to become of a call that the model made, after those before it in its message.
     pub fn plan(&self, given: &GivenCall, scope: &Scope, gate: &mut Gate) -> Planned {
         plan::plan(self, given, scope, gate)
+    }
+
+    /// The same for a planned call that the gate let through, after what hooks said to it.
+    pub(crate) fn replan(
+        &self,
+        planned: Planned,
+        said: Said,
+        scope: &Scope,
+        gate: &mut Gate,
+    ) -> Planned {
+        plan::replan(self, planned, said, scope, gate)
     }
 
     /// Whether decisions about calls of these tools may have been remembered.

@@ -65,11 +65,6 @@ impl Catalogue {
         parsed.insert(definition.revision.clone(), definition);
     }
 
-    fn kept(&self, revision: &Revision) -> Option<Arc<Definition>> {
-        let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
-        parsed.get(revision).cloned()
-    }
-
     /// A stored definition that this version does not accept counts as gone.
     async fn parse(&self, stored: StoredAgent) -> Option<Arc<Definition>> {
         let StoredAgent { name, revision, definition } = stored;
@@ -108,6 +103,11 @@ impl Agents for Catalogue {
             Some(stored) => Ok(self.parse(stored).await),
             None => Ok(None),
         }
+    }
+
+    fn kept(&self, revision: &Revision) -> Option<Arc<Definition>> {
+        let parsed = self.parsed.read().unwrap_or_else(PoisonError::into_inner);
+        parsed.get(revision).cloned()
     }
 
     async fn remember(&self, agent: &AgentName, decision: &Remembered) -> Result<(), Refusal> {

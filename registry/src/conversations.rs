@@ -187,6 +187,11 @@ impl Conversations {
         self.deps.work.len()
     }
 
+    /// Returns when every hook that was to be told by now has been.
+    pub(crate) async fn hooks_told(&self) {
+        self.deps.runner.hooks().told().await;
+    }
+
     /// The other nodes.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster

@@ -14,6 +14,7 @@ use abide_actors::tools::Runner;
 use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::cluster::Cluster;
@@ -186,20 +187,23 @@ impl Life {
     }
 
     /// Takes no more work, lets running steps and tools finish, and hands over what they leave
-    /// undone, for at most `patience`; what still runs then is cut off, and goes on elsewhere.
+    /// undone, for at most `patience`; what still runs then is cut off, and goes on elsewhere. Hooks
+    /// are told what is queued for them as long as that takes no longer.
     /// Returns whether nothing had to be cut off.
     pub async fn drain(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
         self.conversations.cluster().standing().drain();
         begin_drain(&self.state);
         // A host that has ended has nothing left to end.
         let _ = self.host.cast(HostMsg::Leave);
-        let in_time = tokio::time::timeout(patience, self.table.emptied()).await.is_ok();
+        let in_time = timeout_at(until, self.table.emptied()).await.is_ok();
         if !in_time {
             let _ = self.host.cast(HostMsg::Stop);
             let _ = tokio::time::timeout(LAST_WORDS, self.table.emptied()).await;
         }
+        let told = timeout_at(until, self.conversations.hooks_told()).await.is_ok();
         self.state.send_replace(MemberState::Drained);
-        in_time
+        in_time && told
     }
 
     /// Leaves the membership: what this node may still hold is free at once.

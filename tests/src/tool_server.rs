@@ -28,6 +28,7 @@ const SLOW: Duration = Duration::from_millis(40);
 /// | `/hang` | never answers |
 /// | `/fail` | answers 500 |
 /// | `/stream` | two lines of progress, then the same as `/answer`, as ndjson |
+/// | `/deny` | as a hook that denies |
 /// | `/drop` | breaks the connection within the body |
 pub struct ToolServer {
     pub seen: Seen,
@@ -78,6 +79,7 @@ async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Byt
     match uri.path() {
         "/answer" => axum::Json(answer).into_response(),
         "/echo" => axum::Json(&asked["args"]).into_response(),
+        "/deny" => axum::Json(json!({"deny": "not today"})).into_response(),
         "/around" => Redirect::temporary("/around").into_response(),
         "/slow" => {
             tokio::time::sleep(SLOW).await;

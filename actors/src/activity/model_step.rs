@@ -1,25 +1,27 @@
 //! One model call: the prompt is read from the journal, the reply streams, the calls are planned.
 
+mod hooked;
+mod planned;
+
 use std::sync::Arc;
 
-use abide_conversation::command::{Judged, ModelFailed, ModelReplied, Plan, Planned};
-use abide_conversation::event::{Event, Executor, Intent, Shape};
-use abide_conversation::message::{ErrorType, Outcome, Usage};
+use abide_conversation::command::{ModelFailed, ModelReplied};
+use abide_conversation::event::{Event, Shape};
+use abide_conversation::message::{Message, Usage};
 use abide_conversation::state::{Activeness, Turn};
-use abide_conversation::{Action, ConversationId, MessageId};
+use abide_conversation::{Action, MessageId};
 use futures::StreamExt;
 use serde_json::Value;
 
 use super::Surroundings;
 use crate::agent::Definition;
-use crate::clock::Clock;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::model::retry::Retrying;
-use crate::model::{GivenCall, MOST_CALLS, Model, Part, Parts, Request, prompt};
+use crate::model::{GivenCall, Model, Part, Parts, Request, prompt};
 use crate::streaming::Piece;
 use crate::tools::schema::Schema;
-use crate::tools::{Gate, LONGEST_NAME, Scope, Tool, Toolbox, merged};
+use crate::tools::{Gate, Toolbox};
 
 /// How many events are read at once.
 const PAGE: usize = 1_000;
@@ -61,27 +63,39 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
     let step = Step { around, turn, step, definition, schema, toolbox };
     let events = journal(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
-    match step.speak(&id, &events).await {
+    let messages = match step.messages(&events).await {
+        Ok(messages) => messages,
+        Err(instead) => return Ok(instead),
+    };
+    match step.speak(&id, messages).await {
         Ok(heard) => step.replied(id, heard).await,
         Err(reason) => Ok(step.failed(reason)),
     }
 }
 
 impl Step<'_> {
-    async fn speak(&self, id: &MessageId, events: &[Event]) -> Result<Heard, String> {
+    /// What the model reads; or what is to be journalled first, or instead.
+    async fn messages(&self, events: &[Event]) -> Result<Vec<Message>, Action> {
         let is_builtin =
             |name: &str| self.toolbox.tool(name).is_some_and(|tool| tool.builtin().is_some());
+        let mut messages = prompt::messages(events, &self.turn.id, &is_builtin);
+        let added = self.prepare(events, &messages).await?;
+        messages.extend(added);
+        Ok(messages)
+    }
+
+    async fn speak(&self, id: &MessageId, messages: Vec<Message>) -> Result<Heard, String> {
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
-            messages: prompt::messages(events, &self.turn.id, &is_builtin),
+            messages,
             tools: self.toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };
         let deps = &self.around.deps;
         let model = Retrying::new(deps.model.clone(), self.definition.retry, deps.clock.clone());
         let parts = model.ask(request).await.map_err(|failure| failure.message)?;
-        self.listen(id, parts).await
+        self.listen(id, self.filtered(parts)).await
     }
 
     async fn listen(&self, id: &MessageId, mut parts: Parts) -> Result<Heard, String> {
@@ -125,37 +139,12 @@ impl Step<'_> {
     async fn replied(self, id: MessageId, heard: Heard) -> Result<Action, Refusal> {
         let object = self.schema.as_ref().filter(|_| heard.calls.is_empty());
         let object = match object.cloned() {
-            Some(schema) => Some(judged(schema, heard.text).await),
+            Some(schema) => Some(judged(schema, heard.text.clone()).await),
             None => None,
         };
-        let scope = Scope {
-            conversation: self.around.id.clone(),
-            principal: self.turn.principal.clone(),
-            assigns: merged(
-                &self.definition.assigns,
-                &self.around.state.assigns,
-                &self.turn.assigns,
-            ),
-            metadata: self.around.state.metadata.clone(),
-        };
-        let toolbox = self.toolbox.clone();
-        let (deps, calls) = (&self.around.deps, heard.calls);
-        let clock = deps.clock.clone();
-        let of_agent = match toolbox.recalls(calls.iter().map(|call| call.name.as_str())) {
-            true => deps.agents.decisions(&self.turn.agent).await?,
-            false => Vec::new(),
-        };
-        let gate = self.gate().recalling(&self.around.state, of_agent, clock.now());
-        // Conditions and messages may take a while; they must not hold up other conversations.
-        let planned = match calls.is_empty() {
-            true => Ok(Vec::new()),
-            false => {
-                tokio::task::spawn_blocking(move || plan(&toolbox, &calls, &scope, gate, &*clock))
-                    .await
-            }
-        };
-        Ok(match planned {
-            Ok(calls) => Action::ModelReplied(ModelReplied {
+        let mut judged = self.judged(&heard).await;
+        Ok(match self.planned(heard.calls, &mut judged).await? {
+            Some(calls) => Action::ModelReplied(ModelReplied {
                 turn: self.turn.id,
                 step: self.step,
                 id,
@@ -163,12 +152,9 @@ impl Step<'_> {
                 content: heard.content,
                 usage: heard.usage,
                 object,
-                judged: Judged::GoOn,
+                judged,
             }),
-            Err(error) => {
-                tracing::error!(conversation = %self.around.id, %error, "planning failed");
-                self.failed("the model's calls could not be planned".to_owned())
-            }
+            None => self.failed("the model's calls could not be planned".to_owned()),
         })
     }
 
@@ -181,27 +167,6 @@ impl Step<'_> {
         let (turn, step) = (self.turn.id, self.step);
         Action::ModelFailed(ModelFailed { turn, step, reason, partial })
     }
-}
-
-fn plan(
-    toolbox: &Toolbox,
-    calls: &[GivenCall],
-    scope: &Scope,
-    mut gate: Gate,
-    clock: &dyn Clock,
-) -> Vec<Planned> {
-    let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS {
-        true => {
-            let mut planned = toolbox.plan(given, scope, &mut gate);
-            let asks = toolbox.tool(&planned.tool).is_some_and(Tool::asks_a_child);
-            if let Plan::Execute { child, .. } = &mut planned.plan {
-                *child = asks.then(|| ConversationId::new(clock.id("conv")));
-            }
-            planned
-        }
-        false => too_many(given),
-    };
-    calls.iter().enumerate().map(plan).collect()
 }
 
 async fn journal(around: &Surroundings) -> Result<Vec<Event>, Refusal> {
@@ -228,17 +193,4 @@ fn judge(schema: &Value, text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     Schema::compile(schema)?.check(&value)?;
     Ok(value)
-}
-
-fn too_many(given: &GivenCall) -> Planned {
-    let error = format!("invalid tool arguments: more than {MOST_CALLS} calls in one message");
-    let outcome = Outcome::Err(error, ErrorType::ValidationError);
-    Planned {
-        given_id: given.id.clone(),
-        tool: given.name.chars().take(LONGEST_NAME).collect(),
-        args: Value::Object(Default::default()),
-        said: None,
-        plan: Plan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
-        gate: None,
-    }
 }

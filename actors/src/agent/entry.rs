@@ -2,7 +2,7 @@
 
 mod aliases;
 mod sets;
-mod target;
+pub(super) mod target;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

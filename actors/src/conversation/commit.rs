@@ -38,8 +38,9 @@ impl Loaded {
         if cached {
             self.cached_seq = next.seq;
         }
-        self.state = next;
+        let was = std::mem::replace(&mut self.state, next);
         self.answer_dispatches(&events);
+        self.tell(&was, &events);
         self.deps.live.publish(&self.id, Signal::Committed(Arc::from(events)));
         self.stop_unwanted();
         let after = self.activeness();

@@ -8,7 +8,8 @@ use abide_conversation::ids::{AgentName, CallId, DecisionId, MessageId, TurnId};
 use abide_conversation::{Action, Rejection, decide};
 use ractor::ActorRef;
 
-use super::{ConversationMsg, DEADLINE, Death, Loaded, in_time, seq_of};
+use super::hooked::{Question, edit};
+use super::{ConversationMsg, DEADLINE, Death, Heard, Loaded, in_time, seq_of};
 use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
@@ -17,7 +18,7 @@ use crate::request::{
     Answered, Delivery, Failure, Parcel, RememberRequest, RepeatKey, Reply, Request,
     ResolveRequest, SendRequest, SpawnRequest,
 };
-use crate::tools::{Gate, Tool, Toolbox};
+use crate::tools::{Tool, Toolbox};
 use crate::workspace::Site;
 
 /// Decisions that one conversation remembers; each is read with every gated call.
@@ -32,8 +33,10 @@ struct Ask {
 type Answering = Box<dyn FnOnce(&[Event]) -> Reply + Send>;
 
 /// Why a request was not carried out, as far as is known.
-enum Undone {
+pub(super) enum Undone {
     Failed(Failure),
+    /// Hooks must be asked first; nothing was done.
+    Asks(Box<Question>),
     /// A write was refused; whether it was done is unknown, and the actor must die and replay.
     Unsure(Refusal),
 }
@@ -50,21 +53,26 @@ impl Loaded {
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         delivery: Delivery,
+        heard: Option<Heard>,
     ) -> Result<(), Death> {
         let Some(Parcel { request, repeats, reply }) = delivery.take() else { return Ok(()) };
         let done = match self.repeated(&repeats).await {
             Ok(Some(first)) => Ok(first),
             Ok(None) => match request {
                 Request::Dispatch(request) => {
-                    return self.dispatch(myself, request, &repeats, reply).await;
+                    return self.dispatch(myself, request, (repeats, reply), heard).await;
                 }
-                request => self.carry_out(myself, request, &repeats).await,
+                request => self.carry_out(myself, request, &repeats, heard).await,
             },
             Err(failure) => Err(Undone::Failed(failure)),
         };
         let (answer, died) = match done {
             Ok(done) => (Answered::Done(done), Ok(())),
             Err(Undone::Failed(failure)) => (Answered::Failed(failure), Ok(())),
+            Err(Undone::Asks(question)) => {
+                self.ask_hooks(myself, *question, repeats, reply);
+                return Ok(());
+            }
             Err(Undone::Unsure(refusal)) => {
                 (Answered::Failed(refusal.clone().into()), Err(refusal.into()))
             }
@@ -96,11 +104,12 @@ impl Loaded {
         myself: &ActorRef<ConversationMsg>,
         request: Request,
         repeats: &[RepeatKey],
+        heard: Option<Heard>,
     ) -> Result<Reply, Undone> {
         let ask = match request {
             Request::Create(create) => self.create(create).await?,
             Request::Send(send) => self.send(send).await?,
-            Request::Resolve(resolve) => self.resolve(resolve).await?,
+            Request::Resolve(resolve) => self.resolve(resolve, heard).await?,
             Request::Cancel => self.cancel(),
             Request::Wake => ask(Action::Wake, |_| Reply::Woken),
             Request::Delete => return self.delete(repeats).await,
@@ -121,7 +130,7 @@ impl Loaded {
         Ok(reply)
     }
 
-    async fn create(&self, create: Create) -> Result<Ask, Failure> {
+    async fn create(&mut self, create: Create) -> Result<Ask, Failure> {
         let definition = self.newest(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.clone(),
@@ -131,7 +140,7 @@ impl Loaded {
         Ok(ask(Action::Create(create), |_| reply))
     }
 
-    async fn send(&self, request: SendRequest) -> Result<Ask, Failure> {
+    async fn send(&mut self, request: SendRequest) -> Result<Ask, Failure> {
         let SendRequest { agent, content, message_id, principal, assigns, shape, if_busy } =
             request;
         let create = |agent| Create {
@@ -169,7 +178,7 @@ impl Loaded {
     }
 
     /// A child begins; its parent may send the same again.
-    async fn spawn(&self, request: SpawnRequest) -> Result<Ask, Failure> {
+    async fn spawn(&mut self, request: SpawnRequest) -> Result<Ask, Failure> {
         let SpawnRequest { parent, agent, content, principal, assigns } = request;
         let definition = self.newest(&agent).await?;
         let create = Create {
@@ -196,7 +205,12 @@ impl Loaded {
     }
 
     /// The call must be open before its answer is looked at: a stale one is told so.
-    async fn resolve(&mut self, request: ResolveRequest) -> Result<Ask, Failure> {
+    async fn resolve(
+        &mut self,
+        request: ResolveRequest,
+        heard: Option<Heard>,
+    ) -> Result<Ask, Undone> {
+        let edits = edit(&request.answer).is_some().then(|| request.clone());
         let ResolveRequest { call, suspension, by, answer, remember } = request;
         let mut resolve = command::Resolve {
             call: call.clone(),
@@ -218,26 +232,16 @@ impl Loaded {
             resolve.remember = Some(command::Remember { id, scope, matching, for_ms });
         }
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
-            let checked = match &resolve.answer {
-                Answer::Approval { approved: true, args: Some(args), .. } => {
-                    let gate = Gate::new(toolbox.definition().clone(), &self.state);
-                    let tool = toolbox.tool(&tool);
-                    resolve.gate = tool.map(|tool| gate.judge_edited(tool, args));
-                    let checked = tool.map_or(Ok(()), |tool| tool.check_args(args));
-                    checked.map_err(|why| Failure::invalid("args", why))
-                }
-                Answer::Result(value) => {
-                    // What a running tool asked for says itself what it takes.
-                    let asked = self.state.call(&call).and_then(|open| open.input.as_ref());
-                    let checked = match asked.filter(|input| input.answer.is_none()) {
-                        Some(input) => mcp::check_answer(&input.asks.requests, value),
-                        None => toolbox.check_answer(&tool, value),
-                    };
-                    checked.map_err(|why| Failure::invalid("result", why))
-                }
-                Answer::Approval { .. } | Answer::Error(_) => Ok(()),
-            };
-            checked?;
+            if let Answer::Result(value) = &resolve.answer {
+                // What a running tool asked for says itself what it takes.
+                let asked = self.state.call(&call).and_then(|open| open.input.as_ref());
+                let checked = match asked.filter(|input| input.answer.is_none()) {
+                    Some(input) => mcp::check_answer(&input.asks.requests, value),
+                    None => toolbox.check_answer(&tool, value),
+                };
+                checked.map_err(|why| Failure::invalid("result", why))?;
+            }
+            self.edited(&toolbox, &mut resolve, edits, heard)?;
         }
         Ok(ask(Action::Resolve(resolve), |events| {
             let seq = seq_of(events, |event| matches!(event.data, Data::Resolution(_)));
@@ -286,7 +290,8 @@ impl Loaded {
         // The claim went with it; what comes next may create the conversation anew.
         let claimed = in_time(journal.claim(&self.id, &self.deps.standing.me(), None)).await;
         self.held = claimed.map_err(Undone::Unsure)?;
-        self.state = Default::default();
+        let was = std::mem::take(&mut self.state);
+        self.tell_end(&was);
         self.own = Arc::default();
         self.cached_seq = 0;
         self.stream = Default::default();
@@ -325,9 +330,9 @@ impl Loaded {
         }
     }
 
-    pub(super) async fn newest(&self, name: &AgentName) -> Result<Arc<Definition>, Failure> {
-        let newest = self.deps.agents.newest(name).await?;
-        newest.ok_or_else(|| Failure::AgentMissing(name.clone()))
+    pub(super) async fn newest(&mut self, name: &AgentName) -> Result<Arc<Definition>, Failure> {
+        self.newest = self.deps.agents.newest(name).await?;
+        self.newest.clone().ok_or_else(|| Failure::AgentMissing(name.clone()))
     }
 
     /// The tools of the open turn; `None` when no turn is open or its revision is gone.

@@ -89,6 +89,11 @@ impl Gate {
         self.verdict(decision, rule, tool, args)
     }
 
+    /// The refusal of a hook, which it decides by this rule.
+    pub(crate) fn deny(&self, tool: &Tool, args: &Value, rule: &str) -> Verdict {
+        self.verdict(Decision::Deny, rule, tool, args)
+    }
+
     fn verdict(&self, decision: Decision, rule: &str, tool: &Tool, args: &Value) -> Verdict {
         let (rule, phase) = (rule.to_owned(), self.phase());
         Verdict { decision, rule, phase, fingerprint: fingerprint(&tool.name, args), by: None }

@@ -44,6 +44,8 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use crate::hooks::Hooks;
+
 /// A tool that runs in this process.
 ///
 /// It may be aborted at any await, and may run again for the same call with a higher attempt. A
@@ -153,9 +155,12 @@ impl Returned {
     }
 }
 
-/// The native tools that a program offers, by the name that definitions use.
+/// The native tools that a program offers, by the name that definitions use, and its hooks.
 #[derive(Clone, Default)]
-pub struct Natives(BTreeMap<String, Arc<dyn NativeTool>>);
+pub struct Natives {
+    tools: BTreeMap<String, Arc<dyn NativeTool>>,
+    hooks: Hooks,
+}
 
 impl Natives {
     /// None yet.
@@ -165,18 +170,28 @@ impl Natives {
 
     /// The same and one more; a later tool of one name replaces the earlier.
     pub fn with(mut self, name: impl Into<String>, tool: impl NativeTool) -> Self {
-        self.0.insert(name.into(), Arc::new(tool));
+        self.tools.insert(name.into(), Arc::new(tool));
         self
+    }
+
+    /// The same with these hooks, and no others.
+    pub fn with_hooks(self, hooks: Hooks) -> Self {
+        Self { hooks, ..self }
+    }
+
+    /// The hooks.
+    pub fn hooks(&self) -> &Hooks {
+        &self.hooks
     }
 
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn NativeTool>> {
-        self.0.get(name)
+        self.tools.get(name)
     }
 }
 
 impl fmt::Debug for Natives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.tools.keys()).finish()
     }
 }

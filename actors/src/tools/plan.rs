@@ -12,6 +12,7 @@ use super::bounds::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
 use super::scope::Scope;
 use super::tool::{LONGEST_NAME, Tool};
 use super::{Gate, Toolbox};
+use crate::hooks::tool_use::{Said, spoilt};
 use crate::model::{GivenCall, numbers};
 
 /// Refused arguments are kept whole up to this; no tool will see them, the model will.
@@ -45,6 +46,44 @@ pub(super) fn plan(
     };
     let (given_id, tool) = (given.id.clone(), tool.name.clone());
     Planned { given_id, tool, args, said: None, plan, gate: verdict }
+}
+
+/// Arguments that a hook wants are judged as if the model had given them; it said others.
+pub(super) fn replan(
+    toolbox: &Toolbox,
+    planned: Planned,
+    said: Said,
+    scope: &Scope,
+    gate: &mut Gate,
+) -> Planned {
+    let again = |args: Value, gate: &mut Gate| {
+        let (id, name) = (planned.given_id.clone(), planned.tool.clone());
+        plan(toolbox, &GivenCall { id, name, args: Ok(args), provided: None }, scope, gate)
+    };
+    match said {
+        // A call of the provider's own has its result, which is not planned anew.
+        Said::GoOn if is_the_providers(&planned.plan) => planned,
+        Said::GoOn => again(planned.args.clone(), gate),
+        Said::Args { hook, args } => match again(args, gate) {
+            changed if changed.gate.is_some() => Planned { said: Some(planned.args), ..changed },
+            _ => denied(toolbox, planned, spoilt(&hook), gate),
+        },
+        Said::Deny(rule) | Said::Halt(rule) => denied(toolbox, planned, rule, gate),
+    }
+}
+
+fn is_the_providers(plan: &Plan) -> bool {
+    let (Plan::Answer { executor, .. } | Plan::Execute { executor, .. }) = plan;
+    *executor == Executor::Provider
+}
+
+/// The call, refused by a hook.
+fn denied(toolbox: &Toolbox, planned: Planned, rule: String, gate: &Gate) -> Planned {
+    let Some(tool) = toolbox.tool(&planned.tool) else { return planned };
+    let verdict = gate.deny(tool, &planned.args, &rule);
+    let (executor, intent, outcome) = (tool.executor, tool.intent, verdict.denial(&tool.name));
+    let plan = Plan::Answer { executor, intent, outcome };
+    Planned { plan, gate: Some(verdict), ..planned }
 }
 
 fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {

@@ -18,6 +18,7 @@ use super::native::{Context, NativeTool, Natives, Returned};
 use super::tool::{Target, Tool};
 use super::{Grant, Kit};
 use crate::clock::Clock;
+use crate::hooks::HookCaller;
 use crate::mcp::Mcp;
 use crate::workspace::{Site, Workspaces};
 
@@ -64,7 +65,7 @@ pub struct Place {
 
 /// Why there is no runner.
 #[derive(Debug, thiserror::Error)]
-#[error("the client of tools cannot be made: {0}")]
+#[error("the client of tools and hooks cannot be made: {0}")]
 pub struct NoClient(#[source] reqwest::Error);
 
 /// Reads a variable of the environment.
@@ -74,6 +75,7 @@ pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct Runner {
     natives: Natives,
     http: Http,
+    hooks: Arc<HookCaller>,
     mcp: Mcp,
     kit: Kit,
 }
@@ -91,9 +93,16 @@ impl Runner {
         clock: Arc<dyn Clock>,
         variables: Variables,
     ) -> Result<Self, NoClient> {
+        let hooks = HookCaller::new(natives.hooks().clone(), clock.clone(), variables.clone());
+        let hooks = Arc::new(hooks.map_err(NoClient)?);
         let http = Http::new(clock, variables.clone()).map_err(NoClient)?;
         let mcp = Mcp::new(variables).map_err(NoClient)?;
-        Ok(Self { natives, http, mcp, kit })
+        Ok(Self { natives, http, hooks, mcp, kit })
+    }
+
+    /// What calls the hooks of agents.
+    pub fn hooks(&self) -> &Arc<HookCaller> {
+        &self.hooks
     }
 
     /// Makes a workspace that was not used before, and names the storage that it is on; `None` if

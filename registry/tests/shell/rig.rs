@@ -1,6 +1,6 @@
 //! One node without HTTP: everything real but the clock.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,9 +17,7 @@ use abide_actors::web::Fetcher;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{Answer, IfBusy};
 use abide_conversation::event::{Data, Ending, Event, Shape};
-use abide_conversation::{
-    AgentName, CallId, ConversationId, Principal, State, Timestamp, replay, wanted,
-};
+use abide_conversation::{AgentName, CallId, ConversationId, Principal, State, replay, wanted};
 use abide_registry::agents::Catalogue;
 use abide_registry::alone::Alone;
 use abide_registry::conversations::Conversations;
@@ -38,6 +36,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
 use crate::asking::Seat;
+pub use crate::time::clock;
 
 /// How long a silent rig is still believed alive.
 pub const LEASE: Duration = Duration::from_secs(5);
@@ -74,6 +73,8 @@ pub struct Tools {
     pub release: Arc<Semaphore>,
     /// Every start of `hold` and `nap`: conversation, call, attempt.
     pub started: Arc<Mutex<Vec<(String, String, u32)>>>,
+    /// What hooks were asked and told, as JSON.
+    pub heard: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Tools {
@@ -85,8 +86,8 @@ impl Tools {
 
 impl Default for Tools {
     fn default() -> Self {
-        let (runs, started) = Default::default();
-        Self { runs, release: Arc::new(Semaphore::new(0)), started }
+        let (runs, started, heard) = Default::default();
+        Self { runs, release: Arc::new(Semaphore::new(0)), started, heard }
     }
 }
 
@@ -133,7 +134,8 @@ impl Rig {
             .with("boom", Boom)
             .with("halt", Halt)
             .with("echo", Echo)
-            .with("seat", Seat);
+            .with("seat", Seat)
+            .with_hooks(crate::hooks::hooks(&tools));
         let catalogue = Catalogue::new(store.clone(), Arc::new(natives.clone()), clock.clone());
         let catalogue = Arc::new(catalogue);
         let model = Arc::new(Scene::default());
@@ -344,6 +346,8 @@ pub struct Scene {
     pub calm: AtomicBool,
     /// While set, it thinks for a second.
     pub slow: AtomicBool,
+    /// The texts of what it read last.
+    pub read: Mutex<Vec<String>>,
     scripted: Scripted,
 }
 
@@ -351,6 +355,7 @@ pub struct Scene {
 impl Model for Scene {
     async fn ask(&self, prompt: Prompt) -> Result<Parts, ModelFailure> {
         self.asked.fetch_add(1, Ordering::SeqCst);
+        *self.read.lock().unwrap() = prompt.messages.iter().map(|it| it.text()).collect();
         if self.slow.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -455,37 +460,6 @@ impl NativeTool for Echo {
 
     async fn run(&self, args: Value, context: Context<'_>) -> Returned {
         Returned::ok(json!({"args": args, "assigns": context.assigns}))
-    }
-}
-
-/// A clock that follows paused time.
-pub fn clock() -> Arc<dyn Clock> {
-    Arc::new(TestClock::new())
-}
-
-struct TestClock {
-    start: tokio::time::Instant,
-    ids: AtomicU64,
-}
-
-impl TestClock {
-    fn new() -> Self {
-        Self { start: tokio::time::Instant::now(), ids: AtomicU64::new(0) }
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        let since = i64::try_from(self.start.elapsed().as_millis()).unwrap();
-        Timestamp::from_millisecond(1_800_000_000_000 + since).unwrap()
-    }
-
-    fn id(&self, prefix: &str) -> String {
-        format!("{prefix}_{}", self.ids.fetch_add(1, Ordering::SeqCst))
-    }
-
-    fn chance(&self) -> f64 {
-        0.5
     }
 }
 

@@ -5,6 +5,7 @@ mod agents;
 mod chaos;
 mod commands;
 mod deadlines;
+mod hooks;
 mod killed;
 mod many;
 mod mcp;

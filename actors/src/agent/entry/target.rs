@@ -145,7 +145,8 @@ pub(super) fn no_server(name: &str) -> String {
     format!("names no MCP server of this agent: {}", cut(name, LONGEST_NAME))
 }
 
-fn http(run: &mut Fields) -> Option<Endpoint> {
+/// Reads the `http` of a server tool's `run`, or of a hook.
+pub(in crate::agent) fn http(run: &mut Fields) -> Option<Endpoint> {
     let mut http = run.nested("http")?;
     let url = endpoint::url(&mut http);
     let headers = endpoint::headers(&mut http, is_reserved);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::tools::bounds::LARGEST_VALUE;
 use crate::tools::native::Returned;
 
-pub(super) const TOO_LARGE: &str = "the tool's answer is larger than 1 MB";
+const TOO_LARGE: &str = "the tool's answer is larger than 1 MB";
 
 /// Reads an answer that is one JSON value: `{"ok": …}` as it is, anything else as the result. No
 /// byte at all is null, as with 204.

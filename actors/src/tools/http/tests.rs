@@ -11,10 +11,12 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::Response as Answer;
 use axum::routing::post;
+use standardwebhooks::Webhook;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::tools::bounds::LARGEST_VALUE;
 use crate::tools::fixtures::log::Log;
 use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
 use crate::tools::run::Runner;
@@ -162,7 +164,7 @@ async fn the_model_is_not_told_which_secret_is_missing_or_unfit_and_nothing_is_s
         let log = Log::of_errors();
         let (returned, _) = called(&url, json!({"signing_secret_env": name})).await;
         assert_eq!(failure(&returned), "the tool is not configured", "{name}");
-        let named = format!("tool=\"send\" variable=\"{name}\"");
+        let named = format!("name=\"send\" variable=\"{name}\"");
         assert!(log.lines().contains(&named), "{}", log.lines());
     }
     assert!(received.lock().unwrap().is_empty());

@@ -40,6 +40,12 @@ pub(in crate::http) struct AgentDefinition {
     mcp_servers: Option<BTreeMap<String, McpServer>>,
     #[schema(max_items = 256)]
     tools: Option<Vec<ToolDefinition>>,
+    #[schema(max_items = 64)]
+    hooks: Option<Vec<HookDefinition>>,
+    /// What `pre` hooks may add to one step, in tokens; 4 bytes of a block's text, or of its JSON,
+    /// count as one. More halts the turn.
+    #[schema(default = 4000, minimum = 1, maximum = 1_000_000)]
+    injection_reserve: Option<u32>,
 }
 
 /// A server of tools by the Model Context Protocol: exactly one of `url` and `command`.
@@ -227,6 +233,68 @@ struct HttpTarget {
     /// The name of the variable that holds the secret; requests are then signed after Standard
     /// Webhooks.
     signing_secret_env: Option<String>,
+}
+
+/// Who is asked, or told, on the way of a conversation: `http` or `native`, exactly one of them.
+///
+/// A server is sent a POST with the event as JSON (`hook`, `on`, `conversation_id`, `turn_id`,
+/// `principal`, `assigns`, and what happens) and answers 2xx with a JSON object of at most one key,
+/// or without a body; anything else is a failure. To `pre`: `content` (blocks or a text, for the end
+/// of the context) or `halt` (a reason); a failure halts the turn. To `post`: `halt` or `refuse` (a
+/// reason; the model is asked once more, a second refusal in a turn halts it). To `stream`: `text`,
+/// which stands in place of what was said. To `PreToolUse`: `deny` (a reason), `args` (judged as if
+/// the model had given them) or `halt`; a failure denies. The other events are told after their
+/// commit, in the order of the conversation's journal and at most once: a node that dies, or whose
+/// queue is full, loses them.
+#[derive(ToSchema)]
+struct HookDefinition {
+    /// Unique in its agent; left out, `on` and the place in the list.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    name: Option<String>,
+    on: HookMoment,
+    /// A regular expression that the tool's whole name satisfies, in upper or lower case; of hooks on
+    /// tools only.
+    #[schema(example = "write|edit")]
+    r#match: Option<String>,
+    http: Option<HttpTarget>,
+    /// The name of a hook of the program.
+    native: Option<String>,
+    /// A duration of at most 60s: how long one call may take in all.
+    #[schema(default = "5s")]
+    timeout: Option<String>,
+    /// Of `pre` hooks: neighbours with the same text are asked at once, and may only add.
+    parallel: Option<String>,
+    /// Of `pre` hooks: what it adds is journalled, once a step; else it is for one step only.
+    #[schema(default = false)]
+    durable: Option<bool>,
+    /// Of `post` hooks: a failure halts the turn; of `stream` hooks: a failure fails it.
+    #[schema(default = false)]
+    fail_closed: Option<bool>,
+}
+
+/// When a hook is called. Nothing is compacted yet, so two of them are never called.
+#[derive(ToSchema)]
+enum HookMoment {
+    #[schema(rename = "pre")]
+    Pre,
+    #[schema(rename = "post")]
+    Post,
+    #[schema(rename = "stream")]
+    Stream,
+    PreToolUse,
+    PostToolUse,
+    PostToolUseFailure,
+    SessionStart,
+    SessionEnd,
+    UserPromptSubmit,
+    Stop,
+    StopFailure,
+    SubagentStart,
+    SubagentStop,
+    PreCompact,
+    PostCompact,
+    PermissionDenied,
+    Notification,
 }
 
 /// Who may see and call a tool.

@@ -1,0 +1,93 @@
+//! What `pre` hooks add to the context of one step.
+
+use abide_conversation::event::Added;
+use abide_conversation::message::Message;
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::{Declared, Failed, HookCaller, Occasion, Reply, What};
+use crate::model::prompt;
+
+/// The bytes that count as a token: near enough for a reserve, and the same for every model.
+const TOKEN: usize = 4;
+
+/// How much may still be added to one step.
+#[derive(Clone, Debug)]
+pub(crate) struct Reserve {
+    /// In tokens.
+    whole: u32,
+    used: usize,
+}
+
+impl Reserve {
+    pub(crate) fn new(whole: u32) -> Self {
+        Self { whole, used: 0 }
+    }
+
+    /// Takes what was added out of it; the error is why the turn ends.
+    pub(crate) fn take(&mut self, hook: &str, content: &[Value]) -> Result<(), String> {
+        self.used = self.used.saturating_add(tokens(content));
+        match self.used > self.whole as usize {
+            true => {
+                Err(format!("hook {hook} went over the injection reserve of {} tokens", self.whole))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+/// Asks hooks in the order of their declaration, neighbours of one parallel group at once. The error
+/// is why the turn is to be halted.
+pub(crate) async fn additions(
+    caller: &HookCaller,
+    hooks: &[&Declared],
+    occasion: &Occasion,
+    what: &What,
+    reserve: &mut Reserve,
+) -> Result<Vec<Added>, String> {
+    let mut added = Vec::new();
+    let together =
+        |one: &&Declared, next: &&Declared| one.parallel.is_some() && one.parallel == next.parallel;
+    for group in hooks.chunk_by(together) {
+        let asked = group.iter().map(|hook| caller.ask(hook, occasion, what.clone()));
+        for (hook, reply) in group.iter().zip(join_all(asked).await) {
+            match reply.map_err(|failed| failed.to_string())? {
+                Reply::Add(content) if content.is_empty() => {}
+                Reply::Add(content) => {
+                    reserve.take(&hook.name, &content)?;
+                    added.push(Added { hook: hook.name.clone(), content });
+                }
+                Reply::Halt(reason) if hook.parallel.is_none() => {
+                    return Err(format!("hook {}: {reason}", hook.name));
+                }
+                Reply::Halt(_) => {
+                    tracing::warn!(hook = hook.name, "a hook of a parallel group may only add");
+                    return Err(Failed(hook.name.clone()).to_string());
+                }
+                Reply::GoOn
+                | Reply::Refuse(_)
+                | Reply::Show(_)
+                | Reply::Deny(_)
+                | Reply::Args(_) => {}
+            }
+        }
+    }
+    Ok(added)
+}
+
+/// What was added, as the model reads it, for one step only.
+pub(crate) fn transient(added: Vec<Added>) -> impl Iterator<Item = Message> {
+    let message = |(at, added): (usize, Added)| {
+        prompt::inserted(format!("{}now_{at}", prompt::CONTEXT), added.content)
+    };
+    added.into_iter().enumerate().map(message)
+}
+
+/// What the content costs of the model's attention, roughly: its text form at 4 bytes a token.
+fn tokens(content: &[Value]) -> usize {
+    let bytes = |block: &Value| match block["text"].as_str() {
+        Some(text) if block["type"] == "text" => text.len(),
+        Some(_) | None => crate::tools::bounds::encoded_len(block),
+    };
+    content.iter().map(bytes).fold(0, usize::saturating_add).div_ceil(TOKEN)
+}

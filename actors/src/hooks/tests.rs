@@ -1,0 +1,247 @@
+//! Hooks over HTTP against real servers on the loopback, and the stream through native ones.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use abide_conversation::event::Executor;
+use abide_conversation::message::Message;
+use abide_conversation::{ConversationId, Principal, TurnId};
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::post;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+use tokio::net::TcpListener;
+
+use super::context::Reserve;
+use super::stream::{Filter, filtered};
+use super::*;
+use crate::agent::Definition;
+use crate::model::prompt::inserted;
+use crate::model::{Failure, GivenCall, Part};
+use crate::tools::Natives;
+use crate::tools::fixtures::{StillClock, scope, source};
+
+const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
+
+/// A hook's server that always gives this answer, and keeps what it was sent.
+async fn server(status: u16, answer: &str) -> (String, Received) {
+    let received = Received::default();
+    let (kept, answer) = (received.clone(), answer.to_owned());
+    let app = Router::new().route(
+        "/hook",
+        post(move |headers: HeaderMap, body: Bytes| async move {
+            kept.lock().unwrap().push((headers, body));
+            let location = [("location", "http://127.0.0.1:9/")];
+            (StatusCode::from_u16(status).unwrap(), location, answer).into_response()
+        }),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (url, received)
+}
+
+fn caller(hooks: Hooks) -> Arc<HookCaller> {
+    let variable = |name: &str| (name == "SECRET").then(|| SECRET.to_owned());
+    Arc::new(HookCaller::new(hooks, StillClock::now(), Arc::new(variable)).unwrap())
+}
+
+fn occasion() -> Occasion {
+    Occasion {
+        conversation_id: ConversationId::new("c1"),
+        turn_id: Some(TurnId::new("t1")),
+        principal: Some(Principal::new("ann")),
+        assigns: scope().assigns,
+    }
+}
+
+fn definition(hooks: Value, natives: &Natives) -> Arc<Definition> {
+    let mut source = source(json!([]));
+    source["hooks"] = hooks;
+    Arc::new(Definition::parse(source, natives).unwrap().definition)
+}
+
+fn what(on: &str) -> What {
+    match on {
+        "pre" => What::Pre { step: 1, messages: Arc::default() },
+        "post" => What::Post { step: 1, content: Vec::new(), tool_calls: Vec::new() },
+        "PreToolUse" => What::Call {
+            call_id: None,
+            tool: "send".to_owned(),
+            executor: Executor::Server,
+            args: json!({"to": "a"}),
+        },
+        _ => What::Told { tool: None, args: None, event: None },
+    }
+}
+
+/// What a hook behind this URL is understood to answer.
+async fn asked(on: &str, url: &str) -> Result<Reply, Failed> {
+    let http = json!({"url": url, "headers": {"x-team": "a"}, "signing_secret_env": "SECRET"});
+    let hook = json!({"on": on, "name": "h", "http": http, "timeout": "2s"});
+    let definition = definition(json!([hook]), &Natives::new());
+    caller(Hooks::new()).ask(&definition.hooks[0], &occasion(), what(on)).await
+}
+
+async fn answered(on: &str, status: u16, answer: &str) -> Result<Reply, Failed> {
+    asked(on, &server(status, answer).await.0).await
+}
+
+#[tokio::test]
+async fn a_server_is_sent_the_event_signed_and_its_answer_is_read() {
+    let (url, received) = server(200, r#"{"args": {"to": "b"}}"#).await;
+    assert_eq!(asked("PreToolUse", &url).await, Ok(Reply::Args(json!({"to": "b"}))));
+    let (headers, body) = received.lock().unwrap().remove(0);
+    Webhook::new(SECRET).unwrap().verify(&body, &headers).unwrap();
+    assert_eq!(headers["x-team"], "a");
+    assert_eq!(headers["content-type"], "application/json");
+    let sent: Value = serde_json::from_slice(&body).unwrap();
+    let wanted = json!({"hook": "h", "on": "PreToolUse", "conversation_id": "c1", "turn_id": "t1",
+        "principal": "ann", "assigns": {"shop": "x"}, "call_id": null, "tool": "send",
+        "executor": "server", "args": {"to": "a"}});
+    assert_eq!(sent, wanted);
+}
+
+#[tokio::test]
+async fn each_answer_is_read_where_it_fits() {
+    for (on, answer, reply) in [
+        ("pre", "{}", Reply::GoOn),
+        ("pre", "", Reply::GoOn),
+        ("pre", r#"{"content": "known"}"#, Reply::add("known")),
+        (
+            "pre",
+            r#"{"content": [{"type": "json", "data": 1}]}"#,
+            Reply::Add(vec![json!({"type": "json", "data": 1})]),
+        ),
+        ("pre", r#"{"halt": "no"}"#, Reply::Halt("no".to_owned())),
+        ("post", r#"{"refuse": "no"}"#, Reply::Refuse("no".to_owned())),
+        ("PreToolUse", r#"{"deny": "no"}"#, Reply::Deny("no".to_owned())),
+        ("stream", r#"{"text": ""}"#, Reply::Show(String::new())),
+        ("Stop", "thanks", Reply::GoOn),
+    ] {
+        assert_eq!(answered(on, 200, answer).await, Ok(reply), "{on} {answer}");
+    }
+    assert_eq!(answered("pre", 204, "").await, Ok(Reply::GoOn));
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_is_a_failure() {
+    let failed = || Err(Failed("h".to_owned()));
+    for (on, status, answer) in [
+        ("pre", 302, "{}"),
+        ("pre", 404, "{}"),
+        ("Stop", 500, "{}"),
+        ("pre", 200, "yes"),
+        ("pre", 200, "[]"),
+        ("pre", 200, r#"{"colour": "red"}"#),
+        ("pre", 200, r#"{"halt": "no", "content": "known"}"#),
+        ("pre", 200, r#"{"halt": 1}"#),
+        ("pre", 200, r#"{"deny": "no"}"#),
+        ("pre", 200, r#"{"content": ""}"#),
+        ("pre", 200, r#"{"content": [1]}"#),
+        ("post", 200, r#"{"content": "known"}"#),
+        ("PreToolUse", 200, r#"{"text": "x"}"#),
+    ] {
+        assert_eq!(answered(on, status, answer).await, failed(), "{on} {answer}");
+    }
+    let large = format!(r#"{{"content": "{}"}}"#, "x".repeat(1 << 20));
+    assert_eq!(answered("pre", 200, &large).await, failed());
+    assert_eq!(asked("pre", "http://127.0.0.1:1/").await, failed());
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    assert_eq!(asked("pre", &url).await, failed(), "no answer within its time");
+}
+
+/// Takes its time, and gives back all that it was told at the end.
+struct Slow(Arc<Mutex<Vec<(String, bool)>>>);
+
+#[async_trait]
+impl Hook for Slow {
+    async fn call(&self, event: &HookEvent) -> Reply {
+        let What::Stream { text, r#final, .. } = &event.what else { return Reply::GoOn };
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut heard = self.0.lock().unwrap();
+        heard.push((text.clone(), *r#final));
+        let all: String = heard.iter().map(|(text, _)| text.as_str()).collect();
+        Reply::Show(if *r#final { format!("[{all}]") } else { String::new() })
+    }
+}
+
+/// The parts that come of these through one slow hook, and what that heard.
+async fn through(
+    parts: Vec<Result<Part, Failure>>,
+) -> (Vec<Result<Part, Failure>>, Vec<(String, bool)>) {
+    let heard = Arc::default();
+    let natives = Natives::new().with_hooks(Hooks::new().with("slow", Slow(Arc::clone(&heard))));
+    let filter = Filter {
+        caller: caller(natives.hooks().clone()),
+        definition: definition(json!([{"on": "stream", "native": "slow"}]), &natives),
+        occasion: occasion(),
+        step: 1,
+        left_out: Vec::new(),
+    };
+    let passed = filtered(futures::stream::iter(parts).boxed(), filter).collect().await;
+    let heard = heard.lock().unwrap().clone();
+    (passed, heard)
+}
+
+fn text(text: &str) -> Result<Part, Failure> {
+    Ok(Part::Text(text.to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_a_hook_is_busy_is_joined_and_its_last_call_flushes() {
+    let done = || Ok(Part::Done { usage: None });
+    let call = GivenCall { id: "a".into(), name: "b".into(), args: Ok(json!({})), provided: None };
+    let call = || Ok(Part::Call(call.clone()));
+    let parts = vec![text("a"), text("b"), text("c"), call(), text("d"), done()];
+    let (passed, heard) = through(parts).await;
+    assert_eq!(passed, [call(), text("[abcd]"), done()]);
+    let heard: Vec<_> = heard.iter().map(|(text, last)| (text.as_str(), *last)).collect();
+    assert_eq!(heard.first().map(|it| it.0), Some("a"));
+    assert_eq!(heard[1..], [("bcd", false), ("", true)]);
+    assert_eq!(through(vec![done()]).await, (vec![done()], Vec::new()), "it is not asked in vain");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_fails_or_never_stops_ends_the_stream_at_once() {
+    let failure = Failure::permanent("no model");
+    let (passed, _) = through(vec![text("a"), Err(failure.clone()), text("b")]).await;
+    assert_eq!(passed, [Err(failure)]);
+    let (passed, _) = through(vec![text("a")]).await;
+    assert_eq!(passed.len(), 1, "the end of the stream is no message: {passed:?}");
+    let (passed, _) = through(vec![text(&"x".repeat(3 << 20)); 9]).await;
+    assert_eq!(passed, [Err(Failure::permanent("the model's message is too long"))]);
+}
+
+#[test]
+fn a_hook_reads_the_newest_messages_within_a_megabyte_and_the_last_in_any_case() {
+    let message = |size: usize| -> Message {
+        inserted("m".to_owned(), vec![json!({"type": "text", "text": "x".repeat(size)})])
+    };
+    assert_eq!(kept(&[]).len(), 0);
+    assert_eq!(kept(&[message(9), message(9)]).len(), 2);
+    assert_eq!(kept(&[message(9), message(600_000), message(400_000), message(9)]).len(), 4);
+    assert_eq!(kept(&[message(9), message(700_000), message(400_000)]).len(), 1);
+    assert_eq!(kept(&[message(9), message(2_000_000)]).len(), 1);
+}
+
+#[test]
+fn four_bytes_of_text_count_as_a_token_and_others_blocks_by_their_json() {
+    let mut reserve = Reserve::new(4);
+    let block = |text: &str| vec![json!({"type": "text", "text": text})];
+    assert_eq!(reserve.take("a", &block("12345")), Ok(()));
+    assert_eq!(reserve.take("b", &block("12345678")), Ok(()));
+    let over = "hook c went over the injection reserve of 4 tokens".to_owned();
+    assert_eq!(reserve.take("c", &block("1")), Err(over.clone()));
+    let mut reserve = Reserve::new(4);
+    assert_eq!(reserve.take("c", &[json!({"type": "json", "data": 1})]), Err(over));
+}

@@ -1,0 +1,208 @@
+//! Hooks before a model call, on what it streams, and on its message.
+
+use std::sync::atomic::Ordering;
+
+use abide_actors::live::Signal;
+use abide_actors::request::Request;
+use abide_conversation::event::{Data, Ending, Event};
+use abide_registry::live::Heard;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{ID, agent, echoes, heard, hook, rig, talks, with};
+use crate::rig::{Rig, page};
+
+fn halted(reason: &str) -> (Ending, Option<String>) {
+    (Ending::Halted, Some(reason.to_owned()))
+}
+
+fn count(events: &[Event], is: impl Fn(&Data) -> bool) -> usize {
+    events.iter().filter(|event| is(&event.data)).count()
+}
+
+/// The texts of the assistant's messages, thinking included.
+fn spoken(events: &[Event]) -> Vec<Value> {
+    let text = |event: &Event| match &event.data {
+        Data::AssistantMsg(spoken) => Some(json!(spoken.message.content)),
+        _ => None,
+    };
+    events.iter().filter_map(text).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_pre_hooks_add_is_read_in_the_order_declared_and_is_no_part_of_the_journal() {
+    let group = |name| with(hook("pre", name, "nap"), "parallel", "docs");
+    let hooks =
+        vec![hook("pre", "one", "add"), group("two"), group("three"), hook("pre", "four", "add")];
+    let rig = rig(talks(), hooks).await;
+    let before = Instant::now();
+    rig.send(ID, "hello").await.unwrap();
+    rig.ended(ID, 1).await;
+    assert!(before.elapsed().as_millis() < 1_900, "the two of a group are asked at once");
+    assert_eq!(*rig.model.read.lock().unwrap(), ["hello", "one", "two", "three", "four"]);
+    let events = rig.journal(ID).await;
+    assert_eq!(count(&events, |data| matches!(data, Data::ContextAdded(_))), 0);
+    assert_eq!(heard(&rig, "messages")[0][0]["content"][0]["text"], "hello");
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pre_hook_is_asked_before_every_step() {
+    let rig = rig(echoes(1), vec![hook("pre", "known", "add")]).await;
+    rig.send(ID, "hello").await.unwrap();
+    rig.ended(ID, 1).await;
+    assert_eq!(heard(&rig, "step"), [1, 2]);
+    let read = rig.model.read.lock().unwrap().clone();
+    assert_eq!(read.iter().filter(|text| *text == "known").count(), 1, "{read:?}");
+    assert_eq!(read.last().unwrap(), "known", "at the end of the context");
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_durable_hook_adds_is_journalled_once_a_step_and_survives_a_kill() {
+    let durable = with(hook("pre", "drip", "add"), "durable", true);
+    let rig = rig(talks(), vec![durable]).await;
+    rig.send(ID, "hello").await.unwrap();
+    let added = |data: &Data| matches!(data, Data::ContextAdded(_));
+    rig.until_unseen(ID, added).await;
+    // What it added makes the model say half a sentence, and then nothing.
+    for times in [1, 2] {
+        while rig.model.asked.load(Ordering::SeqCst) < times {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        assert_eq!(*rig.model.read.lock().unwrap(), ["hello", "drip"]);
+        if times == 1 {
+            rig.kill(ID).await;
+        }
+    }
+    assert_eq!(heard(&rig, "hook"), ["drip"]);
+    assert_eq!(count(&rig.journal(ID).await, added), 1);
+    rig.ask(ID, Request::Cancel).await.unwrap();
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pre_hook_that_halts_fails_or_adds_too_much_halts_the_turn_before_the_model_is_asked() {
+    let group = |native| vec![with(hook("pre", "h", native), "parallel", "g")];
+    let durable = |native| vec![with(hook("pre", "h", native), "durable", true)];
+    let plain = |native| vec![hook("pre", "h", native)];
+    let over = "hook h went over the injection reserve of 4000 tokens";
+    let mut twice = durable("add");
+    twice[0]["name"] = json!("x".repeat(60));
+    twice.push(hook("pre", "h", "flood"));
+    for (hooks, reason) in [
+        (plain("halt"), "hook h: enough"),
+        (plain("hang"), "hook h failed"),
+        (plain("panic"), "hook h failed"),
+        (plain("deny"), "hook h failed"),
+        (plain("flood"), over),
+        (durable("halt"), "hook h: enough"),
+        (durable("flood"), over),
+        (twice, over),
+        (group("halt"), "hook h failed"),
+    ] {
+        let rig = rig(talks(), hooks).await;
+        rig.send(ID, "hello").await.unwrap();
+        assert_eq!(rig.ended(ID, 1).await, halted(reason));
+        assert_eq!(rig.model.asked.load(Ordering::SeqCst), 0);
+        rig.check(ID).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_larger_reserve_lets_more_be_added() {
+    let mut agent = agent(talks(), vec![hook("pre", "h", "flood")]);
+    agent["injection_reserve"] = json!(4_250);
+    let rig = Rig::new(&agent.to_string()).await;
+    rig.send(ID, "hello").await.unwrap();
+    assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_hook_refuses_a_message_once_and_then_the_turn_is_halted() {
+    let rig = rig(echoes(1), vec![hook("post", "h", "refuse")]).await;
+    rig.send(ID, "hello").await.unwrap();
+    assert_eq!(rig.ended(ID, 1).await, halted("hook h refused a second message: rude"));
+    let events = rig.journal(ID).await;
+    assert_eq!(count(&events, |data| matches!(data, Data::MessageRefused(_))), 2);
+    assert_eq!(count(&events, |data| matches!(data, Data::ToolCall(_))), 0);
+    assert_eq!(rig.model.asked.load(Ordering::SeqCst), 2);
+    let read = rig.model.read.lock().unwrap().clone();
+    assert!(read.last().unwrap().contains("was not accepted: rude"), "{read:?}");
+    assert_eq!(heard(&rig, "tool_calls")[0][0]["args"], json!({"n": 1}));
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_hook_halts_the_turn_and_its_failure_does_only_if_it_fails_closed() {
+    for (hook, ended) in [
+        (hook("post", "h", "halt"), halted("hook h: enough")),
+        (hook("post", "h", "hang"), (Ending::Completed, None)),
+        (hook("post", "h", "panic"), (Ending::Completed, None)),
+        (with(hook("post", "h", "panic"), "fail_closed", true), halted("hook h failed")),
+    ] {
+        let rig = rig(talks(), vec![hook]).await;
+        rig.send(ID, "hello").await.unwrap();
+        assert_eq!(rig.ended(ID, 1).await, ended);
+        assert_eq!(spoken(&rig.journal(ID).await).len(), 1);
+        rig.check(ID).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_stream_hook_let_through_is_what_is_shown_and_what_is_stored() {
+    let rig = rig(talks(), vec![hook("stream", "h", "shout")]).await;
+    let mut signals = page(&rig, ID);
+    rig.send(ID, "hello").await.unwrap();
+    let (mut text, mut thinking) = (String::new(), String::new());
+    while let Some(heard) = signals.next().await {
+        match heard {
+            Heard::Signal(Signal::Text(delta)) => text.push_str(&delta.text),
+            Heard::Signal(Signal::Thinking(delta)) => thinking.push_str(&delta.text),
+            Heard::Signal(Signal::Committed(events))
+                if events.iter().any(|event| matches!(event.data, Data::TurnEnded(_))) =>
+            {
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((text.as_str(), thinking.as_str()), ("WELL WELL", "SO IT IS"));
+    let stored =
+        json!([{"type": "reasoning", "text": "SO IT IS"}, {"type": "text", "text": "WELL WELL"}]);
+    assert_eq!(spoken(&rig.journal(ID).await), [stored]);
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_structured_answer_is_judged_as_the_stream_hook_let_it_through() {
+    let mut agent = agent(json!([{"text": "{\"n\": 1}"}]), vec![hook("stream", "h", "shout")]);
+    agent["response_format"] = json!({"type": "object", "required": ["N"]});
+    let rig = Rig::new(&agent.to_string()).await;
+    rig.send(ID, "hello").await.unwrap();
+    assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+    let object = rig.journal(ID).await.into_iter().find_map(|event| match event.data {
+        Data::AssistantMsg(spoken) => spoken.message.object,
+        _ => None,
+    });
+    assert_eq!(object, Some(json!({"N": 1})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_hook_that_fails_is_left_out_and_one_that_fails_closed_fails_the_turn() {
+    for native in ["hang", "panic", "deny"] {
+        let rig =
+            rig(talks(), vec![hook("stream", "h", native), hook("stream", "s", "shout")]).await;
+        rig.send(ID, "hello").await.unwrap();
+        assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+        let spoken = spoken(&rig.journal(ID).await);
+        assert_eq!(spoken[0][1]["text"], "WELL WELL", "{spoken:?}");
+        assert_eq!(heard(&rig, "hook").iter().filter(|hook| *hook == "h").count(), 1);
+    }
+    let closed = with(hook("stream", "h", "hang"), "fail_closed", true);
+    let rig = rig(talks(), vec![closed]).await;
+    rig.send(ID, "hello").await.unwrap();
+    assert_eq!(rig.ended(ID, 1).await, (Ending::Failed, Some("hook h failed".to_owned())));
+    assert!(spoken(&rig.journal(ID).await).is_empty(), "nothing was let through");
+    rig.check(ID).await;
+}

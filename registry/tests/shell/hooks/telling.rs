@@ -1,0 +1,128 @@
+//! Hooks that are told what was journalled.
+
+use std::time::Duration;
+
+use abide_actors::request::{DispatchRequest, Request};
+use abide_conversation::Principal;
+use abide_conversation::event::Data;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{ID, agent, echoes, heard, hearing, hook, rig, talks, with};
+use crate::rig::Rig;
+
+const TOLD: [&str; 12] = [
+    "SessionStart",
+    "SessionEnd",
+    "UserPromptSubmit",
+    "Stop",
+    "StopFailure",
+    "SubagentStart",
+    "SubagentStop",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PermissionDenied",
+    "Notification",
+    "PreCompact",
+];
+
+/// A hook on everything that hooks are told of.
+fn all(native: &str) -> Vec<Value> {
+    TOLD.iter().map(|on| hook(on, on, native)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_are_told_of_a_conversation_in_the_order_of_its_journal() {
+    let rig = rig(echoes(6), all("note")).await;
+    rig.send(ID, "go").await.unwrap();
+    rig.until_unseen(ID, |data| matches!(data, Data::Suspension(_))).await;
+    rig.approve(ID, "c").await.unwrap();
+    rig.ended(ID, 1).await;
+    let (tool, input, principal) = ("echo".to_owned(), json!({"n": 1}), Principal::new("ann"));
+    let own = Request::Dispatch(DispatchRequest { tool, input, approved: false, principal });
+    rig.ask(ID, own).await.unwrap();
+    rig.ask(ID, Request::Delete).await.unwrap();
+    let wanted = [
+        "SessionStart",
+        "UserPromptSubmit",
+        "Notification",
+        "PostToolUse",
+        "Stop",
+        "PostToolUse",
+        "SessionEnd",
+    ];
+    hearing(&rig, wanted.len()).await;
+    assert_eq!(heard(&rig, "on"), wanted);
+    assert_eq!(heard(&rig, "tool")[2..4], [json!("echo"), json!("echo")]);
+    assert_eq!(heard(&rig, "event")[3]["data"]["result"]["args"]["n"], 6);
+    assert_eq!(
+        heard(&rig, "principal")[1..6],
+        ["ada", "ada", "ada", "ada", "ann"].map(|it| json!(it))
+    );
+    assert_eq!(heard(&rig, "event")[6], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_are_told_of_refusals_failures_and_children() {
+    let mut hooks = all("note");
+    hooks.push(with(hook("PreToolUse", "h", "deny"), "match", "echo"));
+    let script = json!([{"calls": [
+        {"id": "c", "name": "echo", "args": {"n": 1}},
+        {"id": "k", "name": "kid", "args": {"prompt": "tea"}},
+    ]}, {"error": {"message": "no model"}}]);
+    let mut agent = agent(script, hooks);
+    agent["tools"].as_array_mut().unwrap().push(json!({"name": "kid", "run": {"agent": "kid"}}));
+    let rig = Rig::new(&agent.to_string()).await;
+    rig.define(crate::family::KID).await;
+    rig.send(ID, "go").await.unwrap();
+    rig.ended(ID, 1).await;
+    let wanted = [
+        "PreToolUse",
+        "SessionStart",
+        "UserPromptSubmit",
+        "PermissionDenied",
+        "PostToolUseFailure",
+        "SubagentStart",
+        "SubagentStop",
+        "PostToolUse",
+        "StopFailure",
+    ];
+    hearing(&rig, wanted.len()).await;
+    let mut told = heard(&rig, "on");
+    let asked = told.iter().position(|on| on == "PreToolUse").unwrap();
+    let asked = told.remove(asked);
+    told.insert(0, asked);
+    let mut sorted = told.clone();
+    let mut expected: Vec<Value> = wanted.iter().map(|on| json!(on)).collect();
+    assert_eq!(told.last(), expected.last());
+    let text = |on: &Value| on.as_str().unwrap().to_owned();
+    sorted.sort_by_key(text);
+    expected.sort_by_key(text);
+    assert_eq!(sorted, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_hangs_or_panics_holds_up_neither_its_conversation_nor_the_next_event() {
+    for native in ["hang", "panic"] {
+        let hooks = vec![hook("UserPromptSubmit", "h", native), hook("Stop", "s", "note")];
+        let rig = rig(talks(), hooks).await;
+        let before = Instant::now();
+        rig.send(ID, "go").await.unwrap();
+        rig.ended(ID, 1).await;
+        assert!(before.elapsed() < Duration::from_secs(1));
+        hearing(&rig, 2).await;
+        assert_eq!(heard(&rig, "hook"), ["h", "s"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_waits_for_what_hooks_are_still_to_be_told() {
+    for (patience, told) in [(60, true), (1, false)] {
+        let hooks = ["SessionStart", "UserPromptSubmit", "Stop"].map(|on| hook(on, on, "nap"));
+        let rig = rig(talks(), hooks.to_vec()).await;
+        rig.send(ID, "go").await.unwrap();
+        rig.ended(ID, 1).await;
+        assert_eq!(rig.life.drain(Duration::from_secs(patience)).await, told);
+        assert_eq!(heard(&rig, "hook").len() == 3, told);
+    }
+}
