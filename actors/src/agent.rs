@@ -6,6 +6,7 @@ mod entry;
 mod fields;
 mod invalid;
 mod later;
+mod middleware;
 mod permissions;
 mod text;
 
@@ -61,6 +62,8 @@ pub struct Definition {
     pub permissions: Permissions,
     /// `None`: a directory of the conversation.
     pub workspace: Option<WorkspaceRoot>,
+    /// What is around the runs of all its server tools, outermost first.
+    pub middleware: Vec<String>,
     /// In the order in which they were declared.
     pub tools: Vec<Tool>,
     /// The document as it was given.
@@ -132,7 +135,7 @@ impl Definition {
         let mut fields = Fields::new(None, "", object);
         let mut warnings = Vec::new();
         let tools = entry::tools(&mut fields, natives, &mut warnings);
-        let definition = definition(&mut fields, tools, source, revision);
+        let definition = definition(&mut fields, natives, tools, source, revision);
         warnings.extend(definition.iter().flat_map(permissions::warnings));
         let mistakes = fields.finish();
         match definition {
@@ -144,6 +147,7 @@ impl Definition {
 
 fn definition(
     fields: &mut Fields,
+    natives: &Natives,
     tools: Vec<Tool>,
     source: Value,
     revision: Revision,
@@ -164,6 +168,7 @@ fn definition(
         assigns: fields.map("assigns"),
         permissions: permissions::permissions(fields),
         workspace: permissions::workspace(fields),
+        middleware: middleware::read(fields, natives),
         tools,
         source,
         revision,

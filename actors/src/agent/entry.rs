@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::invalid::Invalid;
-use super::{LONGEST_DESCRIPTION, MOST_TOOLS, later, schema};
+use super::{LONGEST_DESCRIPTION, MOST_TOOLS, later, middleware, schema};
 use crate::tools::Builtin;
 use crate::tools::bounds::cut;
 use crate::tools::condition::Condition;
@@ -179,6 +179,8 @@ fn tool(
             .or(run_timeout)
             .unwrap_or(Duration::from_secs(60)),
         read_only: fields.flag("read_only", false),
+        strict: fields.flag("strict", false),
+        middleware: middleware::of_tool(fields, executor, natives),
         on_interrupt: fields.word("on_interrupt", "redispatch, fail").unwrap_or_default(),
         timeout: fields.duration("timeout"),
         streaming: fields.flag("streaming", false),

@@ -8,6 +8,7 @@ mod conversations;
 mod document;
 mod hostile;
 mod messages;
+mod natives;
 mod refusals;
 mod spec;
 mod stream;

@@ -11,6 +11,7 @@ mod family;
 mod flaky;
 mod gate;
 mod listeners;
+mod middleware;
 mod operators;
 mod pages;
 mod plan;

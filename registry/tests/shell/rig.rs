@@ -11,6 +11,7 @@ use abide_actors::model::scripted::Scripted;
 use abide_actors::model::{Failure as ModelFailure, Model, Part, Parts, Request as Prompt};
 use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest, SendRequest};
 use abide_actors::shell::{Launcher, Limits, Sandbox, Shell};
+use abide_actors::tools::middleware::Middlewares;
 use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
 use abide_actors::tools::{Kit, Runner};
 use abide_actors::web::Fetcher;
@@ -61,6 +62,7 @@ pub struct Site {
     pub membership: Arc<dyn Membership>,
     pub holder: Holder,
     pub policy: Policy,
+    pub middlewares: Middlewares,
 }
 
 /// What the rig's native tools do and have done.
@@ -106,12 +108,17 @@ impl Rig {
     }
 
     pub async fn over(store: Arc<dyn Store>, agent: &str) -> Self {
+        Self::within(Middlewares::new(), store, agent).await
+    }
+
+    /// The same with middleware.
+    pub async fn within(middlewares: Middlewares, store: Arc<dyn Store>, agent: &str) -> Self {
         let clock = clock();
         let holder = Holder { node: "n".to_owned(), incarnation: "1".to_owned() };
         let alone = Arc::new(Alone::default());
-        let ground =
-            Site { clock, store, membership: alone.clone(), holder, policy: Policy::Local };
-        Self::at(ground, agent, |_, _| async { Ok(alone as Arc<dyn Peers>) }).await
+        let (membership, policy) = (alone.clone(), Policy::Local);
+        let site = Site { clock, store, membership, holder, policy, middlewares };
+        Self::at(site, agent, |_, _| async { Ok(alone as Arc<dyn Peers>) }).await
     }
 
     /// One node of a cluster.
@@ -123,14 +130,15 @@ impl Rig {
     where
         F: Future<Output = Result<Arc<dyn Peers>, String>>,
     {
-        let Site { clock, store, membership, holder, policy } = site;
+        let Site { clock, store, membership, holder, policy, middlewares } = site;
         let tools = Tools::default();
         let natives = Natives::new()
             .with("hold", Hold(tools.clone()))
             .with("nap", Nap(tools.clone()))
             .with("boom", Boom)
             .with("halt", Halt)
-            .with("echo", Echo);
+            .with("echo", Echo)
+            .with_middlewares(middlewares);
         let catalogue = Catalogue::new(store.clone(), Arc::new(natives.clone()), clock.clone());
         let catalogue = Arc::new(catalogue);
         let model = Arc::new(Scene::default());

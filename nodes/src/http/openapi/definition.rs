@@ -33,6 +33,9 @@ pub(in crate::http) struct AgentDefinition {
     assigns: Option<Map<String, Value>>,
     workspace: Option<WorkspaceSettings>,
     permissions: Option<PermissionSettings>,
+    /// The program's middleware around the runs of all its server tools, outermost first.
+    #[schema(max_items = 16)]
+    middleware: Option<Vec<String>>,
     #[schema(max_items = 256)]
     tools: Option<Vec<ToolDefinition>>,
 }
@@ -122,6 +125,13 @@ pub(in crate::http) struct ToolDefinition {
     /// `auto` (default), `requires_approval`, or `{"when": CONDITION}`, a CEL expression over
     /// `args`, `principal` and `conversation`. For `server` and `client` tools only.
     approval: Option<Value>,
+    /// Whether every call is approved anew: no approval of it is ever remembered.
+    #[schema(default = false)]
+    strict: Option<bool>,
+    /// Of a server tool: the program's middleware around its runs, within the agent's own, outermost
+    /// first.
+    #[schema(max_items = 16)]
+    middleware: Option<Vec<String>>,
     run: Option<RunTarget>,
     /// A duration: how long one run may take.
     #[schema(default = "60s")]
