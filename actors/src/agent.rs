@@ -29,6 +29,7 @@ use crate::tools::schema::Schema;
 use crate::tools::tool::Tool;
 use crate::workspace::Site;
 
+pub use duration::parse as duration;
 pub use entry::client_tools;
 use fields::Fields;
 pub use invalid::{Invalid, joined};

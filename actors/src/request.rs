@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use abide_conversation::child::Parent;
 use abide_conversation::command::{Answer, ChildEnded, Create, IfBusy};
 use abide_conversation::event::Shape;
-use abide_conversation::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
+use abide_conversation::ids::{
+    AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
+};
 use abide_conversation::message::{Outcome, Ui};
+use abide_conversation::remembered::{Match, Scope};
 use abide_conversation::{Rejection, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -102,6 +105,8 @@ pub enum Request {
     ChildEnded(Box<ChildEnded>),
     /// A parent wants nothing of its child any more.
     Abandon(Box<Create>),
+    /// `DELETE …/decisions/{id}`.
+    RevokeDecision(DecisionId),
 }
 
 /// What a child begins with.
@@ -134,6 +139,17 @@ pub struct ResolveRequest {
     pub suspension: Option<u32>,
     pub by: Principal,
     pub answer: Answer,
+    /// The decision is to hold for later calls, too.
+    #[serde(default)]
+    pub remember: Option<RememberRequest>,
+}
+
+/// For how much a decision is to hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RememberRequest {
+    pub scope: Scope,
+    pub matching: Match,
+    pub for_ms: u64,
 }
 
 /// `POST …/dispatch`.
@@ -171,6 +187,7 @@ pub enum Reply {
     },
     Woken,
     Deleted,
+    Revoked,
     /// Between conversations: it is journalled, or was before.
     Noted,
 }

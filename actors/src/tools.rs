@@ -29,7 +29,7 @@ pub use gate::{Gate, Grant};
 pub use native::{Natives, Returned};
 pub use run::{Run, Runner};
 pub use scope::{Scope, merged};
-pub use tool::{LONGEST_NAME, Tool};
+pub use tool::{Approval, LONGEST_NAME, Tool};
 
 /// An agent's tools, and those that a client declared for its conversation.
 #[derive(Clone, Debug)]
@@ -75,6 +75,12 @@ impl Toolbox {
     /// What is to become of a call that the model made, after those before it in its message.
     pub fn plan(&self, given: &GivenCall, scope: &Scope, gate: &mut Gate) -> Planned {
         plan::plan(self, given, scope, gate)
+    }
+
+    /// Whether decisions about calls of these tools may have been remembered.
+    pub fn recalls<'a>(&self, mut tools: impl Iterator<Item = &'a str>) -> bool {
+        let gated = |tool: &Tool| !matches!(tool.approval, Approval::Auto) && !tool.strict;
+        tools.any(|name| self.tool(name).is_some_and(gated))
     }
 
     /// The tool of that name, whoever may call it.

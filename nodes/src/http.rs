@@ -4,6 +4,7 @@ mod agents;
 pub(crate) mod border;
 mod calls;
 mod conversations;
+mod decisions;
 mod events;
 mod frames;
 mod messages;
@@ -68,6 +69,10 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(calls::dispatch))
         .routes(routes!(conversations::journal))
         .routes(routes!(events::events))
+        .routes(routes!(decisions::of_conversation))
+        .routes(routes!(decisions::revoke))
+        .routes(routes!(decisions::of_agent))
+        .routes(routes!(decisions::revoke_of_agent))
         .routes(routes!(calls::pending))
         .routes(routes!(openapi::openapi))
 }

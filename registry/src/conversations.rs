@@ -213,6 +213,7 @@ impl Conversations {
             | Request::Dispatch(_)
             | Request::Wake
             | Request::ChildEnded(_)
+            | Request::RevokeDecision(_)
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.cached(id).is_some();
@@ -241,6 +242,7 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::Resolve(_)
         | Request::Cancel
         | Request::Dispatch(_)
+        | Request::RevokeDecision(_)
         | Request::Delete => false,
     }
 }

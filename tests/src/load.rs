@@ -11,6 +11,7 @@ mod agent;
 mod client;
 mod floor;
 mod node;
+mod parallel;
 mod park;
 mod redis;
 mod report;
@@ -55,6 +56,10 @@ pub struct Load {
     /// Parks so many conversations in front of their approval, instead of finishing them
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     park: Option<u32>,
+    /// Lets turns call so many HTTP tools at once, and measures against the slowest alone
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=100),
+        conflicts_with_all = ["url", "park", "nodes"])]
+    tools: Option<u32>,
     /// Where the store is put; the system's temporary directory if not given
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -84,6 +89,9 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
     let dir = dir.map_err(|error| wrong("a temporary directory", error))?;
     if let Some(park) = load.park {
         return Ok(park::run(&load, park, dir.path()).await?.to_string());
+    }
+    if let Some(tools) = load.tools {
+        return Ok(parallel::run(&load, tools, dir.path()).await?.to_string());
     }
     let redis = match load.nodes {
         Some(_) => Some(Redis::start(load.durability, dir.path()).await?),

@@ -46,12 +46,12 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Whether it decides about a call of the tool with that fingerprint.
-    pub fn decides(&self, tool: &str, fingerprint: &str, now: Timestamp) -> bool {
+    /// Whether it is about a call of the tool with that fingerprint.
+    pub fn matches(&self, tool: &str, fingerprint: &str) -> bool {
         let same = match self.matching {
             Match::Exact => self.fingerprint == fingerprint,
             Match::Tool => true,
         };
-        same && self.tool == tool && now < self.expires_at
+        same && self.tool == tool
     }
 }

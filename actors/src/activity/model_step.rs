@@ -58,10 +58,10 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
     let step = Step { around, turn, step, definition, schema };
     let events = journal(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
-    Ok(match step.speak(&id, &events).await {
+    match step.speak(&id, &events).await {
         Ok(heard) => step.replied(id, heard).await,
-        Err(reason) => step.failed(reason),
-    })
+        Err(reason) => Ok(step.failed(reason)),
+    }
 }
 
 impl Step<'_> {
@@ -120,7 +120,7 @@ impl Step<'_> {
         Err("the model's stream ended before its message did".to_owned())
     }
 
-    async fn replied(self, id: MessageId, heard: Heard) -> Action {
+    async fn replied(self, id: MessageId, heard: Heard) -> Result<Action, Refusal> {
         let object = self.schema.as_ref().filter(|_| heard.calls.is_empty());
         let object = match object.cloned() {
             Some(schema) => Some(judged(schema, heard.text).await),
@@ -137,8 +137,13 @@ impl Step<'_> {
             metadata: self.around.state.metadata.clone(),
         };
         let toolbox = self.around.toolbox(self.definition.clone());
-        let (gate, clock) = (self.gate(), self.around.deps.clock.clone());
-        let calls = heard.calls;
+        let (deps, calls) = (&self.around.deps, heard.calls);
+        let clock = deps.clock.clone();
+        let of_agent = match toolbox.recalls(calls.iter().map(|call| call.name.as_str())) {
+            true => deps.agents.decisions(&self.turn.agent).await?,
+            false => Vec::new(),
+        };
+        let gate = self.gate().recalling(&self.around.state, of_agent, clock.now());
         // Conditions and messages may take a while; they must not hold up other conversations.
         let planned = match calls.is_empty() {
             true => Ok(Vec::new()),
@@ -147,7 +152,7 @@ impl Step<'_> {
                     .await
             }
         };
-        match planned {
+        Ok(match planned {
             Ok(calls) => Action::ModelReplied(ModelReplied {
                 turn: self.turn.id,
                 step: self.step,
@@ -162,7 +167,7 @@ impl Step<'_> {
                 tracing::error!(conversation = %self.around.id, %error, "planning failed");
                 self.failed("the model's calls could not be planned".to_owned())
             }
-        }
+        })
     }
 
     fn gate(&self) -> Gate {

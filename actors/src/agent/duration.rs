@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Reads a duration of more than nothing and at most 365 days.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     match parse_or_zero(text)? {
         Duration::ZERO => Err("must be longer than nothing".to_owned()),
         duration => Ok(duration),

@@ -98,7 +98,13 @@ impl Loaded {
             metadata: self.state.metadata.clone(),
         };
         let toolbox = Toolbox::new(definition.clone(), self.own.clone());
+        let of_agent = match toolbox.recalls(std::iter::once(tool.as_str())) {
+            true => self.deps.agents.decisions(&agent).await?,
+            false => Vec::new(),
+        };
+        let now = self.deps.clock.now();
         let gate = Gate::new(definition.clone(), &self.state);
+        let gate = gate.recalling(&self.state, of_agent, now);
         // A condition may take a while; it must not hold up other conversations.
         let judged = tokio::task::spawn_blocking(move || {
             judge(&toolbox, &gate, &tool, &input, approved, &scope).map(|found| (found, input))

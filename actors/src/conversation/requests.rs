@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::command::{self, Answer, Create, IfBusy};
 use abide_conversation::event::{Data, Event};
-use abide_conversation::ids::{AgentName, MessageId, TurnId};
+use abide_conversation::ids::{AgentName, CallId, DecisionId, MessageId, TurnId};
 use abide_conversation::{Action, Rejection, decide};
 use ractor::ActorRef;
 
@@ -13,11 +13,14 @@ use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::request::{
-    Answered, Delivery, Failure, Parcel, RepeatKey, Reply, Request, ResolveRequest, SendRequest,
-    SpawnRequest,
+    Answered, Delivery, Failure, Parcel, RememberRequest, RepeatKey, Reply, Request,
+    ResolveRequest, SendRequest, SpawnRequest,
 };
-use crate::tools::{Gate, Toolbox};
+use crate::tools::{Gate, Tool, Toolbox};
 use crate::workspace::Site;
+
+/// Decisions that one conversation remembers; each is read with every gated call.
+const MOST_DECISIONS: usize = 256;
 
 /// An action to decide on, and how its events answer the request.
 struct Ask {
@@ -103,6 +106,7 @@ impl Loaded {
             Request::Spawn(spawn) => self.spawn(*spawn).await?,
             Request::ChildEnded(ended) => ask(Action::ChildEnded(*ended), |_| Reply::Noted),
             Request::Abandon(create) => ask(Action::Abandon(*create), |_| Reply::Noted),
+            Request::RevokeDecision(id) => ask(Action::RevokeDecision(id), |_| Reply::Revoked),
             Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool).into()),
         };
         let events = decide(&self.state, self.command(ask.action))?;
@@ -192,7 +196,7 @@ impl Loaded {
 
     /// The call must be open before its answer is looked at: a stale one is told so.
     async fn resolve(&mut self, request: ResolveRequest) -> Result<Ask, Failure> {
-        let ResolveRequest { call, suspension, by, answer } = request;
+        let ResolveRequest { call, suspension, by, answer, remember } = request;
         let mut resolve = command::Resolve {
             call: call.clone(),
             suspension,
@@ -205,6 +209,13 @@ impl Loaded {
         decide(&self.state, self.command(Action::Resolve(resolve.clone())))?;
         let open = self.state.call(&call).map(|open| open.tool.clone());
         let toolbox = self.toolbox().await?;
+        if let Some(wish) = remember {
+            let tool = open.as_deref().zip(toolbox.as_ref());
+            self.may_remember(&call, tool.and_then(|(name, toolbox)| toolbox.tool(name)))?;
+            let RememberRequest { scope, matching, for_ms } = wish;
+            let id = DecisionId::new(self.deps.clock.id("dec"));
+            resolve.remember = Some(command::Remember { id, scope, matching, for_ms });
+        }
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
             let checked = match &resolve.answer {
                 Answer::Approval { approved: true, args: Some(args), .. } => {
@@ -225,6 +236,25 @@ impl Loaded {
             let seq = seq_of(events, |event| matches!(event.data, Data::Resolution(_)));
             Reply::Resolved { seq }
         }))
+    }
+
+    /// Only a tool's own approval may be remembered, and not one that is strict.
+    fn may_remember(&self, call: &CallId, tool: Option<&Tool>) -> Result<(), Failure> {
+        let refused = |why: &str| Err(Failure::invalid("remember", why));
+        let now = self.deps.clock.now();
+        let live = self.state.decisions.values().filter(|decision| now < decision.expires_at);
+        let gate = self.state.call(call).and_then(|call| call.gate.as_ref());
+        match (tool, gate) {
+            (None, _) => refused("the tool is gone"),
+            (Some(tool), _) if tool.strict => refused("the tool is strict: ask every time"),
+            (_, Some(gate)) if !gate.rule.starts_with("approval") => {
+                refused("what asks here is not the tool's own approval")
+            }
+            _ if live.count() >= MOST_DECISIONS => {
+                refused("the conversation remembers too many decisions")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn cancel(&self) -> Ask {

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use abide_conversation::State;
 use abide_conversation::permission::{Ceiling, Decision, PermissionPhase, Verdict};
+use abide_conversation::remembered::Remembered;
 use abide_conversation::state::{Call, RunningDispatch};
+use abide_conversation::{State, Timestamp};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -22,6 +23,8 @@ pub struct Gate {
     definition: Arc<Definition>,
     ceiling: Option<Ceiling>,
     planning: Option<bool>,
+    /// Approvers' decisions that hold now.
+    remembered: Vec<Remembered>,
 }
 
 /// Leave to run one call, with these arguments and no others. Only a verdict of the gate, read back
@@ -37,22 +40,45 @@ impl Gate {
     /// The gate of a conversation under this revision of its agent.
     pub fn new(definition: Arc<Definition>, state: &State) -> Self {
         let ceiling = state.parent.as_ref().map(|parent| parent.ceiling.clone());
-        Self { definition, ceiling, planning: state.planning }
+        Self { definition, ceiling, planning: state.planning, remembered: Vec::new() }
+    }
+
+    /// The same, with the decisions that hold at `now`: the conversation's and its agent's.
+    pub fn recalling(mut self, state: &State, agents: Vec<Remembered>, now: Timestamp) -> Self {
+        let all = state.decisions.values().cloned().chain(agents);
+        self.remembered = all.filter(|decision| now < decision.expires_at).collect();
+        self
     }
 
     /// Decides about a call of a tool, and names the rule that decided.
     pub fn judge(&self, tool: &Tool, args: &Value, scope: &Scope) -> Verdict {
-        let (decision, rule) = self.refusal(tool, args).unwrap_or_else(|| {
-            self.by_phase(tool, args).unwrap_or_else(|| match &tool.approval {
-                Approval::Auto => (Decision::Allow, "approval: auto"),
-                Approval::Required => (Decision::Ask, "approval: requires_approval"),
-                Approval::When(condition) => match condition.asks(tool.values(args, scope)) {
-                    true => (Decision::Ask, "approval: when"),
-                    false => (Decision::Allow, "approval: when"),
-                },
-            })
+        let before = self.refusal(tool, args).or_else(|| self.by_phase(tool, args));
+        let (decision, rule) = before.unwrap_or_else(|| match &tool.approval {
+            Approval::Auto => (Decision::Allow, "approval: auto"),
+            Approval::Required => (Decision::Ask, "approval: requires_approval"),
+            Approval::When(condition) => match condition.asks(tool.values(args, scope)) {
+                true => (Decision::Ask, "approval: when"),
+                false => (Decision::Allow, "approval: when"),
+            },
         });
-        self.verdict(decision, rule, tool, args)
+        let verdict = self.verdict(decision, rule, tool, args);
+        match before.is_none() && decision == Decision::Ask && !tool.strict {
+            true => self.recalled(tool, verdict),
+            false => verdict,
+        }
+    }
+
+    /// What an approver decided before about such a call; a denial wins.
+    fn recalled(&self, tool: &Tool, asks: Verdict) -> Verdict {
+        let decides = |decision: &&Remembered| decision.matches(&tool.name, &asks.fingerprint);
+        let found = self.remembered.iter().filter(decides);
+        let Some(decided) = found.min_by_key(|decision| decision.approved) else { return asks };
+        Verdict {
+            decision: if decided.approved { Decision::Allow } else { Decision::Deny },
+            rule: format!("remembered: {}", decided.id),
+            by: Some(decided.by.clone()),
+            ..asks
+        }
     }
 
     /// The same for arguments that an approver edited: his approval covers them, the lists and the

@@ -26,8 +26,6 @@ pub struct Tool {
     pub parameters: Schema,
     pub executor: Executor,
     pub approval: Approval,
-    /// Whether every call is approved anew: no approval of it is ever remembered.
-    pub strict: bool,
     /// What is around its runs within the agent's own, outermost first.
     pub middleware: Vec<String>,
     /// How it runs; `Some` of a server tool and of no other.
@@ -41,6 +39,8 @@ pub struct Tool {
     pub intent: Intent,
     pub audience: Audience,
     pub aliases: Vec<String>,
+    /// Whether a decision about it holds for its one call only.
+    pub strict: bool,
     /// Whether it changes nothing, and so may run while the conversation plans.
     pub read_only: bool,
     pub confirmation_message: Option<Template>,

@@ -165,7 +165,7 @@ fn refused(mistakes: &[Invalid]) -> Problem {
     Problem::new(Kind::InvalidRequest, joined(mistakes)).with("errors", json!(rows))
 }
 
-async fn repeated(
+pub(super) async fn repeated(
     api: &Api,
     name: &AgentName,
     idempotency: &Idempotency,
@@ -182,7 +182,12 @@ async fn repeated(
     Ok(None)
 }
 
-fn keep(api: &Api, idempotency: &Idempotency, fingerprint: String, body: Value) -> Option<Answer> {
+pub(super) fn keep(
+    api: &Api,
+    idempotency: &Idempotency,
+    fingerprint: String,
+    body: Value,
+) -> Option<Answer> {
     let repeat = idempotency.repeats(fingerprint).pop()?;
     let expires_at = api.clock.now().checked_add(ANSWERS_KEPT).unwrap_or(Timestamp::MAX);
     Some(Answer { key: repeat.key, fingerprint: repeat.fingerprint, body, expires_at })

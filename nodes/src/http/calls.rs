@@ -1,10 +1,11 @@
 //! Calls: answered, cancelled, made by the user, and everything that waits for somebody.
 
 use abide_actors::journal::{InboxEntry, InboxFilter};
-use abide_actors::request::{DispatchRequest, Reply, Request, ResolveRequest};
+use abide_actors::request::{DispatchRequest, RememberRequest, Reply, Request, ResolveRequest};
 use abide_conversation::command::Answer;
 use abide_conversation::event::Kind;
 use abide_conversation::message::{Outcome, Ui};
+use abide_conversation::remembered::{Match, Scope};
 use abide_conversation::{CallId, ConversationId};
 use axum::Json;
 use axum::extract::State;
@@ -38,13 +39,46 @@ pub(super) struct Resolution {
     /// The suspension that is meant, from 1; absent: whichever is open.
     #[schema(minimum = 1)]
     suspension: Option<u32>,
+    /// With `approved`: the decision holds for later calls of the tool, too, unless it is `strict`.
+    remember: Option<Remember>,
+}
+
+/// For which later calls a decision holds, and how long.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RememberRequest)]
+struct Remember {
+    /// This conversation, or all of its agent's.
+    #[schema(default = "conversation")]
+    scope: Option<Scope>,
+    /// Calls with the same arguments, or all of the tool's.
+    #[schema(default = "exact")]
+    r#match: Option<Match>,
+    /// A duration of at most 365 days.
+    #[schema(example = "24h")]
+    r#for: String,
+}
+
+impl Remember {
+    fn request(&self) -> Result<RememberRequest, Problem> {
+        let wrong = |why: String| Problem::field("remember.for", why);
+        let span = abide_actors::agent::duration(&self.r#for).map_err(wrong)?;
+        Ok(RememberRequest {
+            scope: self.scope.unwrap_or(Scope::Conversation),
+            matching: self.r#match.unwrap_or(Match::Exact),
+            for_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
 }
 
 impl Resolution {
     fn answer(self) -> Result<Answer, Problem> {
-        let Self { approved, reason, args, result, error, .. } = self;
+        let Self { approved, reason, args, result, error, remember, suspension: _ } = self;
         if approved.is_none() && (reason.is_some() || args.is_some()) {
             return Err(Problem::field("approved", "is missing"));
+        }
+        if approved.is_none() && remember.is_some() {
+            return Err(Problem::field("remember", "is for an approval only"));
         }
         match (approved, result, error) {
             (Some(false), None, None) if args.is_some() => {
@@ -83,6 +117,8 @@ enum Accepted {
     request_body(content = Resolution, examples(
         ("approve" = (value = json!({"approved": true}))),
         ("approve_edited" = (value = json!({"approved": true, "args": {"to": "a@b.c"}}))),
+        ("approve_for_a_day" = (value = json!({"approved": true,
+            "remember": {"scope": "agent", "match": "exact", "for": "24h"}}))),
         ("deny" = (value = json!({"approved": false, "reason": "not today"}))),
         ("answer" = (value = json!({"result": {"seat": "window"}, "suspension": 1}))),
         ("fail" = (value = json!({"error": "the page was closed"}))))),
@@ -96,9 +132,10 @@ pub(super) async fn resolve(
 ) -> Result<Json<Resolved>, Problem> {
     let id = parse::conversation(&id)?;
     let suspension = body.value.suspension;
+    let remember = body.value.remember.as_ref().map(Remember::request).transpose()?;
     let answer = body.value.answer()?;
     let call = CallId::new(call);
-    let request = Request::Resolve(ResolveRequest { call, suspension, by, answer });
+    let request = Request::Resolve(ResolveRequest { call, suspension, by, answer, remember });
     let repeats = idempotency.repeats(body.fingerprint);
     match api.conversations.deliver(&id, request, repeats).await? {
         Reply::Resolved { seq } => Ok(Json(Resolved { status: Accepted::Accepted, seq })),

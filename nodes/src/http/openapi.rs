@@ -14,7 +14,8 @@ use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
 
 pub(super) use definition::{AgentDefinition, ToolDefinition};
 pub(super) use params::{
-    AgentPath, CallPath, ConversationPath, IdempotencyKey, LastEventId, PrincipalHeader,
+    AgentDecisionPath, AgentPath, CallPath, ConversationPath, DecisionPath, IdempotencyKey,
+    LastEventId, PrincipalHeader,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};
 

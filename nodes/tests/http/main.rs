@@ -5,6 +5,7 @@ mod agents;
 mod api;
 mod calls;
 mod conversations;
+mod decisions;
 mod document;
 mod hostile;
 mod messages;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use abide_actors::request::{DispatchRequest, Reply, Request};
 use abide_actors::tools::middleware::{Middleware, Middlewares, Next};
-use abide_actors::tools::{Returned, Run};
+use abide_actors::tools::{Natives, Returned, Run};
 use abide_conversation::Principal;
 use abide_conversation::event::{Data, Ending, Ran};
 use abide_conversation::message::{Outcome, text_block};
@@ -53,7 +53,8 @@ async fn rig(agent: &str) -> (Rig, Seen) {
         .with("none", noted("none", Some(json!({"n": "none"}))))
         .with("milk", noted("milk", Some(json!({"prompt": "milk"}))))
         .with("closed", Closed);
-    (Rig::within(middlewares, Arc::new(Memory::default()), agent).await, seen)
+    let natives = Natives::new().with_middlewares(middlewares);
+    (Rig::with(natives, Arc::new(Memory::default()), agent).await, seen)
 }
 
 /// An agent that calls its one tool once, with `{n: 1}`.

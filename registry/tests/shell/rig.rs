@@ -11,7 +11,6 @@ use abide_actors::model::scripted::Scripted;
 use abide_actors::model::{Failure as ModelFailure, Model, Part, Parts, Request as Prompt};
 use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest, SendRequest};
 use abide_actors::shell::{Launcher, Limits, Sandbox, Shell};
-use abide_actors::tools::middleware::Middlewares;
 use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
 use abide_actors::tools::{Kit, Runner};
 use abide_actors::web::Fetcher;
@@ -38,6 +37,8 @@ use ractor::ActorRef;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
+use crate::asking::Seat;
+
 /// How long a silent rig is still believed alive.
 pub const LEASE: Duration = Duration::from_secs(5);
 /// How long an actor of the rig stays in memory.
@@ -62,7 +63,7 @@ pub struct Site {
     pub membership: Arc<dyn Membership>,
     pub holder: Holder,
     pub policy: Policy,
-    pub middlewares: Middlewares,
+    pub natives: Natives,
 }
 
 /// What the rig's native tools do and have done.
@@ -108,16 +109,14 @@ impl Rig {
     }
 
     pub async fn over(store: Arc<dyn Store>, agent: &str) -> Self {
-        Self::within(Middlewares::new(), store, agent).await
+        Self::with(Natives::new(), store, agent).await
     }
 
-    /// The same with middleware.
-    pub async fn within(middlewares: Middlewares, store: Arc<dyn Store>, agent: &str) -> Self {
-        let clock = clock();
+    pub async fn with(natives: Natives, store: Arc<dyn Store>, agent: &str) -> Self {
+        let (clock, alone) = (clock(), Arc::new(Alone::default()));
         let holder = Holder { node: "n".to_owned(), incarnation: "1".to_owned() };
-        let alone = Arc::new(Alone::default());
         let (membership, policy) = (alone.clone(), Policy::Local);
-        let site = Site { clock, store, membership, holder, policy, middlewares };
+        let site = Site { clock, store, membership, holder, policy, natives };
         Self::at(site, agent, |_, _| async { Ok(alone as Arc<dyn Peers>) }).await
     }
 
@@ -130,15 +129,15 @@ impl Rig {
     where
         F: Future<Output = Result<Arc<dyn Peers>, String>>,
     {
-        let Site { clock, store, membership, holder, policy, middlewares } = site;
+        let Site { clock, store, membership, holder, policy, natives } = site;
         let tools = Tools::default();
-        let natives = Natives::new()
+        let natives = natives
             .with("hold", Hold(tools.clone()))
             .with("nap", Nap(tools.clone()))
             .with("boom", Boom)
             .with("halt", Halt)
             .with("echo", Echo)
-            .with_middlewares(middlewares);
+            .with("seat", Seat);
         let catalogue = Catalogue::new(store.clone(), Arc::new(natives.clone()), clock.clone());
         let catalogue = Arc::new(catalogue);
         let model = Arc::new(Scene::default());
@@ -204,7 +203,11 @@ impl Rig {
 
     pub async fn resolve(&self, id: &str, call: &str, answer: Answer) -> Result<Reply, Failure> {
         let (call, by) = (CallId::new(call), Principal::new("bob"));
-        self.ask(id, Request::Resolve(ResolveRequest { call, suspension: None, by, answer })).await
+        self.ask(
+            id,
+            Request::Resolve(ResolveRequest { call, suspension: None, by, answer, remember: None }),
+        )
+        .await
     }
 
     /// Crashes its actor, if there is one.

@@ -149,6 +149,7 @@ impl Storm {
             suspension: None,
             by: Principal::new("bob"),
             answer: Answer::Approval { approved: true, reason: None, args: None },
+            remember: None,
         });
         let door = self.town.node(node).conversations.clone();
         let to = ConversationId::new(&*id);

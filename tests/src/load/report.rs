@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Load;
 use super::floor::Bare;
+use super::parallel::Parallel;
 use super::park::Parked;
 use super::turns::Turns;
 
@@ -37,6 +38,18 @@ impl Report {
             ("commits/s ÷ floor", format!("{:.2}", commits_a_second / floor.rate())),
         ];
         Self::of(rows)
+    }
+
+    pub(super) fn of_parallel(load: &Load, parallel: &Parallel) -> Self {
+        let middle = |all: &[Duration]| all[all.len() / 2].as_secs_f64();
+        let ratio = middle(&parallel.together) / middle(&parallel.alone);
+        Self::of([
+            ("durability", load.durability.to_string()),
+            ("turn with the slowest tool alone, p50 / p99", both(&parallel.alone)),
+            ("turn with all tools, p50 / p99", both(&parallel.together)),
+            ("tools", parallel.tools.to_string()),
+            ("all ÷ slowest alone", format!("{ratio:.2}")),
+        ])
     }
 
     pub(super) fn of_parked(load: &Load, parked: &Parked) -> Self {

@@ -4,8 +4,9 @@
 
 use abide_conversation::child::Parent;
 use abide_conversation::event::Executor;
+use abide_conversation::remembered::Match;
 use abide_conversation::state::Phase;
-use abide_conversation::{AgentName, CallId, ConversationId, Principal};
+use abide_conversation::{CallId, ConversationId, DecisionId, Principal};
 use serde_json::json;
 
 use super::*;
@@ -18,6 +19,7 @@ fn agent(permissions: Value) -> Arc<Definition> {
     let mut source = source(json!([
         {"builtin": "all"},
         {"name": "send", "run": run, "approval": "requires_approval"},
+        {"name": "vault", "run": run, "approval": "requires_approval", "strict": true},
         {"name": "look", "run": run, "read_only": true},
         {"name": "pay", "run": run, "approval": {"when": "args.amount > 100"}},
         {"name": "free", "run": run},
@@ -87,6 +89,56 @@ fn the_first_decisive_rule_wins() {
     assert_eq!(judged(&gate, "pay", json!({"amount": 101})), "Ask: approval: when");
     assert_eq!(judged(&gate, "pay", json!({"amount": 1})), "Allow: approval: when");
     assert_eq!(judged(&gate, "pay", json!({})), "Ask: approval: when", "a gate fails closed");
+}
+
+fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> Remembered {
+    Remembered {
+        id: DecisionId::new(id),
+        tool: tool.to_owned(),
+        approved,
+        matching: if args.is_some() { Match::Exact } else { Match::Tool },
+        fingerprint: fingerprint(tool, &args.unwrap_or_default()),
+        by: Principal::new("ann"),
+        expires_at: Timestamp::from_second(1_000).unwrap(),
+    }
+}
+
+fn recalling(permissions: Value, decisions: Vec<Remembered>, second: i64) -> Gate {
+    let now = Timestamp::from_second(second).unwrap();
+    gate(permissions).recalling(&State::default(), decisions, now)
+}
+
+#[test]
+fn a_remembered_decision_answers_for_the_tools_own_approval_while_it_holds() {
+    let any = || vec![remembered("d1", "send", true, None)];
+    let one = || vec![remembered("d2", "pay", true, Some(json!({"amount": 101})))];
+    let (none, asks) = (json!({}), "Ask: approval: requires_approval");
+    for (gate, tool, args, said) in [
+        (recalling(none.clone(), any(), 999), "send", json!({"a": 1}), "Allow: remembered: d1"),
+        (recalling(none.clone(), any(), 1_000), "send", json!({}), asks),
+        (recalling(none.clone(), any(), 0), "page", json!({}), asks),
+        (recalling(none.clone(), one(), 0), "pay", json!({"amount": 101}), "Allow: remembered: d2"),
+        (recalling(none.clone(), one(), 0), "pay", json!({"amount": 102}), "Ask: approval: when"),
+        (recalling(none, one(), 0), "pay", json!({"amount": 1}), "Allow: approval: when"),
+    ] {
+        assert_eq!(judged(&gate, tool, args), said);
+    }
+}
+
+#[test]
+fn a_remembered_denial_wins_and_an_approval_opens_neither_lists_nor_phase_nor_what_is_strict() {
+    let both = vec![remembered("d1", "send", true, None), remembered("d2", "send", false, None)];
+    let denied = recalling(json!({}), both, 0);
+    assert_eq!(judged(&denied, "send", json!({})), "Deny: remembered: d2");
+    let yes = |tool: &str| vec![remembered("d1", tool, true, None)];
+    for (permissions, tool, args, said) in [
+        (json!({"disallowed_tools": ["send"]}), "send", json!({}), "Deny: disallowed_tools"),
+        (json!({"phase": "plan"}), "send", json!({}), "Deny: phase: plan"),
+        (json!({"phase": "plan"}), "plan_mode", json!({"action": "exit"}), "Ask: phase: plan"),
+        (json!({}), "vault", json!({}), "Ask: approval: requires_approval"),
+    ] {
+        assert_eq!(judged(&recalling(permissions, yes(tool), 0), tool, args), said);
+    }
 }
 
 #[test]
@@ -265,7 +317,8 @@ fn every_builtin_is_known_by_its_name_and_brings_its_arguments() {
         assert!(!tool.description.is_empty() && tool.target.is_some());
         assert_eq!(tool.check_args(&json!({})), Ok(()), "{}", builtin.name());
     }
-    assert_eq!(AgentName::parse("kid").is_some(), definition.tools[14].asks_a_child());
+    let kid = definition.tools.iter().find(|tool| tool.name == "kid").unwrap();
+    assert!(kid.asks_a_child());
 }
 
 #[test]

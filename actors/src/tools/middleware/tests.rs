@@ -25,7 +25,7 @@ struct Noted(&'static str, Seen, Does);
 enum Does {
     Nothing,
     Change(Value),
-    Answer(Returned),
+    Answer(Box<Returned>),
     Reword,
     Panic,
     PanicAfterwards,
@@ -40,7 +40,7 @@ impl Middleware for Noted {
         let returned = match does {
             Does::Nothing => next.run().await,
             Does::Change(args) => next.run_with(args.clone()).await,
-            Does::Answer(answer) => answer.clone(),
+            Does::Answer(answer) => Returned::clone(answer),
             Does::Reword => {
                 let mut returned = next.run().await;
                 returned.outcome = Outcome::Ok(json!("reworded"));
@@ -59,6 +59,10 @@ impl Middleware for Noted {
         seen.lock().unwrap().push(format!("<{name}"));
         returned
     }
+}
+
+fn answers(returned: Returned) -> Does {
+    Does::Answer(Box::new(returned))
 }
 
 /// A runner with middleware, the definition that names it, and what it saw.
@@ -183,9 +187,9 @@ async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
 #[tokio::test]
 async fn it_answers_in_the_tools_place_refuses_and_rewords() {
     let answer = Returned::ok("cached").with_ui("note", json!(1));
-    let scene = scene_of(obedient(), Does::Answer(answer.clone()));
+    let scene = scene_of(obedient(), answers(answer.clone()));
     assert_eq!(scene.run(json!({"do": "panic"})).await, answer);
-    let scene = scene_of(obedient(), Does::Answer(Returned::error("not today")));
+    let scene = scene_of(obedient(), answers(Returned::error("not today")));
     assert_eq!(scene.run(json!({"do": "panic"})).await, Returned::error("not today"));
     let scene = scene_of(obedient(), Does::Reword);
     assert_eq!(scene.run(json!({})).await, Returned::ok("reworded"));
@@ -253,14 +257,14 @@ async fn progress_comes_through_and_results_keep_their_bound() {
     let run = a_run("t", json!({"do": "report"}));
     scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, progress).await;
     assert_eq!(*reports.lock().unwrap(), [json!(0), json!(1), json!(2)]);
-    let huge = Does::Answer(Returned::ok("x".repeat(2_000_000)));
+    let huge = answers(Returned::ok("x".repeat(2_000_000)));
     let larger = Returned::error("the result is larger than 1 MB");
     assert_eq!(scene_of(obedient(), huge).run(json!({})).await, larger);
 }
 
 #[tokio::test]
 async fn a_run_without_leave_meets_no_middleware() {
-    let scene = scene_of(obedient(), Does::Answer(Returned::ok("let in")));
+    let scene = scene_of(obedient(), answers(Returned::ok("let in")));
     let run = a_run("other", json!({}));
     let returned = scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, |_| {}).await;
     let Outcome::Err(_, error_type) = returned.outcome else { panic!("{returned:?}") };
@@ -290,9 +294,9 @@ async fn it_surrounds_the_asking_of_a_child() {
     assert_eq!(ask(Does::Change(milk.clone())).await, Ok((milk, true)));
     assert_eq!(ask(Does::Reword).await, Ok((tea, false)), "the child's answer is not here yet");
     let refusal = Returned::error("not today");
-    assert_eq!(ask(Does::Answer(refusal.clone())).await, Err(refusal.outcome));
-    assert_eq!(ask(Does::Answer(Returned::ok(4))).await, Err(Outcome::Ok(json!(4))));
-    assert_eq!(ask(Does::Answer(Returned::halt("no"))).await, Err(Outcome::Ok(json!("no"))));
+    assert_eq!(ask(answers(refusal.clone())).await, Err(refusal.outcome));
+    assert_eq!(ask(answers(Returned::ok(4))).await, Err(Outcome::Ok(json!(4))));
+    assert_eq!(ask(answers(Returned::halt("no"))).await, Err(Outcome::Ok(json!("no"))));
     let crashed = Returned::failed("tool crashed", ErrorType::ToolCrashed).outcome;
     assert_eq!(ask(Does::PanicAfterwards).await, Err(crashed));
 }

@@ -125,9 +125,6 @@ pub(in crate::http) struct ToolDefinition {
     /// `auto` (default), `requires_approval`, or `{"when": CONDITION}`, a CEL expression over
     /// `args`, `principal` and `conversation`. For `server` and `client` tools only.
     approval: Option<Value>,
-    /// Whether every call is approved anew: no approval of it is ever remembered.
-    #[schema(default = false)]
-    strict: Option<bool>,
     /// Of a server tool: the program's middleware around its runs, within the agent's own, outermost
     /// first.
     #[schema(max_items = 16)]
@@ -146,6 +143,9 @@ pub(in crate::http) struct ToolDefinition {
     /// Whether it changes nothing, and so may run while the conversation plans.
     #[schema(default = false)]
     read_only: Option<bool>,
+    /// Whether every call is to be decided anew: no decision about it may be remembered.
+    #[schema(default = false)]
+    strict: Option<bool>,
     /// `compute` if absent.
     intent: Option<Intent>,
     /// `model` if absent.

@@ -12,6 +12,32 @@ pub(in crate::http) struct AgentPath {
     name: String,
 }
 
+/// Which decision of which agent.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "it is a description")]
+pub(in crate::http) struct AgentDecisionPath {
+    /// The agent's name.
+    #[param(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$", example = "support")]
+    name: String,
+    /// The decision's id.
+    #[param(example = "dec_1")]
+    decision_id: String,
+}
+
+/// Which decision of which conversation.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "it is a description")]
+pub(in crate::http) struct DecisionPath {
+    /// The conversation's id.
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$", example = "conv_1")]
+    id: String,
+    /// The decision's id.
+    #[param(example = "dec_1")]
+    decision_id: String,
+}
+
 /// Which conversation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -46,6 +46,10 @@ fn own(operation: &str) -> Option<&'static [Kind]> {
         "list_conversations" | "list_pending" => &[InvalidRequest],
         "get_agent"
         | "delete_agent"
+        | "list_decisions"
+        | "list_agent_decisions"
+        | "revoke_decision"
+        | "revoke_agent_decision"
         | "delete_conversation"
         | "cancel_turn"
         | "list_messages"

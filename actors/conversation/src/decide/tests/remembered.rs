@@ -25,9 +25,9 @@ fn a_decision_is_remembered_with_the_resolution_and_revoked() {
     assert_eq!(told, Ok(vec!["resolution", "decision_remembered", "tool_started"]));
     let decision = story.state.decisions.values().next().unwrap().clone();
     assert!(decision.approved);
-    assert!(decision.decides("tool", "0123456789abcdef", story.at));
-    assert!(!decision.decides("tool", "another", story.at));
-    assert!(!decision.decides("tool", "0123456789abcdef", story.after(1_000)));
+    assert!(decision.matches("tool", "0123456789abcdef"));
+    assert!(!decision.matches("tool", "another") && !decision.matches("tools", "0123456789abcdef"));
+    assert_eq!(decision.expires_at, story.after(1_000));
     story.then(revoke());
     assert!(story.state.decisions.is_empty());
     assert_eq!(story.tell(revoke()), Err(Rejection::DecisionNotFound));
