@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::*;
 use crate::agent::Definition;
-use crate::tools::fixtures::{StillClock, a_run, kit, source};
+use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
 use crate::tools::{Gate, Runner};
 
 #[derive(Deserialize, JsonSchema)]
@@ -137,6 +137,9 @@ async fn a_tool_finds_its_agents_own_value_before_the_one_for_all() {
 async fn a_tool_runs_by_itself_with_its_arguments_checked_and_filled() {
     let given = order().run("order", json!({"item": "tea"})).await;
     assert_eq!(given, Returned::ok("1 x tea to "));
+    let obedient = Natives::new().with("obedient", Obedient);
+    let Outcome::Ok(echo) = obedient.run("obedient", json!({})).await.outcome else { panic!() };
+    assert_eq!((&echo["args"], &echo["principal"]), (&json!({"do": "echo"}), &json!("direct")));
     let wrong = order().run("order", json!({})).await;
     assert_eq!(wrong, invalid("\"item\" is a required property"));
     let unknown = Returned::failed("unknown tool: tea", ErrorType::ToolNotFound);
