@@ -75,8 +75,10 @@ impl Progress {
 }
 
 impl Surroundings {
-    fn toolbox(&self, definition: Arc<Definition>) -> Toolbox {
-        Toolbox::new(definition, self.own.clone())
+    /// The tools of a definition; MCP servers are asked for theirs, each within its time.
+    async fn toolbox(&self, definition: Arc<Definition>) -> Toolbox {
+        let listings = self.deps.runner.mcp().listings(&definition).await;
+        Toolbox::new(definition, &listings, self.own.clone())
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod document;
 mod duration;
+mod endpoint;
 mod entry;
 mod fields;
 mod invalid;
 mod later;
 mod middleware;
 mod permissions;
+mod servers;
 mod text;
 
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::journal::Refusal;
+use crate::mcp::Set;
 use crate::model::Settings;
 use crate::model::retry::RetryPolicy;
 use crate::tools::bounds::{cut, encoded_len};
@@ -31,6 +34,7 @@ use crate::workspace::Site;
 
 pub use duration::parse as duration;
 pub use entry::client_tools;
+use entry::{Entries, Known};
 use fields::Fields;
 pub use invalid::{Invalid, joined};
 pub use permissions::{Permissions, WorkspaceRoot};
@@ -65,8 +69,10 @@ pub struct Definition {
     pub workspace: Option<WorkspaceRoot>,
     /// What is around the runs of all its server tools, outermost first.
     pub middleware: Vec<String>,
-    /// In the order in which they were declared.
+    /// In the order in which they were declared; of one that an MCP server has, its own part.
     pub tools: Vec<Tool>,
+    /// In that order, too.
+    pub sets: Vec<Set>,
     /// The document as it was given.
     pub source: Value,
     /// Of `source`.
@@ -135,8 +141,10 @@ impl Definition {
         let revision = revision_of(&source).map_err(|message| whole(&message))?;
         let mut fields = Fields::new(None, "", object);
         let mut warnings = Vec::new();
-        let tools = entry::tools(&mut fields, natives, &mut warnings);
-        let definition = definition(&mut fields, natives, tools, source, revision);
+        let servers = servers::servers(&mut fields);
+        let known = Known { natives, servers: &servers };
+        let entries = entry::tools(&mut fields, &known, &mut warnings);
+        let definition = definition(&mut fields, natives, entries, source, revision);
         warnings.extend(definition.iter().flat_map(permissions::warnings));
         let mistakes = fields.finish();
         match definition {
@@ -149,7 +157,7 @@ impl Definition {
 fn definition(
     fields: &mut Fields,
     natives: &Natives,
-    tools: Vec<Tool>,
+    entries: Entries,
     source: Value,
     revision: Revision,
 ) -> Option<Definition> {
@@ -170,7 +178,8 @@ fn definition(
         permissions: permissions::permissions(fields),
         workspace: permissions::workspace(fields),
         middleware: middleware::read(fields, natives),
-        tools,
+        tools: entries.tools,
+        sets: entries.sets,
         source,
         revision,
         name: name?,

@@ -6,6 +6,7 @@
 mod activities;
 mod commit;
 mod dispatch;
+mod listing;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -181,7 +182,9 @@ impl Actor for Conversation {
                 // delivery goes back, and to the next actor.
                 if myself.get_status() < ActorStatus::Draining {
                     live.handled += 1;
-                    live.deliver(&myself, *delivery).await?;
+                    if let Some(delivery) = live.when_listed(&myself, *delivery).await {
+                        live.deliver(&myself, delivery).await?;
+                    }
                 }
             }
             ConversationMsg::Report(report) => {

@@ -9,6 +9,7 @@ pub mod conversation;
 pub mod door;
 pub mod journal;
 pub mod live;
+pub mod mcp;
 pub mod model;
 pub mod request;
 pub mod shell;

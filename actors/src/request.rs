@@ -54,6 +54,11 @@ impl Delivery {
         (Self(Some(Parcel { request, repeats, reply })), answer)
     }
 
+    /// What is asked; `None` when it was taken up.
+    pub fn request(&self) -> Option<&Request> {
+        self.0.as_ref().map(|parcel| &parcel.request)
+    }
+
     /// Takes the request up; from here on it may have been carried out.
     pub fn take(mut self) -> Option<Parcel> {
         self.0.take()

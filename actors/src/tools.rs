@@ -23,6 +23,7 @@ use abide_conversation::event::Executor;
 use serde_json::Value;
 
 use crate::agent::Definition;
+use crate::mcp::{self, Listings};
 use crate::model::{GivenCall, ToolSpec};
 pub use builtin::{Builtin, Kit};
 pub use gate::{Gate, Grant};
@@ -35,6 +36,8 @@ pub use tool::{Approval, LONGEST_NAME, Tool};
 #[derive(Clone, Debug)]
 pub struct Toolbox {
     definition: Arc<Definition>,
+    /// The agent's, where MCP servers have some of them; else they are the definition's.
+    listed: Option<Arc<[Tool]>>,
     /// The client's, without those whose names the agent's tools have.
     own: Arc<[Tool]>,
 }
@@ -42,13 +45,21 @@ pub struct Toolbox {
 impl Toolbox {
     /// Joins the two; a conversation's own tool never replaces one of the agent's. Compiles nothing,
     /// and copies the client's tools only if one of them has to be left out.
-    pub fn new(definition: Arc<Definition>, client_tools: Arc<[Tool]>) -> Self {
-        let free = |tool: &&Tool| definition.tools.iter().all(|other| other.name != tool.name);
+    ///
+    /// What no listing has of an MCP server's tools is absent.
+    pub fn new(
+        definition: Arc<Definition>,
+        listings: &Listings,
+        client_tools: Arc<[Tool]>,
+    ) -> Self {
+        let listed = mcp::uses(&definition).then(|| mcp::tools(&definition, listings).into());
+        let agents: &[Tool] = listed.as_deref().unwrap_or(&definition.tools);
+        let free = |tool: &&Tool| agents.iter().all(|other| other.name != tool.name);
         let own = match client_tools.iter().all(|tool| free(&tool)) {
             true => client_tools,
             false => client_tools.iter().filter(free).cloned().collect(),
         };
-        Self { definition, own }
+        Self { definition, listed, own }
     }
 
     /// What the model is told, in the order of declaration.
@@ -90,7 +101,7 @@ impl Toolbox {
 
     /// The server tool that a user's own call means: by name before alias, of any audience.
     pub fn dispatchable(&self, name: &str) -> Option<&Tool> {
-        let tools = || self.definition.tools.iter().filter(|tool| tool.target.is_some());
+        let tools = || self.agents().iter().filter(|tool| tool.target.is_some());
         let by_alias = || tools().find(|tool| tool.aliases.iter().any(|alias| alias == name));
         tools().find(|tool| tool.name == name).or_else(by_alias)
     }
@@ -106,8 +117,12 @@ impl Toolbox {
         &self.definition
     }
 
-    fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.definition.tools.iter().chain(self.own.iter())
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.agents().iter().chain(self.own.iter())
+    }
+
+    fn agents(&self) -> &[Tool] {
+        self.listed.as_deref().unwrap_or(&self.definition.tools)
     }
 }
 

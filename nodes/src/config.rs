@@ -11,6 +11,8 @@ use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::http::origins::Origin;
+
 /// Durable conversations between people, models and tools.
 #[derive(Debug, Parser)]
 #[command(name = "abide", version, args_conflicts_with_subcommands = true)]
@@ -44,6 +46,9 @@ pub struct Config {
     /// Public API; port 0 is any free one
     #[arg(long, env = "ABIDE_LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
+    /// Other origins whose pages may use the public API, such as https://example.com; * for any
+    #[arg(long, env = "ABIDE_ALLOW_ORIGIN", value_name = "URL", value_delimiter = ',')]
+    pub allow_origin: Vec<Origin>,
     /// Operators' API
     #[arg(long, env = "ABIDE_ADMIN_LISTEN", default_value = "127.0.0.1:9090")]
     pub admin_listen: SocketAddr,
@@ -170,4 +175,28 @@ fn some_time(text: &str) -> Result<Duration, String> {
 
 fn wrong() -> String {
     "must be a duration such as 300s, 5m or 250ms".to_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn origins(flags: &[&str]) -> Result<Vec<Origin>, clap::Error> {
+        let arguments = ["abide"].iter().chain(flags);
+        Cli::try_parse_from(arguments).map(|cli| cli.serve.allow_origin)
+    }
+
+    #[test]
+    fn origins_are_given_one_by_one_or_in_a_list() {
+        let (a, b): (Origin, Origin) = ("http://a".parse().unwrap(), "https://b".parse().unwrap());
+        let both = Some(vec![a, b]);
+        assert_eq!(origins(&[]).ok(), Some(vec![]));
+        assert_eq!(origins(&["--allow-origin", "http://a,https://b"]).ok(), both);
+        let each = ["--allow-origin", "http://a", "--allow-origin", "https://b"];
+        assert_eq!(origins(&each).ok(), both);
+        assert_eq!(origins(&["--allow-origin", "*"]).ok(), Some(vec![Origin::Any]));
+        assert!(origins(&["--allow-origin", "http://a,b"]).is_err());
+        assert!(origins(&["--allow-origin", ""]).is_err());
+    }
 }

@@ -3,12 +3,14 @@
 mod agents;
 pub(crate) mod border;
 mod calls;
+mod console;
 mod conversations;
 mod decisions;
-mod events;
+pub(crate) mod events;
 mod frames;
 mod messages;
 pub mod openapi;
+pub mod origins;
 pub mod parse;
 pub mod problem;
 
@@ -24,9 +26,11 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use origins::Origin;
 use problem::{Kind, Problem};
 
 /// How many requests may be under way. Each may hold a body and a place in a mailbox.
@@ -44,16 +48,23 @@ pub struct Api {
     pub hub: Hub,
     pub clock: Arc<dyn Clock>,
     pub under_way: Arc<AtomicUsize>,
+    /// The streams that draw frames now.
+    pub drawing: Arc<Semaphore>,
 }
 
-/// All public paths.
-pub fn router(api: Api) -> Router {
+/// All public paths, for pages of these origins besides its own.
+pub fn router(api: Api, allowed: &[Origin]) -> Router {
     let (router, _) = routes().split_for_parts();
     let router = router
+        .merge(console::router())
         .fallback(async || Problem::not_found("such path"))
         .method_not_allowed_fallback(async || Problem::method())
         .layer(middleware::from_fn_with_state(api.clone(), admit));
-    border::guarded(router).with_state(api)
+    let router = border::guarded(router).with_state(api);
+    match origins::layer(allowed) {
+        Some(layer) => router.layer(layer),
+        None => router,
+    }
 }
 
 /// The paths, and what their handlers say of themselves.

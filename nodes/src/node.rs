@@ -23,7 +23,7 @@ use abide_registry::peers::{Mesh, Peers, Settings};
 use abide_registry::wire::WIRE;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -145,12 +145,17 @@ impl Node {
             hub: life.hub.clone(),
             clock: clock.clone(),
             under_way: Arc::new(AtomicUsize::new(0)),
+            drawing: Arc::new(Semaphore::new(http::events::AT_ONCE)),
         };
         let state = life.state.clone();
         let conversations = life.conversations.clone();
         let operators_api = Admin { conversations, store, clock, metrics, state, notes };
         let servers = vec![
-            tokio::spawn(serve::serve(public, http::router(api), stopped.clone())),
+            tokio::spawn(serve::serve(
+                public,
+                http::router(api, &config.allow_origin),
+                stopped.clone(),
+            )),
             tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
         ];
         let (public, admin, cluster) = (public_at, admin_at, cluster_at);

@@ -8,8 +8,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogFormat;
 
-/// What is logged by default. The connections between nodes are logged where they are dealt with.
-const QUIET: &str = "info,ractor_cluster=off,ractor=error";
+/// What is logged by default. The connections between nodes, and
+/// to MCP servers, are logged where they are dealt with.
+const QUIET: &str = "info,ractor_cluster=off,ractor=error,rmcp=off";
 
 /// Starts logging; `RUST_LOG` filters, `info` is the default.
 pub fn log(format: Option<LogFormat>) {

@@ -4,11 +4,12 @@ mod lookout;
 mod relay;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use abide_actors::live::{Live, Signal};
 use abide_conversation::ConversationId;
+use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::wire::Told;
@@ -17,8 +18,8 @@ pub use relay::relay;
 use relay::{News, Outbox};
 
 /// How many signals may wait for one listener. Past that it loses deltas, and reads what was
-/// journalled from the store.
-const WAITING: usize = 512;
+/// journalled from the store. The place for them is taken with the first listener: 40 bytes each.
+const WAITING: usize = 256;
 
 /// Knows who listens to what. A conversation that nobody listens to costs nothing.
 #[derive(Clone, Debug, Default)]
@@ -53,12 +54,30 @@ pub struct Subscription {
     signals: Option<broadcast::Receiver<Heard>>,
 }
 
-/// What a listener gets next.
+/// What a listener gets next. All listeners of a conversation share it.
 #[derive(Clone, Debug)]
 pub enum Heard {
-    Signal(Signal),
+    Signal(Arc<Said>),
     /// Some were lost; the journal has what matters.
     Missed,
+}
+
+/// A signal, and how listeners write it down, once for all of them.
+#[derive(Debug)]
+pub struct Said {
+    pub signal: Signal,
+    written: OnceLock<Box<[Bytes]>>,
+}
+
+impl Said {
+    fn new(signal: Signal) -> Self {
+        Self { signal, written: OnceLock::new() }
+    }
+
+    /// The signal as whoever asked first has written it; all write alike.
+    pub fn written(&self, write: impl FnOnce(&Signal) -> Vec<Bytes>) -> &[Bytes] {
+        self.written.get_or_init(|| write(&self.signal).into())
+    }
 }
 
 impl Hub {
@@ -111,7 +130,7 @@ impl Hub {
         }
         for (id, signal) in told.signals {
             if let Some(channel) = plane.channels.get_mut(&id) {
-                channel.tell(Heard::Signal(signal));
+                channel.tell_signal(signal);
             }
         }
         if told.missed {
@@ -135,7 +154,7 @@ impl Live for Hub {
                 outbox.put(News::Signal(conversation.clone(), signal.clone()));
             }
         }
-        channel.tell(Heard::Signal(signal));
+        channel.tell_signal(signal);
     }
 
     fn pages(&self, conversation: &ConversationId) -> watch::Receiver<usize> {
@@ -194,10 +213,14 @@ impl Channel {
         Self { signals, here: 0, elsewhere, pages: watch::Sender::new(0), told: 0 }
     }
 
-    fn tell(&mut self, heard: Heard) {
-        if let Heard::Signal(Signal::Committed(events)) = &heard {
+    fn tell_signal(&mut self, signal: Signal) {
+        if let Signal::Committed(events) = &signal {
             self.told = events.last().map_or(0, |event| event.seq).max(self.told);
         }
+        self.tell(Heard::Signal(Arc::new(Said::new(signal))));
+    }
+
+    fn tell(&self, heard: Heard) {
         if let Some(signals) = &self.signals {
             // Nobody listens now; there is nothing to lose.
             let _ = signals.send(heard);
@@ -221,6 +244,17 @@ impl Subscription {
             Ok(heard) => Some(heard),
             Err(broadcast::error::RecvError::Lagged(_)) => Some(Heard::Missed),
             Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+
+    /// The same, if it is there already.
+    pub fn ready(&mut self) -> Option<Heard> {
+        match self.signals.as_mut()?.try_recv() {
+            Ok(heard) => Some(heard),
+            Err(broadcast::error::TryRecvError::Lagged(_)) => Some(Heard::Missed),
+            Err(broadcast::error::TryRecvError::Empty | broadcast::error::TryRecvError::Closed) => {
+                None
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The harness: real processes, the servers that they talk to, and what must be true of journals.
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A harness fails by panicking, as tests do.
 
+pub mod browser;
 pub mod chance;
 pub mod client;
 pub mod cluster;
@@ -10,6 +11,7 @@ pub mod journal;
 pub mod load;
 pub mod model_server;
 pub mod node;
+pub mod page_server;
 pub mod patience;
 pub mod processes;
 pub mod promises;

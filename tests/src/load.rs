@@ -16,6 +16,7 @@ mod park;
 mod redis;
 mod report;
 mod stream;
+mod streams;
 mod turns;
 
 use std::net::SocketAddr;
@@ -60,6 +61,10 @@ pub struct Load {
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=100),
         conflicts_with_all = ["url", "park", "nodes"])]
     tools: Option<u32>,
+    /// Opens so many event streams, instead, and measures what they hold and what they delay
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
+        conflicts_with_all = ["url", "park", "nodes"])]
+    streams: Option<u32>,
     /// Where the store is put; the system's temporary directory if not given
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -92,6 +97,9 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
     }
     if let Some(tools) = load.tools {
         return Ok(parallel::run(&load, tools, dir.path()).await?.to_string());
+    }
+    if let Some(count) = load.streams {
+        return Ok(streams::run(&load, count, dir.path()).await?.to_string());
     }
     let redis = match load.nodes {
         Some(_) => Some(Redis::start(load.durability, dir.path()).await?),
@@ -165,6 +173,8 @@ mod tests {
             "load --concurrency 0",
             "load --durability replicas=2",
             "load --park 0",
+            "load --streams 0",
+            "load --streams 10 --park 5",
             "load --url nonsense --admin 127.0.0.1:9090",
             "load --url 127.0.0.1:8080",
             "load --url 127.0.0.1:8080 --admin 127.0.0.1:9090 --park 5",

@@ -1,5 +1,6 @@
 //! Messages and results, in the shapes that clients and models see.
 
+pub mod blocks;
 #[cfg(feature = "openapi")]
 mod openapi;
 

@@ -53,7 +53,9 @@ pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
     let args = asked.run.grant.args();
     let errand = match &asked.tool.target {
         Some(Target::Agent(agent)) => Ok(own_errand(agent, args)),
-        Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_)) | None => errand(args),
+        Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => {
+            errand(args)
+        }
     };
     let errand = match errand {
         Ok(errand) => errand,

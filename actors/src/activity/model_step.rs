@@ -42,6 +42,8 @@ struct Step<'a> {
     step: u32,
     definition: Arc<Definition>,
     schema: Option<Value>,
+    /// One for the whole step: a call is judged by what the model was told.
+    toolbox: Toolbox,
 }
 
 pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Action, Refusal> {
@@ -55,7 +57,8 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
         Shape::Plain => None,
         Shape::Schema(schema) => Some(schema.clone()),
     };
-    let step = Step { around, turn, step, definition, schema };
+    let toolbox = around.toolbox(definition.clone()).await;
+    let step = Step { around, turn, step, definition, schema, toolbox };
     let events = journal(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
     match step.speak(&id, &events).await {
@@ -66,14 +69,13 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
 
 impl Step<'_> {
     async fn speak(&self, id: &MessageId, events: &[Event]) -> Result<Heard, String> {
-        let toolbox = self.around.toolbox(self.definition.clone());
         let is_builtin =
-            |name: &str| toolbox.tool(name).is_some_and(|tool| tool.builtin().is_some());
+            |name: &str| self.toolbox.tool(name).is_some_and(|tool| tool.builtin().is_some());
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
             messages: prompt::messages(events, &self.turn.id, &is_builtin),
-            tools: toolbox.specs(&self.gate()),
+            tools: self.toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };
         let deps = &self.around.deps;
@@ -136,7 +138,7 @@ impl Step<'_> {
             ),
             metadata: self.around.state.metadata.clone(),
         };
-        let toolbox = self.around.toolbox(self.definition.clone());
+        let toolbox = self.toolbox.clone();
         let (deps, calls) = (&self.around.deps, heard.calls);
         let clock = deps.clock.clone();
         let of_agent = match toolbox.recalls(calls.iter().map(|call| call.name.as_str())) {

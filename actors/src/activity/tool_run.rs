@@ -14,8 +14,9 @@ use super::Surroundings;
 use super::child::{self, Asked};
 use crate::agent::Definition;
 use crate::journal::Refusal;
+use crate::mcp::{self, Listings};
 use crate::tools::run::{NOT_GRANTED, Place};
-use crate::tools::{Builtin, Gate, Grant, Returned, Run, merged};
+use crate::tools::{Builtin, Gate, Grant, Returned, Run, Toolbox, merged};
 
 /// A call as its journal has it, a turn's or a user's own.
 struct Wanted {
@@ -60,7 +61,10 @@ async fn run(
     };
     let assigns = merged(&definition.assigns, &around.state.assigns, &wanted.assigns);
     let gate = Gate::new(definition.clone(), &around.state);
-    let toolbox = around.toolbox(definition.clone());
+    let toolbox = match mcp::may_have(&definition, &wanted.tool) {
+        true => around.toolbox(definition.clone()).await,
+        false => Toolbox::new(definition.clone(), &Listings::new(), around.own.clone()),
+    };
     let Some(tool) = toolbox.tool(&wanted.tool) else {
         return ended(gone("the tool is gone"));
     };

@@ -1,6 +1,7 @@
 //! One entry of `tools`, checked against the rules of its executor.
 
 mod aliases;
+mod sets;
 mod target;
 
 use std::collections::BTreeSet;
@@ -12,7 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::invalid::Invalid;
-use super::{LONGEST_DESCRIPTION, MOST_TOOLS, later, middleware, schema};
+use super::servers::Servers;
+use super::{LONGEST_DESCRIPTION, MOST_TOOLS, middleware, schema};
+use crate::mcp::Set;
 use crate::tools::Builtin;
 use crate::tools::bounds::cut;
 use crate::tools::condition::Condition;
@@ -32,7 +35,8 @@ pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<Invalid>> {
     let object = Map::from_iter([("tools".to_owned(), Value::from(entries))]);
     let mut fields = Fields::new(None, "", object);
     let mut warnings = Vec::new();
-    let read = tools(&mut fields, &Natives::new(), &mut warnings);
+    let known = Known { natives: &Natives::new(), servers: &Servers::new() };
+    let Entries { tools: read, .. } = tools(&mut fields, &known, &mut warnings);
     for tool in &read {
         match tool.executor {
             Executor::Client | Executor::Human => {}
@@ -49,17 +53,29 @@ pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<Invalid>> {
     }
 }
 
+/// What entries may name.
+pub(super) struct Known<'a> {
+    pub(super) natives: &'a Natives,
+    pub(super) servers: &'a Servers,
+}
+
+/// What the entries of `tools` say.
+#[derive(Default)]
+pub(super) struct Entries {
+    pub(super) tools: Vec<Tool>,
+    pub(super) sets: Vec<Set>,
+}
+
 /// Reads the tools of a definition; those with mistakes are left out.
-pub(super) fn tools(
-    fields: &mut Fields,
-    natives: &Natives,
-    warnings: &mut Vec<String>,
-) -> Vec<Tool> {
-    let mut tools = Vec::new();
+pub(super) fn tools(fields: &mut Fields, known: &Known<'_>, warnings: &mut Vec<String>) -> Entries {
+    let mut read = Entries::default();
     let mut names = BTreeSet::new();
     for (at, entry) in fields.list("tools", MOST_TOOLS).into_iter().enumerate() {
         let place = format!("tools[{at}]");
-        if later::is_set(&entry, fields, &place) {
+        if sets::is_set(&entry) {
+            if let Some(template) = sets::read(entry, fields, &place, known) {
+                read.sets.push(Set { before: read.tools.len(), template });
+            }
             continue;
         }
         if let Some(set) = builtins(&entry, fields, &place) {
@@ -72,7 +88,7 @@ pub(super) fn tools(
                 let run = json!({"builtin": builtin.name()});
                 let object = Map::from_iter([("run".to_owned(), run)]);
                 let mut own = Fields::new(Some(builtin.name()), "", object);
-                tools.extend(tool(builtin.name().to_owned(), &mut own, natives, warnings));
+                read.tools.extend(tool(builtin.name().to_owned(), &mut own, known, warnings));
                 fields.absorb(own);
             }
             continue;
@@ -90,11 +106,11 @@ pub(super) fn tools(
         if !names.insert(name.clone()) {
             own.wrong("name", "is the name of two tools");
         }
-        tools.extend(tool(name, &mut own, natives, warnings));
+        read.tools.extend(tool(name, &mut own, known, warnings));
         fields.absorb(own);
     }
-    aliases::warn(&tools, warnings);
-    tools
+    aliases::warn(&read.tools, warnings);
+    read
 }
 
 /// The tools that an entry such as `{builtin: all}` or `{builtin: [read]}` adds; `None` if it is
@@ -147,12 +163,12 @@ fn is_name(name: &str) -> bool {
 fn tool(
     name: String,
     fields: &mut Fields,
-    natives: &Natives,
+    known: &Known<'_>,
     warnings: &mut Vec<String>,
 ) -> Option<Tool> {
     let executor = fields.word("executor", "server, human, client, provider");
     let executor = executor.unwrap_or(Executor::Server);
-    let described = target::read(fields, executor, natives);
+    let described = target::read(fields, executor, known);
     rules(fields, executor);
     warn_idle(fields, &name, executor, warnings);
     let right = described.is_some();
@@ -180,7 +196,7 @@ fn tool(
             .unwrap_or(Duration::from_secs(60)),
         read_only: fields.flag("read_only", false),
         strict: fields.flag("strict", false),
-        middleware: middleware::of_tool(fields, executor, natives),
+        middleware: middleware::of_tool(fields, executor, known.natives),
         on_interrupt: fields.word("on_interrupt", "redispatch, fail").unwrap_or_default(),
         timeout: fields.duration("timeout"),
         streaming: fields.flag("streaming", false),

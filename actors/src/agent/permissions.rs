@@ -83,7 +83,13 @@ pub(super) fn workspace(fields: &mut Fields) -> Option<WorkspaceRoot> {
 /// Names in the lists that mean nothing here; children's tools may have them.
 pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     let Permissions { allowed_tools, disallowed_tools, .. } = &definition.permissions;
-    let known = |name: &String| definition.tools.iter().any(|tool| tool.name == *name);
+    // What a server lists is not known here, only how its tools' names begin.
+    let in_set = |name: &String| {
+        let mut sets = definition.sets.iter();
+        sets.any(|set| name.strip_prefix(&set.template.name).is_some_and(|it| it.starts_with('_')))
+    };
+    let declared = |name: &String| definition.tools.iter().any(|tool| tool.name == *name);
+    let known = |name: &String| declared(name) || in_set(name);
     let lists =
         [("allowed_tools", allowed_tools.as_ref()), ("disallowed_tools", Some(disallowed_tools))];
     let unknown = lists.into_iter().flat_map(|(list, names)| {

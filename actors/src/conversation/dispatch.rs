@@ -97,7 +97,7 @@ impl Loaded {
             assigns: merged(&definition.assigns, &self.state.assigns, &Default::default()),
             metadata: self.state.metadata.clone(),
         };
-        let toolbox = Toolbox::new(definition.clone(), self.own.clone());
+        let toolbox = self.toolbox_of(definition.clone());
         let of_agent = match toolbox.recalls(std::iter::once(tool.as_str())) {
             true => self.deps.agents.decisions(&agent).await?,
             false => Vec::new(),

@@ -12,6 +12,7 @@ use super::{ConversationMsg, DEADLINE, Death, Loaded, in_time, seq_of};
 use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
+use crate::mcp;
 use crate::request::{
     Answered, Delivery, Failure, Parcel, RememberRequest, RepeatKey, Reply, Request,
     ResolveRequest, SendRequest, SpawnRequest,
@@ -225,9 +226,15 @@ impl Loaded {
                     let checked = tool.map_or(Ok(()), |tool| tool.check_args(args));
                     checked.map_err(|why| Failure::invalid("args", why))
                 }
-                Answer::Result(value) => toolbox
-                    .check_answer(&tool, value)
-                    .map_err(|why| Failure::invalid("result", why)),
+                Answer::Result(value) => {
+                    // What a running tool asked for says itself what it takes.
+                    let asked = self.state.call(&call).and_then(|open| open.input.as_ref());
+                    let checked = match asked.filter(|input| input.answer.is_none()) {
+                        Some(input) => mcp::check_answer(&input.asks.requests, value),
+                        None => toolbox.check_answer(&tool, value),
+                    };
+                    checked.map_err(|why| Failure::invalid("result", why))
+                }
                 Answer::Approval { .. } | Answer::Error(_) => Ok(()),
             };
             checked?;
@@ -327,7 +334,7 @@ impl Loaded {
     async fn toolbox(&self) -> Result<Option<Toolbox>, Refusal> {
         let Some(turn) = &self.state.turn else { return Ok(None) };
         let definition = self.deps.agents.revision(&turn.revision).await?;
-        Ok(definition.map(|definition| Toolbox::new(definition, self.own.clone())))
+        Ok(definition.map(|definition| self.toolbox_of(definition)))
     }
 }
 

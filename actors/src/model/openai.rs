@@ -6,6 +6,7 @@
 
 mod body;
 mod failure;
+mod part;
 mod reply;
 mod sse;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! From the journal to what the model reads: every call followed by its one result.
 
+mod result;
 #[cfg(test)]
 mod tests;
 
@@ -12,14 +13,15 @@ use abide_conversation::message::{CallRef, ErrorType, Message, Outcome, Role, St
 use abide_conversation::{CallId, MessageId, TurnId};
 use serde_json::Value;
 
-/// How much of one result the model reads. The journal keeps all of it.
-const RESULT: usize = 64 * 1024;
+use self::result::Beside;
 
 /// How much is told of what was wrong with a structured answer.
 const REASON: usize = 4 * 1024;
 
-/// How the id of a request for a repair begins; a person's message never has such an id.
+/// How the ids begin of a request for a repair, and of what shows the media of results; a person's
+/// message never has such an id.
 const REPAIR: &str = "repair_";
+const MEDIA: &str = "media_";
 /// How the id of what a hook put in begins.
 pub(crate) const CONTEXT: &str = "context_";
 
@@ -37,7 +39,8 @@ const TRUNCATED: &str = "[...truncated...]";
 /// call is left out, so that no provider ever sees an orphan, whatever the events are.
 ///
 /// A result is its envelope as JSON; but of a tool that `is_builtin`, its own error is the text
-/// `error: <code>…` (contract §7).
+/// `error: <code>…` (contract §7). Media in results are only named there: one message of role user
+/// shows them, right after the results of all the message's calls.
 pub fn messages(
     events: &[Event],
     turn: &TurnId,
@@ -138,26 +141,28 @@ impl Read<'_> {
             cut @ (Status::Cancelled | Status::Error) => Some(cut),
         };
         message.tool_calls.retain(|call| self.told.insert(call.id.clone()));
-        let results: Vec<Message> =
-            message.tool_calls.iter().map(|call| self.result(call)).collect();
+        let mut beside = Beside::default();
+        let result = |call| self.result(call, &mut beside);
+        let results: Vec<Message> = message.tool_calls.iter().map(result).collect();
+        let media = beside.message(&message.id);
         self.messages.push(message);
         self.messages.extend(results);
+        self.messages.extend(media);
     }
 
-    fn result(&self, call: &CallRef) -> Message {
+    fn result(&self, call: &CallRef, beside: &mut Beside) -> Message {
         let cut = Outcome::Err("tool call interrupted".to_owned(), ErrorType::Interrupted);
         let outcome = self.results.get(&call.id).copied().unwrap_or(&cut);
         let text = match outcome {
             Outcome::Err(error, ErrorType::ToolError) if (self.is_builtin)(&call.name) => {
-                format!("{OWN_ERROR}{error}")
+                bounded(format!("{OWN_ERROR}{error}"), result::RESULT)
             }
-            // An envelope of JSON values always has a text.
-            outcome => serde_json::to_string(outcome).unwrap_or_default(),
+            outcome => beside.envelope(call, outcome),
         };
         Message {
             id: MessageId::new(format!("result_{}", call.id)),
             role: Role::Tool,
-            content: vec![text_block(bounded(text, RESULT))],
+            content: vec![text_block(text)],
             tool_calls: Vec::new(),
             tool_call_id: Some(call.id.clone()),
             status: None,
@@ -166,10 +171,10 @@ impl Read<'_> {
     }
 }
 
-/// Whether a message was put in by the program, rather than being a person's.
-pub(crate) fn is_inserted(message: &Message) -> bool {
-    let id = message.id.as_str();
-    message.role == Role::User && (id.starts_with(REPAIR) || id.starts_with(CONTEXT))
+/// Whether a person said it, rather than that it was made here.
+pub(crate) fn is_a_persons(message: &Message) -> bool {
+    let made = |prefix| message.id.as_str().starts_with(prefix);
+    message.role == Role::User && ![REPAIR, MEDIA, CONTEXT].into_iter().any(made)
 }
 
 fn repair(seq: u64, wrong: &RepairRequested) -> Message {

@@ -35,9 +35,9 @@
 //! `args` that are one text are taken as a provider's raw arguments, JSON or not. A call without an
 //! id is `call_<step>_<n>`, both counted from 1.
 //!
-//! A template (minijinja) sees `user`, the text of the last user message, and `results`: by tool
-//! name, the envelope of its last result in this turn. A repair of a structured answer is one more
-//! step.
+//! A template (minijinja) sees `user`, the last user message with every block as text, a line each,
+//! and `results`: by tool name, the envelope of its last result in this turn. A repair of a
+//! structured answer is one more step.
 
 mod script;
 #[cfg(test)]
@@ -47,6 +47,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role};
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
@@ -55,7 +56,7 @@ use minijinja::value::Serde;
 use serde_json::{Map, Value, json};
 
 use self::script::{Call, Entry, Script};
-use super::prompt::{OWN_ERROR, is_inserted};
+use super::prompt::{OWN_ERROR, is_a_persons};
 use super::{Failure, GivenCall, Model, Part, Parts, Request, numbers};
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
@@ -115,9 +116,8 @@ struct Scene {
 
 impl Scene {
     fn of(messages: &[Message]) -> Self {
-        let asks = |message: &Message| message.role == Role::User && !is_inserted(message);
-        let last = messages.iter().rposition(asks);
-        let user = last.map(|at| messages[at].text()).unwrap_or_default();
+        let last = messages.iter().rposition(is_a_persons);
+        let user = last.map(|at| texts(&messages[at].content).join("\n")).unwrap_or_default();
         let turn = &messages[last.map_or(0, |at| at + 1)..];
         let spoken = turn.iter().filter(|message| message.role == Role::Assistant);
         let names: HashMap<_, _> = spoken

@@ -297,7 +297,8 @@ impl Tool {
     pub fn builtin(&self) -> Option<Builtin> {
         match &self.target {
             Some(Target::Builtin(builtin)) => Some(*builtin),
-            Some(Target::Http(_) | Target::Native(_) | Target::Agent(_)) | None => None,
+            Some(Target::Http(_) | Target::Native(_) | Target::Agent(_) | Target::Mcp(_))
+            | None => None,
         }
     }
 

@@ -134,7 +134,8 @@ pub struct Returned {
 }
 
 impl Returned {
-    /// A result: text, any JSON, or content blocks.
+    /// A result: text, any JSON, or content blocks. Media blocks, wherever they stand in it, are
+    /// shown to the model as what they are.
     pub fn ok(result: impl Into<Value>) -> Self {
         Self::of(Outcome::Ok(result.into()))
     }

@@ -18,6 +18,7 @@ use super::native::{Natives, Returned, attempt};
 use super::tool::{Target, Tool};
 use super::{Gate, Grant, Kit};
 use crate::clock::Clock;
+use crate::mcp::Mcp;
 use crate::workspace::{Site, Workspaces};
 
 /// What the model reads of a tool that lacks something here; the log says what.
@@ -61,7 +62,7 @@ pub struct Place {
 
 /// Why there is no runner.
 #[derive(Debug, thiserror::Error)]
-#[error("the client of HTTP tools cannot be made: {0}")]
+#[error("the client of tools cannot be made: {0}")]
 pub struct NoClient(#[source] reqwest::Error);
 
 /// Reads a variable of the environment.
@@ -71,6 +72,7 @@ pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct Runner {
     natives: Natives,
     http: Http,
+    mcp: Mcp,
     kit: Kit,
 }
 
@@ -87,7 +89,9 @@ impl Runner {
         clock: Arc<dyn Clock>,
         variables: Variables,
     ) -> Result<Self, NoClient> {
-        Ok(Self { natives, http: Http::new(clock, variables).map_err(NoClient)?, kit })
+        let http = Http::new(clock, variables.clone()).map_err(NoClient)?;
+        let mcp = Mcp::new(variables).map_err(NoClient)?;
+        Ok(Self { natives, http, mcp, kit })
     }
 
     /// Makes a workspace that was not used before, and names the storage that it is on; `None` if
@@ -96,6 +100,11 @@ impl Runner {
         let workspaces = self.kit.workspaces.clone();
         let opened = tokio::task::spawn_blocking(move || workspaces.open(&site, None));
         opened.await.ok()?.ok()?.storage().map(str::to_owned)
+    }
+
+    /// The MCP servers of this node's agents.
+    pub fn mcp(&self) -> &Mcp {
+        &self.mcp
     }
 
     /// Where conversations work on files.
@@ -199,6 +208,7 @@ impl Runner {
                 }
             },
             Some(Target::Builtin(builtin)) => builtin.run(&run, &self.kit).await,
+            Some(Target::Mcp(pick)) => self.mcp.call(pick, &run, &report).await,
             // A child conversation has those.
             Some(Target::Agent(_)) | None => Returned::error("the tool does not run on the server"),
         }

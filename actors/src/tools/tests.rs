@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::fixtures::{definition, scope};
 use super::{Gate, Toolbox};
 use crate::agent::client_tools;
+use crate::mcp::Listings;
 use crate::model::GivenCall;
 
 fn toolbox() -> Toolbox {
@@ -40,7 +41,7 @@ fn toolbox() -> Toolbox {
     ]));
     let own = json!([{"name": "mine", "executor": "client"}, {"name": "pay", "executor": "client"},
         {"name": "theirs", "executor": "human"}]);
-    Toolbox::new(definition, client_tools(own.as_array().unwrap()).unwrap())
+    Toolbox::new(definition, &Listings::new(), client_tools(own.as_array().unwrap()).unwrap())
 }
 
 fn gate(toolbox: &Toolbox) -> Gate {
@@ -218,7 +219,7 @@ fn a_conversations_own_tool_never_replaces_the_agents() {
 #[test]
 fn a_conversations_own_tools_are_shared_and_not_copied() {
     let own = client_tools(&[json!({"name": "mine", "executor": "client"})]).unwrap();
-    let toolbox = Toolbox::new(definition(json!([])), Arc::clone(&own));
+    let toolbox = Toolbox::new(definition(json!([])), &Listings::new(), Arc::clone(&own));
     assert!(std::ptr::eq(toolbox.tool("mine").unwrap(), &raw const own[0]));
 }
 

@@ -14,6 +14,7 @@ use super::condition::Condition;
 use super::schema::Schema;
 use super::scope::Scope;
 use super::template::Template;
+use crate::mcp::Pick;
 
 /// The longest name of a tool, in bytes, as providers allow; a model may make up a longer one.
 pub const LONGEST_NAME: usize = 64;
@@ -72,6 +73,8 @@ pub enum Target {
     Builtin(Builtin),
     /// A child conversation of that agent.
     Agent(AgentName),
+    /// A tool of an MCP server.
+    Mcp(Pick),
 }
 
 /// Where an HTTP tool is called.
@@ -106,7 +109,7 @@ impl Tool {
         match &self.target {
             Some(Target::Agent(_)) => true,
             Some(Target::Builtin(builtin)) => *builtin == Builtin::SpawnAgent,
-            Some(Target::Http(_) | Target::Native(_)) | None => false,
+            Some(Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => false,
         }
     }
 

@@ -10,12 +10,13 @@ use abide_conversation::event::{Data, Event};
 use abide_conversation::ids::{MessageId, TurnId};
 use abide_conversation::state::Activeness;
 use abide_registry::live::{Heard, Subscription};
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::sse::{self, KeepAlive, Sse};
+use axum::http::{HeaderMap, HeaderName, header};
+use axum::response::IntoResponse;
+use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::Api;
@@ -24,14 +25,16 @@ use super::openapi::{ConversationPath, LastEventId, StreamFrame};
 use super::parse::{self, Path, Query};
 use super::problem::Problem;
 
-/// How many frames may wait for a slow reader, each of up to a megabyte; then it is fed from the
-/// store at its own pace. Bursts wait in what all readers of a conversation share.
-const WAITING: usize = 8;
 /// How many events are read from the store at once: a reader that does not read keeps them in memory.
 const PAGE: usize = 20;
 /// How long the other nodes may take to learn that somebody listens.
 const ANNOUNCED: Duration = Duration::from_millis(500);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// What is sent in one piece, unless a frame is larger: what a burst says is joined up to this.
+const PIECE: usize = 16 << 10;
+/// How many streams draw frames at once. A burst that wakes thousands of them leaves room for
+/// whoever commits.
+pub(crate) const AT_ONCE: usize = 2;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -40,8 +43,6 @@ pub(super) struct EventsQuery {
     /// A seq: every journalled frame after it is replayed.
     after: Option<u64>,
 }
-
-type Frames = ReceiverStream<Result<sse::Event, Infallible>>;
 
 /// Follows a conversation, live.
 ///
@@ -60,7 +61,7 @@ pub(super) async fn events(
     Path(id): Path<String>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
-) -> Result<Sse<sse::KeepAliveStream<Frames>>, Problem> {
+) -> Result<impl IntoResponse, Problem> {
     let id = parse::conversation(&id)?;
     let resume = match headers.get("Last-Event-ID") {
         Some(given) => {
@@ -75,23 +76,29 @@ pub(super) async fn events(
     let snapshot = api.conversations.snapshot(&id).await?;
     let snapshot = snapshot.ok_or_else(|| Problem::not_found("such conversation"))?;
     subscription.knows(snapshot.last_seq);
-    let (frames, stream) = mpsc::channel(WAITING);
     let feed = Feed {
-        api,
-        id,
-        frames: frames.clone(),
         sent: resume.unwrap_or(snapshot.last_seq).min(snapshot.last_seq),
         since: snapshot.last_seq,
+        behind: false,
+        recovers: false,
         at: place(&snapshot),
         delta: snapshot.streaming_message.as_ref().map(|said| (said.id.clone(), said.delta_seq)),
+        out: BytesMut::new(),
+        subscription,
+        api,
+        id,
     };
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = feed.run(subscription, snapshot) => {}
-            () = frames.closed() => {}
-        }
+    let frames = futures::stream::unfold(feed.begun(snapshot), |mut feed| async {
+        let piece = feed.piece().await?;
+        Some((Ok::<_, Infallible>(piece), feed))
     });
-    Ok(Sse::new(ReceiverStream::new(stream)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+        // A proxy that gathers an answer before it passes it on would pass on nothing.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    Ok((headers, Body::from_stream(frames)))
 }
 
 /// The turn that runs, and how many of its steps are done.
@@ -106,83 +113,119 @@ fn place(snapshot: &Snapshot) -> Place {
     Some((turn.id.clone(), done))
 }
 
-/// Feeds one reader.
+/// Feeds one reader, at its own pace.
 struct Feed {
     api: Api,
     id: ConversationId,
-    frames: mpsc::Sender<Result<sse::Event, Infallible>>,
+    subscription: Subscription,
     /// The last event whose frames were sent.
     sent: u64,
     /// The snapshot's; what was said of the state before it is out of date.
     since: u64,
+    /// Whether the journal has more than was sent, to be read before anything live.
+    behind: bool,
+    /// Whether something was lost, and the state must be told anew.
+    recovers: bool,
     /// Where the reader knows the conversation to be.
     at: Place,
     /// The last delta that the snapshot held.
     delta: Option<(MessageId, u64)>,
+    /// Frames that were drawn and not yet sent.
+    out: BytesMut,
 }
 
-/// The stream is over: its reader went, its conversation went, or the store did.
-struct Over;
-
 impl Feed {
-    async fn run(mut self, mut subscription: Subscription, snapshot: Snapshot) -> Result<(), Over> {
-        let last_seq = snapshot.last_seq;
-        self.send(Frame::live(Payload::Snapshot(Box::new(snapshot)))).await?;
-        if self.sent < last_seq {
-            self.catch_up().await?;
-        }
-        while let Some(heard) = subscription.next().await {
-            match heard {
-                Heard::Signal(Signal::Committed(events)) => self.committed(&events).await?,
-                Heard::Signal(Signal::Deleted) => return Err(Over),
-                Heard::Signal(Signal::Revived) => self.recover().await?,
-                Heard::Signal(signal) if self.is_stale(&signal) => {}
-                Heard::Signal(signal) => {
-                    if let Some(frame) = frames::of_signal(&signal) {
-                        self.send(frame).await?;
-                    }
+    fn begun(mut self, snapshot: Snapshot) -> Self {
+        self.behind = self.sent < snapshot.last_seq;
+        let first = Frame::live(Payload::Snapshot(Box::new(snapshot)));
+        self.out.extend_from_slice(&first.written());
+        self
+    }
+
+    /// What is sent next; `None` when the stream is over: its conversation went, or the store did.
+    async fn piece(&mut self) -> Option<Bytes> {
+        while self.out.is_empty() {
+            if self.behind {
+                self.catch_up().await?;
+                continue;
+            }
+            if self.recovers {
+                self.recover().await?;
+                continue;
+            }
+            let Ok(heard) = timeout(KEEP_ALIVE, self.subscription.next()).await else {
+                return Some(Bytes::from_static(b":\n\n"));
+            };
+            let drawing = self.api.drawing.clone();
+            let _turn = drawing.acquire().await.ok()?;
+            let mut next = heard?;
+            while self.hear(next).await? && !self.behind && self.out.len() < PIECE {
+                match self.subscription.ready() {
+                    Some(heard) => next = heard,
+                    None => break,
                 }
-                Heard::Missed => self.recover().await?,
             }
         }
-        Ok(())
+        Some(std::mem::take(&mut self.out).freeze())
     }
 
-    async fn committed(&mut self, events: &[Event]) -> Result<(), Over> {
-        if events.first().is_some_and(|first| first.seq > self.sent + 1) {
-            return self.catch_up().await;
-        }
-        for event in events {
-            self.mirror(event).await?;
-        }
-        Ok(())
-    }
-
-    /// Sends what the journal has and the reader does not.
-    async fn catch_up(&mut self) -> Result<(), Over> {
-        loop {
-            let events = self.api.store.events(&self.id, self.sent, PAGE).await;
-            let events = events.map_err(|_| Over)?;
-            for event in &events {
-                self.mirror(event).await?;
+    /// Draws the frames of what was heard. False: it goes on with the journal first. `None`: the
+    /// conversation is gone.
+    async fn hear(&mut self, heard: Heard) -> Option<bool> {
+        let said = match &heard {
+            Heard::Signal(said) => said,
+            Heard::Missed => return Some(self.lost()),
+        };
+        match &said.signal {
+            Signal::Deleted => None,
+            Signal::Revived => Some(self.lost()),
+            Signal::Committed(events) => {
+                if events.first().is_some_and(|first| first.seq > self.sent + 1) {
+                    self.behind = true;
+                    return Some(false);
+                }
+                let written = said.written(frames::write);
+                for (event, frames) in events.iter().zip(written) {
+                    self.mirror(event, frames);
+                }
+                Some(true)
             }
-            if events.len() < PAGE {
-                return Ok(());
+            signal if self.is_stale(signal) => Some(true),
+            _ => {
+                let written = said.written(frames::write);
+                written.iter().for_each(|frame| self.out.extend_from_slice(frame));
+                Some(true)
             }
         }
     }
 
-    /// After a loss: the journal's frames, and the state as it is now.
-    async fn recover(&mut self) -> Result<(), Over> {
-        self.catch_up().await?;
-        let snapshot = self.api.conversations.snapshot(&self.id).await;
-        let snapshot = snapshot.ok().flatten().ok_or(Over)?;
-        self.send(Frame::live(Payload::StateChanged { state: snapshot.state })).await
+    fn lost(&mut self) -> bool {
+        (self.behind, self.recovers) = (true, true);
+        false
     }
 
-    async fn mirror(&mut self, event: &Event) -> Result<(), Over> {
+    /// Draws more of what the journal has and the reader does not.
+    async fn catch_up(&mut self) -> Option<()> {
+        let events = self.api.store.events(&self.id, self.sent, PAGE).await.ok()?;
+        for event in &events {
+            self.mirror(event, &frames::written(event));
+        }
+        self.behind = events.len() == PAGE;
+        Some(())
+    }
+
+    /// After a loss, when the journal's frames are drawn: the state as it is now.
+    async fn recover(&mut self) -> Option<()> {
+        let snapshot = self.api.conversations.snapshot(&self.id).await.ok().flatten()?;
+        let state = Frame::live(Payload::StateChanged { state: snapshot.state });
+        self.out.extend_from_slice(&state.written());
+        self.recovers = false;
+        Some(())
+    }
+
+    fn mirror(&mut self, event: &Event, frames: &[u8]) {
         if event.seq <= self.sent {
-            return Ok(());
+            return;
         }
         self.sent = event.seq;
         match (&event.data, &event.turn_id) {
@@ -193,10 +236,7 @@ impl Feed {
             (Data::TurnEnded(_), _) => self.at = None,
             _ => {}
         }
-        for frame in frames::of_event(event) {
-            self.send(frame).await?;
-        }
-        Ok(())
+        self.out.extend_from_slice(frames);
     }
 
     /// Whether the snapshot or the journal has said more than this since it was signalled.
@@ -213,9 +253,5 @@ impl Feed {
             *message == delta.message && delta.delta_seq <= *seq
         };
         !self.at.as_ref().is_some_and(current) || self.delta.as_ref().is_some_and(known)
-    }
-
-    async fn send(&self, frame: Frame) -> Result<(), Over> {
-        self.frames.send(Ok(frame.into())).await.map_err(|_| Over)
     }
 }

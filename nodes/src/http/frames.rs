@@ -10,7 +10,7 @@ use abide_conversation::message::{Message, Outcome};
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::state::Activeness;
 use abide_conversation::{CallId, MessageId, Timestamp, TurnId};
-use axum::response::sse;
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -121,16 +121,33 @@ impl Frame {
     }
 }
 
-impl From<Frame> for sse::Event {
-    fn from(frame: Frame) -> Self {
-        let said = json!(frame.payload);
+impl Frame {
+    /// As it stands in a stream.
+    pub(super) fn written(&self) -> Bytes {
+        let said = json!(self.payload);
         let name = said["event"].as_str().unwrap_or_default();
-        let event = sse::Event::default().event(name).data(said["data"].to_string());
-        match frame.id {
-            Some(id) => event.id(id.to_string()),
-            None => event,
+        // JSON has no line breaks of its own.
+        let frame = format!("event: {name}\ndata: {}\n", said["data"]);
+        match self.id {
+            Some(id) => format!("{frame}id: {id}\n\n").into(),
+            None => format!("{frame}\n").into(),
         }
     }
+}
+
+/// The frames of a signal as they stand in a stream: of a commit one piece for each event, of
+/// another at most one.
+pub(super) fn write(signal: &Signal) -> Vec<Bytes> {
+    match signal {
+        Signal::Committed(events) => events.iter().map(written).collect(),
+        signal => of_signal(signal).iter().map(Frame::written).collect(),
+    }
+}
+
+/// The frames of an event as they stand in a stream; empty if it has none.
+pub(super) fn written(event: &Event) -> Bytes {
+    let frames: Vec<Bytes> = of_event(event).iter().map(Frame::written).collect();
+    frames.concat().into()
 }
 
 /// The frames that mirror a journalled event; many events have none.

@@ -4,6 +4,7 @@ use abide_actors::request::{RepeatKey, Reply, Request, SendRequest};
 use abide_actors::tools::schema::Schema;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Data, Event, Shape};
+use abide_conversation::message::blocks::check_said;
 use abide_conversation::message::{Message, Role, text_block};
 use abide_conversation::{ConversationId, MessageId, TurnId};
 use axum::Json;
@@ -30,7 +31,14 @@ const MESSAGE_ID_CHARS: usize = 255;
 pub(super) struct NewMessage {
     #[schema(min_length = 1)]
     text: Option<String>,
-    /// Blocks such as `{"type": "text", "text": …}`; an unknown type passes through.
+    /// Blocks such as `{"type": "text", "text": …}`, of the kinds `text`, `image`, `document`,
+    /// `audio`, `video`, `json`, `xml`, `csv`, `html`, `code`, `user_action`, `system_event`,
+    /// `state_change`, `generated_image`, `generated_file`, `executable_code`,
+    /// `code_execution_result` and `custom`, each with the fields that it must have. Media have a
+    /// `source`: `{"type": "base64", "mimeType", "data"}`, `{"type": "url", "url"}`,
+    /// `{"type": "file_id", "fileId"}`, `{"type": "s3", "bucket", "key"}` or `{"type": "gcs",
+    /// "bucket", "object"}`. An unknown type passes through; `tool_use`, `tool_result` and
+    /// `reasoning` are the model's own.
     #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
     content: Option<Vec<Value>>,
     /// Yours: within a day, the same id again is the same message, and gets the same answer.
@@ -75,7 +83,9 @@ pub(super) enum Busy {
     request_body(content = NewMessage, examples(
         ("text" = (value = json!({"text": "Write a mail to Ada", "agent": "demo"}))),
         ("blocks" = (value = json!({"content": [{"type": "text", "text": "And this?"}],
-            "message_id": "m-17", "if_busy": "queue"}))))),
+            "message_id": "m-17", "if_busy": "queue"}))),
+        ("image" = (value = json!({"content": [{"type": "text", "text": "What is this?"},
+            {"type": "image", "source": {"type": "url", "url": "https://example.com/cat.png"}}]}))))),
     responses((status = 202, description = "It is journalled; the turn runs.", body = Sent)))]
 pub(super) async fn send(
     State(api): State<Api>,
@@ -126,14 +136,8 @@ fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Valu
         return Err(Problem::field("content", "is empty"));
     }
     for (place, block) in blocks.iter().enumerate() {
-        let field = format!("content[{place}]");
-        match block.get("type").and_then(Value::as_str) {
-            Some("text") if !block["text"].is_string() => {
-                return Err(Problem::field(&field, "a text block has a string in text"));
-            }
-            Some(_) => {}
-            None => return Err(Problem::field(&field, "a block is an object with a type")),
-        }
+        check_said(block)
+            .map_err(|wrong| Problem::field(&format!("content[{place}]{}", wrong.at), wrong.why))?;
     }
     Ok(blocks)
 }

@@ -33,9 +33,14 @@ pub(crate) struct Answer {
 
 impl Api {
     pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same, with more flags.
+    pub(crate) async fn start_with(flags: &[&str]) -> Self {
         let arguments = ["abide", "--store", "memory", "--node", "n1"];
         let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-        let cli = Cli::parse_from(arguments.into_iter().chain(ports));
+        let cli = Cli::parse_from(arguments.iter().chain(&ports).chain(flags));
         let node = Node::start(cli.serve, None).await.unwrap();
         let base = format!("http://{}", node.public);
         let client = reqwest::Client::builder().timeout(DEADLINE).build().unwrap();

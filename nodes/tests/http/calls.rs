@@ -198,3 +198,31 @@ async fn a_user_calls_a_tool_without_the_model() {
         api.post(path, body).await.is_problem(404, "not-found");
     }
 }
+
+#[tokio::test]
+async fn media_of_an_answer_are_kept_whole_and_only_named_to_the_model() {
+    let api = Api::start().await;
+    let ask = json!({"name": "ask", "description": "Asks for a photo.", "executor": "human",
+        "parameters": {"type": "object"}});
+    let script = json!([{"calls": [{"name": "ask"}]}, {"text": "{{ results.ask }} {{ user }}"}]);
+    let agent = json!({"model": {"provider": "scripted", "script": script}, "tools": [ask]});
+    assert_eq!(api.put("/v1/agents/photos", agent).await.status, 201);
+    let mut stream = {
+        let said = json!({"text": "Ask.", "agent": "photos"});
+        assert_eq!(api.post("/v1/conversations/a/messages", said).await.status, 202);
+        api.stream("/v1/conversations/a/events?after=0").await
+    };
+    let asked = stream.until("suspended").await;
+    let photo = json!({"type": "image",
+        "source": {"type": "base64", "mimeType": "image/png", "data": "AAEC"}});
+    let call = asked.data["call_id"].as_str().unwrap();
+    let answer = json!({"result": [{"type": "text", "text": "Here."}, photo]});
+    let answered = api.post(&format!("/v1/conversations/a/calls/{call}/resolution"), answer).await;
+    assert_eq!(answered.status, 200);
+    let resolved = stream.until("tool_call_resolved").await;
+    assert_eq!(resolved.data["result"]["result"][1], photo);
+    let told = stream.until("message_completed").await.data["message"]["content"][0].clone();
+    let told = told["text"].as_str().unwrap();
+    assert!(told.contains("[image/png, 3 B]") && !told.contains("AAEC"), "{told}");
+    assert!(told.ends_with("Ask."), "{told}");
+}

@@ -67,7 +67,7 @@ async fn a_wrong_field_of_a_message_is_named() {
         (json!({"content": []}), "content"),
         (json!({"content": ["a"]}), "content[0]"),
         (json!({"content": [{"type": "text", "text": "a"}, {"type": 7}]}), "content[1]"),
-        (json!({"content": [{"type": "text"}]}), "content[0]"),
+        (json!({"content": [{"type": "text"}]}), "content[0].text: is missing"),
         (json!({"text": "a", "message_id": ""}), "message_id"),
         (json!({"text": "a", "message_id": "x".repeat(256)}), "message_id"),
         (json!({"text": "a", "agent": "No"}), "agent"),
@@ -82,6 +82,66 @@ async fn a_wrong_field_of_a_message_is_named() {
     }
     let journal = api.get("/v1/conversations/a/journal").await.body;
     assert_eq!(journal["last_seq"], 1);
+}
+
+#[tokio::test]
+async fn a_wrong_field_of_a_block_is_named_with_its_place() {
+    let api = Api::start().await;
+    api.post("/v1/conversations", json!({"id": "a", "agent": "demo"})).await;
+    let png = |data: &str| json!({"type": "base64", "mimeType": "image/png", "data": data});
+    for (block, wrong) in [
+        (json!({"type": "image"}), "content[1].source: is missing"),
+        (json!({"type": "image", "source": png("?")}), "content[1].source.data: is not base64"),
+        (json!({"type": "audio", "source": png("AA==")}), "content[1].source.mimeType: must be"),
+        (json!({"type": "document", "source": {"type": "ftp"}}), "content[1].source.type: must be"),
+        (json!({"type": "video", "source": {"type": "url", "url": "x"}}), "content[1].source.url"),
+        (json!({"type": "code", "text": "x"}), "content[1].language: is missing"),
+        (json!({"type": "csv", "text": "x", "headers": [1]}), "content[1].headers: must be"),
+        (json!({"type": "user_action"}), "content[1].action: is missing"),
+        (
+            json!({"type": "tool_use", "toolUseId": "c", "name": "t", "input": {}}),
+            "content[1].type: a block of this type is the model's",
+        ),
+        (
+            json!({"type": "tool_result", "toolUseId": "c", "name": "t", "content": []}),
+            "content[1].type: a block of this type is the model's",
+        ),
+        (
+            json!({"type": "reasoning", "text": "hm"}),
+            "content[1].type: a block of this type is the model's",
+        ),
+        (json!({"text": "typeless"}), "content[1]: a block is an object with a type"),
+    ] {
+        let content = json!([{"type": "text", "text": "see"}, block]);
+        api.post(AT, json!({"content": content})).await.names(wrong);
+    }
+    let journal = api.get("/v1/conversations/a/journal").await.body;
+    assert_eq!(journal["last_seq"], 1);
+}
+
+#[tokio::test]
+async fn blocks_are_kept_as_they_came_and_told_to_the_model_as_text() {
+    let api = Api::start().await;
+    let echo = json!({"model": {"provider": "scripted", "script": [{"text": "{{ user }}"}]}});
+    api.put("/v1/agents/echo", echo).await;
+    let content = json!([
+        {"type": "text", "text": "See", "metadata": {"from": "page"}},
+        {"type": "image", "altText": "a cat", "source":
+            {"type": "base64", "mimeType": "image/png", "data": "AAEC"}},
+        {"type": "json", "data": {"z": 1, "a": 2}},
+        {"type": "hologram", "beams": 3},
+    ]);
+    let mut stream = {
+        let sent = api.post(AT, json!({"agent": "echo", "content": content})).await;
+        assert_eq!(sent.status, 202);
+        api.stream("/v1/conversations/a/events?after=0").await
+    };
+    stream.until("turn_completed").await;
+    let messages = api.get(AT).await.body["messages"].clone();
+    assert_eq!(messages[0]["content"], content);
+    let told =
+        "See\n[image/png, 3 B: a cat]\n{\"z\":1,\"a\":2}\n{\"type\":\"hologram\",\"beams\":3}";
+    assert_eq!(messages[1]["content"][0]["text"], told);
 }
 
 #[tokio::test]

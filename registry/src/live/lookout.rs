@@ -45,7 +45,7 @@ impl Hub {
                 channel.tell(Heard::Missed);
             }
             Some(_) => {}
-            None => channel.tell(Heard::Signal(Signal::Deleted)),
+            None => channel.tell_signal(Signal::Deleted),
         }
     }
 }

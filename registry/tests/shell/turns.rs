@@ -23,7 +23,7 @@ async fn dripping(rig: &Rig, id: &str) {
     let mut signals = page(rig, id);
     rig.send(id, "drip").await.unwrap();
     while let Some(heard) = signals.next().await {
-        if let Heard::Signal(Signal::Text { .. }) = heard {
+        if matches!(heard, Heard::Signal(said) if matches!(said.signal, Signal::Text(_))) {
             return;
         }
     }

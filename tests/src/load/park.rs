@@ -105,7 +105,7 @@ async fn park(load: &Load, node: &Node, which: std::ops::Range<u32>) -> Result<D
 }
 
 /// Waits until no actor is left.
-async fn gone(node: &Node) -> Result<Duration, Wrong> {
+pub(super) async fn gone(node: &Node) -> Result<Duration, Wrong> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         if node.counters().await?.live_actors == 0 {

@@ -7,6 +7,7 @@ use super::Load;
 use super::floor::Bare;
 use super::parallel::Parallel;
 use super::park::Parked;
+use super::streams::{Streams, WORDS};
 use super::turns::Turns;
 
 /// Rows of a name and a value, printed as Markdown.
@@ -74,6 +75,26 @@ impl Report {
             ("store's file", format!("{} MB", parked.store_bytes >> 20)),
             ("SIGKILL, start → ready line", ms(parked.ready_after)),
             ("SIGKILL, start → first accepted resolution", ms(parked.accepted_after)),
+        ])
+    }
+
+    pub(super) fn of_streams(load: &Load, streams: &Streams) -> Self {
+        let Streams { count, shared_kb, own_kb, quiet, bursts, heard, deltas } = streams;
+        let delay = |percent| {
+            let delay = quantile(bursts, percent).saturating_sub(quantile(quiet, percent));
+            ms(delay)
+        };
+        Self::of([
+            ("open streams", format!("{count} of one conversation, {count} of their own")),
+            ("durability", load.durability.to_string()),
+            ("memory a stream, many of one conversation", format!("{shared_kb:.1} kB")),
+            ("memory a stream, each of its own conversation", format!("{own_kb:.1} kB")),
+            ("a burst", format!("{WORDS} deltas to {count} streams")),
+            ("burst → heard by all, p50 / p99", both(heard)),
+            ("deltas that came", format!("{:.1} %", deltas * 100.0)),
+            ("commit, nothing said, p50 / p99", both(quiet)),
+            ("commit, during a burst, p50 / p99", both(bursts)),
+            ("delay of a commit, p50 / p99", format!("{} / {}", delay(50), delay(99))),
         ])
     }
 

@@ -226,3 +226,35 @@ async fn a_page_at_another_node_is_a_client_of_the_holder() {
     assert_eq!(gone.result("map")["error_type"], "NO_CLIENT");
     cluster.evidence(&[]).await.assert_kept();
 }
+
+#[tokio::test]
+async fn of_two_pages_at_two_nodes_the_one_that_stays_keeps_the_call_open() {
+    let cluster = three(LEASE, &[]).await;
+    let first = cluster.client(0);
+    let calls = json!([{"id": "map", "name": "map", "args": {}}]);
+    let model = json!({"provider": "scripted", "script": [{"calls": calls}, {"text": "Done."}]});
+    let mut graceful = agent(model, vec![client("map")]);
+    graceful["client_grace"] = json!("700ms");
+    first.define("a", &graceful).await;
+    let new = json!({"id": "seen", "agent": "a"});
+    first.post("/v1/conversations", &new).await.expect(201);
+    let leaves = cluster.client(1).events("seen", None).await;
+    let stays = cluster.client(2).events("seen", None).await;
+    say(first, "seen", "a", "go").await;
+    first.pending("seen", "map", "client_exec").await;
+    drop(leaves);
+    // The grace of a call that begins after that page has left tells that it would be over.
+    say(first, "unseen", "a", "go").await;
+    let without = first.settled("unseen", 1).await;
+    assert_eq!(without.result("map")["error_type"], "NO_CLIENT");
+    assert_eq!(*first.journal("seen").await.result("map"), Value::Null);
+    let path = "/v1/conversations/seen/calls/map/resolution";
+    let answer = json!({"result": {"lat": 1}});
+    insist(cluster.client(2), path, None, &answer).await.expect(200);
+    let second = insist(cluster.client(1), path, None, &json!({"result": 2})).await;
+    second.expect_problem(409, "call-not-open");
+    let journal = first.settled("seen", 1).await;
+    assert_eq!(journal.result("map")["result"], json!({"lat": 1}));
+    drop(stays);
+    cluster.evidence(&[]).await.assert_kept();
+}

@@ -4,32 +4,15 @@ use std::time::Duration;
 
 use abide_conversation::AgentName;
 use abide_conversation::event::Executor;
-use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::Known;
+use crate::agent::endpoint;
 use crate::agent::fields::Fields;
-use crate::agent::later::UNSUPPORTED;
+use crate::mcp::{LONGEST_TOOL_NAME, Pick};
 use crate::tools::Builtin;
 use crate::tools::bounds::cut;
-use crate::tools::native::Natives;
-use crate::tools::tool::{Endpoint, Target};
-
-/// Headers that one tool may be sent.
-const MOST_HEADERS: usize = 32;
-const LONGEST_URL: usize = 2_048;
-const LONGEST_VARIABLE: usize = 128;
-/// Headers that the contract gives a meaning, or that the connection does.
-const RESERVED: [&str; 8] = [
-    "host",
-    "content-type",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "idempotency-key",
-    "te",
-    "upgrade",
-];
+use crate::tools::tool::{Endpoint, LONGEST_NAME, Target};
 
 /// A target, and the description and parameters that it brings along.
 #[derive(Default)]
@@ -41,7 +24,7 @@ pub(super) struct Described {
 }
 
 /// The kinds of `run` that this version knows.
-const KINDS: [&str; 4] = ["http", "native", "builtin", "agent"];
+const KINDS: [&str; 5] = ["http", "native", "builtin", "agent", "mcp"];
 /// A child may wait for people, each as long as its suspensions do.
 const CHILD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
@@ -49,10 +32,10 @@ const CHILD_TIMEOUT: Duration = Duration::from_secs(3_600);
 pub(super) fn read(
     fields: &mut Fields,
     executor: Executor,
-    natives: &Natives,
+    known: &Known<'_>,
 ) -> Option<Described> {
     match (executor, fields.says("run")) {
-        (Executor::Server, true) => run(fields, natives),
+        (Executor::Server, true) => run(fields, known),
         (Executor::Server, false) => {
             fields.any("run");
             fields.wrong("run", "is missing; a server tool needs one");
@@ -70,23 +53,18 @@ pub(super) fn read(
     }
 }
 
-fn run(fields: &mut Fields, natives: &Natives) -> Option<Described> {
+fn run(fields: &mut Fields, known: &Known<'_>) -> Option<Described> {
     let mut run = fields.nested("run")?;
-    if run.says("mcp") {
-        run.any("mcp");
-        run.wrong("mcp", UNSUPPORTED);
-        fields.absorb(run);
-        return None;
-    }
     let said: Vec<&str> = KINDS.into_iter().filter(|kind| run.says(kind)).collect();
     let described = match said[..] {
         ["http"] => http(&mut run).map(|endpoint| Described {
             target: Some(Target::Http(endpoint)),
             ..Described::default()
         }),
-        ["native"] => native(&mut run, natives),
+        ["native"] => native(&mut run, known),
         ["builtin"] => builtin(&mut run),
         ["agent"] => agent(&mut run),
+        ["mcp"] => mcp(&mut run, known),
         _ => {
             KINDS.into_iter().for_each(|kind| drop(run.any(kind)));
             fields.wrong("run", format!("must be exactly one of {}", KINDS.join(", ")));
@@ -97,14 +75,14 @@ fn run(fields: &mut Fields, natives: &Natives) -> Option<Described> {
     let own = described.as_ref().is_some_and(|described| described.parameters.is_some());
     if own && fields.says("parameters") {
         fields.any("parameters");
-        fields.wrong("parameters", "come from the native or built-in tool");
+        fields.wrong("parameters", "come from the native, built-in or MCP tool");
     }
     described
 }
 
-fn native(run: &mut Fields, natives: &Natives) -> Option<Described> {
+fn native(run: &mut Fields, known: &Known<'_>) -> Option<Described> {
     let name = run.text("native", 256)?;
-    let Some(tool) = natives.get(&name) else {
+    let Some(tool) = known.natives.get(&name) else {
         run.wrong("native", format!("names no native tool of this program: {}", cut(&name, 64)));
         return None;
     };
@@ -140,64 +118,42 @@ fn agent(run: &mut Fields) -> Option<Described> {
     Some(Described { target, run_timeout: Some(CHILD_TIMEOUT), ..Described::default() })
 }
 
+/// One tool of a server, which brings the rest along when it is listed.
+fn mcp(run: &mut Fields, known: &Known<'_>) -> Option<Described> {
+    let mut mcp = run.nested("mcp")?;
+    for field in ["server", "tool"] {
+        if !mcp.says(field) {
+            mcp.wrong(field, "is missing");
+        }
+    }
+    let server = mcp.text("server", 256);
+    let tool = mcp.text("tool", LONGEST_TOOL_NAME);
+    let server = server.and_then(|name| {
+        let server = known.servers.get(&name).cloned();
+        if server.is_none() {
+            mcp.wrong("server", no_server(&name));
+        }
+        server
+    });
+    run.absorb(mcp);
+    let target = Some(Target::Mcp(Pick { server: server?, tool: tool?, output: None }));
+    Some(Described { target, parameters: Some(json!({"type": "object"})), ..Described::default() })
+}
+
+/// The name of no server of the agent.
+pub(super) fn no_server(name: &str) -> String {
+    format!("names no MCP server of this agent: {}", cut(name, LONGEST_NAME))
+}
+
 fn http(run: &mut Fields) -> Option<Endpoint> {
     let mut http = run.nested("http")?;
-    let url = url(&mut http);
-    let headers = headers(&mut http);
-    let signing_secret_env = variable(&mut http);
+    let url = endpoint::url(&mut http);
+    let headers = endpoint::headers(&mut http, is_reserved);
+    let signing_secret_env = endpoint::variable(&mut http, "signing_secret_env");
     run.absorb(http);
     Some(Endpoint { url: url?, headers, signing_secret_env })
 }
 
-fn url(http: &mut Fields) -> Option<Url> {
-    if !http.says("url") {
-        http.wrong("url", "is missing");
-    }
-    let text = http.text("url", LONGEST_URL)?;
-    let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    let Some(url) = url.filter(Url::has_host) else {
-        http.wrong("url", "must be an http or https URL");
-        return None;
-    };
-    if !url.username().is_empty() || url.password().is_some() {
-        http.wrong("url", "must not carry a user name or password");
-        return None;
-    }
-    Some(url)
-}
-
-fn headers(http: &mut Fields) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    let given = http.map("headers");
-    if given.len() > MOST_HEADERS {
-        http.wrong("headers", format!("must be at most {MOST_HEADERS}"));
-        return headers;
-    }
-    for (name, value) in given {
-        let field = format!("headers.{name}");
-        let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
-        match (HeaderName::try_from(&name), value) {
-            (Ok(name), _) if is_reserved(&name) => http.wrong(&field, "is set by the program"),
-            (Ok(name), Some(value)) => {
-                headers.insert(name, value);
-            }
-            (Ok(_), None) => http.wrong(&field, "must be a text that fits into a header"),
-            (Err(_), _) => http.wrong(&field, "is no name of a header"),
-        }
-    }
-    headers
-}
-
-fn is_reserved(name: &HeaderName) -> bool {
-    RESERVED.contains(&name.as_str()) || name.as_str().starts_with("webhook-")
-}
-
-fn variable(http: &mut Fields) -> Option<String> {
-    let name = http.text("signing_secret_env", LONGEST_VARIABLE)?;
-    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || !name.chars().all(legal) {
-        http.wrong("signing_secret_env", "must be the name of a variable, [A-Za-z0-9_]+");
-        return None;
-    }
-    Some(name)
+fn is_reserved(name: &str) -> bool {
+    matches!(name, "idempotency-key" | "te") || name.starts_with("webhook-")
 }

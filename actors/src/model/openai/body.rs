@@ -1,10 +1,10 @@
 //! The body of a chat completions request.
 
-use std::borrow::Cow;
-
+use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role, Status};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::part::part;
 use super::tool;
 use crate::model::Request;
 
@@ -93,45 +93,4 @@ fn user(blocks: &[Value]) -> Value {
         return texts.join("\n").into();
     }
     Value::Array(parts)
-}
-
-fn part(block: &Value) -> Option<Value> {
-    let image = (block["type"] == "image").then(|| image(block)).flatten();
-    let image = image.map(|url| json!({"type": "image_url", "image_url": {"url": url}}));
-    image.or_else(|| text(block).map(|text| json!({"type": "text", "text": text})))
-}
-
-fn texts(blocks: &[Value]) -> Vec<Cow<'_, str>> {
-    blocks.iter().filter_map(text).collect()
-}
-
-/// What a block is as text. Thinking is never sent back; what cannot be shown is named.
-fn text(block: &Value) -> Option<Cow<'_, str>> {
-    match block["type"].as_str() {
-        Some("text") => block["text"].as_str().map(Cow::Borrowed),
-        Some("json") => Some(Cow::Owned(block["data"].to_string())),
-        Some("reasoning") => None,
-        Some(other) => {
-            let other: String = other.chars().take(NAME).collect();
-            Some(Cow::Owned(format!("[{other} that cannot be shown]")))
-        }
-        None => Some(Cow::Borrowed("[content that cannot be shown]")),
-    }
-}
-
-/// Where an image is: its address, or its bytes as one. The fields stand in the block or in its
-/// `source`, in either spelling.
-fn image(block: &Value) -> Option<String> {
-    let empty = Map::new();
-    let own = block.as_object().unwrap_or(&empty);
-    let source = block["source"].as_object().unwrap_or(own);
-    let field = |names: &[&str]| {
-        let places = [source, own];
-        places.iter().find_map(|place| names.iter().find_map(|name| place.get(*name)?.as_str()))
-    };
-    if let Some(url) = field(&["url"]) {
-        return Some(url.to_owned());
-    }
-    let media = field(&["mimeType", "mime_type", "media_type"]).unwrap_or("image/png");
-    field(&["data", "base64"]).map(|data| format!("data:{media};base64,{data}"))
 }

@@ -14,6 +14,7 @@ use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Time
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::result::{Beside, RESULT};
 use super::{Read, messages, results};
 
 fn message(id: &str, role: Role, text: &str) -> Message {
@@ -157,7 +158,7 @@ fn a_repair_is_asked_for_where_it_happened() {
 
 #[test]
 fn a_large_result_is_cut_between_characters() {
-    for (size, whole) in [(10, true), (super::RESULT, false), (super::RESULT + 1, false)] {
+    for (size, whole) in [(10, true), (RESULT, false), (RESULT + 1, false)] {
         let text = "ä".repeat(size);
         let events = journal([
             ("t1", started()),
@@ -167,7 +168,45 @@ fn a_large_result_is_cut_between_characters() {
         let told = messages(&events, &TurnId::new("t1"), &|_| false).pop().unwrap().text();
         assert_eq!(told.ends_with("ä\"}"), whole);
         assert_eq!(told.ends_with("ä[...truncated...]"), !whole);
-        assert!(told.len() <= super::RESULT + super::TRUNCATED.len());
+        assert!(told.len() <= RESULT + super::TRUNCATED.len());
+    }
+}
+
+fn image() -> serde_json::Value {
+    json!({"type": "image",
+        "source": {"type": "base64", "mimeType": "image/png", "data": "SECRET=="}})
+}
+
+#[test]
+fn media_are_shown_after_all_results_and_the_prompt_only_grows() {
+    let events = journal([
+        ("t1", user("one")),
+        ("t1", started()),
+        ("t1", spoken("look", &["a", "b"], Status::Complete)),
+        ("t1", returned("a", Outcome::Ok(json!([image()])))),
+        ("t1", returned("b", Outcome::Ok(json!(1)))),
+        ("t1", spoken("more", &["c"], Status::Complete)),
+        ("t1", returned("c", Outcome::Ok(json!(2)))),
+        ("t1", spoken("done", &[], Status::Complete)),
+        ("t1", ended()),
+        ("t2", user("two")),
+        ("t2", started()),
+    ]);
+    let named = r#"[{"type":"text","text":"[image/png, 4 B]"}]"#;
+    let expected = [
+        "user one ".to_owned(),
+        "assistant look a,b".to_owned(),
+        format!(r#"tool {{"ok":true,"result":{named}}} a"#),
+        r#"tool {"ok":true,"result":1} b"#.to_owned(),
+        "user Media in the result of a (t): ".to_owned(),
+    ];
+    assert_eq!(told(&events, "t2")[..5], expected);
+    let read = |events: &[Event], turn| json!(messages(events, &TurnId::new(turn), &|_| false));
+    let whole = read(&events, "t2");
+    for (events, turn) in [(&events[..5], "t1"), (&events[..7], "t1"), (&events[..9], "t1")] {
+        let earlier = read(events, turn);
+        let shown = earlier.as_array().unwrap();
+        assert!(shown.len() >= 5 && whole.as_array().unwrap().starts_with(shown), "{earlier}");
     }
 }
 
@@ -180,7 +219,8 @@ fn any_event() -> impl Strategy<Value = (&'static str, Data)> {
         2 => Just(started()),
         2 => Just(user("hello")),
         4 => (ids, status).prop_map(|(ids, status)| spoken("so", &ids, status)),
-        4 => id.prop_map(|id| returned(id, Outcome::Ok(json!(id)))),
+        4 => id.clone().prop_map(|id| returned(id, Outcome::Ok(json!(id)))),
+        2 => id.prop_map(|id| returned(id, Outcome::Ok(json!([id, image()])))),
         1 => Just(ended()),
         1 => Just(dispatched()),
         1 => Just(Data::RepairRequested(RepairRequested { reason: "no".into() })),
@@ -198,8 +238,11 @@ proptest! {
         let mut due = Vec::new();
         let mut seen = std::collections::HashSet::new();
         for message in messages(&journal(events), &TurnId::new(turn), &|_| false) {
-            let hidden = message.content.iter().all(|block| !block.to_string().contains("SECRET"));
-            prop_assert!(hidden);
+            let hidden = |block: &serde_json::Value| {
+                *block == image() || !block.to_string().contains("SECRET")
+            };
+            prop_assert!(message.content.iter().all(hidden));
+            prop_assert!(message.role == Role::User || !message.content.contains(&image()));
             if let Some(id) = message.tool_call_id {
                 prop_assert_eq!(message.role, Role::Tool);
                 prop_assert!(!due.is_empty());
@@ -225,7 +268,9 @@ fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
         let results = results(&events);
         let told = HashSet::new();
         let is_builtin = |name: &str| name == "read";
-        Read { results, told, messages: Vec::new(), is_builtin: &is_builtin }.result(&call).text()
+        Read { results, told, messages: Vec::new(), is_builtin: &is_builtin }
+            .result(&call, &mut Beside::default())
+            .text()
     };
     assert_eq!(read(ErrorType::ToolError), "error: enoent: x");
     let timed_out = r#"{"ok":false,"error":"enoent: x","error_type":"TIMEOUT"}"#;

@@ -10,6 +10,7 @@ use abide_conversation::{CallId, ConversationId, DecisionId, Principal};
 use serde_json::json;
 
 use super::*;
+use crate::mcp::Listings;
 use crate::tools::Toolbox;
 use crate::tools::fixtures::{parse, scope, source};
 
@@ -38,7 +39,7 @@ fn gate(permissions: Value) -> Gate {
 }
 
 fn judged(gate: &Gate, tool: &str, args: Value) -> String {
-    let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
+    let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
     let verdict = gate.judge(toolbox.tool(tool).unwrap(), &args, &scope());
     format!("{:?}: {}", verdict.decision, verdict.rule)
 }
@@ -185,7 +186,7 @@ fn a_plan_that_was_there_first_is_left_with_an_approval_only() {
 #[test]
 fn planning_begins_with_the_next_call_of_the_same_message() {
     let mut gate = gate(json!({}));
-    let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
+    let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
     let tool = toolbox.tool("plan_mode").unwrap();
     for action in ["exit", "enter", "exit"] {
         let args = json!({"action": action});
@@ -232,7 +233,7 @@ fn a_child_of_a_planning_parent_cannot_leave_the_plan() {
 #[test]
 fn edited_arguments_meet_the_lists_and_the_phase_but_no_second_approval() {
     let judge = |gate: &Gate| {
-        let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
+        let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
         gate.judge_edited(toolbox.tool("send").unwrap(), &json!({"n": 2})).decision
     };
     assert_eq!(judge(&gate(json!({}))), Decision::Allow);
@@ -244,7 +245,7 @@ fn edited_arguments_meet_the_lists_and_the_phase_but_no_second_approval() {
 fn a_model_is_not_offered_what_a_list_refuses_nor_a_provider_what_may_not_run_now() {
     let offered = |permissions: Value| {
         let gate = gate(permissions);
-        let toolbox = Toolbox::new(gate.definition.clone(), Arc::from([]));
+        let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
         let specs = toolbox.specs(&gate);
         let provided = specs.iter().any(|spec| spec.executor == Executor::Provider);
         (provided, specs.iter().any(|spec| spec.name == "send"))
@@ -335,7 +336,7 @@ fn a_list_that_names_a_built_in_tool_means_it_under_any_name() {
 fn a_child_has_the_phase_in_which_its_call_was_judged() {
     let planning = State { planning: Some(true), ..State::default() };
     let judged_in_plan = Gate::new(agent(json!({"phase": "trusted"})), &planning);
-    let toolbox = Toolbox::new(judged_in_plan.definition.clone(), Arc::from([]));
+    let toolbox = Toolbox::new(judged_in_plan.definition.clone(), &Listings::new(), Arc::from([]));
     let kid = toolbox.tool("spawn_agent").unwrap();
     let verdict = judged_in_plan.judge(kid, &json!({}), &scope());
     let call = a_call(Some(verdict), json!({}), false);
@@ -347,7 +348,7 @@ fn a_child_has_the_phase_in_which_its_call_was_judged() {
 #[test]
 fn leave_for_other_arguments_needs_a_verdict_about_them_and_never_widens() {
     let agent = agent(json!({"phase": "trusted"}));
-    let toolbox = Toolbox::new(agent.clone(), Arc::from([]));
+    let toolbox = Toolbox::new(agent.clone(), &Listings::new(), Arc::from([]));
     let (free, args) = (toolbox.tool("free").unwrap(), json!({"x": 2}));
     let grant = Grant::of("free", json!({"x": 1}));
     let gate = Gate::new(agent, &State::default());

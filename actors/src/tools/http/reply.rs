@@ -28,8 +28,7 @@ pub(super) fn whole(body: &[u8]) -> Result<Returned, String> {
 
 /// One line of an answer in ndjson.
 #[derive(Debug, PartialEq)]
-// There is one at a time, and it is taken apart at once.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub(super) enum Line {
     Progress(Value),
     Last(Returned),

@@ -1,6 +1,8 @@
 //! The shape of an agent's definition, for the document; its parser is in `abide_actors::agent`.
 #![expect(dead_code, reason = "only the schemas are used")]
 
+use std::collections::BTreeMap;
+
 use abide_conversation::AgentName;
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
 use abide_conversation::permission::PermissionPhase;
@@ -33,11 +35,37 @@ pub(in crate::http) struct AgentDefinition {
     assigns: Option<Map<String, Value>>,
     workspace: Option<WorkspaceSettings>,
     permissions: Option<PermissionSettings>,
+    /// By name, `[A-Za-z0-9_-]{1,32}`: the servers whose tools `tools` may name; at most 16.
+    /// Defining an agent connects to none of them.
+    mcp_servers: Option<BTreeMap<String, McpServer>>,
     /// The program's middleware around the runs of all its server tools, outermost first.
     #[schema(max_items = 16)]
     middleware: Option<Vec<String>>,
     #[schema(max_items = 256)]
     tools: Option<Vec<ToolDefinition>>,
+}
+
+/// A server of tools by the Model Context Protocol: exactly one of `url` and `command`.
+#[derive(ToSchema)]
+struct McpServer {
+    /// Where it is reached over streamable HTTP.
+    #[schema(max_length = 2048, example = "http://127.0.0.1:9200/mcp")]
+    url: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    /// Headers whose values are secret: the names of the variables that hold them.
+    #[schema(example = json!({"authorization": "DOCS_AUTHORIZATION"}))]
+    headers_env: Option<BTreeMap<String, String>>,
+    /// A program that each node starts for itself and speaks to over standard input and output.
+    command: Option<String>,
+    #[schema(max_items = 64)]
+    args: Option<Vec<String>>,
+    /// The names of the variables that it gets besides `PATH`, `HOME`, `LANG` and `TMPDIR`.
+    #[schema(max_items = 64)]
+    env: Option<Vec<String>>,
+    /// A duration: how long connecting and listing its tools may take. A model step waits no longer
+    /// and goes on with what was listed before.
+    #[schema(default = "10s")]
+    timeout: Option<String>,
 }
 
 /// Where the file tools and `bash` work; left out, a directory of the conversation.
@@ -108,7 +136,8 @@ struct RetrySettings {
     max: Option<String>,
 }
 
-/// A tool, unique by name in its agent; or `builtin` alone, a set of built-in tools.
+/// A tool, unique by name in its agent; or a set: `builtin` alone, or `mcp` with the rules that hold
+/// for each of its tools.
 #[derive(ToSchema)]
 pub(in crate::http) struct ToolDefinition {
     /// Of every tool.
@@ -116,6 +145,11 @@ pub(in crate::http) struct ToolDefinition {
     name: Option<String>,
     /// `all`, or a list of names; nothing else stands beside it.
     builtin: Option<Value>,
+    /// The name of an MCP server of the agent: all of its tools, named `SERVER_TOOL`. Beside it may
+    /// stand `approval`, `audience`, `intent`, `on_interrupt`, `provider_options`, `read_only`,
+    /// `retention`, `run_timeout`, `streaming` and `timeout`. What the server says of its tools
+    /// loosens none of these.
+    mcp: Option<String>,
     #[schema(max_length = 16384)]
     description: Option<String>,
     /// A JSON Schema of type object, passed through as written.
@@ -177,6 +211,18 @@ struct RunTarget {
     builtin: Option<String>,
     /// The name of an agent: a child conversation of it answers, with its last message.
     agent: Option<String>,
+    mcp: Option<McpTarget>,
+}
+
+/// One tool of an MCP server, which brings its parameters, and its description unless the entry has
+/// another.
+#[derive(ToSchema)]
+struct McpTarget {
+    /// A name in `mcp_servers`.
+    server: String,
+    /// The tool's name there.
+    #[schema(max_length = 256)]
+    tool: String,
 }
 
 /// A tool behind HTTP.

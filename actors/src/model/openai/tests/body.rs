@@ -23,7 +23,7 @@ fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
 fn conversation() -> Vec<Message> {
     let image = json!({"type": "image", "source": {"type": "base64", "data": "AA==",
                        "mimeType": "image/gif"}});
-    let link = json!({"type": "image", "url": "http://127.0.0.1/i.png"});
+    let link = json!({"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/i.png"}});
     let data = json!({"type": "json", "data": {"z": 1, "a": 2}});
     let calls = [("call_1", "search", json!({"z": 1, "a": 2})), ("c~2", "a.b", json!("broken"))];
     let calls =
@@ -76,6 +76,85 @@ fn spec(name: &str, parameters: Value, options: Value) -> ToolSpec {
         executor: Executor::Server,
         provider_options: options.as_object().unwrap().clone(),
     }
+}
+
+fn base64(kind: &str, media_type: &str) -> Value {
+    json!({"type": kind, "title": "R", "source":
+        {"type": "base64", "mimeType": media_type, "data": "AAEC"}})
+}
+
+#[test]
+fn every_block_has_the_part_that_the_wire_knows_for_it() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+    let audio = |format: &str| json!({"type": "input_audio", "input_audio": {"data": "AAEC", "format": format}});
+    let file = |name: &str| {
+        let data = "data:application/pdf;base64,AAEC";
+        json!({"type": "file", "file": {"filename": name, "file_data": data}})
+    };
+    let at =
+        |kind: &str| json!({"type": kind, "source": {"type": "url", "url": "https://a.example/f"}});
+    let uploaded =
+        |kind: &str| json!({"type": kind, "source": {"type": "file_id", "fileId": "f1"}});
+    let mut untitled = base64("document", "Application/PDF");
+    untitled["title"].take();
+    for (block, part) in [
+        (text_block("hello"), text("hello")),
+        (base64("image", "image/png"), image("data:image/png;base64,AAEC")),
+        (base64("image", "IMAGE/jpg; q=1"), image("data:image/jpeg;base64,AAEC")),
+        (base64("image", "image/tiff"), text("[image/tiff, 3 B: R]")),
+        (at("image"), image("https://a.example/f")),
+        (uploaded("image"), text("[image in file f1]")),
+        (
+            json!({"type": "generated_image", "mimeType": "image/webp", "data": "AAEC"}),
+            image("data:image/webp;base64,AAEC"),
+        ),
+        (base64("audio", "audio/wav"), audio("wav")),
+        (base64("audio", "audio/mpeg"), audio("mp3")),
+        (base64("audio", "audio/ogg"), text("[audio/ogg, 3 B: R]")),
+        (at("audio"), text("[audio at https://a.example/f]")),
+        (base64("document", "application/pdf"), file("R")),
+        (untitled, file("document.pdf")),
+        (base64("document", "application/zip"), text("[application/zip, 3 B: R]")),
+        (at("document"), text("[document at https://a.example/f]")),
+        (uploaded("document"), json!({"type": "file", "file": {"file_id": "f1"}})),
+        (base64("video", "video/mp4"), text("[video/mp4, 3 B: R]")),
+        (json!({"type": "code", "text": "x", "language": "c"}), text("```c\nx\n```")),
+        (json!({"type": "system_event", "event": "up"}), text("[system event: up]")),
+        (json!({"type": "hologram", "n": 1}), text(r#"{"type":"hologram","n":1}"#)),
+    ] {
+        let mut request = request(settings(Provider::Openai));
+        request.messages = vec![message("1", Role::User, vec![block.clone()])];
+        let content = body(&request, true)["messages"][0]["content"].clone();
+        let expected = match part["type"].as_str() {
+            Some("text") => part["text"].clone(),
+            _ => json!([part]),
+        };
+        assert_eq!(content, expected, "{block}");
+    }
+}
+
+#[test]
+fn the_media_of_a_result_follow_it_on_the_wire() {
+    let call = CallRef { id: CallId::new("c"), name: "look".into(), args: json!({}) };
+    let photo = base64("image", "image/png");
+    let called = Message { tool_calls: vec![call], ..message("1", Role::Assistant, vec![]) };
+    let named = Message {
+        tool_call_id: Some(CallId::new("c")),
+        ..message("2", Role::Tool, vec![text_block("[image/png, 3 B]")])
+    };
+    let mut request = request(settings(Provider::Openai));
+    let media = message("media_1", Role::User, vec![text_block("Media:"), photo]);
+    request.messages = vec![called, named, media];
+    let sent = &body(&request, true)["messages"];
+    assert_eq!(sent[1]["content"], "[image/png, 3 B]");
+    assert_eq!(
+        sent[2],
+        json!({"role": "user", "content": [
+            {"type": "text", "text": "Media:"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC"}},
+        ]})
+    );
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! Blocks that carry bytes or point to some: images, documents, audio, video.
+
+use serde_json::Value;
+
+use super::form::media_type;
+use super::{Kind, Wrong, base64};
+
+/// The longest address of a source: what browsers and proxies take.
+const URL_BYTES: usize = 8 << 10;
+
+/// A block of media, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Media<'a> {
+    pub kind: Kind,
+    pub source: Source<'a>,
+    /// An image's alternative text, a document's title.
+    pub name: Option<&'a str>,
+    /// What audio or video says.
+    pub transcript: Option<&'a str>,
+}
+
+/// Where the bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// In the block.
+    Base64 { media_type: &'a str, data: &'a str },
+    /// On the web, over HTTP.
+    Url(&'a str),
+    /// At the provider, uploaded before.
+    File(&'a str),
+    /// In a store of objects: `s3` or `gs`, its bucket, the name in it.
+    Stored { scheme: &'static str, bucket: &'a str, name: &'a str },
+}
+
+impl<'a> Media<'a> {
+    /// Reads a block of a media kind, without judging the data; any other is wrong.
+    pub fn of(block: &'a Value) -> Result<Self, Wrong> {
+        let kind = Kind::of(block).filter(|kind| kind.is_media());
+        let kind = kind.ok_or_else(|| Wrong::here("is no media").within("type"))?;
+        let field = |name: &str| block.get(name).and_then(Value::as_str);
+        let source = match kind {
+            Kind::GeneratedImage => bytes(block, None)?,
+            _ => match block.get("source") {
+                Some(source) => Source::of(source, block).map_err(|it| it.within("source"))?,
+                None => return Err(Wrong::here("is missing").within("source")),
+            },
+        };
+        let name = field("altText").or_else(|| field("title")).filter(|name| !name.is_empty());
+        let transcript = field("transcript").filter(|text| !text.is_empty());
+        Ok(Self { kind, source, name, transcript })
+    }
+
+    /// Judges the data and the type of bytes that are in the block.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let Source::Base64 { media_type: given, data } = self.source else { return Ok(()) };
+        let within = |wrong: Wrong| match self.kind {
+            Kind::GeneratedImage => wrong,
+            _ => wrong.within("source"),
+        };
+        let of = match self.kind {
+            Kind::Image | Kind::GeneratedImage => "image",
+            Kind::Audio => "audio",
+            Kind::Video => "video",
+            _ => "",
+        };
+        media_type(&given.into(), of).map_err(|wrong| within(wrong.within("mimeType")))?;
+        match base64::is_whole(data) {
+            true => Ok(()),
+            false => Err(within(Wrong::here("is not base64").within("data"))),
+        }
+    }
+
+    /// The text of a document that is nothing but text.
+    pub fn written(&self) -> Option<String> {
+        let Source::Base64 { media_type, data } = self.source else { return None };
+        let essence = essence(media_type);
+        let textual = essence.starts_with("text/") || essence == "application/json";
+        let bytes = (self.kind == Kind::Document && textual).then(|| base64::decode(data))??;
+        String::from_utf8(bytes).ok()
+    }
+}
+
+/// A media type without its parameters, in lower case.
+pub fn essence(media_type: &str) -> String {
+    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+impl<'a> Source<'a> {
+    fn of(source: &'a Value, block: &'a Value) -> Result<Self, Wrong> {
+        if !source.is_object() {
+            return Err(Wrong::here("must be an object"));
+        }
+        let stored = |scheme, bucket, name| {
+            Ok(Source::Stored { scheme, bucket: text(source, bucket)?, name: text(source, name)? })
+        };
+        match text(source, "type")? {
+            "base64" => bytes(source, Some(block)),
+            "url" => match text(source, "url")? {
+                url if is_web(url) => Ok(Source::Url(url)),
+                _ => Err(Wrong::here("must be an http or https address").within("url")),
+            },
+            "file_id" => Ok(Source::File(text(source, "fileId")?)),
+            "s3" => stored("s3", "bucket", "key"),
+            "gcs" => stored("gs", "bucket", "object"),
+            _ => Err(Wrong::here("must be base64, url, file_id, s3 or gcs").within("type")),
+        }
+    }
+}
+
+/// The type of the bytes stands beside them or in the block, and is spelled in three ways.
+fn bytes<'a>(source: &'a Value, block: Option<&'a Value>) -> Result<Source<'a>, Wrong> {
+    let data = text(source, "data")?;
+    let places = [Some(source), block];
+    let spelled = ["mimeType", "mime_type", "media_type"];
+    let mut given = places.iter().flatten().flat_map(|place| spelled.map(|name| place.get(name)));
+    match given.find_map(|given| given?.as_str()) {
+        Some(media_type) => Ok(Source::Base64 { media_type, data }),
+        None => Err(Wrong::here("is missing").within("mimeType")),
+    }
+}
+
+fn text<'a>(source: &'a Value, name: &str) -> Result<&'a str, Wrong> {
+    let why = match source.get(name).map(Value::as_str) {
+        Some(Some(text)) if !text.is_empty() => return Ok(text),
+        Some(_) => "must be a string that is not empty",
+        None => "is missing",
+    };
+    Err(Wrong::here(why).within(name))
+}
+
+fn is_web(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    let web = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let plain = |c: char| !c.is_whitespace() && !c.is_control();
+    let host = !rest.is_empty() && !rest.starts_with(['/', '?', '#']);
+    web && host && url.len() <= URL_BYTES && url.chars().all(plain)
+}

@@ -1,0 +1,216 @@
+//! Blocks as they should be, as they should not, and as nobody thought of.
+#![allow(clippy::unwrap_used)]
+
+mod any;
+mod told;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// One whole block of every kind, with every field that it knows.
+pub(super) fn whole() -> Vec<Value> {
+    let image = json!({"type": "image", "altText": "a cat", "source":
+        {"type": "base64", "data": "AAEC", "mimeType": "image/png"}});
+    vec![
+        json!({"type": "text", "text": "hello", "id": "b1", "messageId": "m", "index": 0,
+            "createdAt": "2026-11-22T08:00:00Z", "metadata": {"a": 1}, "summary": "a greeting"}),
+        image.clone(),
+        json!({"type": "document", "title": "Report", "source":
+            {"type": "url", "url": "https://example.com/r.pdf", "mimeType": "application/pdf"}}),
+        json!({"type": "audio", "transcript": "good day", "mimeType": "audio/mpeg", "source":
+            {"type": "base64", "data": "AAE="}}),
+        json!({"type": "video", "transcript": null, "source":
+            {"type": "s3", "bucket": "films", "key": "a/b.mp4", "region": "eu-west-1"}}),
+        json!({"type": "tool_use", "toolUseId": "c1", "name": "search", "input": {"q": 1}}),
+        json!({"type": "tool_result", "toolUseId": "c1", "name": "search", "isError": false,
+            "content": [{"type": "text", "text": "found"}, image]}),
+        json!({"type": "reasoning", "text": "hm", "signature": "s", "isRedacted": false}),
+        json!({"type": "json", "data": {"z": 1, "a": null}, "text": "{}"}),
+        json!({"type": "xml", "text": "<a/>"}),
+        json!({"type": "csv", "text": "1,2\n", "headers": ["a", "b"]}),
+        json!({"type": "html", "text": "<p>x</p>"}),
+        json!({"type": "code", "text": "fn f() {}", "language": "rust"}),
+        json!({"type": "generated_image", "data": "AA==", "mimeType": "image/webp",
+            "altText": "a dog"}),
+        json!({"type": "generated_file", "uri": "https://example.com/f", "mimeType": "text/csv",
+            "displayName": "f.csv"}),
+        json!({"type": "executable_code", "code": "print(1)", "language": "python"}),
+        json!({"type": "code_execution_result", "output": "1\n", "isError": false}),
+        json!({"type": "user_action", "action": "approve", "actor": "anna", "target": "order 7",
+            "details": {"amount": 3}}),
+        json!({"type": "system_event", "event": "deployed", "source": "ci", "data": {"n": 2}}),
+        json!({"type": "state_change", "entity": "order", "field": "status", "from": null,
+            "to": "paid", "trigger": "payment"}),
+        json!({"type": "custom", "tag": "note", "content": "look", "attrs": {"level": "1"},
+            "selfClosing": false}),
+    ]
+}
+
+/// The same block with another value in one place; `None` takes the field away.
+fn with(mut block: Value, at: &str, value: Option<Value>) -> Value {
+    let (parent, name) = at.rsplit_once('/').unwrap();
+    let fields = block.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    match value {
+        Some(value) => fields.insert(name.to_owned(), value),
+        None => fields.shift_remove(name),
+    };
+    block
+}
+
+#[test]
+fn a_whole_block_of_every_kind_passes() {
+    let kinds: Vec<Kind> = whole().iter().map(|block| Kind::of(block).unwrap()).collect();
+    assert_eq!(kinds.len(), 21);
+    for block in whole() {
+        assert_eq!(check(&block), Ok(()), "{block}");
+        assert!(is_block(&block));
+    }
+}
+
+#[test]
+fn a_block_that_lacks_what_its_kind_must_have_is_wrong_there() {
+    let required: [&[&str]; 21] = [
+        &["text"],
+        &["source", "source/type", "source/data", "source/mimeType"],
+        &["source", "source/type", "source/url"],
+        &["source", "source/type", "source/data"],
+        &["source", "source/type", "source/bucket", "source/key"],
+        &["toolUseId", "name", "input"],
+        &["toolUseId", "name", "content"],
+        &["text"],
+        &[],
+        &["text"],
+        &["text"],
+        &["text"],
+        &["text", "language"],
+        &["data", "mimeType"],
+        &["uri", "mimeType"],
+        &["code"],
+        &["output"],
+        &["action"],
+        &["event"],
+        &["entity", "from", "to"],
+        &["tag", "content", "attrs"],
+    ];
+    for (block, fields) in whole().into_iter().zip(required) {
+        for field in fields {
+            let wrong = check(&with(block.clone(), &format!("/{field}"), None)).unwrap_err();
+            let at = format!(".{}", field.replace('/', "."));
+            assert_eq!((wrong.at, wrong.why.as_str()), (at, "is missing"), "{block}");
+        }
+    }
+}
+
+#[test]
+fn a_field_of_another_form_is_wrong_there() {
+    for block in whole() {
+        let names: Vec<String> = block.as_object().unwrap().keys().cloned().collect();
+        for name in names.iter().filter(|name| !["type", "data", "from", "to"].contains(&&***name))
+        {
+            let wrong = check(&with(block.clone(), &format!("/{name}"), Some(json!([7]))));
+            assert!(wrong.clone().unwrap_err().at.starts_with(&format!(".{name}")), "{wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn a_source_is_judged_by_its_type() {
+    let image = |source: Value| check(&json!({"type": "image", "source": source}));
+    let png = |data: &str| json!({"type": "base64", "data": data, "mimeType": "image/png"});
+    for source in [
+        png("AAEC"),
+        png("AA=="),
+        json!({"type": "base64", "data": "AA==", "media_type": "image/png"}),
+        json!({"type": "url", "url": "HTTP://127.0.0.1/i.png"}),
+        json!({"type": "file_id", "fileId": "file-1"}),
+        json!({"type": "s3", "bucket": "b", "key": "k"}),
+        json!({"type": "gcs", "bucket": "b", "object": "o"}),
+    ] {
+        assert_eq!(image(source.clone()), Ok(()), "{source}");
+    }
+    for (source, at) in [
+        (json!("AA=="), ".source"),
+        (json!({"type": "ftp"}), ".source.type"),
+        (json!({"type": "file_id"}), ".source.fileId"),
+        (json!({"type": "gcs", "bucket": "b"}), ".source.object"),
+        (json!({"type": "url", "url": "data:image/png;base64,AA=="}), ".source.url"),
+        (json!({"type": "url", "url": "file:///etc/passwd"}), ".source.url"),
+        (json!({"type": "url", "url": "http://a b"}), ".source.url"),
+        (json!({"type": "url", "url": "https:///x"}), ".source.url"),
+        (json!({"type": "url", "url": format!("http://a/{}", "x".repeat(9_000))}), ".source.url"),
+        (json!({"type": "base64", "data": "AA=="}), ".source.mimeType"),
+        (json!({"type": "base64", "data": "AA==", "mimeType": "audio/mpeg"}), ".source.mimeType"),
+        (json!({"type": "base64", "data": "AA==", "mimeType": "image"}), ".source.mimeType"),
+        (json!({"type": "base64", "data": "AA==", "mimeType": "image/p\n"}), ".source.mimeType"),
+        (png(""), ".source.data"),
+        (png("A"), ".source.data"),
+        (png("AAE"), ".source.data"),
+        (png("A==="), ".source.data"),
+        (png("AA==AA=="), ".source.data"),
+        (png("AA\n="), ".source.data"),
+        (png("-_-_"), ".source.data"),
+        (png("data:image/png;base64,AA=="), ".source.data"),
+        (png("ääää"), ".source.data"),
+    ] {
+        assert_eq!(image(source.clone()).unwrap_err().at, at, "{source}");
+    }
+}
+
+#[test]
+fn an_unknown_type_passes_and_a_missing_one_does_not() {
+    for block in
+        [json!({"type": "hologram"}), json!({"type": "Text"}), json!({"type": "x", "y": 1})]
+    {
+        assert_eq!(check_said(&block), Ok(()));
+        assert!(!is_block(&block));
+    }
+    for block in [
+        json!(7),
+        json!("text"),
+        json!([]),
+        json!({}),
+        json!({"type": 7}),
+        json!({"type": ""}),
+        json!({"type": {"text": null}}),
+        json!({"text": "x"}),
+    ] {
+        assert_eq!(check(&block).unwrap_err().at, "", "{block}");
+        assert_eq!(Kind::of(&block), None);
+    }
+}
+
+#[test]
+fn what_the_model_did_nobody_else_may_say() {
+    for block in whole() {
+        let models = ["tool_use", "tool_result", "reasoning"];
+        let refused = models.contains(&block["type"].as_str().unwrap());
+        match check_said(&block) {
+            Ok(()) => assert!(!refused, "{block}"),
+            Err(wrong) => assert_eq!((refused, wrong.at.as_str()), (true, ".type"), "{block}"),
+        }
+    }
+}
+
+#[test]
+fn a_json_block_has_its_data_or_text_that_is_json() {
+    for block in [json!({"type": "json", "data": null}), json!({"type": "json", "text": "[1]"})] {
+        assert_eq!(check(&block), Ok(()));
+    }
+    for (block, at) in [
+        (json!({"type": "json"}), ".data"),
+        (json!({"type": "json", "text": "{"}), ".text"),
+        (json!({"type": "json", "data": 1, "text": 1}), ".text"),
+    ] {
+        assert_eq!(check(&block).unwrap_err().at, at);
+    }
+}
+
+#[test]
+fn a_block_within_a_result_is_named_by_its_place() {
+    let result = |content: Value| json!({"type": "tool_result", "toolUseId": "c", "name": "t", "content": content});
+    let broken = result(json!([{"type": "text", "text": "a"}, {"type": "image"}]));
+    assert_eq!(check(&broken).unwrap_err().at, ".content[1].source");
+    let deep = (0..9).fold(result(json!([])), |inner, _| result(json!([inner])));
+    assert!(check(&deep).unwrap_err().why.contains("too deep"));
+}

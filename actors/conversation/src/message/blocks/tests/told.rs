@@ -1,0 +1,116 @@
+//! What each block is as text.
+
+use serde_json::{Value, json};
+
+use super::super::{as_text, base64, texts, without_bytes};
+use super::whole;
+
+fn told(block: Value) -> String {
+    as_text(&block).unwrap().into_owned()
+}
+
+#[test]
+fn every_kind_has_a_text_that_reads_well() {
+    let expected = [
+        "hello",
+        "[image/png, 3 B: a cat]",
+        "[document at https://example.com/r.pdf: Report]",
+        "[audio/mpeg, 2 B]\n```transcript\ngood day\n```",
+        "[video at s3://films/a/b.mp4]",
+        "[call: search {\"q\":1}]",
+        "[result of: search]\nfound\n[image/png, 3 B: a cat]",
+        "{\"z\":1,\"a\":null}",
+        "```xml\n<a/>\n```",
+        "[columns: a, b]\n```csv\n1,2\n```",
+        "```html\n<p>x</p>\n```",
+        "```rust\nfn f() {}\n```",
+        "[image/webp, 1 B: a dog]",
+        "[text/csv: f.csv https://example.com/f]",
+        "```python\nprint(1)\n```",
+        "[the code's output]\n```\n1\n```",
+        "[user action: approve on order 7 by anna: {\"amount\":3}]",
+        "[system event: deployed from ci: {\"n\":2}]",
+        "[state change: order.status from null to \"paid\" by payment]",
+        "<note level=\"1\">look</note>",
+    ];
+    let blocks = whole();
+    assert_eq!(texts(&blocks), expected);
+}
+
+#[test]
+fn an_event_is_one_line_and_its_own_text_goes_first() {
+    let action = json!({"type": "user_action", "action": "a\nb", "text": ""});
+    assert_eq!(told(action), "[user action: a b]");
+    let event = json!({"type": "system_event", "event": "x", "text": "It\nrains."});
+    assert_eq!(told(event), "It rains.");
+}
+
+#[test]
+fn a_fence_is_longer_than_those_in_its_text() {
+    let code =
+        |text: &str, language: &str| json!({"type": "code", "text": text, "language": language});
+    assert_eq!(told(code("a ````b", "rust")), "`````rust\na ````b\n`````");
+    assert_eq!(told(code("", "c++\n```\n")), "```c++\n```");
+}
+
+#[test]
+fn a_document_of_text_is_its_text() {
+    let document = |media_type: &str, data: &str| {
+        told(json!({"type": "document", "title": "Notes", "source":
+            {"type": "base64", "mimeType": media_type, "data": data}}))
+    };
+    assert_eq!(document("text/markdown; charset=utf-8", "SGk="), "[document: Notes]\n```\nHi\n```");
+    assert_eq!(document("application/pdf", "SGk="), "[application/pdf, 2 B: Notes]");
+    assert_eq!(document("text/plain", "//8="), "[text/plain, 2 B: Notes]");
+}
+
+#[test]
+fn a_broken_block_of_media_is_named_and_nothing_of_it_shown() {
+    for source in [json!(null), json!({"data": "AAAA"}), json!({"type": "url", "url": "data:,A"})] {
+        let image = json!({"type": "image", "data": "AAAA", "altText": "AAAA", "source": source});
+        assert_eq!(told(image), "[image that cannot be shown]");
+    }
+    let file = json!({"type": "generated_file", "uri": "data:text/csv;base64,AAAA",
+        "mimeType": "text/csv"});
+    assert_eq!(told(file), "[text/csv: [3 B of base64]]");
+}
+
+#[test]
+fn an_unknown_or_broken_block_is_its_json_cut() {
+    assert_eq!(told(json!({"type": "hologram", "n": 1})), r#"{"type":"hologram","n":1}"#);
+    assert_eq!(told(json!({"type": "code"})), r#"{"type":"code"}"#);
+    assert_eq!(told(json!(7)), "7");
+    let long = told(json!({"type": "hologram", "text": "ä ".repeat(20_000)}));
+    assert!(long.len() < 17_000 && long.ends_with("ä [...truncated...]"), "{}", long.len());
+}
+
+#[test]
+fn only_what_is_surely_base64_is_taken_out_of_a_value() {
+    let bytes = "Ab3/".repeat(500);
+    let address = "data:image/png;base64,AAAA";
+    let value = json!({"a": [bytes, address], "b": {"c": bytes}});
+    let expected = json!({"a": ["[1 kB of base64]", "[3 B of base64]"],
+        "b": {"c": "[1 kB of base64]"}});
+    assert_eq!(without_bytes(&value), expected);
+    let words =
+        ["ACGT".repeat(500), "0123abcd".repeat(500), "So 1 it is. ".repeat(500), "Ab3/".repeat(99)];
+    for kept in words {
+        assert_eq!(without_bytes(&json!(kept)), kept);
+    }
+}
+
+#[test]
+fn base64_is_decoded_as_it_was_encoded() {
+    for (text, bytes) in [
+        ("", &b""[..]),
+        ("Zg==", b"f"),
+        ("Zm8=", b"fo"),
+        ("Zm9v", b"foo"),
+        ("Zm9vYmE=", b"fooba"),
+        ("//79+w==", b"\xff\xfe\xfd\xfb"),
+    ] {
+        assert_eq!(base64::decode(text).as_deref(), Some(bytes), "{text}");
+        assert!(base64::is_whole(text));
+        assert_eq!(base64::size(text), bytes.len(), "{text}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What blocks are as text, for a model that knows no better form of them.
+
+mod event;
+mod write;
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+pub use self::write::without_bytes;
+
+use self::event::{state_change, system_event, user_action};
+use self::write::{cut, fenced, line, short, spoken};
+use super::{Kind, Media, Source, base64};
+
+/// How much of a block of an unknown kind is told.
+const RAW_BYTES: usize = 16 << 10;
+
+/// The blocks that have a text, each as its own.
+pub fn texts(blocks: &[Value]) -> Vec<Cow<'_, str>> {
+    blocks.iter().filter_map(as_text).collect()
+}
+
+/// A block as text; `None` for reasoning, which is never sent back.
+///
+/// Never has the bytes of media in it: they are told as `[image/png, 12 kB]`. A document of text
+/// is its text. What is data stands in a fence, events are one line, a block of an unknown kind or
+/// a broken one is its JSON, cut.
+pub fn as_text(block: &Value) -> Option<Cow<'_, str>> {
+    match (Kind::of(block), block["text"].as_str()) {
+        (Some(Kind::Reasoning), _) => None,
+        (Some(Kind::Text), Some(text)) => Some(Cow::Borrowed(text)),
+        (Some(kind), _) if kind.is_media() => Some(media(block).into()),
+        (Some(Kind::ToolResult), _) => Some(result(block).unwrap_or_else(|| raw(block)).into()),
+        (Some(kind), _) => {
+            let block = without_bytes(block);
+            Some(told(kind, &block).unwrap_or_else(|| raw(&block)).into())
+        }
+        (None, _) => Some(raw(block).into()),
+    }
+}
+
+/// `None` if the block lacks what its kind must have, or is told elsewhere.
+fn told(kind: Kind, block: &Value) -> Option<String> {
+    let field = |name: &str| block[name].as_str();
+    match kind {
+        Kind::Text
+        | Kind::Reasoning
+        | Kind::Image
+        | Kind::Document
+        | Kind::Audio
+        | Kind::Video
+        | Kind::GeneratedImage
+        | Kind::ToolResult => None,
+        Kind::Json => match block.get("data") {
+            Some(data) => Some(data.to_string()),
+            None => field("text").map(str::to_owned),
+        },
+        Kind::Xml => Some(fenced("xml", field("text")?)),
+        Kind::Html => Some(fenced("html", field("text")?)),
+        Kind::Code => Some(fenced(field("language").unwrap_or_default(), field("text")?)),
+        Kind::Csv => {
+            let table = fenced("csv", field("text")?);
+            let headers = block["headers"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let headers: Vec<&str> = headers.iter().filter_map(Value::as_str).collect();
+            match headers.is_empty() {
+                true => Some(table),
+                false => Some(format!("{}\n{table}", line("columns", &headers.join(", ")))),
+            }
+        }
+        Kind::ExecutableCode => Some(fenced(field("language").unwrap_or_default(), field("code")?)),
+        Kind::CodeExecutionResult => {
+            let failed = block["isError"] == true;
+            let head = if failed { "[the code failed]" } else { "[the code's output]" };
+            Some(format!("{head}\n{}", fenced("", field("output")?)))
+        }
+        Kind::GeneratedFile => {
+            let named = field("displayName").map(|name| format!("{name} ")).unwrap_or_default();
+            Some(line(field("mimeType")?, &format!("{named}{}", field("uri")?)))
+        }
+        Kind::UserAction => user_action(block),
+        Kind::SystemEvent => system_event(block),
+        Kind::StateChange => state_change(block),
+        Kind::ToolUse => Some(line("call", &format!("{} {}", field("name")?, block["input"]))),
+        Kind::Custom => custom(block),
+    }
+}
+
+fn media(block: &Value) -> String {
+    let word = block["type"].as_str().unwrap_or_default();
+    let Ok(media) = Media::of(block) else {
+        return format!("[{} that cannot be shown]", word);
+    };
+    let what = match media.source {
+        Source::Base64 { media_type, data } => {
+            if let Some(text) = media.written() {
+                let title = media.name.map(|name| format!("{}\n", line("document", name)));
+                return format!("{}{}", title.unwrap_or_default(), fenced("", &text));
+            }
+            format!("{media_type}, {}", spoken(base64::size(data)))
+        }
+        Source::Url(url) => format!("{} at {url}", word),
+        Source::File(id) => format!("{} in file {id}", word),
+        Source::Stored { scheme, bucket, name } => {
+            format!("{} at {scheme}://{bucket}/{name}", word)
+        }
+    };
+    let told = match media.name {
+        Some(name) => line(&what, name),
+        None => format!("[{}]", short(&what)),
+    };
+    match media.transcript {
+        Some(transcript) => format!("{told}\n{}", fenced("transcript", transcript)),
+        None => told,
+    }
+}
+
+/// Results within it are only named, however deep they stand.
+fn result(block: &Value) -> Option<String> {
+    let what = if block["isError"] == true { "error of" } else { "result of" };
+    let mut told = vec![Cow::Owned(line(what, block["name"].as_str()?))];
+    for inner in block["content"].as_array()? {
+        told.extend(match Kind::of(inner) {
+            Some(Kind::ToolResult) => Some(Cow::Borrowed("[result]")),
+            _ => as_text(inner),
+        });
+    }
+    Some(told.join("\n"))
+}
+
+/// As the model wrote it: a tag around its content.
+fn custom(block: &Value) -> Option<String> {
+    let tag = block["tag"].as_str()?;
+    let attr = |(name, value): (&String, &Value)| {
+        let value = value.as_str().unwrap_or_default().replace('"', "&quot;");
+        format!(" {name}=\"{value}\"")
+    };
+    let attrs: String = block["attrs"].as_object().into_iter().flatten().map(attr).collect();
+    match block["content"].as_str()? {
+        "" if block["selfClosing"] == true => Some(format!("<{tag}{attrs}/>")),
+        content => Some(format!("<{tag}{attrs}>{content}</{tag}>")),
+    }
+}
+
+fn raw(block: &Value) -> String {
+    cut(without_bytes(block).to_string(), RAW_BYTES)
+}

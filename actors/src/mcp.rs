@@ -1,0 +1,167 @@
+//! MCP: the servers whose tools agents use, one connection to each for the whole node.
+//!
+//! Nothing here fails a model step: a server that is away keeps its last listing in use, and without
+//! one its tools are absent. A call is sent once and never again by itself.
+
+mod call;
+mod connection;
+mod input;
+mod link;
+mod listing;
+mod process;
+mod reach;
+mod result;
+mod tools;
+mod transport;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+use serde_json::Value;
+
+use crate::agent::Definition;
+use crate::tools::native::Returned;
+use crate::tools::run::{Run, Variables};
+use crate::tools::tool::{Target, Tool};
+pub use input::check_answer;
+use link::Link;
+pub use listing::Listing;
+pub use reach::{Pick, Reach, Server, Set};
+pub(crate) use tools::tools;
+
+/// The longest name of a tool that a server may have; some write paths into them.
+pub(crate) const LONGEST_TOOL_NAME: usize = 256;
+/// Distinct servers of a node. Each may have a connection or a process, and keeps its listing.
+const MOST_LINKS: usize = 128;
+/// A server that does not even accept within this is away.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Servers close idle connections, some after 5 s; one that is closed while a call is written to it
+/// would fail that call.
+const IDLE_LIMIT: Duration = Duration::from_secs(4);
+
+/// One is what a missing slash takes.
+const MOST_REDIRECTS: usize = 3;
+
+/// What is known of an agent's servers, by name. One that is absent could not be listed.
+pub type Listings = BTreeMap<String, Arc<Listing>>;
+
+/// The node's connections to MCP servers. Dropping it closes them and ends the processes.
+pub struct Mcp {
+    links: Mutex<HashMap<String, Arc<Link>>>,
+    client: Client,
+    variables: Variables,
+}
+
+impl Mcp {
+    /// Connects to nothing yet. Follows redirects within one origin only, uses no proxy.
+    pub fn new(variables: Variables) -> Result<Self, reqwest::Error> {
+        let client = Client::builder()
+            .redirect(within_origin())
+            .no_proxy()
+            .connect_timeout(CONNECT_LIMIT)
+            .pool_idle_timeout(IDLE_LIMIT)
+            .build()?;
+        Ok(Self { links: Mutex::default(), client, variables })
+    }
+
+    /// The listings of an agent's servers, all asked at once; waits for none of them longer than
+    /// its `timeout`.
+    pub async fn listings(&self, definition: &Definition) -> Listings {
+        let servers = servers(definition).into_iter();
+        let asked = servers.map(|(name, server)| async move {
+            let link = self.link(server)?;
+            Some((name.to_owned(), link.listing().await?))
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    /// The same without asking anybody; `None` if asking would tell more.
+    pub fn known(&self, definition: &Definition) -> Option<Listings> {
+        let mut known = Listings::new();
+        for (name, server) in servers(definition) {
+            if let Some(listing) = self.link(server).map_or(Some(None), |link| link.known())? {
+                known.insert(name.to_owned(), listing);
+            }
+        }
+        Some(known)
+    }
+
+    /// Runs a call of a tool, once. Every failure is a result; none of them shows a secret.
+    pub(crate) async fn call(
+        &self,
+        pick: &Pick,
+        run: &Run,
+        report: &(impl Fn(Value) + Send + Sync),
+    ) -> Returned {
+        match self.link(&pick.server) {
+            Some(link) => call::call(&link, pick, run, report).await,
+            None => Returned::error("too many MCP servers are in use"),
+        }
+    }
+
+    /// The way to a server, shared by all that say the same of it; `None` if there are too many.
+    fn link(&self, server: &Arc<Server>) -> Option<Arc<Link>> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = links.get(&server.key) {
+            return Some(Arc::clone(link));
+        }
+        if links.len() >= MOST_LINKS {
+            let idle = links.iter().filter(|(_, link)| Arc::strong_count(link) == 1);
+            let oldest = idle.min_by_key(|(_, link)| link.used()).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else {
+                tracing::warn!(server = server.name, "{MOST_LINKS} MCP servers are in use");
+                return None;
+            };
+            links.remove(&oldest);
+        }
+        let link = Link::new(Arc::clone(server), self.client.clone(), self.variables.clone());
+        links.insert(server.key.clone(), Arc::clone(&link));
+        Some(link)
+    }
+}
+
+/// Older servers send `/mcp` to `/mcp/`. Anywhere else a redirect is an answer, and a wrong one.
+fn within_origin() -> Policy {
+    Policy::custom(|attempt| {
+        let same = attempt.previous().last().map(Url::origin) == Some(attempt.url().origin());
+        let repeats = matches!(attempt.status().as_u16(), 307 | 308);
+        match same && repeats && attempt.previous().len() <= MOST_REDIRECTS {
+            true => attempt.follow(),
+            false => attempt.stop(),
+        }
+    })
+}
+
+/// The servers whose tools the agent has, by name.
+fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<Server>> {
+    let templates = definition.sets.iter().map(|set| &set.template);
+    let tools = definition.tools.iter().chain(templates);
+    let picks = tools.filter_map(|tool| match &tool.target {
+        Some(Target::Mcp(pick)) => Some(pick),
+        Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_))
+        | None => None,
+    });
+    picks.map(|pick| (pick.server.name.as_str(), &pick.server)).collect()
+}
+
+/// Whether the agent has tools of MCP servers.
+pub(crate) fn uses(definition: &Definition) -> bool {
+    !definition.sets.is_empty() || definition.tools.iter().any(is_listed)
+}
+
+/// Whether that name may be of a tool that only a listing tells of.
+pub(crate) fn may_have(definition: &Definition, name: &str) -> bool {
+    let here = |tool: &Tool| tool.name == name && !is_listed(tool);
+    uses(definition) && !definition.tools.iter().any(here)
+}
+
+fn is_listed(tool: &Tool) -> bool {
+    matches!(tool.target, Some(Target::Mcp(_)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! What a definition says of an MCP server and of its tools.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName};
+
+use crate::tools::schema::Schema;
+use crate::tools::tool::Tool;
+
+/// A server of an agent.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// In its agent; the beginning of its tools' names there.
+    pub name: String,
+    /// All that the definition says of it but the name: equal ones share a connection.
+    pub key: String,
+    pub reach: Reach,
+    /// How long connecting and listing may take.
+    pub timeout: Duration,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug)]
+pub enum Reach {
+    Http {
+        url: Url,
+        headers: HeaderMap,
+        /// The names of the variables that hold the values; never the values.
+        secret_headers: Vec<(HeaderName, String)>,
+    },
+    /// A process of the node, spoken to over its standard input and output.
+    Stdio {
+        command: String,
+        args: Vec<String>,
+        /// The names of the variables that it is given besides `PATH`, `HOME`, `LANG`, `TMPDIR`.
+        env: Vec<String>,
+    },
+}
+
+/// One tool of a server, picked by its name there.
+#[derive(Clone, Debug)]
+pub struct Pick {
+    pub server: Arc<Server>,
+    pub tool: String,
+    /// What the server promises of its structured results; known of a tool that is listed.
+    pub output: Option<Schema>,
+}
+
+/// All tools of a server, in its order.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// They stand before the declared tool that is this many-th from the beginning.
+    pub before: usize,
+    /// What each of them is, but for what the listing says of it.
+    pub template: Tool,
+}

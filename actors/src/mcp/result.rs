@@ -1,0 +1,141 @@
+//! What a server returned, as our result.
+
+use abide_conversation::message::text_block;
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
+use serde_json::{Value, json};
+
+use crate::tools::native::Returned;
+use crate::tools::schema::Schema;
+
+/// The result: what is structured, else a single text as such, else content blocks. An error is its
+/// text. What breaks the schema that the server promised is an error, too.
+pub(super) fn returned(result: CallToolResult, promised: Option<&Schema>) -> Returned {
+    if result.is_error == Some(true) {
+        let texts = result.content.iter().filter_map(ContentBlock::as_text);
+        let text = texts.map(|text| text.text.as_str()).collect::<Vec<_>>().join("\n");
+        return Returned::error(if text.is_empty() { "the tool failed".to_owned() } else { text });
+    }
+    if let Some(value) = result.structured_content {
+        return match promised.map_or(Ok(()), |schema| schema.check(&value)) {
+            Ok(()) => Returned::ok(value),
+            Err(why) => Returned::error(format!("the tool's result is not what it lists: {why}")),
+        };
+    }
+    let mut blocks = result.content;
+    match (blocks.len(), blocks.pop()) {
+        (_, None) => Returned::ok(Value::Null),
+        (1, Some(ContentBlock::Text(text))) => Returned::ok(text.text),
+        (_, Some(last)) => {
+            Returned::ok(blocks.into_iter().chain([last]).map(block).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// One of MCP's content blocks as one of ours.
+fn block(block: ContentBlock) -> Value {
+    match block {
+        ContentBlock::Text(text) => text_block(text.text),
+        ContentBlock::Image(image) => media("image", image.mime_type, image.data),
+        ContentBlock::Audio(audio) => media("audio", audio.mime_type, audio.data),
+        ContentBlock::Resource(embedded) => match embedded.resource {
+            ResourceContents::TextResourceContents { text, .. } => text_block(text),
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+                let mut document = media("document", kind, blob);
+                document["title"] = uri.into();
+                document
+            }
+            _ => unknown(),
+        },
+        ContentBlock::ResourceLink(link) => linked(link),
+        _ => unknown(),
+    }
+}
+
+fn media(kind: &str, mime_type: String, data: String) -> Value {
+    json!({"type": kind, "source": {"type": "base64", "mimeType": mime_type, "data": data}})
+}
+
+/// A model can follow an address of the web; any other means something to the server only.
+fn linked(link: Resource) -> Value {
+    let title = link.title.unwrap_or(link.name);
+    if link.uri.starts_with("http://") || link.uri.starts_with("https://") {
+        let mut source = json!({"type": "url", "url": link.uri});
+        if let Some(kind) = link.mime_type {
+            source["mimeType"] = kind.into();
+        }
+        return json!({"type": "document", "source": source, "title": title});
+    }
+    let about = link.description.map(|about| format!(": {about}")).unwrap_or_default();
+    text_block(format!("{title} ({}){about}", link.uri))
+}
+
+fn unknown() -> Value {
+    text_block("[content of an unknown kind]")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use abide_conversation::message::{ErrorType, Outcome};
+
+    use super::*;
+
+    fn of(result: Value) -> Outcome {
+        returned(serde_json::from_value(result).unwrap(), None).outcome
+    }
+
+    #[test]
+    fn a_single_text_is_a_text_and_what_is_structured_wins() {
+        let text = json!({"type": "text", "text": "hello"});
+        assert_eq!(of(json!({"content": [text]})), Outcome::Ok(json!("hello")));
+        assert_eq!(of(json!({"content": [text, text]})), Outcome::Ok(json!([text, text])));
+        assert_eq!(of(json!({"content": []})), Outcome::Ok(Value::Null));
+        let both = json!({"content": [text], "structuredContent": {"n": 1}});
+        assert_eq!(of(both), Outcome::Ok(json!({"n": 1})));
+    }
+
+    #[test]
+    fn every_kind_of_content_becomes_a_block() {
+        let content = json!([
+            {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+            {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
+            {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
+            {"type": "resource", "resource": {"uri": "file:///b", "blob": "aGk="}},
+            {"type": "resource_link", "uri": "https://a.b/c.pdf", "name": "c",
+             "mimeType": "application/pdf"},
+            {"type": "resource_link", "uri": "file:///d", "name": "d", "description": "a file"},
+        ]);
+        let source = |kind: &str| json!({"type": "base64", "mimeType": kind, "data": "aGk="});
+        let expected = json!([
+            {"type": "image", "source": source("image/png")},
+            {"type": "audio", "source": source("audio/wav")},
+            {"type": "text", "text": "inside"},
+            {"type": "document", "source": source("application/octet-stream"), "title": "file:///b"},
+            {"type": "document", "title": "c", "source": {"type": "url",
+             "url": "https://a.b/c.pdf", "mimeType": "application/pdf"}},
+            {"type": "text", "text": "d (file:///d): a file"},
+        ]);
+        assert_eq!(of(json!({"content": content})), Outcome::Ok(expected));
+    }
+
+    #[test]
+    fn an_error_is_its_text() {
+        let text = json!([{"type": "text", "text": "no luck"}, {"type": "text", "text": "at all"}]);
+        let failed = |text: &str| Outcome::Err(text.to_owned(), ErrorType::ToolError);
+        assert_eq!(of(json!({"content": text, "isError": true})), failed("no luck\nat all"));
+        assert_eq!(of(json!({"content": [], "isError": true})), failed("the tool failed"));
+    }
+
+    #[test]
+    fn a_structured_result_that_breaks_its_own_schema_is_an_error() {
+        let promised = Schema::compile(&json!({"properties": {"n": {"type": "number"}}})).unwrap();
+        let result = |n: Value| {
+            let result = json!({"content": [], "structuredContent": {"n": n}});
+            returned(serde_json::from_value(result).unwrap(), Some(&promised)).outcome
+        };
+        assert_eq!(result(json!(1)), Outcome::Ok(json!({"n": 1})));
+        let Outcome::Err(error, ErrorType::ToolError) = result(json!("x")) else { unreachable!() };
+        assert!(error.contains("n: "), "{error}");
+    }
+}

@@ -1,0 +1,218 @@
+//! An agent with one server, its tools, and a runner for their calls.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_conversation::input::{Answer, Asks, Input};
+use abide_conversation::message::{ErrorType, Outcome};
+use rustix::process::{Pid, test_kill_process};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::agent::Definition;
+use crate::tools::fixtures::{StillClock, a_run, kit, natives, parse, source};
+use crate::tools::run::Run;
+use crate::tools::{Returned, Runner, Toolbox};
+
+/// Longer than anything here takes, on a machine that builds at the same time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An interpreter that starts while others build takes its time.
+const START: &str = "60s";
+
+/// The Python package of today, one of before 2026-07-28, and what is beside them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Age {
+    New,
+    Old,
+}
+
+fn installed(path: &str) -> String {
+    let home = PathBuf::from(std::env::var("HOME").unwrap());
+    let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
+    let path = cache.join("abide-tests").join(path);
+    assert!(path.exists(), "{} is missing: run .ci/mcp-servers", path.display());
+    path.display().to_string()
+}
+
+fn script(name: &str) -> String {
+    format!("{}/../tests/mcp/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn program(age: Age) -> (String, String) {
+    match age {
+        Age::New => (installed("mcp-new/bin/python"), script("server.py")),
+        Age::Old => (installed("mcp-old/bin/python"), script("old_server.py")),
+    }
+}
+
+/// A server of the tests as a process of the node.
+pub(super) fn stdio(age: Age) -> Value {
+    let (python, script) = program(age);
+    json!({"command": python, "args": [script, "stdio"], "env": ["MCP_TEST_NAMED"], "timeout": START})
+}
+
+/// One that does what no library lets one do.
+pub(super) fn raw(mode: &str) -> Value {
+    json!({"command": program(Age::New).0, "args": [script("raw.py"), mode], "timeout": "4s"})
+}
+
+/// npm's.
+pub(super) fn everything() -> Value {
+    let index = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    json!({"command": "node", "args": [installed(&format!("mcp-everything/{index}")), "stdio"],
+        "timeout": START})
+}
+
+/// A server of the tests behind HTTP, which ends with this.
+pub(super) struct HttpServer {
+    child: Child,
+    pub(super) port: u16,
+}
+
+impl HttpServer {
+    pub(super) fn start(age: Age) -> Self {
+        Self::start_on(age, 0)
+    }
+
+    pub(super) fn start_on(age: Age, port: u16) -> Self {
+        let (python, script) = program(age);
+        let mut command = Command::new(python);
+        command.args([script, "http".to_owned(), port.to_string()]).env("NEEDED_TOKEN", "t0ken");
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { child, port: line.trim().parse().unwrap() }
+    }
+
+    pub(super) fn entry(&self) -> Value {
+        let url = format!("http://127.0.0.1:{}/mcp", self.port);
+        json!({"url": url, "headers_env": {"x-token": "MCP_TEST_TOKEN"}, "timeout": START})
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) runner: Runner,
+    pub(super) definition: Arc<Definition>,
+}
+
+impl Rig {
+    /// An agent that has all tools of the server `docs`.
+    pub(super) fn new(server: Value) -> Self {
+        Self::with_tools(server, json!([{"mcp": "docs"}]))
+    }
+
+    pub(super) fn with_tools(server: Value, tools: Value) -> Self {
+        let mut source = source(tools);
+        source["mcp_servers"] = json!({"docs": server});
+        let definition = Arc::new(parse(source).unwrap().definition);
+        let variables = Arc::new(|name: &str| match name {
+            "MCP_TEST_TOKEN" => Some("t0ken".to_owned()),
+            "MCP_TEST_NAMED" | "MCP_TEST_SECRET" => Some("set".to_owned()),
+            name => std::env::var(name).ok(),
+        });
+        let clock = StillClock::now();
+        let runner = Runner::with_variables(natives(), kit(), clock, variables).unwrap();
+        Self { runner, definition }
+    }
+
+    pub(super) async fn toolbox(&self) -> Toolbox {
+        let listings = self.runner.mcp().listings(&self.definition).await;
+        Toolbox::new(self.definition.clone(), &listings, Arc::from([]))
+    }
+
+    /// The names of the tools that there are now.
+    pub(super) async fn names(&self) -> Vec<String> {
+        let toolbox = self.toolbox().await;
+        toolbox.tools().map(|tool| tool.name.clone()).collect()
+    }
+
+    /// Waits until there is, or is not, a tool of that name.
+    pub(super) async fn until(&self, name: &str, there: bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.names().await.iter().any(|other| other == name) != there {
+            assert!(Instant::now() < deadline, "{name} there: {}", !there);
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(super) async fn run(&self, run: Run, progress: impl Fn(Value) + Send + Sync) -> Returned {
+        let toolbox = self.toolbox().await;
+        let tool = toolbox.tool(run.grant.tool()).expect("there is such a tool").clone();
+        self.runner.run(&tool, run, progress).await
+    }
+
+    pub(super) async fn call(&self, tool: &str, args: Value) -> Outcome {
+        let returned = self.run(a_run(&format!("docs_{tool}"), args), |_| {}).await;
+        assert_eq!(returned.asks, None);
+        returned.outcome
+    }
+
+    /// The text that a call returns.
+    pub(super) async fn text(&self, tool: &str, args: Value) -> String {
+        match self.call(tool, args).await {
+            Outcome::Ok(Value::String(text)) => text,
+            other => unreachable!("{tool}: {other:?}"),
+        }
+    }
+
+    /// The JSON in the text that a call returns.
+    pub(super) async fn json(&self, tool: &str, args: Value) -> Value {
+        serde_json::from_str(&self.text(tool, args).await).unwrap()
+    }
+
+    pub(super) async fn error(&self, tool: &str, args: Value) -> String {
+        match self.call(tool, args).await {
+            Outcome::Err(error, ErrorType::ToolError) => error,
+            other => unreachable!("{tool}: {other:?}"),
+        }
+    }
+
+    /// What a call asks, going on with an answer to what it asked before.
+    pub(super) async fn asks(&self, tool: &str, args: Value, before: Option<Input>) -> Asks {
+        let returned = self.resumed(tool, args, before).await;
+        returned.asks.expect("it asks")
+    }
+
+    pub(super) async fn resumed(&self, tool: &str, args: Value, input: Option<Input>) -> Returned {
+        self.run(Run { input, ..a_run(&format!("docs_{tool}"), args) }, |_| {}).await
+    }
+}
+
+pub(super) fn answered(asks: Asks, answer: Answer) -> Option<Input> {
+    Some(Input { attempt: 1, asks, answer: Some(answer) })
+}
+
+/// Waits until a process is gone.
+pub(super) async fn until_gone(process: &str) {
+    let process = Pid::from_raw(process.parse().unwrap()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while test_kill_process(process).is_ok() {
+        assert!(Instant::now() < deadline, "{process:?} is still there");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What is reported, in order.
+#[derive(Clone, Default)]
+pub(super) struct Reports(Arc<Mutex<Vec<Value>>>);
+
+impl Reports {
+    pub(super) fn add(&self, payload: Value) {
+        self.0.lock().unwrap().push(payload);
+    }
+
+    pub(super) fn all(&self) -> Vec<Value> {
+        self.0.lock().unwrap().clone()
+    }
+}

@@ -1,0 +1,100 @@
+//! An agent's tools where some are MCP servers': declarations and listings put together.
+
+use std::collections::HashSet;
+
+use sha2::{Digest, Sha256};
+
+use super::listing::Listed;
+use super::{Listings, Pick, Set};
+use crate::agent::Definition;
+use crate::tools::tool::{LONGEST_NAME, Target, Tool};
+
+/// Hex digits of the hash that tells names apart which are too long.
+const HASH_DIGITS: usize = 8;
+
+/// The agent's tools in the order of declaration, a set's in its server's order. What no listing
+/// has is left out; of equal names a declared one wins, then the first.
+pub(crate) fn tools(definition: &Definition, listings: &Listings) -> Vec<Tool> {
+    let mut taken: HashSet<String> =
+        definition.tools.iter().map(|tool| tool.name.clone()).collect();
+    let mut all = Vec::new();
+    let mut sets = definition.sets.iter().peekable();
+    for at in 0..=definition.tools.len() {
+        while let Some(set) = sets.next_if(|set| set.before <= at) {
+            all.extend(set_tools(set, listings, &mut taken));
+        }
+        all.extend(definition.tools.get(at).and_then(|tool| declared(tool, listings)));
+    }
+    all
+}
+
+/// A declared tool; one that a server has only if that lists it.
+fn declared(tool: &Tool, listings: &Listings) -> Option<Tool> {
+    let Some(Target::Mcp(pick)) = &tool.target else { return Some(tool.clone()) };
+    let listed = listings.get(&pick.server.name)?.tool(&pick.tool)?;
+    let mut tool = filled(tool, pick, listed);
+    if tool.description.is_empty() {
+        tool.description = listed.description.clone();
+    }
+    Some(tool)
+}
+
+fn set_tools(set: &Set, listings: &Listings, taken: &mut HashSet<String>) -> Vec<Tool> {
+    let Some(Target::Mcp(pick)) = &set.template.target else { return Vec::new() };
+    let mut tools = Vec::new();
+    for listed in listings.get(&pick.server.name).map_or(&[][..], |listing| listing.tools()) {
+        let name = full_name(&pick.server.name, &listed.name);
+        if !taken.insert(name.clone()) {
+            tracing::debug!(
+                server = pick.server.name,
+                tool = listed.name,
+                name,
+                "the name is taken"
+            );
+            continue;
+        }
+        let mut tool = filled(&set.template, pick, listed);
+        tool.name = name;
+        tool.description = listed.description.clone();
+        tools.push(tool);
+    }
+    tools
+}
+
+fn filled(tool: &Tool, pick: &Pick, listed: &Listed) -> Tool {
+    let (server, name) = (pick.server.clone(), listed.name.clone());
+    Tool {
+        parameters: listed.parameters.clone(),
+        target: Some(Target::Mcp(Pick { server, tool: name, output: listed.output.clone() })),
+        ..tool.clone()
+    }
+}
+
+/// `server_tool`, with what is illegal in a name replaced; a name that is too long ends with a hash
+/// of the whole.
+fn full_name(server: &str, tool: &str) -> String {
+    let whole = format!("{server}_{tool}");
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name: String = whole.chars().map(|c| if legal(c) { c } else { '_' }).collect();
+    if name.len() <= LONGEST_NAME {
+        return name;
+    }
+    let hash: String =
+        Sha256::digest(whole.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}_{}", &name[..LONGEST_NAME - HASH_DIGITS - 1], &hash[..HASH_DIGITS])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_name_is_legal_and_tells_long_names_apart() {
+        assert_eq!(full_name("docs", "search"), "docs_search");
+        assert_eq!(full_name("docs", "a.b/ä c"), "docs_a_b___c");
+        let long = |end: &str| full_name("docs", &format!("{}{end}", "x".repeat(80)));
+        assert_eq!(long("1").len(), LONGEST_NAME);
+        assert_ne!(long("1"), long("2"));
+        assert_eq!(long("1"), long("1"));
+    }
+}

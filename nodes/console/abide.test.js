@@ -1,0 +1,329 @@
+// What abide.js does with any stream and any answer; `node --test` runs it, without dependencies.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { connect, fold, parser, pause, written } from "./abide.js";
+
+const PATH = "/v1/conversations/c";
+const EMPTY = { state: "idle", last_seq: 0, pending: [], in_flight: [], streaming_message: null };
+
+const frame = (name, data, id) =>
+  `event: ${name}\ndata: ${JSON.stringify(data)}\n${id === undefined ? "" : `id: ${id}\n`}\n`;
+const call = (call_id, more) =>
+  ({ call_id, tool: "locate", kind: "client_exec", args: { n: 1 }, suspension: 1, ...more });
+const json = (status, body) => new Response(JSON.stringify(body), { status });
+
+/** Waits for a fact, for at most 5 s. */
+async function until(what, is) {
+  for (const end = Date.now() + 5_000; Date.now() < end; ) {
+    if (await is()) return;
+    await new Promise((done) => setTimeout(done, 2));
+  }
+  assert.fail(`waited in vain for ${what}`);
+}
+
+/** Nodes that a page asks: streams that the test feeds, and answers that it gives. */
+function nodes(snapshot = EMPTY) {
+  const it = { asked: [], opened: [], streams: [], messages: [], snapshot };
+  it.answer = () => json(200, {});
+  it.fetch = async (url, { method = "GET", body, headers, signal } = {}) => {
+    const path = url.replace(/^https?:\/\/[^/]+/, "");
+    if (path.startsWith(`${PATH}/events`)) {
+      it.opened.push(url);
+      const stream = new ReadableStream({ start: (feed) => it.streams.push(feed) });
+      signal.addEventListener("abort", () => it.end(it.streams.length - 1, signal.reason));
+      it.say(frame("snapshot", it.snapshot));
+      return new Response(stream);
+    }
+    const { messages } = it;
+    if (method === "GET" && path === `${PATH}/messages`) return json(200, { messages });
+    if (method === "GET" && path === PATH) return json(200, it.snapshot);
+    it.asked.push({ url, path, body: body && JSON.parse(body), key: headers["idempotency-key"] });
+    return it.answer(it.asked.at(-1), it.asked.length);
+  };
+  it.say = (...texts) =>
+    texts.forEach((text) => it.streams.at(-1).enqueue(new TextEncoder().encode(text)));
+  it.end = (place, error = new TypeError("network error")) => {
+    try {
+      it.streams[place].error(error);
+    } catch {
+      // It had ended before.
+    }
+  };
+  it.connect = (options) =>
+    connect({ url: "http://a", conversation: "c", fetch: it.fetch, ...options });
+  return it;
+}
+
+/** Connects, runs a test on it, and leaves. */
+async function connected(it, options, tested) {
+  const page = it.connect(options);
+  const told = [];
+  for (const name of ["turn_started", "text_delta", "tool_call_resolved", "tool_ui", "error"]) {
+    page.on(name, (data, id) => told.push([name, data, id]));
+  }
+  try {
+    await until("a stream", () => page.state.connected);
+    await tested(page, told);
+  } finally {
+    page.close();
+  }
+}
+
+const names = (told) => told.map(([name]) => name);
+const answers = (it) => it.asked.filter(({ path }) => path.endsWith("/resolution"));
+
+test("a stream that is cut at any byte has the same frames", () => {
+  const text = `: alive\n\n${frame("text_delta", { text: "grüß 🦀" }, 7)}`
+    + "event: x\r\ndata: 1\rdata:2\r\n\r\nid\ndata\n\n";
+  const bytes = new TextEncoder().encode(text);
+  const expected = [
+    { name: "text_delta", id: "7", data: JSON.stringify({ text: "grüß 🦀" }) },
+    { name: "x", id: undefined, data: "1\n2" },
+    { name: "", id: "", data: "" },
+  ];
+  for (let first = 0; first <= bytes.length; first += 1) {
+    for (const second of [first, first + 1, first + 5, bytes.length]) {
+      const read = [];
+      const push = parser((frame) => read.push(frame));
+      push(bytes.subarray(0, first));
+      push(bytes.subarray(first, second));
+      push(bytes.subarray(second));
+      assert.deepEqual(read, expected, `${first} ${second}`);
+    }
+  }
+});
+
+test("every url is tried once before the pause grows, and it has a bound", () => {
+  for (let tries = 0; tries < 2_000; tries += 1) {
+    const [least, most] = [pause(tries, 3, 0), pause(tries, 3, 1)];
+    assert.equal(most, Math.min(100 * 2 ** Math.floor(tries / 3), 10_000));
+    assert.equal(least, most / 2);
+  }
+});
+
+test("a frame is told once although the stream breaks at any place", async () => {
+  const it = nodes();
+  const all = [
+    frame("turn_started", { turn_id: "t" }, 3),
+    frame("tool_call_resolved", { call_id: "x", result: { ok: true } }),
+    frame("tool_ui", { call_id: "x", kind: "card", payload: 1 }, 6),
+  ];
+  for (let cut = 0; cut <= all.length; cut += 1) {
+    Object.assign(it, nodes());
+    await connected(it, { urls: ["http://a", "http://b/"] }, async (page, told) => {
+      it.say(...all.slice(0, cut));
+      await until("what was said", () => told.length >= [0, 1, 1, 3][cut]);
+      it.snapshot = { ...EMPTY, last_seq: 6 };
+      it.end(0);
+      await until("another stream", () => it.streams.length === 2);
+      // What stands between may say a frame again.
+      it.say(...all.slice([0, 1, 1, 3][cut]), ...all.slice(1));
+      it.say(frame("turn_started", { turn_id: "u" }, 7));
+      await until("the end", () => told.at(-1)?.[2] === 7);
+      assert.deepEqual(names(told),
+        ["turn_started", "tool_call_resolved", "tool_ui", "turn_started"], cut);
+      assert.deepEqual(it.opened, [`http://a${PATH}/events`,
+        `http://b${PATH}/events?after=${[0, 3, 3, 6][cut]}`]);
+    });
+  }
+});
+
+test("a delta is told once, and none that the snapshot or the message has", async () => {
+  const streaming_message = { id: "m", text: "One ", thinking: "", delta_seq: 2 };
+  const it = nodes({ ...EMPTY, streaming_message });
+  const delta = (message_id, delta_seq, text) =>
+    frame("text_delta", { message_id, delta_seq, text });
+  await connected(it, {}, async (page, told) => {
+    const two = delta("m", 3, "two ");
+    it.say(delta("m", 2, "One "), two, two, delta("m", 4, "three"));
+    await until("the last", () => told.length === 2);
+    assert.equal(page.state.streaming.text, "One two three");
+    const message = { id: "m", role: "assistant", content: [] };
+    it.say(frame("message_completed", { turn_id: "t", message }, 4), delta("m", 5, "late"));
+    it.say(delta("n", 1, "New"));
+    await until("the next", () => told.length === 3);
+    assert.equal(page.state.streaming.text, "New");
+    assert.deepEqual(page.state.messages, [message]);
+  });
+});
+
+test("frames that the snapshot knew are told and do not turn the state back", async () => {
+  const it = nodes({ ...EMPTY, last_seq: 9 });
+  const ran = [];
+  await connected(it, { after: 0 }, async (page, told) => {
+    page.tool("locate", () => ran.push(1));
+    it.say(frame("turn_started", { turn_id: "t" }, 3), frame("suspended", call("x"), 5));
+    it.say(frame("turn_started", { turn_id: "u" }, 10));
+    await until("the last", () => told.length === 2);
+    assert.deepEqual([page.state.pending, ran, page.state.turn], [[], [], { id: "u" }]);
+  });
+});
+
+test("what a message, an answer and a cancel are repeated as is the same request", async () => {
+  const it = nodes();
+  it.answer = (_, count) => {
+    if (count % 3 === 1) throw new TypeError("network error");
+    return count % 3 === 2 ? json(503, { type: "/problems/unavailable" }) : json(200, { count });
+  };
+  await connected(it, { urls: ["http://a", "http://b"], agent: "demo" }, async (page) => {
+    assert.deepEqual(await page.send("hi", { if_busy: "queue" }), { count: 3 });
+    assert.deepEqual(await page.resolve("x", { approved: true }), { count: 6 });
+    assert.deepEqual(await page.cancel(), { count: 9 });
+    for (const tries of [it.asked.slice(0, 3), it.asked.slice(3, 6), it.asked.slice(6)]) {
+      const said = tries.map(({ body, key, path }) => JSON.stringify([body, key, path]));
+      assert.equal(new Set(said).size, 1);
+      const asked = tries.map(({ url }) => new URL(url).host);
+      assert.deepEqual(asked, ["a", "b", "a"]);
+    }
+    const { text, agent, if_busy, message_id } = it.asked[0].body;
+    assert.deepEqual([text, agent, if_busy], ["hi", "demo", "queue"]);
+    assert.match(message_id, /^[0-9a-f]{32}$/);
+    assert.ok(it.asked[3].key && it.asked[6].key && it.asked[3].key !== it.asked[6].key);
+  });
+});
+
+test("a refusal is an error with its type, and a second answer is stale", async () => {
+  const it = nodes();
+  it.answer = ({ path }) => {
+    const name = path.endsWith("resolution") ? "call-not-open" : "turn-in-flight";
+    return json(409, { type: `/problems/${name}`, detail: "no" });
+  };
+  it.snapshot = { ...EMPTY, pending: [call("x", { suspension: 2 })] };
+  await connected(it, {}, async (page) => {
+    await assert.rejects(page.send("hi"), { type: "turn-in-flight", status: 409, message: "no" });
+    assert.deepEqual(await page.resolve("x", { result: 1 }), { status: "stale" });
+    // The answer is to what the person saw.
+    assert.deepEqual(it.asked[1].body, { suspension: 2, result: 1 });
+  });
+});
+
+test("a call that is pending in the first snapshot is executed, once", async () => {
+  const it = nodes({ ...EMPTY, pending: [call("x"), call("y", { tool: "elsewhere" }),
+    call("z", { kind: "approval" })] });
+  const ran = [];
+  await connected(it, {}, async (page, told) => {
+    page.tool("locate", (args, { call_id }) => ran.push([args, call_id]) && { lat: 1 });
+    await until("the answer", () => answers(it).length === 1);
+    it.end(0);
+    await until("another stream", () => it.streams.length === 2);
+    it.say(frame("turn_started", { turn_id: "t" }, 3));
+    await until("the frame", () => told.length === 1);
+    assert.deepEqual(ran, [[{ n: 1 }, "x"]]);
+    assert.deepEqual(answers(it).map(({ path, body }) => [path, body]),
+      [[`${PATH}/calls/x/resolution`, { result: { lat: 1 }, suspension: 1 }]]);
+  });
+});
+
+test("a result that cannot be sent becomes an error that says why", async () => {
+  const circle = {};
+  circle.circle = circle;
+  const results = {
+    throws: [() => { throw new Error("no position"); }, "no position"],
+    "throws long": [() => { throw new Error("x".repeat(1e7)); }, "x".repeat(2_000)],
+    "throws nothing": [() => Promise.reject(), "undefined"],
+    "is a function": [() => () => 1, "the page's result is not JSON"],
+    "is a bigint": [() => 1n, /^the page's result is not JSON: .*BigInt/],
+    "is a circle": [() => circle, /^the page's result is not JSON: /],
+    "is large": [() => "ü".repeat(5e6),
+      "the page's result has 10000028 bytes, more than 1048576"],
+  };
+  for (const [what, [fn, expected]] of Object.entries(results)) {
+    const it = nodes({ ...EMPTY, pending: [call("x")] });
+    await connected(it, {}, async (page) => {
+      page.tool("locate", fn);
+      await until("the answer", () => answers(it).length === 1);
+      const { error, suspension } = answers(it)[0].body;
+      assert.equal(suspension, 1);
+      if (expected instanceof RegExp) assert.match(error, expected, what);
+      else assert.equal(error, expected, what);
+    });
+  }
+  assert.equal(written(undefined, 2), '{"result":null,"suspension":2}');
+});
+
+test("a result that the node refuses becomes an error", async () => {
+  for (const status of [400, 413, 422]) {
+    const it = nodes({ ...EMPTY, pending: [call("x")] });
+    it.answer = ({ body }) => (body.error ? json(200, {}) : json(status, { detail: "is no city" }));
+    await connected(it, {}, async (page) => {
+      page.tool("locate", () => "\ud800");
+      await until("the error", () => answers(it).length === 2);
+      assert.equal(answers(it)[1].body.error, "the page's result was refused: is no city");
+      assert.notEqual(answers(it)[0].key, answers(it)[1].key);
+    });
+  }
+});
+
+test("a call that nobody waits for any more is told to stop, and is not answered", async () => {
+  const it = nodes({ ...EMPTY, pending: [call("x")] });
+  let signal;
+  await connected(it, {}, async (page) => {
+    page.tool("locate", (_, call) => ((signal = call.signal), new Promise(() => {})));
+    await until("the run", () => signal);
+    const result = { ok: false, error: "timed out" };
+    it.say(frame("tool_call_errored", { call_id: "x", result }, 8));
+    await until("the signal", () => signal.aborted);
+  });
+  assert.deepEqual(answers(it), []);
+});
+
+test("a call that another page has answered meanwhile is not executed", async () => {
+  const it = nodes();
+  let ran = 0;
+  await connected(it, {}, async (page, told) => {
+    page.tool("locate", () => (ran += 1));
+    it.say(frame("suspended", call("x"), 5));
+    await until("the call", () => page.state.pending.length === 1);
+    it.say(frame("turn_started", {}, 6));
+    await until("the frame", () => told.length === 1);
+  });
+  assert.equal(ran, 0);
+});
+
+test("a conversation that is not there is made, when there is an agent for it", async () => {
+  const it = nodes();
+  const open = it.fetch;
+  it.fetch = (url, init) =>
+    url.includes("/events") && it.asked.length === 0 ? json(404, {}) : open(url, init);
+  await connected(it, { agent: "demo", create: { tools: [{ name: "locate" }] } }, async () => {
+    const { path, body } = it.asked[0];
+    assert.deepEqual([path, body],
+      ["/v1/conversations", { id: "c", agent: "demo", tools: [{ name: "locate" }] }]);
+  });
+  const without = nodes();
+  without.fetch = async () => json(404, { detail: "there is no such conversation" });
+  const page = without.connect();
+  const errors = [];
+  page.on("error", (error) => errors.push(error.message));
+  await until("the end", () => page.closed);
+  assert.deepEqual(errors, ["there is no such conversation"]);
+});
+
+test("messages that came while the list was read stay below it", async () => {
+  const it = nodes();
+  const message = (id) => ({ id, role: "user", content: [] });
+  it.messages = [message("1"), message("2")];
+  await connected(it, {}, async (page) => {
+    const listed = () => page.state.messages.map(({ id }) => id).join();
+    await until("the list", () => listed() === "1,2");
+    it.messages = [message("2"), message("3")];
+    it.say(frame("turn_started", { turn_id: "t" }, 3));
+    it.say(frame("message_completed", { turn_id: "t", message: message("4") }, 4));
+    await until("all", () => listed() === "1,2,3,4");
+  });
+});
+
+test("a turn that ends leaves nothing open", () => {
+  const state = { ...EMPTY, messages: [], streaming: { id: "m" } };
+  const open = fold(fold(state, "suspended", call("x")), "tool_call_started",
+    { call_id: "y", executor: "server" });
+  assert.deepEqual([open.pending.length, open.in_flight.length], [1, 1]);
+  for (const how of ["completed", "cancelled", "halted", "failed"]) {
+    const over = fold(open, `turn_${how}`, {});
+    const { pending, in_flight, turn, streaming } = over;
+    assert.deepEqual([pending, in_flight, turn, streaming], [[], [], null, null]);
+  }
+  assert.equal(fold(open, "constructor", {}), open);
+  assert.equal(fold(open, "turn_postponed", {}), open);
+});

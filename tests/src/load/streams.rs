@@ -1,0 +1,186 @@
+//! Many open streams: what they hold, and what a burst of deltas to all of them costs a commit.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::client::Client;
+use super::node::Node;
+use super::park;
+use super::report::Report;
+use super::stream::Stream;
+use super::{Load, Wrong, wrong};
+
+/// The agent whose model says so many words in a burst, a delta each.
+const AGENT: &str = "bursts";
+pub(super) const WORDS: usize = 100;
+/// The conversation that all streams follow.
+const WATCHED: &str = "watched";
+/// How soon an actor with nothing to do leaves: it is not to be counted.
+const PASSIVATE: &str = "1s";
+/// Commits while nothing is said, and bursts.
+const QUIET: usize = 500;
+const BURSTS: usize = 10;
+/// How long one burst may take to reach all readers.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What was measured.
+pub(super) struct Streams {
+    pub(super) count: u32,
+    /// What a stream takes of resident memory, in kB: as one of many of one conversation, and as the
+    /// only one of its conversation.
+    pub(super) shared_kb: f64,
+    pub(super) own_kb: f64,
+    /// From a request that is one commit to its answer, sorted: while nothing is said, and during
+    /// bursts.
+    pub(super) quiet: Vec<Duration>,
+    pub(super) bursts: Vec<Duration>,
+    /// From a burst's message until every reader has heard the end of its turn, sorted.
+    pub(super) heard: Vec<Duration>,
+    /// How many deltas came, of those that were said to all.
+    pub(super) deltas: f64,
+}
+
+/// Opens streams, and lets the model speak to all of them while another client commits.
+pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, Wrong> {
+    let node = Node::start(load, &dir.join("store"), PASSIVATE).await?;
+    let mut client = Client::new(node.public);
+    let words = json!({"provider": "scripted", "script": [{"text": "word ".repeat(WORDS)}]});
+    let definition = json!({"name": AGENT, "model": words, "tools": []});
+    ask(&mut client, Method::PUT, &format!("/v1/agents/{AGENT}"), definition).await?;
+    create(&mut client, WATCHED).await?;
+    for n in 0..count {
+        create(&mut client, &own(n)).await?;
+    }
+    // One of each, so that what the first one brings is not counted.
+    let warm = [open(&node, WATCHED).await?, open(&node, &own(0)).await?];
+    park::gone(&node).await?;
+    let before = node.resident_kb()?;
+    let mut alone = Vec::new();
+    for n in 0..count {
+        alone.push(open(&node, &own(n)).await?);
+    }
+    let own_kb = grown(before, node.resident_kb()?, count);
+    let before = node.resident_kb()?;
+    let mut readers = Vec::new();
+    for _ in 0..count {
+        readers.push(open(&node, WATCHED).await?);
+    }
+    let shared_kb = grown(before, node.resident_kb()?, count);
+    drop((warm, alone));
+
+    let quiet = commits(&mut client, "quiet", QUIET).await?;
+    let (mut bursts, mut heard, mut deltas) = (Vec::new(), Vec::new(), 0);
+    for number in 0..BURSTS {
+        let burst = burst(&node, &mut client, readers, number).await?;
+        (readers, deltas) = (burst.readers, deltas + burst.deltas);
+        bursts.extend(burst.commits);
+        heard.push(burst.heard);
+    }
+    drop(readers);
+    node.stop().await?;
+    let sorted = |mut timings: Vec<Duration>| {
+        timings.sort();
+        timings
+    };
+    let (quiet, bursts, heard) = (sorted(quiet), sorted(bursts), sorted(heard));
+    let deltas = deltas as f64 / (count as usize * WORDS * BURSTS) as f64;
+    let measured = Streams { count, shared_kb, own_kb, quiet, bursts, heard, deltas };
+    Ok(Report::of_streams(load, &measured))
+}
+
+struct Burst {
+    readers: Vec<Stream>,
+    commits: Vec<Duration>,
+    heard: Duration,
+    deltas: usize,
+}
+
+/// One message, whose answer all readers hear to its end, and commits meanwhile.
+async fn burst(
+    node: &Node,
+    client: &mut Client,
+    readers: Vec<Stream>,
+    number: usize,
+) -> Result<Burst, Wrong> {
+    let mut reading = JoinSet::new();
+    for reader in readers {
+        reading.spawn(to_the_end(reader));
+    }
+    let mut speaker = Client::new(node.public);
+    let (path, said) = (format!("/v1/conversations/{WATCHED}/messages"), json!({"text": "go"}));
+    let started = Instant::now();
+    let speak = tokio::spawn(async move { ask(&mut speaker, Method::POST, &path, said).await });
+    let (mut commits, mut readers, mut deltas) = (Vec::new(), Vec::new(), 0);
+    while started.elapsed() < PATIENCE {
+        let name = format!("burst-{number}-{}", commits.len());
+        let asked = Instant::now();
+        create(client, &name).await?;
+        commits.push(asked.elapsed());
+        while let Some(read) = reading.try_join_next() {
+            let (reader, heard) = read.map_err(|error| wrong("a reader", error))??;
+            readers.push(reader);
+            deltas += heard;
+        }
+        if reading.is_empty() {
+            let heard = started.elapsed();
+            speak.await.map_err(|error| wrong("the speaker", error))??;
+            return Ok(Burst { readers, commits, heard, deltas });
+        }
+    }
+    Err(Wrong(format!("a burst was not heard within {PATIENCE:?}")))
+}
+
+/// Reads to the end of the turn. Returns how many deltas there were.
+async fn to_the_end(mut reader: Stream) -> Result<(Stream, usize), Wrong> {
+    let mut deltas = 0;
+    loop {
+        match reader.next().await?.name.as_str() {
+            "text_delta" => deltas += 1,
+            "turn_completed" => return Ok((reader, deltas)),
+            _ => {}
+        }
+    }
+}
+
+fn own(n: u32) -> String {
+    format!("own-{n}")
+}
+
+fn grown(before: u64, after: u64, streams: u32) -> f64 {
+    (after as f64 - before as f64) / f64::from(streams)
+}
+
+/// Opens a stream and reads its snapshot.
+async fn open(node: &Node, conversation: &str) -> Result<Stream, Wrong> {
+    let mut stream = Stream::open(&Client::new(node.public), conversation).await?;
+    stream.next().await?;
+    Ok(stream)
+}
+
+/// How long each of so many commits takes, one after another.
+async fn commits(client: &mut Client, name: &str, count: usize) -> Result<Vec<Duration>, Wrong> {
+    let mut timings = Vec::new();
+    for n in 0..count {
+        let asked = Instant::now();
+        create(client, &format!("{name}-{n}")).await?;
+        timings.push(asked.elapsed());
+    }
+    Ok(timings)
+}
+
+/// Makes a conversation, which is one commit.
+async fn create(client: &mut Client, id: &str) -> Result<(), Wrong> {
+    let new = json!({"id": id, "agent": AGENT});
+    ask(client, Method::POST, "/v1/conversations", new).await
+}
+
+async fn ask(client: &mut Client, method: Method, path: &str, body: Value) -> Result<(), Wrong> {
+    match client.ask(method, path, Some(body)).await? {
+        (StatusCode::OK | StatusCode::CREATED | StatusCode::ACCEPTED, _) => Ok(()),
+        (status, answer) => Err(Wrong(format!("{path}: {status} {answer}"))),
+    }
+}

@@ -1,0 +1,65 @@
+//! Tools of MCP servers: one that asks a person, across the death of its node and of its server.
+
+use std::path::PathBuf;
+
+use abide_tests::node::Site;
+use serde_json::{Value, json};
+
+use crate::ABIDE;
+use crate::agents::{agent, call, steps};
+
+/// The server of the tests, as a process of whichever node uses it.
+fn server() -> Value {
+    let home = PathBuf::from(std::env::var("HOME").unwrap());
+    let cache = std::env::var("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
+    let python = cache.join("abide-tests/mcp-new/bin/python");
+    assert!(python.exists(), "{} is missing: run .ci/mcp-servers", python.display());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/mcp/server.py");
+    json!({"command": python, "args": [script, "stdio"], "timeout": "60s"})
+}
+
+fn with_docs(calls: &[Vec<Value>]) -> Value {
+    let mut agent = agent(steps(calls), vec![json!({"mcp": "docs"})]);
+    agent["mcp_servers"] = json!({"docs": server()});
+    agent
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_input_goes_on_on_another_node_after_a_kill() {
+    let site = Site::new(ABIDE);
+    let node = site.start().await;
+    let asks = call("it", "docs_ask", json!({"to": "ann"}));
+    site.client.define("a", &with_docs(&[vec![asks]])).await;
+    site.client.say("c", "a", "go").await;
+    let open = site.client.pending("c", "it", "elicitation").await;
+    assert_eq!(open["message"], "Send to ann?");
+    node.kill().await;
+
+    let site = site.named("another");
+    let _node = site.start().await;
+    let wrong = json!({"result": {"ok": "perhaps"}});
+    site.client.resolve("c", "it", wrong).await.expect_problem(422, "invalid-request");
+    site.client.resolve("c", "it", json!({"result": {"ok": true}})).await.expect(200);
+    let journal = site.client.settled("c", 1).await;
+    assert_eq!(journal.outcomes(), ["completed"]);
+    let result = journal.of("tool_result").next().unwrap();
+    let said: Value = serde_json::from_str(result["data"]["result"].as_str().unwrap()).unwrap();
+    assert_eq!(said["answer"], json!({"action": "accept", "content": {"ok": true}}));
+    // What the server needed came from the journal: it is another process.
+    assert_eq!((&said["state"]["to"], &said["other"]), (&json!("ann"), &json!(true)));
+}
+
+#[tokio::test]
+async fn a_users_own_call_reaches_a_tool_before_any_step_has_listed_it() {
+    let site = Site::new(ABIDE);
+    let _node = site.start().await;
+    site.client.define("a", &with_docs(&[])).await;
+    let new = json!({"id": "c", "agent": "a"});
+    site.client.post("/v1/conversations", &new).await.expect(201);
+    let path = "/v1/conversations/c/dispatch";
+    let input = json!({"tool": "docs_echo", "input": {"text": "hi"}});
+    let answer = site.client.post(path, &input).await.expect(200);
+    assert_eq!(answer["result"], "hi");
+    let unknown = json!({"tool": "docs_nothing", "input": {}});
+    site.client.post(path, &unknown).await.expect_problem(404, "not-found");
+}
