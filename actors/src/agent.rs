@@ -7,6 +7,7 @@ mod entry;
 mod fields;
 mod hooks;
 mod invalid;
+mod middleware;
 mod permissions;
 mod servers;
 mod text;
@@ -67,6 +68,8 @@ pub struct Definition {
     pub permissions: Permissions,
     /// `None`: a directory of the conversation.
     pub workspace: Option<WorkspaceRoot>,
+    /// What is around the runs of all its server tools, outermost first.
+    pub middleware: Vec<String>,
     /// In the order in which they were declared; of one that an MCP server has, its own part.
     pub tools: Vec<Tool>,
     /// In that order, too.
@@ -150,7 +153,7 @@ impl Definition {
         let known = Known { natives, servers: &servers };
         let entries = entry::tools(&mut fields, &known, &mut warnings);
         let hooks = hooks::hooks(&mut fields, natives);
-        let definition = definition(&mut fields, (entries, hooks), source, revision);
+        let definition = definition(&mut fields, natives, (entries, hooks), source, revision);
         warnings.extend(definition.iter().flat_map(permissions::warnings));
         warnings.extend(definition.iter().flat_map(hooks::warnings));
         let mistakes = fields.finish();
@@ -163,6 +166,7 @@ impl Definition {
 
 fn definition(
     fields: &mut Fields,
+    natives: &Natives,
     (entries, hooks): (Entries, Vec<Declared>),
     source: Value,
     revision: Revision,
@@ -183,6 +187,7 @@ fn definition(
         permissions: permissions::permissions(fields),
         workspace: permissions::workspace(fields),
         injection_reserve: fields.number("injection_reserve", 1..=1_000_000).unwrap_or(4_000),
+        middleware: middleware::read(fields, natives),
         tools: entries.tools,
         sets: entries.sets,
         hooks,

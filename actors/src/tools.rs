@@ -1,11 +1,13 @@
 //! The tools that a turn has, and what becomes of a call that the model makes.
 
+mod apart;
 mod aside;
 pub(crate) mod bounds;
 pub(crate) mod builtin;
 pub mod condition;
 pub mod gate;
 mod http;
+pub mod middleware;
 pub mod native;
 mod plan;
 pub mod run;

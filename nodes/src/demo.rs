@@ -19,9 +19,9 @@ pub fn agent(natives: &Natives) -> Result<Parsed, String> {
     Definition::parse(source, natives).map_err(|mistakes| joined(&mistakes))
 }
 
-/// The native tools that the program brings.
-pub fn natives() -> Natives {
-    Natives::new().with("demo_send_email", SendEmail).with("demo_look_up", LookUp)
+/// The native tools of a program, and the demo's.
+pub fn natives(own: Natives) -> Natives {
+    own.with("demo_send_email", SendEmail).with("demo_look_up", LookUp)
 }
 
 /// Pretends to send an e-mail.

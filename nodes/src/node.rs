@@ -58,16 +58,42 @@ pub struct Node {
     stop: watch::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
     life: Life,
+    natives: Arc<Natives>,
     _seeds: AbortOnDropHandle<()>,
 }
 
 impl Node {
-    /// Opens the store, takes up what ran, and serves.
+    /// Opens the store, takes up what ran, and serves, with the demo's native tools and no others.
     pub async fn start(config: Config, metrics: Option<PrometheusHandle>) -> Result<Self, Unready> {
-        let natives = Arc::new(demo::natives());
+        Self::start_with(config, metrics, Natives::new()).await
+    }
+
+    /// The same with a program's own native tools and middleware. A tool that cannot start keeps the
+    /// node from serving.
+    pub async fn start_with(
+        config: Config,
+        metrics: Option<PrometheusHandle>,
+        natives: Natives,
+    ) -> Result<Self, Unready> {
+        let natives = Arc::new(demo::natives(natives));
         // Everything that may be refused comes before the first write.
         let definitions = definitions(config.agents.as_deref(), &natives)?;
         let secret = cluster_secret(&config)?;
+        natives.start().await.map_err(|error| Unready::Broken(error.to_string()))?;
+        let begun = Self::begin(config, metrics, natives.clone(), definitions, secret).await;
+        if begun.is_err() {
+            natives.stop().await;
+        }
+        begun
+    }
+
+    async fn begin(
+        config: Config,
+        metrics: Option<PrometheusHandle>,
+        natives: Arc<Natives>,
+        definitions: Vec<Definition>,
+        secret: Option<String>,
+    ) -> Result<Self, Unready> {
         let public = listen(config.listen).await?;
         let operators = listen(config.admin_listen).await?;
         let (public_at, admin_at) = (local(&public)?, local(&operators)?);
@@ -133,7 +159,7 @@ impl Node {
             tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
         ];
         let (public, admin, cluster) = (public_at, admin_at, cluster_at);
-        Ok(Self { public, admin, cluster, name, stop, servers, life, _seeds: seeds })
+        Ok(Self { public, admin, cluster, name, stop, servers, life, natives, _seeds: seeds })
     }
 
     /// Drains whenever an operator asks for it, for at most `patience`, and goes on serving: what
@@ -159,7 +185,7 @@ impl Node {
         self.life.drain(patience).await
     }
 
-    /// Leaves the cluster, and stops serving.
+    /// Leaves the cluster, stops serving, and lets the native tools clean up.
     pub async fn stop(self) {
         self.life.leave().await;
         self.stop.send_replace(true);
@@ -168,6 +194,9 @@ impl Node {
                 tracing::error!(%error, "a server ended badly");
             }
         }
+        // With it end the last of the tools' runs.
+        drop(self.life);
+        self.natives.stop().await;
     }
 }
 

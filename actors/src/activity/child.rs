@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use abide_conversation::child::{DEEPEST, Due, Parent};
 use abide_conversation::command::{ChildEnded, ChildStarted, Create};
-use abide_conversation::event::{Data, Ending};
+use abide_conversation::event::{Data, Ending, Ran};
 use abide_conversation::message::{ErrorType, Message, Outcome, Ui};
 use abide_conversation::permission::{Ceiling, PermissionPhase};
-use abide_conversation::{Action, AgentName, CallId, ConversationId, TurnId};
+use abide_conversation::{Action, ConversationId, TurnId};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::Surroundings;
-use super::tool_run::{Wanted, returned};
+use super::tool_run::returned;
 use crate::journal::Refusal;
 use crate::request::{Failure, Request, SpawnRequest};
 use crate::tools::bounds::{LARGEST_VALUE, encoded_len};
 use crate::tools::builtin::spawn_agent::{Errand, errand, own_errand};
 use crate::tools::tool::{Target, Tool};
-use crate::tools::{Gate, Grant, Returned};
+use crate::tools::{Gate, Returned, Run};
 
 /// How many children may work for a root at once; each may have half as many, so that a family never
 /// has more than some two thousand.
@@ -32,27 +32,29 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 /// What is known of a call that a child is to answer.
 pub(super) struct Asked<'a> {
-    pub(super) call: &'a CallId,
-    pub(super) attempt: u32,
     pub(super) tool: &'a Tool,
-    pub(super) grant: Grant,
     pub(super) gate: Gate,
-    pub(super) agent: AgentName,
-    pub(super) assigns: Map<String, Value>,
-    pub(super) wanted: &'a Wanted,
+    pub(super) child: Option<ConversationId>,
+    pub(super) run: Run,
+    /// What middleware changed.
+    pub(super) ran: Option<Ran>,
 }
 
 /// Starts the child, or finds it started; the call is its own from here on.
 pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
-    let (call, attempt) = (asked.call.clone(), asked.attempt);
-    let failed = |why: String| returned(asked.call, attempt, Returned::error(why));
-    let Some(child) = asked.wanted.child.clone() else {
+    let ran = asked.ran.clone();
+    let (call, attempt) = (asked.run.call.clone(), asked.run.attempt);
+    let failed = |why: String| {
+        returned(&call, attempt, Returned { ran: ran.clone(), ..Returned::error(why) })
+    };
+    let Some(child) = asked.child.clone() else {
         return failed("sub_agent_failed: the call has no child".to_owned());
     };
+    let args = asked.run.grant.args();
     let errand = match &asked.tool.target {
-        Some(Target::Agent(agent)) => Ok(own_errand(agent, asked.grant.args())),
+        Some(Target::Agent(agent)) => Ok(own_errand(agent, args)),
         Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => {
-            errand(asked.grant.args())
+            errand(args)
         }
     };
     let errand = match errand {
@@ -63,18 +65,19 @@ pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
         Ok(parent) => parent,
         Err(why) => return failed(format!("sub_agent_failed: {why}")),
     };
-    let agent = errand.agent.unwrap_or_else(|| asked.agent.clone());
+    let Run { agent, principal, assigns, .. } = asked.run;
     let request = SpawnRequest {
         parent,
-        agent,
+        agent: errand.agent.unwrap_or(agent),
         content: vec![errand.content],
-        principal: asked.wanted.principal.clone(),
-        assigns: asked.assigns,
+        principal,
+        assigns,
     };
     let limit = asked.tool.run_timeout;
     let started = |within: Duration| {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        Action::ChildStarted(ChildStarted { call: call.clone(), attempt, within_ms, ran: None })
+        let (call, ran) = (call.clone(), ran.clone());
+        Action::ChildStarted(ChildStarted { call, attempt, within_ms, ran })
     };
     match timeout(limit, deliver(around, &child, Request::Spawn(Box::new(request)))).await {
         Ok(Ok(())) => started(limit),
@@ -117,16 +120,16 @@ fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<P
     let runs = around.state.dispatches.iter().filter(|(_, run)| run.child.is_some());
     let open = calls.chain(runs.map(|(id, _)| id));
     let most = AT_ONCE >> above.map_or(0, |above| above.depth);
-    if open.take(most).all(|id| id != asked.call) {
+    if open.take(most).all(|id| *id != asked.run.call) {
         return Err(format!("{most} agents may be asked at once here"));
     }
     let root = above.map_or(&around.id, |above| &above.root_conversation_id);
     Ok(Parent {
         conversation_id: around.id.clone(),
-        call_id: asked.call.clone(),
+        call_id: asked.run.call.clone(),
         root_conversation_id: root.clone(),
         depth,
-        ceiling: asked.gate.ceiling(&asked.grant, errand.tools.clone()),
+        ceiling: asked.gate.ceiling(&asked.run.grant, errand.tools.clone()),
         storages: around.state.storages.clone(),
     })
 }

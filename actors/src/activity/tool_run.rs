@@ -19,16 +19,16 @@ use crate::tools::run::{NOT_GRANTED, Place};
 use crate::tools::{Builtin, Gate, Grant, Returned, Run, Toolbox, merged};
 
 /// A call as its journal has it, a turn's or a user's own.
-pub(super) struct Wanted {
+struct Wanted {
     /// `None`: the gate did not let it through as it is.
     grant: Option<Grant>,
     tool: String,
-    pub(super) principal: Principal,
+    principal: Principal,
     revision: Revision,
     turn: Option<TurnId>,
     assigns: Map<String, Value>,
     input: Option<Input>,
-    pub(super) child: Option<ConversationId>,
+    child: Option<ConversationId>,
 }
 
 pub(super) async fn tool_run(
@@ -68,16 +68,15 @@ async fn run(
     let Some(tool) = toolbox.tool(&wanted.tool) else {
         return ended(gone("the tool is gone"));
     };
-    let Some(grant) = wanted.grant.clone() else {
+    let Some(grant) = wanted.grant else {
         tracing::error!(conversation = %around.id, %call, tool = tool.name, "no leave to run");
         return ended(Returned::failed(NOT_GRANTED, ErrorType::PermissionDenied));
     };
-    if tool.asks_a_child() {
-        let (agent, wanted) = (definition.name.clone(), &wanted);
-        let asked = Asked { call, attempt, tool, grant, gate, agent, assigns, wanted };
-        return Ok(child::ask(around, asked).await);
-    }
-    let place = place(around, &definition, &gate);
+    let asks_a_child = tool.asks_a_child();
+    let place = match asks_a_child {
+        true => Place::default(),
+        false => place(around, &definition, &gate),
+    };
     let works_on_files = tool.builtin().is_some_and(Builtin::works_on_files);
     if place.storage.is_none() && works_on_files {
         // Journalled before the first file is there: the call that makes it may have no result.
@@ -89,6 +88,7 @@ async fn run(
         }
     }
     let run = Run {
+        agent: definition.name.clone(),
         conversation: around.id.clone(),
         turn: wanted.turn,
         call: call.clone(),
@@ -99,8 +99,17 @@ async fn run(
         input: wanted.input,
         place,
     };
+    let runner = &around.deps.runner;
+    if asks_a_child {
+        return Ok(match runner.may_ask(tool, &gate, run).await {
+            Ok((run, ran)) => {
+                child::ask(around, Asked { tool, gate, child: wanted.child, run, ran }).await
+            }
+            Err(instead) => returned(call, attempt, *instead),
+        });
+    }
     let progress = |payload| around.progress.say(around, call, payload);
-    ended(around.deps.runner.run(tool, run, progress).await)
+    ended(runner.call(tool, &gate, run, progress).await)
 }
 
 /// Where a built-in tool works, and how far it may reach.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::fields::Fields;
 use super::invalid::Invalid;
 use super::servers::Servers;
-use super::{LONGEST_DESCRIPTION, MOST_TOOLS, schema};
+use super::{LONGEST_DESCRIPTION, MOST_TOOLS, middleware, schema};
 use crate::mcp::Set;
 use crate::tools::Builtin;
 use crate::tools::bounds::cut;
@@ -196,6 +196,7 @@ fn tool(
             .unwrap_or(Duration::from_secs(60)),
         read_only: fields.flag("read_only", false),
         strict: fields.flag("strict", false),
+        middleware: middleware::of_tool(fields, executor, known.natives),
         on_interrupt: fields.word("on_interrupt", "redispatch, fail").unwrap_or_default(),
         timeout: fields.duration("timeout"),
         streaming: fields.flag("streaming", false),

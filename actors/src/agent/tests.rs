@@ -41,6 +41,7 @@ tools:
     on_interrupt: redispatch
     timeout: 10m
     streaming: false
+    strict: true
     intent: compute
     audience: model
     aliases: []
@@ -96,6 +97,7 @@ fn the_contracts_example_is_read_whole() {
     let tool = &agent.tools[0];
     assert_eq!(tool.timeout, Some(Duration::from_secs(600)));
     assert_eq!(tool.retention, Some(json!({"mode": "age", "value": 6})));
+    assert!(tool.strict);
     assert_eq!(tool.provider_options["openai"], json!({"strict": true}));
 }
 
@@ -241,6 +243,7 @@ fn fields_of_a_wrong_shape_are_refused_by_name() {
         ("timeout", json!("9000h")),
         ("on_interrupt", json!("retry")),
         ("streaming", json!("yes")),
+        ("strict", json!("yes")),
         ("aliases", json!(["a b"])),
         ("confirmation_message", json!("{{")),
         ("provider_options", json!([])),

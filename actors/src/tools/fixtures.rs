@@ -6,7 +6,7 @@ pub(crate) mod log;
 
 use std::sync::Arc;
 
-use abide_conversation::{CallId, ConversationId, Principal, Timestamp, TurnId};
+use abide_conversation::{AgentName, CallId, ConversationId, Principal, Timestamp, TurnId};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
@@ -93,6 +93,7 @@ pub(crate) fn scope() -> Scope {
 
 pub(crate) fn a_run(tool: &str, args: Value) -> Run {
     Run {
+        agent: AgentName::new("support"),
         conversation: ConversationId::new("c1"),
         turn: Some(TurnId::new("t1")),
         call: CallId::new("call_1"),

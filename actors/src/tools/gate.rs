@@ -28,7 +28,7 @@ pub struct Gate {
 }
 
 /// Leave to run one call, with these arguments and no others. Only a verdict of the gate, read back
-/// from the journal, becomes one.
+/// from the journal, becomes one; or one about other arguments of a call that has leave already.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     tool: String,
@@ -84,8 +84,16 @@ impl Gate {
     /// The same for arguments that an approver edited: his approval covers them, the lists and the
     /// phase still hold.
     pub fn judge_edited(&self, tool: &Tool, args: &Value) -> Verdict {
-        let (decision, rule) =
-            self.refusal(tool, args).unwrap_or((Decision::Allow, "approval: edited"));
+        self.judge_again(tool, args, "approval: edited")
+    }
+
+    /// The same for arguments that middleware changed.
+    pub fn judge_changed(&self, tool: &Tool, args: &Value) -> Verdict {
+        self.judge_again(tool, args, "middleware")
+    }
+
+    fn judge_again(&self, tool: &Tool, args: &Value, rule: &'static str) -> Verdict {
+        let (decision, rule) = self.refusal(tool, args).unwrap_or((Decision::Allow, rule));
         self.verdict(decision, rule, tool, args)
     }
 
@@ -97,6 +105,11 @@ impl Gate {
     fn verdict(&self, decision: Decision, rule: &str, tool: &Tool, args: &Value) -> Verdict {
         let (rule, phase) = (rule.to_owned(), self.phase());
         Verdict { decision, rule, phase, fingerprint: fingerprint(&tool.name, args), by: None }
+    }
+
+    /// The definition whose calls it judges.
+    pub fn definition(&self) -> &Arc<Definition> {
+        &self.definition
     }
 
     /// Whether the lists and the phase let the tool run at all.
@@ -245,9 +258,22 @@ impl Grant {
         &self.args
     }
 
+    /// What it may run with, and no leave any more.
+    pub(super) fn into_args(self) -> Value {
+        self.args
+    }
+
     /// The same, with what the arguments leave to the tool's defaults.
     pub(super) fn filled(self, parameters: &Schema) -> Self {
         Self { args: parameters.fill(self.args), ..self }
+    }
+
+    /// Leave for other arguments of the same call, if the gate lets them through. What a child may
+    /// do never grows by it.
+    pub(super) fn changed(&self, verdict: &Verdict, args: &Value) -> Option<Self> {
+        let verdict = Some(verdict).filter(|verdict| verdict.decision == Decision::Allow)?;
+        let grant = Self::new(verdict, &self.tool, args)?;
+        Some(Self { phase: grant.phase.min(self.phase), ..grant })
     }
 
     #[cfg(test)]

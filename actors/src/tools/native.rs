@@ -31,6 +31,13 @@
 //! assert!(natives.get("add").is_some());
 //! ```
 
+pub(super) mod attempt;
+mod dependencies;
+mod direct;
+mod life;
+mod typed;
+
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -39,12 +46,16 @@ use abide_conversation::command::Change;
 use abide_conversation::event::Ran;
 use abide_conversation::input::{Asks, Input};
 use abide_conversation::message::{ErrorType, Outcome, Ui};
-use abide_conversation::{CallId, ConversationId, Principal, TurnId};
+use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use super::middleware::Middlewares;
 use crate::hooks::Hooks;
+use dependencies::Dependencies;
+pub use life::NotStarted;
+pub use typed::typed;
 
 /// A tool that runs in this process.
 ///
@@ -60,11 +71,26 @@ pub trait NativeTool: Send + Sync + 'static {
 
     /// Runs one call.
     async fn run(&self, args: Value, context: Context<'_>) -> Returned;
+
+    /// May turn an error of its run, or a crash, into something else. The run's time goes on; of one
+    /// that ran out of it there is nothing to recover.
+    async fn recover(&self, _: &str, _: ErrorType, _: Context<'_>) -> Option<Returned> {
+        None
+    }
+
+    /// The node begins; it serves nothing before this is done, and not at all if it fails.
+    async fn started(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The node ends, and no call runs any more. A node that dies has no time to say so.
+    async fn stopped(&self) {}
 }
 
 /// The call that a native tool runs for.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
+    pub agent: &'a AgentName,
     pub conversation: &'a ConversationId,
     /// `None` for a user's own call.
     pub turn: Option<&'a TurnId>,
@@ -75,10 +101,16 @@ pub struct Context<'a> {
     pub principal: &'a Principal,
     /// What an earlier attempt asked for with [`Returned::asking`], and the answer.
     pub input: Option<&'a Input>,
-    pub(super) progress: &'a mpsc::Sender<Value>,
+    dependencies: &'a Dependencies,
+    progress: &'a mpsc::Sender<Value>,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// What the program provides of this type: for the agent, else for all.
+    pub fn dependency<T: Any>(&self) -> Option<&'a T> {
+        self.dependencies.get(self.agent)
+    }
+
     /// Tells whoever watches how far the run has come. Lossy, and lost unless the tool is declared
     /// `streaming`; never blocks.
     pub fn report(&self, progress: Value) {
@@ -150,15 +182,46 @@ impl Returned {
         }
     }
 
+    /// The arguments are wrong; `why` names each field.
+    pub(crate) fn invalid(why: &str) -> Self {
+        let why = format!("invalid tool arguments: {why}");
+        Self::failed(why, ErrorType::ValidationError)
+    }
+
     pub(crate) fn failed(message: impl Into<String>, error_type: ErrorType) -> Self {
         Self::of(Outcome::Err(message.into(), error_type))
     }
 }
 
-/// The native tools that a program offers, by the name that definitions use, and its hooks.
+macro_rules! results {
+    ($($type:ty),+) => {$(
+        impl From<$type> for Returned {
+            fn from(result: $type) -> Self {
+                Self::ok(result)
+            }
+        }
+    )+};
+}
+
+results!(Value, Vec<Value>, String, &str, bool, i64, u64, f64, ());
+
+/// The model reads the error.
+impl<T: Into<Returned>, E: fmt::Display> From<Result<T, E>> for Returned {
+    fn from(result: Result<T, E>) -> Self {
+        match result {
+            Ok(result) => result.into(),
+            Err(error) => Self::error(error.to_string()),
+        }
+    }
+}
+
+/// The native tools that a program offers, by the name that definitions use, what they work with,
+/// what is around all tools, and the program's hooks.
 #[derive(Clone, Default)]
 pub struct Natives {
     tools: BTreeMap<String, Arc<dyn NativeTool>>,
+    dependencies: Arc<Dependencies>,
+    middlewares: Middlewares,
     hooks: Hooks,
 }
 
@@ -184,9 +247,61 @@ impl Natives {
         &self.hooks
     }
 
+    /// The same, with a value that tools find by its type; a later one of a type replaces the
+    /// earlier.
+    ///
+    /// ```
+    /// use abide_actors::tools::native::{Natives, Returned, typed};
+    /// use serde_json::json;
+    ///
+    /// struct Rate(f64);
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Amount {
+    ///     euros: f64,
+    /// }
+    ///
+    /// let exchange = typed("Euros in dollars.", |args: Amount, context| {
+    ///     Box::pin(async move {
+    ///         let Rate(rate) = context.dependency().ok_or("there is no rate")?;
+    ///         Ok::<_, &str>(args.euros * rate)
+    ///     })
+    /// });
+    /// let natives = Natives::new().with("exchange", exchange).provide(Rate(1.5));
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+    /// # .block_on(async {
+    /// assert_eq!(natives.run("exchange", json!({"euros": 2})).await, Returned::ok(3.0));
+    /// # });
+    /// ```
+    pub fn provide<T: Any + Send + Sync>(mut self, value: T) -> Self {
+        Arc::make_mut(&mut self.dependencies).provide(None, value);
+        self
+    }
+
+    /// The same for one agent, whose tools find this value and not the one for all.
+    pub fn provide_for<T: Any + Send + Sync>(mut self, agent: &str, value: T) -> Self {
+        Arc::make_mut(&mut self.dependencies).provide(Some(agent), value);
+        self
+    }
+
+    /// The same, with this middleware and no other.
+    pub fn with_middlewares(self, middlewares: Middlewares) -> Self {
+        Self { middlewares, ..self }
+    }
+
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn NativeTool>> {
         self.tools.get(name)
+    }
+
+    /// What may be around the runs of tools.
+    pub fn middlewares(&self) -> &Middlewares {
+        &self.middlewares
+    }
+
+    pub(super) fn dependencies(&self) -> &Arc<Dependencies> {
+        &self.dependencies
     }
 }
 
@@ -195,3 +310,6 @@ impl fmt::Debug for Natives {
         f.debug_set().entries(self.tools.keys()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,26 +4,23 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::event::Ran;
 use abide_conversation::input::Input;
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::PermissionPhase;
-use abide_conversation::{CallId, ConversationId, Principal, TurnId};
+use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::bounds::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
 use super::http::Http;
-use super::native::{Context, NativeTool, Natives, Returned};
+use super::middleware::{Chain, End, Middleware};
+use super::native::{Natives, Returned, attempt};
 use super::tool::{Target, Tool};
-use super::{Grant, Kit};
+use super::{Gate, Grant, Kit};
 use crate::clock::Clock;
 use crate::hooks::HookCaller;
 use crate::mcp::Mcp;
 use crate::workspace::{Site, Workspaces};
-
-/// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
-const PROGRESS_WAITING: usize = 64;
 
 /// What the model reads of a tool that lacks something here; the log says what.
 pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
@@ -35,6 +32,7 @@ pub(crate) const NOT_GRANTED: &str = "permission denied: the gate gave no leave"
 /// One run of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
+    pub agent: AgentName,
     pub conversation: ConversationId,
     /// `None` for a user's own call.
     pub turn: Option<TurnId>,
@@ -123,50 +121,115 @@ impl Runner {
         &self.kit.workspaces
     }
 
-    /// Runs the call that the gate granted; dropping the future stops it. Takes at most the tool's `run_timeout`.
+    /// Runs the call that the gate granted, with the middleware of its agent and its tool around it;
+    /// dropping the future stops it. Takes at most the tool's `run_timeout`.
     ///
     /// `progress` is called while it runs, if the tool is `streaming`.
-    pub async fn run(
+    pub async fn call(
+        self: &Arc<Self>,
+        tool: &Tool,
+        gate: &Gate,
+        run: Run,
+        progress: impl Fn(Value) + Send + Sync,
+    ) -> Returned {
+        let Some(links) = self.around(tool, gate) else { return Returned::error(NOT_CONFIGURED) };
+        if links.is_empty() || !is_granted(tool, &run) {
+            return self.run(tool, run, progress).await;
+        }
+        let run = Run { grant: run.grant.filled(&tool.parameters), ..run };
+        let chain = Chain::new(links, tool, gate, End::Tool(Arc::clone(self)));
+        let (returned, said) = chain.run(run, &progress).await;
+        Returned { ran: said.ran, ..returned }
+    }
+
+    /// Asks the middleware around a call that a child conversation is to answer: with what the child
+    /// may be asked, and what that has changed; or what the call comes to without it.
+    pub(crate) async fn may_ask(
+        &self,
+        tool: &Tool,
+        gate: &Gate,
+        run: Run,
+    ) -> Result<(Run, Option<Ran>), Box<Returned>> {
+        let links = self.around(tool, gate);
+        let links = links.ok_or_else(|| Box::new(Returned::error(NOT_CONFIGURED)))?;
+        if links.is_empty() {
+            return Ok((run, None));
+        }
+        let chain = Chain::new(links, tool, gate, End::Child);
+        let (returned, said) = chain.run(run.clone(), &|_| {}).await;
+        let goes_on =
+            returned.outcome.is_ok() && returned.halt.is_none() && returned.asks.is_none();
+        match said.reached.filter(|_| goes_on) {
+            Some(grant) => Ok((Run { grant, ..run }, said.ran)),
+            None => Err(Box::new(Returned { ran: said.ran, ..returned })),
+        }
+    }
+
+    /// `None`: a definition of another version of the program names what is not here.
+    fn around(&self, tool: &Tool, gate: &Gate) -> Option<Vec<Arc<dyn Middleware>>> {
+        let agent = gate.definition();
+        let links = self.natives.middlewares().around(&agent.middleware, &tool.middleware);
+        if links.is_none() {
+            tracing::error!(agent = %agent.name, tool = tool.name, "no such middleware");
+        }
+        links
+    }
+
+    /// Runs the call that the gate granted, and nothing around it.
+    pub(crate) async fn run(
         &self,
         tool: &Tool,
         mut run: Run,
         progress: impl Fn(Value) + Send + Sync,
     ) -> Returned {
-        if run.grant.tool() != tool.name {
+        if !is_granted(tool, &run) {
             tracing::error!(tool = tool.name, granted = run.grant.tool(), "no leave to run");
             return Returned::failed(NOT_GRANTED, ErrorType::PermissionDenied);
         }
         run.grant = run.grant.filled(&tool.parameters);
+        bounded(within(tool.run_timeout, self.execute(tool, run, &progress)).await)
+    }
+
+    /// The tool itself, for as long as it takes.
+    pub(super) async fn execute(
+        &self,
+        tool: &Tool,
+        run: Run,
+        progress: &(impl Fn(Value) + Send + Sync),
+    ) -> Returned {
         let report = |payload: Value| {
             if tool.streaming {
                 progress(payload);
             }
         };
-        let running = async {
-            match &tool.target {
-                Some(Target::Http(endpoint)) => {
-                    self.http.call(endpoint, &tool.name, &run, &report).await
-                }
-                Some(Target::Native(name)) => match self.natives.get(name) {
-                    Some(native) => run_native(Arc::clone(native), run.clone(), &report).await,
-                    None => {
-                        tracing::error!(tool = tool.name, native = name, "no such native tool");
-                        Returned::error(NOT_CONFIGURED)
-                    }
-                },
-                Some(Target::Builtin(builtin)) => builtin.run(&run, &self.kit).await,
-                Some(Target::Mcp(pick)) => self.mcp.call(pick, &run, &report).await,
-                // A child conversation has those.
-                Some(Target::Agent(_)) | None => {
-                    Returned::error("the tool does not run on the server")
-                }
+        match &tool.target {
+            Some(Target::Http(endpoint)) => {
+                self.http.call(endpoint, &tool.name, &run, &report).await
             }
-        };
-        bounded(within(tool.run_timeout, running).await)
+            Some(Target::Native(name)) => match self.natives.get(name) {
+                Some(native) => {
+                    let (native, natives) = (Arc::clone(native), &self.natives);
+                    attempt::run(native, Arc::clone(natives.dependencies()), run, &report).await
+                }
+                None => {
+                    tracing::error!(tool = tool.name, native = name, "no such native tool");
+                    Returned::error(NOT_CONFIGURED)
+                }
+            },
+            Some(Target::Builtin(builtin)) => builtin.run(&run, &self.kit).await,
+            Some(Target::Mcp(pick)) => self.mcp.call(pick, &run, &report).await,
+            // A child conversation has those.
+            Some(Target::Agent(_)) | None => Returned::error("the tool does not run on the server"),
+        }
     }
 }
 
-async fn within(limit: Duration, running: impl Future<Output = Returned>) -> Returned {
+fn is_granted(tool: &Tool, run: &Run) -> bool {
+    run.grant.tool() == tool.name
+}
+
+/// What the work comes to, if it ends in time.
+pub(super) async fn within(limit: Duration, running: impl Future<Output = Returned>) -> Returned {
     match tokio::time::timeout(limit, running).await {
         Ok(returned) => returned,
         Err(_) => {
@@ -175,45 +238,8 @@ async fn within(limit: Duration, running: impl Future<Output = Returned>) -> Ret
     }
 }
 
-/// In a task of its own, so that a panic ends there, and a run that never yields blocks no other.
-async fn run_native(
-    native: Arc<dyn NativeTool>,
-    run: Run,
-    report: &(impl Fn(Value) + Send + Sync),
-) -> Returned {
-    let (sender, mut reports) = mpsc::channel(PROGRESS_WAITING);
-    let mut task = AbortOnDropHandle::new(tokio::spawn(async move {
-        let args = run.grant.args().clone();
-        let context = Context {
-            conversation: &run.conversation,
-            turn: run.turn.as_ref(),
-            call: &run.call,
-            attempt: run.attempt,
-            assigns: &run.assigns,
-            principal: &run.principal,
-            input: run.input.as_ref(),
-            progress: &sender,
-        };
-        native.run(args, context).await
-    }));
-    let ended = loop {
-        tokio::select! {
-            biased;
-            Some(payload) = reports.recv() => report(payload),
-            ended = &mut task => break ended,
-        }
-    };
-    while let Ok(payload) = reports.try_recv() {
-        report(payload);
-    }
-    ended.unwrap_or_else(|error| {
-        tracing::error!(%error, "a native tool crashed");
-        Returned::failed("tool crashed", ErrorType::ToolCrashed)
-    })
-}
-
 /// No result is larger than what may travel between nodes.
-fn bounded(returned: Returned) -> Returned {
+pub(super) fn bounded(returned: Returned) -> Returned {
     let Returned { outcome, ui, halt, changes, asks, ran } = returned;
     let large = |value: &Value| encoded_len(value) > LARGEST_VALUE;
     let asks_much = asks.as_ref().is_some_and(|asks| large(&asks.requests) || asks.is_long());

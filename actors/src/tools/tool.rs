@@ -27,6 +27,8 @@ pub struct Tool {
     pub parameters: Schema,
     pub executor: Executor,
     pub approval: Approval,
+    /// What is around its runs within the agent's own, outermost first.
+    pub middleware: Vec<String>,
     /// How it runs; `Some` of a server tool and of no other.
     pub target: Option<Target>,
     pub run_timeout: Duration,

@@ -10,6 +10,7 @@ mod document;
 mod hostile;
 mod messages;
 mod module;
+mod natives;
 mod pages;
 mod refusals;
 mod spec;

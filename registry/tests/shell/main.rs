@@ -14,6 +14,7 @@ mod flaky;
 mod gate;
 mod hooks;
 mod listeners;
+mod middleware;
 mod operators;
 mod pages;
 mod plan;

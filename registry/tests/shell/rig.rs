@@ -62,6 +62,7 @@ pub struct Site {
     pub membership: Arc<dyn Membership>,
     pub holder: Holder,
     pub policy: Policy,
+    pub natives: Natives,
 }
 
 /// What the rig's native tools do and have done.
@@ -109,12 +110,15 @@ impl Rig {
     }
 
     pub async fn over(store: Arc<dyn Store>, agent: &str) -> Self {
-        let clock = clock();
+        Self::with(Natives::new(), store, agent).await
+    }
+
+    pub async fn with(natives: Natives, store: Arc<dyn Store>, agent: &str) -> Self {
+        let (clock, alone) = (clock(), Arc::new(Alone::default()));
         let holder = Holder { node: "n".to_owned(), incarnation: "1".to_owned() };
-        let alone = Arc::new(Alone::default());
-        let ground =
-            Site { clock, store, membership: alone.clone(), holder, policy: Policy::Local };
-        Self::at(ground, agent, |_, _| async { Ok(alone as Arc<dyn Peers>) }).await
+        let (membership, policy) = (alone.clone(), Policy::Local);
+        let site = Site { clock, store, membership, holder, policy, natives };
+        Self::at(site, agent, |_, _| async { Ok(alone as Arc<dyn Peers>) }).await
     }
 
     /// One node of a cluster.
@@ -126,9 +130,9 @@ impl Rig {
     where
         F: Future<Output = Result<Arc<dyn Peers>, String>>,
     {
-        let Site { clock, store, membership, holder, policy } = site;
+        let Site { clock, store, membership, holder, policy, natives } = site;
         let tools = Tools::default();
-        let natives = Natives::new()
+        let natives = natives
             .with("hold", Hold(tools.clone()))
             .with("nap", Nap(tools.clone()))
             .with("boom", Boom)

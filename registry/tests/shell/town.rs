@@ -105,6 +105,7 @@ impl Town {
             membership: Arc::new(membership),
             holder,
             policy: self.policy,
+            natives: Default::default(),
         };
         let (net, me) = (self.net.clone(), process.clone());
         let connect = |host, _| async { Ok(net.join(me, host) as Arc<dyn Peers>) };

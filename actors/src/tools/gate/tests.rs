@@ -344,3 +344,21 @@ fn a_child_has_the_phase_in_which_its_call_was_judged() {
     let later = gate(json!({"phase": "trusted"}));
     assert_eq!(later.ceiling(&grant, None).phase, PermissionPhase::Plan);
 }
+
+#[test]
+fn leave_for_other_arguments_needs_a_verdict_about_them_and_never_widens() {
+    let agent = agent(json!({"phase": "trusted"}));
+    let toolbox = Toolbox::new(agent.clone(), &Listings::new(), Arc::from([]));
+    let (free, args) = (toolbox.tool("free").unwrap(), json!({"x": 2}));
+    let grant = Grant::of("free", json!({"x": 1}));
+    let gate = Gate::new(agent, &State::default());
+    let verdict = gate.judge_changed(free, &args);
+    assert_eq!((verdict.rule.as_str(), verdict.phase), ("middleware", PermissionPhase::Trusted));
+    let changed = grant.changed(&verdict, &args).unwrap();
+    assert_eq!((changed.args(), changed.phase), (&args, PermissionPhase::Default));
+    assert_eq!(grant.changed(&verdict, &json!({"x": 3})), None, "it is about others");
+    assert_eq!(Grant::of("look", json!({})).changed(&verdict, &args), None, "and another tool");
+    for decision in [Decision::Ask, Decision::Deny] {
+        assert_eq!(grant.changed(&Verdict { decision, ..verdict.clone() }, &args), None);
+    }
+}

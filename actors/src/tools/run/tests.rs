@@ -8,7 +8,9 @@ use abide_conversation::message::Ui;
 use serde_json::json;
 
 use super::*;
+use crate::tools::apart::PROGRESS_WAITING;
 use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
+use crate::tools::native::{Context, NativeTool};
 
 async fn ran(natives: Natives, streaming: bool, args: Value) -> (Returned, Vec<Value>) {
     let tool = json!({"name": "t", "run": {"native": "obedient"}, "streaming": streaming,

@@ -38,6 +38,9 @@ pub(in crate::http) struct AgentDefinition {
     /// By name, `[A-Za-z0-9_-]{1,32}`: the servers whose tools `tools` may name; at most 16.
     /// Defining an agent connects to none of them.
     mcp_servers: Option<BTreeMap<String, McpServer>>,
+    /// The program's middleware around the runs of all its server tools, outermost first.
+    #[schema(max_items = 16)]
+    middleware: Option<Vec<String>>,
     #[schema(max_items = 256)]
     tools: Option<Vec<ToolDefinition>>,
     #[schema(max_items = 64)]
@@ -162,6 +165,10 @@ pub(in crate::http) struct ToolDefinition {
     /// `auto` (default), `requires_approval`, or `{"when": CONDITION}`, a CEL expression over
     /// `args`, `principal` and `conversation`. For `server` and `client` tools only.
     approval: Option<Value>,
+    /// Of a server tool: the program's middleware around its runs, within the agent's own, outermost
+    /// first.
+    #[schema(max_items = 16)]
+    middleware: Option<Vec<String>>,
     run: Option<RunTarget>,
     /// A duration: how long one run may take.
     #[schema(default = "60s")]

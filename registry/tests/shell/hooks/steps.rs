@@ -156,10 +156,11 @@ async fn what_the_stream_hook_let_through_is_what_is_shown_and_what_is_stored() 
     rig.send(ID, "hello").await.unwrap();
     let (mut text, mut thinking) = (String::new(), String::new());
     while let Some(heard) = signals.next().await {
-        match heard {
-            Heard::Signal(Signal::Text(delta)) => text.push_str(&delta.text),
-            Heard::Signal(Signal::Thinking(delta)) => thinking.push_str(&delta.text),
-            Heard::Signal(Signal::Committed(events))
+        let Heard::Signal(said) = heard else { continue };
+        match &said.signal {
+            Signal::Text(delta) => text.push_str(&delta.text),
+            Signal::Thinking(delta) => thinking.push_str(&delta.text),
+            Signal::Committed(events)
                 if events.iter().any(|event| matches!(event.data, Data::TurnEnded(_))) =>
             {
                 break;

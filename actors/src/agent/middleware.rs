@@ -1,0 +1,100 @@
+//! The middleware that an agent or a tool names.
+
+use abide_conversation::event::Executor;
+
+use super::fields::Fields;
+use crate::tools::bounds::cut;
+use crate::tools::native::Natives;
+
+/// Each is around every run; more of them in one place is a mistake.
+const MOST: usize = 16;
+
+/// Reads `middleware`, outermost first.
+pub(super) fn read(fields: &mut Fields, natives: &Natives) -> Vec<String> {
+    let given = fields.list("middleware", MOST).into_iter().enumerate();
+    let mut known = |(at, name): (usize, serde_json::Value)| {
+        let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+        if natives.middlewares().has(&name) {
+            return Some(name);
+        }
+        let why = format!("names no middleware of this program: {}", cut(&name, 64));
+        fields.wrong(&format!("middleware[{at}]"), why);
+        None
+    };
+    given.filter_map(&mut known).collect()
+}
+
+/// The same of a tool, which must be one that runs here.
+pub(super) fn of_tool(fields: &mut Fields, executor: Executor, natives: &Natives) -> Vec<String> {
+    let names = read(fields, natives);
+    match executor {
+        Executor::Server => {}
+        Executor::Human | Executor::Client | Executor::Provider if names.is_empty() => {}
+        Executor::Human | Executor::Client | Executor::Provider => {
+            fields.wrong("middleware", "is for a server tool only");
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use async_trait::async_trait;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::agent::{Definition, joined};
+    use crate::tools::fixtures::source;
+    use crate::tools::middleware::{Middleware, Middlewares, Next};
+    use crate::tools::{Returned, Run};
+
+    struct Open;
+
+    #[async_trait]
+    impl Middleware for Open {
+        async fn around(&self, _: &Run, next: Next<'_>) -> Returned {
+            next.run().await
+        }
+    }
+
+    fn parse(agent: Value, tool: Value) -> Result<Definition, String> {
+        let natives = Natives::new()
+            .with_middlewares(Middlewares::new().with("audit", Open).with("cache", Open));
+        let mut source = source(json!([tool]));
+        source["middleware"] = agent;
+        let parsed = Definition::parse(source, &natives);
+        parsed.map(|parsed| parsed.definition).map_err(|mistakes| joined(&mistakes))
+    }
+
+    fn tool(middleware: Value) -> Value {
+        let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
+        json!({"name": "t", "run": run, "middleware": middleware})
+    }
+
+    #[test]
+    fn an_agent_and_its_tools_name_middleware_in_their_order() {
+        let agent = parse(json!(["cache", "audit"]), tool(json!(["audit"]))).unwrap();
+        assert_eq!(agent.middleware, ["cache", "audit"]);
+        assert_eq!(agent.tools[0].middleware, ["audit"]);
+        let human = json!({"name": "t", "executor": "human", "middleware": []});
+        assert_eq!(parse(json!(null), human).unwrap().middleware, Vec::<String>::new());
+    }
+
+    #[test]
+    fn middleware_that_cannot_be_is_refused_by_tool_and_field() {
+        let human = json!({"name": "t", "executor": "human", "middleware": ["audit"]});
+        for (agent, tool, wanted) in [
+            (json!(["audti"]), tool(json!([])), "middleware[0]: names no middleware"),
+            (json!([7]), tool(json!([])), "middleware[0]: names no middleware"),
+            (json!("audit"), tool(json!([])), "middleware: must be a list"),
+            (json!(vec!["audit"; 17]), tool(json!([])), "middleware: must have at most 16"),
+            (json!([]), tool(json!(["audit", "x"])), "tool t: middleware[1]: names no middleware"),
+            (json!([]), tool(json!(vec!["audit"; 17])), "tool t: middleware: must have at most 16"),
+            (json!([]), human, "tool t: middleware: is for a server tool only"),
+        ] {
+            let found = parse(agent, tool).unwrap_err();
+            assert!(found.starts_with(wanted), "{wanted}: {found}");
+        }
+    }
+}

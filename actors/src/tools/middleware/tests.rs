@@ -1,0 +1,302 @@
+//! What middleware may do to a run, and what it cannot.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use abide_conversation::State;
+use abide_conversation::command::Change;
+use abide_conversation::message::{ErrorType, Outcome};
+use abide_conversation::permission::Decision;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::agent::Definition;
+use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
+use crate::tools::native::Natives;
+use crate::tools::{Gate, Runner};
+
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// Notes when a run comes and goes, and does something to it.
+struct Noted(&'static str, Seen, Does);
+
+enum Does {
+    Nothing,
+    Change(Value),
+    Answer(Box<Returned>),
+    Reword,
+    Panic,
+    PanicAfterwards,
+    Sleep(u64),
+}
+
+#[async_trait]
+impl Middleware for Noted {
+    async fn around(&self, run: &Run, next: Next<'_>) -> Returned {
+        let Self(name, seen, does) = self;
+        seen.lock().unwrap().push(format!("{name}> {}", run.grant.args()));
+        let returned = match does {
+            Does::Nothing => next.run().await,
+            Does::Change(args) => next.run_with(args.clone()).await,
+            Does::Answer(answer) => Returned::clone(answer),
+            Does::Reword => {
+                let mut returned = next.run().await;
+                returned.outcome = Outcome::Ok(json!("reworded"));
+                returned
+            }
+            Does::Panic => unreachable!("it was told to"),
+            Does::PanicAfterwards => {
+                next.run().await;
+                unreachable!("it was told to")
+            }
+            Does::Sleep(seconds) => {
+                tokio::time::sleep(Duration::from_secs(*seconds)).await;
+                next.run().await
+            }
+        };
+        seen.lock().unwrap().push(format!("<{name}"));
+        returned
+    }
+}
+
+fn answers(returned: Returned) -> Does {
+    Does::Answer(Box::new(returned))
+}
+
+/// A runner with middleware, the definition that names it, and what it saw.
+struct Scene {
+    runner: Arc<Runner>,
+    definition: Arc<Definition>,
+    seen: Seen,
+}
+
+/// One named `m` that does this, around the tool that an entry describes.
+fn scene_of(entry: Value, does: Does) -> Scene {
+    let seen = Seen::default();
+    let middlewares = Middlewares::new().with("m", Noted("m", seen.clone(), does));
+    scene(middlewares, seen, json!(["m"]), entry)
+}
+
+fn scene(middlewares: Middlewares, seen: Seen, agent: Value, entry: Value) -> Scene {
+    let natives = Natives::new().with("obedient", Obedient).with_middlewares(middlewares);
+    let mut source = source(json!([entry]));
+    source["middleware"] = agent;
+    let definition = Definition::parse(source, &natives).unwrap().definition;
+    let runner = Runner::new(natives, kit(), StillClock::now()).unwrap();
+    Scene { runner: Arc::new(runner), definition: Arc::new(definition), seen }
+}
+
+fn obedient() -> Value {
+    json!({"name": "t", "run": {"native": "obedient"}, "run_timeout": "90s"})
+}
+
+impl Scene {
+    fn gate(&self) -> Gate {
+        Gate::new(self.definition.clone(), &State::default())
+    }
+
+    async fn run(&self, args: Value) -> Returned {
+        let tool = &self.definition.tools[0];
+        self.runner.call(tool, &self.gate(), a_run(&tool.name, args), |_| {}).await
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn middleware_stands_around_a_run_from_the_service_to_the_tool() {
+    let seen = Seen::default();
+    let noted = |name| Noted(name, seen.clone(), Does::Nothing);
+    let middlewares = Middlewares::new()
+        .with("tool", noted("tool"))
+        .with("second", noted("second"))
+        .with("first", noted("first"))
+        .everywhere(noted("service"))
+        .everywhere(noted("inner service"));
+    let mut entry = obedient();
+    entry["middleware"] = json!(["tool"]);
+    let scene = scene(middlewares, seen, json!(["first", "second"]), entry);
+    assert!(scene.run(json!({})).await.outcome.is_ok());
+    let names = ["service", "inner service", "first", "second", "tool"];
+    let comes = names.iter().map(|name| format!("{name}> {{\"do\":\"echo\"}}"));
+    let goes = names.iter().rev().map(|name| format!("<{name}"));
+    assert_eq!(scene.seen(), comes.chain(goes).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn changed_arguments_are_judged_again_and_get_their_defaults() {
+    let scene = scene_of(obedient(), Does::Change(json!({"x": 2})));
+    let returned = scene.run(json!({"x": 1})).await;
+    let Outcome::Ok(result) = returned.outcome else { panic!("{:?}", returned.outcome) };
+    assert_eq!(result["args"], json!({"x": 2, "do": "echo"}));
+    let ran = returned.ran.unwrap();
+    assert_eq!((ran.args, ran.gate.rule.as_str()), (json!({"x": 2}), "middleware"));
+    assert_eq!(ran.gate.decision, Decision::Allow);
+}
+
+#[tokio::test]
+async fn arguments_that_stay_as_they_are_are_no_change() {
+    let scene = scene_of(obedient(), Does::Change(json!({"do": "echo", "x": 1})));
+    let returned = scene.run(json!({"do": "echo", "x": 1})).await;
+    assert!(returned.outcome.is_ok());
+    assert_eq!(returned.ran, None);
+}
+
+#[tokio::test]
+async fn what_is_further_in_sees_the_change_and_may_change_it_again() {
+    let seen = Seen::default();
+    let change = |name, x| Noted(name, seen.clone(), Does::Change(json!({"do": "echo", "x": x})));
+    let middlewares = Middlewares::new().with("a", change("a", 2)).with("b", change("b", 3));
+    let scene = scene(middlewares, seen, json!(["a", "b"]), obedient());
+    let returned = scene.run(json!({"do": "echo", "x": 1})).await;
+    assert_eq!(scene.seen()[1], r#"b> {"do":"echo","x":2}"#);
+    assert_eq!(returned.ran.unwrap().args, json!({"do": "echo", "x": 3}));
+}
+
+#[tokio::test]
+async fn changed_arguments_that_break_the_schema_reach_nobody() {
+    let inner = Seen::default();
+    let outer = Noted("m", Seen::default(), Does::Change(json!({"do": 7})));
+    let middlewares =
+        Middlewares::new().with("m", outer).with("n", Noted("n", inner.clone(), Does::Nothing));
+    let scene = scene(middlewares, inner, json!(["m", "n"]), obedient());
+    let returned = scene.run(json!({})).await;
+    let Outcome::Err(why, error_type) = &returned.outcome else { panic!("{returned:?}") };
+    assert_eq!(*error_type, ErrorType::ValidationError);
+    assert!(why.starts_with("invalid tool arguments: do: "), "{why}");
+    assert_eq!((scene.seen(), returned.ran), (Vec::new(), None));
+}
+
+#[tokio::test]
+async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
+    let scene = scene_of(obedient(), Does::Change(json!({"do": "panic"})));
+    // The conversation began to plan while the call waited for its approval.
+    let planning = State { planning: Some(true), ..State::default() };
+    let gate = Gate::new(scene.definition.clone(), &planning);
+    let tool = &scene.definition.tools[0];
+    let returned = scene.runner.call(tool, &gate, a_run("t", json!({})), |_| {}).await;
+    let denied = "permission denied: t is refused by phase: plan";
+    assert_eq!(returned.outcome, Outcome::Err(denied.to_owned(), ErrorType::PermissionDenied));
+    assert_eq!(returned.ran.unwrap().gate.decision, Decision::Deny);
+}
+
+#[tokio::test]
+async fn it_answers_in_the_tools_place_refuses_and_rewords() {
+    let answer = Returned::ok("cached").with_ui("note", json!(1));
+    let scene = scene_of(obedient(), answers(answer.clone()));
+    assert_eq!(scene.run(json!({"do": "panic"})).await, answer);
+    let scene = scene_of(obedient(), answers(Returned::error("not today")));
+    assert_eq!(scene.run(json!({"do": "panic"})).await, Returned::error("not today"));
+    let scene = scene_of(obedient(), Does::Reword);
+    assert_eq!(scene.run(json!({})).await, Returned::ok("reworded"));
+}
+
+#[tokio::test]
+async fn what_a_builtin_changes_goes_with_a_result_that_was_changed() {
+    let entry = json!({"name": "todo_write", "run": {"builtin": "todo_write"}});
+    let scene = scene_of(entry, Does::Reword);
+    let todos = json!({"todos": [{"content": "tea", "status": "pending"}]});
+    let returned = scene.run(todos).await;
+    assert_eq!(returned.outcome, Outcome::Ok(json!("reworded")));
+    assert!(matches!(returned.changes[..], [Change::Todos(_)]), "{:?}", returned.changes);
+}
+
+#[tokio::test]
+async fn a_panic_anywhere_in_it_is_a_crashed_tool_and_nothing_else() {
+    let crashed = Returned::failed("tool crashed", ErrorType::ToolCrashed);
+    for does in [Does::Panic, Does::PanicAfterwards] {
+        assert_eq!(scene_of(obedient(), does).run(json!({})).await, crashed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_whole_chain_is_within_the_tools_time() {
+    let late = Returned::failed("timed out after 90s", ErrorType::Timeout);
+    for (seconds, args) in [(100, json!({})), (50, json!({"do": "hang"}))] {
+        let began = tokio::time::Instant::now();
+        assert_eq!(scene_of(obedient(), Does::Sleep(seconds)).run(args).await, late);
+        let took = began.elapsed().as_secs();
+        assert_eq!(took, 90);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_drops_its_middleware() {
+    struct Holds(tokio::sync::mpsc::Sender<()>);
+    #[async_trait]
+    impl Middleware for Holds {
+        async fn around(&self, _: &Run, next: Next<'_>) -> Returned {
+            let alive = self.0.clone();
+            alive.send(()).await.unwrap();
+            std::future::pending::<()>().await;
+            drop(alive);
+            next.run().await
+        }
+    }
+    let (sender, mut alive) = tokio::sync::mpsc::channel(1);
+    let middlewares = Middlewares::new().everywhere(Holds(sender));
+    let scene = scene(middlewares, Seen::default(), json!([]), obedient());
+    let running = tokio::spawn(async move { scene.run(json!({})).await });
+    alive.recv().await.unwrap();
+    running.abort();
+    let gone = tokio::time::timeout(Duration::from_secs(20), alive.recv()).await;
+    assert_eq!(gone, Ok(None), "the middleware still holds its sender");
+}
+
+#[tokio::test]
+async fn progress_comes_through_and_results_keep_their_bound() {
+    let mut entry = obedient();
+    entry["streaming"] = json!(true);
+    let scene = scene_of(entry, Does::Nothing);
+    let reports = Mutex::new(Vec::new());
+    let progress = |payload| reports.lock().unwrap().push(payload);
+    let run = a_run("t", json!({"do": "report"}));
+    scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, progress).await;
+    assert_eq!(*reports.lock().unwrap(), [json!(0), json!(1), json!(2)]);
+    let huge = answers(Returned::ok("x".repeat(2_000_000)));
+    let larger = Returned::error("the result is larger than 1 MB");
+    assert_eq!(scene_of(obedient(), huge).run(json!({})).await, larger);
+}
+
+#[tokio::test]
+async fn a_run_without_leave_meets_no_middleware() {
+    let scene = scene_of(obedient(), answers(Returned::ok("let in")));
+    let run = a_run("other", json!({}));
+    let returned = scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, |_| {}).await;
+    let Outcome::Err(_, error_type) = returned.outcome else { panic!("{returned:?}") };
+    assert_eq!(error_type, ErrorType::PermissionDenied);
+    assert_eq!(scene.seen(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_tool_whose_middleware_is_gone_does_not_run() {
+    let scene = scene_of(obedient(), Does::Nothing);
+    let runner = Runner::new(Natives::new().with("obedient", Obedient), kit(), StillClock::now());
+    let gone = Scene { runner: Arc::new(runner.unwrap()), ..scene };
+    assert_eq!(gone.run(json!({})).await, Returned::error("the tool is not configured"));
+}
+
+#[tokio::test]
+async fn it_surrounds_the_asking_of_a_child() {
+    let kid = || json!({"name": "kid", "run": {"agent": "kid"}});
+    let ask = async |does| {
+        let scene = scene_of(kid(), does);
+        let run = a_run("kid", json!({"prompt": "tea"}));
+        let asked = scene.runner.may_ask(&scene.definition.tools[0], &scene.gate(), run).await;
+        asked.map(|(run, ran)| (run.grant.into_args(), ran.is_some())).map_err(|it| it.outcome)
+    };
+    let (tea, milk) = (json!({"prompt": "tea"}), json!({"prompt": "milk"}));
+    assert_eq!(ask(Does::Nothing).await, Ok((tea.clone(), false)));
+    assert_eq!(ask(Does::Change(milk.clone())).await, Ok((milk, true)));
+    assert_eq!(ask(Does::Reword).await, Ok((tea, false)), "the child's answer is not here yet");
+    let refusal = Returned::error("not today");
+    assert_eq!(ask(answers(refusal.clone())).await, Err(refusal.outcome));
+    assert_eq!(ask(answers(Returned::ok(4))).await, Err(Outcome::Ok(json!(4))));
+    assert_eq!(ask(answers(Returned::halt("no"))).await, Err(Outcome::Ok(json!("no"))));
+    let crashed = Returned::failed("tool crashed", ErrorType::ToolCrashed).outcome;
+    assert_eq!(ask(Does::PanicAfterwards).await, Err(crashed));
+}

@@ -1,0 +1,33 @@
+//! What native tools work with, by type.
+
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use abide_conversation::AgentName;
+
+type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+/// One value a type for all agents, and one for each that has its own.
+#[derive(Clone, Debug, Default)]
+pub(in crate::tools) struct Dependencies {
+    everywhere: Values,
+    by_agent: BTreeMap<String, Values>,
+}
+
+impl Dependencies {
+    pub(super) fn provide<T: Any + Send + Sync>(&mut self, agent: Option<&str>, value: T) {
+        let values = match agent {
+            Some(agent) => self.by_agent.entry(agent.to_owned()).or_default(),
+            None => &mut self.everywhere,
+        };
+        values.insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    /// The agent's own value of the type, else the one for all.
+    pub(super) fn get<T: Any>(&self, agent: &AgentName) -> Option<&T> {
+        let own = self.by_agent.get(agent.as_str());
+        let values = [own, Some(&self.everywhere)].into_iter().flatten();
+        values.filter_map(|values| values.get(&TypeId::of::<T>())).find_map(|it| it.downcast_ref())
+    }
+}

@@ -1,0 +1,273 @@
+//! What native tools are given, what becomes of their failures, and how they begin and end.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use abide_conversation::State;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::*;
+use crate::agent::Definition;
+use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
+use crate::tools::{Gate, Runner};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    item: String,
+    #[serde(default = "one")]
+    count: u8,
+    to: Option<Address>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Address {
+    #[serde(default)]
+    city: String,
+    /// No schema says so.
+    zip: Zip,
+}
+
+/// Five digits, which only the reading knows.
+#[derive(JsonSchema)]
+#[schemars(with = "String")]
+struct Zip;
+
+impl<'de> Deserialize<'de> for Zip {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let legal = text.len() == 5 && text.bytes().all(|digit| digit.is_ascii_digit());
+        legal.then_some(Self).ok_or_else(|| serde::de::Error::custom("must have five digits"))
+    }
+}
+
+fn one() -> u8 {
+    1
+}
+
+fn order() -> Natives {
+    let order = typed("Orders.", |order: Order, _| {
+        Box::pin(async move {
+            let city = order.to.map(|Address { city, zip: Zip }| city);
+            format!("{} x {} to {}", order.count, order.item, city.unwrap_or_default())
+        })
+    });
+    Natives::new().with("order", order)
+}
+
+/// A run of the one tool of an agent, through the gate's door.
+async fn ran(natives: Natives, native: &str, args: Value) -> Returned {
+    let source = source(json!([{"name": "t", "run": {"native": native}, "run_timeout": "90s"}]));
+    let definition = Arc::new(Definition::parse(source, &natives).unwrap().definition);
+    let runner = Arc::new(Runner::new(natives, kit(), StillClock::now()).unwrap());
+    let gate = Gate::new(definition.clone(), &State::default());
+    runner.call(&definition.tools[0], &gate, a_run("t", args), |_| {}).await
+}
+
+fn invalid(why: &str) -> Returned {
+    let why = format!("invalid tool arguments: {why}");
+    Returned::failed(why, ErrorType::ValidationError)
+}
+
+#[tokio::test]
+async fn typed_arguments_have_the_schema_of_their_type() {
+    let natives = order();
+    let tool = natives.get("order").unwrap();
+    let schema = tool.parameters();
+    assert_eq!((tool.description().as_str(), &schema["type"]), ("Orders.", &json!("object")));
+    assert_eq!(schema["required"], json!(["item"]));
+    assert_eq!(schema["additionalProperties"], json!(false));
+    assert_eq!(schema["properties"]["count"]["default"], json!(1));
+    let given = ran(natives, "order", json!({"item": "tea", "to": {"zip": "12345"}})).await;
+    assert_eq!(given, Returned::ok("1 x tea to "));
+}
+
+#[tokio::test]
+async fn what_does_not_fit_the_type_is_named_field_by_field() {
+    let zip = json!({"item": "tea", "to": {"zip": "1"}});
+    let wrong = invalid("to.zip: must have five digits");
+    assert_eq!(ran(order(), "order", zip).await, wrong);
+    let many = ran(order(), "order", json!({"item": "tea", "count": 500})).await;
+    let Outcome::Err(why, ErrorType::ValidationError) = many.outcome else { panic!("{many:?}") };
+    assert!(why.starts_with("invalid tool arguments: count: "), "{why}");
+}
+
+#[test]
+fn what_a_tool_returns_is_text_json_blocks_or_an_error() {
+    let block = json!({"type": "text", "text": "a"});
+    assert_eq!(Returned::from(vec![block.clone()]), Returned::ok(json!([block])));
+    assert_eq!(Returned::from("a"), Returned::ok("a"));
+    assert_eq!(Returned::from(()), Returned::ok(Value::Null));
+    assert_eq!(Returned::from(Ok::<_, String>(1.5)), Returned::ok(1.5));
+    assert_eq!(Returned::from(Err::<i64, _>("no luck")), Returned::error("no luck"));
+    let halted: Returned = Ok::<_, String>(Returned::halt("enough")).into();
+    assert_eq!(halted.halt.as_deref(), Some("enough"));
+}
+
+struct Shop(&'static str);
+
+/// Says which shop it found, or whether it found another type.
+fn shops() -> Natives {
+    let shop = typed("Its shop.", |_: Empty, context: Context<'_>| {
+        let found = context.dependency::<Shop>().map(|shop| shop.0);
+        let other = context.dependency::<String>().cloned();
+        Box::pin(async move { json!([found, other]) })
+    });
+    Natives::new().with("shop", shop)
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Empty {}
+
+#[tokio::test]
+async fn a_tool_finds_its_agents_own_value_before_the_one_for_all() {
+    let shop = async |natives: Natives| ran(natives, "shop", json!({})).await;
+    assert_eq!(shop(shops()).await, Returned::ok(json!([null, null])));
+    let all = shops().provide_for("other", Shop("theirs")).provide(Shop("all"));
+    assert_eq!(shop(all.clone()).await, Returned::ok(json!(["all", null])));
+    let own = all.provide_for("support", Shop("own")).provide("a text".to_owned());
+    assert_eq!(shop(own).await, Returned::ok(json!(["own", "a text"])));
+}
+
+#[tokio::test]
+async fn a_tool_runs_by_itself_with_its_arguments_checked_and_filled() {
+    let given = order().run("order", json!({"item": "tea"})).await;
+    assert_eq!(given, Returned::ok("1 x tea to "));
+    let obedient = Natives::new().with("obedient", Obedient);
+    let Outcome::Ok(echo) = obedient.run("obedient", json!({})).await.outcome else { panic!() };
+    assert_eq!((&echo["args"], &echo["principal"]), (&json!({"do": "echo"}), &json!("direct")));
+    let wrong = order().run("order", json!({})).await;
+    assert_eq!(wrong, invalid("\"item\" is a required property"));
+    let unknown = Returned::failed("unknown tool: tea", ErrorType::ToolNotFound);
+    assert_eq!(order().run("tea", json!({})).await, unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_runs_by_itself_ends_too() {
+    let never = typed("Hangs.", |_: Empty, _| Box::pin(std::future::pending::<()>()));
+    let late = Returned::failed("timed out after 60s", ErrorType::Timeout);
+    assert_eq!(Natives::new().with("never", never).run("never", json!({})).await, late);
+}
+
+/// Fails as it is told, and recovers as it can.
+struct Shaky;
+
+#[async_trait]
+impl NativeTool for Shaky {
+    fn description(&self) -> String {
+        String::new()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn run(&self, args: Value, _: Context<'_>) -> Returned {
+        match args["do"].as_str() {
+            Some("panic") => unreachable!("it was told to"),
+            Some("hang") => std::future::pending().await,
+            Some(error) => Returned::error(error),
+            None => Returned::ok("fine"),
+        }
+    }
+
+    async fn recover(
+        &self,
+        error: &str,
+        kind: ErrorType,
+        context: Context<'_>,
+    ) -> Option<Returned> {
+        match error {
+            "for good" => None,
+            "twice" => unreachable!("it was told to"),
+            _ => Some(Returned::ok(json!([error, kind, context.attempt]))),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
+    let shaky = async |what: Value| {
+        ran(Natives::new().with("shaky", Shaky), "shaky", json!({"do": what})).await
+    };
+    assert_eq!(shaky(json!(null)).await, Returned::ok("fine"));
+    let recovered = Returned::ok(json!(["no luck", "TOOL_ERROR", 1]));
+    assert_eq!(shaky(json!("no luck")).await, recovered);
+    let recovered = Returned::ok(json!(["tool crashed", "TOOL_CRASHED", 1]));
+    assert_eq!(shaky(json!("panic")).await, recovered);
+    assert_eq!(shaky(json!("for good")).await, Returned::error("for good"));
+    let crashed = Returned::failed("tool crashed", ErrorType::ToolCrashed);
+    assert_eq!(shaky(json!("twice")).await, crashed);
+    let late = Returned::failed("timed out after 90s", ErrorType::Timeout);
+    assert_eq!(shaky(json!("hang")).await, late);
+}
+
+/// Notes how it begins and ends.
+struct Living(&'static str, Arc<Mutex<Vec<String>>>);
+
+#[async_trait]
+impl NativeTool for Living {
+    fn description(&self) -> String {
+        String::new()
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn run(&self, _: Value, _: Context<'_>) -> Returned {
+        Returned::ok(())
+    }
+
+    async fn started(&self) -> Result<(), String> {
+        self.1.lock().unwrap().push(format!("{} started", self.0));
+        match self.0 {
+            "broken" => Err("there is no database".to_owned()),
+            "stuck" => std::future::pending().await,
+            "rude" => unreachable!("it was told to"),
+            _ => Ok(()),
+        }
+    }
+
+    async fn stopped(&self) {
+        self.1.lock().unwrap().push(format!("{} stopped", self.0));
+        match self.0 {
+            "clingy" => std::future::pending().await,
+            "rude" => unreachable!("it was told to"),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_begin_and_end_with_their_node_whatever_the_others_do() {
+    let seen = Arc::default();
+    let living = |name| Living(name, Arc::clone(&seen));
+    let natives = Natives::new().with("a", living("clingy")).with("b", living("quiet"));
+    natives.start().await.unwrap();
+    let began = tokio::time::Instant::now();
+    natives.stop().await;
+    assert_eq!(began.elapsed(), Duration::from_secs(2));
+    let seen = seen.lock().unwrap();
+    assert_eq!(*seen, ["clingy started", "quiet started", "clingy stopped", "quiet stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_cannot_start_is_named_and_the_others_are_stopped() {
+    for (name, why) in [
+        ("broken", "there is no database"),
+        ("stuck", "it took longer than 10 s"),
+        ("rude", "it panicked"),
+    ] {
+        let seen = Arc::default();
+        let living = |name| Living(name, Arc::clone(&seen));
+        let natives = Natives::new().with("a", living("quiet")).with("b", living(name));
+        let error = natives.start().await.unwrap_err().to_string();
+        assert_eq!(error, format!("the native tool b did not start: {why}"));
+        assert!(seen.lock().unwrap().contains(&"quiet stopped".to_owned()), "{seen:?}");
+    }
+}

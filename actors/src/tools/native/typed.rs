@@ -1,0 +1,103 @@
+//! Native tools whose arguments have a Rust type.
+
+use std::marker::PhantomData;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Context, NativeTool, Returned};
+
+/// A tool made of a function that takes its arguments as a value of their own type, which also says
+/// their JSON Schema. What does not fit the type is an error, VALIDATION_ERROR, that names the field.
+///
+/// What the function returns is anything that becomes a [`Returned`]: text, a number, JSON, a list
+/// of content blocks, a `Returned`, or a `Result` of these, whose error the model reads.
+///
+/// ```
+/// use abide_actors::tools::native::{Natives, Returned, typed};
+/// use serde_json::json;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Division {
+///     /// What is divided.
+///     dividend: f64,
+///     #[serde(default = "two")]
+///     divisor: f64,
+/// }
+///
+/// fn two() -> f64 {
+///     2.0
+/// }
+///
+/// let divide = typed("Divides two numbers.", |args: Division, _| {
+///     Box::pin(async move {
+///         match args.divisor {
+///             0.0 => Err("nothing can be divided by 0"),
+///             divisor => Ok(args.dividend / divisor),
+///         }
+///     })
+/// });
+/// let natives = Natives::new().with("divide", divide);
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// // By itself, as in a test; in a conversation it runs like any other native tool.
+/// assert_eq!(natives.run("divide", json!({"dividend": 3})).await, Returned::ok(1.5));
+/// let wrong = natives.run("divide", json!({"dividend": 3, "divisor": 0})).await;
+/// assert_eq!(wrong, Returned::error("nothing can be divided by 0"));
+/// # });
+/// ```
+pub fn typed<A, R, F>(description: impl Into<String>, run: F) -> impl NativeTool
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    R: Into<Returned> + 'static,
+    F: for<'a> Fn(A, Context<'a>) -> BoxFuture<'a, R> + Send + Sync + 'static,
+{
+    Typed { description: description.into(), run, types: PhantomData }
+}
+
+struct Typed<A, R, F> {
+    description: String,
+    run: F,
+    types: PhantomData<fn(A) -> R>,
+}
+
+#[async_trait]
+impl<A, R, F> NativeTool for Typed<A, R, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    R: Into<Returned> + 'static,
+    F: for<'a> Fn(A, Context<'a>) -> BoxFuture<'a, R> + Send + Sync + 'static,
+{
+    fn description(&self) -> String {
+        self.description.clone()
+    }
+
+    fn parameters(&self) -> Value {
+        // In one piece, since defaults are filled in where the schema itself says them; and without
+        // what only tells readers of files what they read.
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        });
+        let mut schema = settings.into_generator().into_root_schema_for::<A>();
+        schema.remove("title");
+        schema.to_value()
+    }
+
+    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+        match serde_path_to_error::deserialize(args) {
+            Ok(args) => (self.run)(args, context).await.into(),
+            Err(error) => {
+                let (at, why) = (error.path().to_string(), error.inner());
+                Returned::invalid(&match at.as_str() {
+                    "." => why.to_string(),
+                    at => format!("{at}: {why}"),
+                })
+            }
+        }
+    }
+}
