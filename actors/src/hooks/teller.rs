@@ -105,7 +105,7 @@ async fn run(deps: Arc<Deps>, id: ConversationId) {
 impl Note {
     /// What it takes of the queue.
     fn cost(&self) -> usize {
-        let event = self.event.as_ref().map(|event| serde_json::to_vec(event));
+        let event = self.event.as_ref().map(serde_json::to_vec);
         let event = event.and_then(Result::ok).map_or(0, |event| event.len());
         let args = self.args.as_ref().map_or(0, encoded_len);
         NOTE.saturating_add(event).saturating_add(args)

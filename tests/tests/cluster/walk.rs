@@ -23,6 +23,13 @@ run)
 esac
 "#;
 
+/// In place of npx, which would fetch the server that `.ci/mcp-servers` has installed.
+const NPX: &str = r#"#!/bin/sh
+[ "$2" = "@modelcontextprotocol/server-everything" ] || exit 1
+kept=${XDG_CACHE_HOME:-$HOME/.cache}/abide-tests/mcp-everything/node_modules/.bin
+exec "$kept/mcp-server-everything"
+"#;
+
 /// The walk pauses for people to read.
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -60,6 +67,17 @@ async fn files_and_a_shell_of_the_readme_work_when_pasted() {
     assert!(said.contains(r"exit 0\nServus, Graz\n"), "the command ran: {said}");
 }
 
+#[tokio::test]
+async fn the_mcp_server_of_the_readme_works_when_pasted() {
+    let site = Site::new(ABIDE);
+    let release = site.dir().join("target/release");
+    std::fs::create_dir_all(&release).unwrap();
+    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
+    let said = pasted(&site, "mcp", own_address()).await;
+    assert!(said.contains("The sum of 19 and 23 is 42."), "it was added: {said}");
+    assert!(said.contains(r#""tool":"every_get-sum""#), "it is remembered: {said}");
+}
+
 /// Pastes the blocks of one name, at an address that is this test's own. Returns what was said.
 async fn pasted(site: &Site, name: &str, here: String) -> String {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
@@ -72,6 +90,7 @@ async fn pasted(site: &Site, name: &str, here: String) -> String {
     let bin = site.dir().join("bin");
     std::fs::create_dir(&bin).unwrap();
     executable(&bin.join("cargo"), CARGO);
+    executable(&bin.join("npx"), NPX);
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let log = site.dir().join("walked");
     let file = std::fs::File::create(&log).unwrap();
