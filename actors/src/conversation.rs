@@ -73,6 +73,8 @@ pub struct Arguments {
 pub enum ConversationMsg {
     Deliver(Box<Delivery>),
     Report(Box<Report>),
+    /// A request comes back when MCP servers have listed their tools.
+    Listed(u64, Box<Delivery>),
     /// A request comes back with what hooks said to it.
     Heard(u64, Box<Delivery>, Box<Heard>),
     Inspect(RpcReplyPort<Box<Inspection>>),
@@ -199,6 +201,13 @@ impl Actor for Conversation {
                     if let Some(delivery) = live.when_listed(&myself, *delivery).await {
                         live.deliver(&myself, delivery, None).await?;
                     }
+                }
+            }
+            ConversationMsg::Listed(number, delivery) => {
+                live.asking.remove(&number);
+                if myself.get_status() < ActorStatus::Draining {
+                    live.handled += 1;
+                    live.deliver(&myself, *delivery, None).await?;
                 }
             }
             ConversationMsg::Heard(number, delivery, heard) => {

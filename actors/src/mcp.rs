@@ -69,7 +69,7 @@ impl Mcp {
     }
 
     /// The listings of an agent's servers, all asked at once; waits for none of them longer than
-    /// its `timeout`.
+    /// its `timeout`, and for one that was listed before not longer than a second.
     pub async fn listings(&self, definition: &Definition) -> Listings {
         let servers = servers(definition).into_iter();
         let asked = servers.map(|(name, server)| async move {
@@ -88,6 +88,14 @@ impl Mcp {
             }
         }
         Some(known)
+    }
+
+    /// The last listings, however old they are.
+    pub fn last(&self, definition: &Definition) -> Listings {
+        let last = |(name, server): (&str, &Arc<Server>)| {
+            Some((name.to_owned(), self.link(server)?.last()?))
+        };
+        servers(definition).into_iter().filter_map(last).collect()
     }
 
     /// Runs a call of a tool, once. Every failure is a result; none of them shows a secret.

@@ -289,7 +289,8 @@ class Conversation {
     const [data, seq] = [JSON.parse(text), id === undefined ? undefined : Number(id)];
     if (name === "snapshot") {
       [this.#held, this.#known] = [[], data.last_seq];
-      this.#last ??= data.last_seq;
+      // A conversation that was deleted and made anew counts from the beginning.
+      this.#last = Math.min(this.#last ?? Infinity, data.last_seq);
       this.#change({ ...fold(this.state, name, data), connected: true });
       this.#tell(name, data);
       this.#look();

@@ -15,6 +15,8 @@ use crate::store::{Store, StoredAgent};
 
 /// Decisions that hold for one agent; every gated call looks through them.
 const MOST_DECISIONS: usize = 1_000;
+/// How long a decision is known to have been there after it ended.
+const FORGOTTEN: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
 /// How many parsed revisions are kept. Past that all are dropped and parsed again when needed.
 const KEPT: usize = 1_000;
 
@@ -112,12 +114,16 @@ impl Agents for Catalogue {
 
     async fn remember(&self, agent: &AgentName, decision: &Remembered) -> Result<(), Refusal> {
         let mut kept = self.store.decisions(agent).await?;
-        kept.retain(|other| other.id != decision.id);
+        if kept.iter().any(|other| other.id == decision.id) {
+            // It was given before, and may have been revoked since.
+            return Ok(());
+        }
         kept.sort_by_key(|other| other.expires_at);
-        // Those that end first make room.
+        // Those that end first make room, and what ended so long ago that nobody gives it again.
         let many = (kept.len() + 1).saturating_sub(MOST_DECISIONS);
+        let over = |old: &Remembered| self.clock.now().duration_since(old.expires_at) > FORGOTTEN;
         for (at, old) in kept.iter().enumerate() {
-            if at < many || old.expires_at <= self.clock.now() {
+            if at < many || over(old) {
                 self.store.set_decision(agent, &old.id, None).await?;
             }
         }
@@ -129,6 +135,59 @@ impl Agents for Catalogue {
     }
 
     async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, Refusal> {
-        self.store.set_decision(agent, decision, None).await
+        let now = self.clock.now();
+        let kept = self.store.decisions(agent).await?.into_iter();
+        let live = kept.filter(|kept| kept.id == *decision && now < kept.expires_at).next();
+        let Some(live) = live else { return Ok(false) };
+        // It stays as one that has ended: a conversation that died while it gave it does so again.
+        let ended = Remembered { expires_at: now, ..live };
+        self.store.set_decision(agent, decision, Some(&ended)).await
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use abide_conversation::{Principal, Timestamp};
+
+    use super::*;
+    use crate::store::memory::Memory;
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn id(&self, prefix: &str) -> String {
+            prefix.to_owned()
+        }
+
+        fn chance(&self) -> f64 {
+            0.5
+        }
+    }
+
+    #[tokio::test]
+    async fn a_revoked_decision_does_not_come_back_when_it_is_given_again() {
+        let catalogue =
+            Catalogue::new(Arc::new(Memory::default()), Arc::default(), Arc::new(Still));
+        let agent = AgentName::new("demo");
+        let decision = Remembered {
+            id: DecisionId::new("dec_1"),
+            tool: "send".to_owned(),
+            approved: true,
+            matching: abide_conversation::remembered::Match::Tool,
+            fingerprint: String::new(),
+            by: Principal::new("ann"),
+            expires_at: Timestamp::from_second(60).unwrap(),
+        };
+        catalogue.remember(&agent, &decision).await.unwrap();
+        assert_eq!(catalogue.revoke(&agent, &decision.id).await, Ok(true));
+        catalogue.remember(&agent, &decision).await.unwrap();
+        let kept = catalogue.decisions(&agent).await.unwrap();
+        assert!(kept.iter().all(|kept| kept.expires_at <= Still.now()));
+        assert_eq!(catalogue.revoke(&agent, &decision.id).await, Ok(false));
     }
 }

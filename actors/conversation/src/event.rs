@@ -269,6 +269,8 @@ pub struct InputRequired {
     pub attempt: u32,
     #[serde(flatten)]
     pub asks: input::Asks,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Ran>,
 }
 
 /// With what a call ran, if middleware changed its arguments.

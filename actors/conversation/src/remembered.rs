@@ -38,7 +38,8 @@ pub struct Remembered {
     pub approved: bool,
     #[serde(rename = "match")]
     pub matching: Match,
-    /// Of the call that was decided about, as its verdict has it.
+    /// Of the call that was decided about: the SHA-256 of the tool's name, a null byte, and the
+    /// arguments' canonical JSON.
     pub fingerprint: String,
     pub by: Principal,
     /// From then on it is as if it had never been.

@@ -45,6 +45,11 @@ pub(super) fn servers(fields: &mut Fields) -> Servers {
             servers.insert(name, Arc::new(server));
         }
     }
+    let begins = |name: &String| servers.keys().any(|other| name.starts_with(&format!("{other}_")));
+    for name in servers.keys().filter(|name| begins(name)) {
+        // One's tools could else be taken for the other's.
+        fields.wrong(&format!("mcp_servers.{name}"), "begins with the name of another and _");
+    }
     servers
 }
 

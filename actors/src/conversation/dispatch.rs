@@ -112,7 +112,9 @@ impl Loaded {
             metadata: self.state.metadata.clone(),
         };
         let toolbox = self.toolbox_of(definition.clone());
-        let of_agent = match toolbox.recalls(std::iter::once(tool.as_str())) {
+        let of_agent = match toolbox
+            .recalls(toolbox.dispatchable(&tool).map(|tool| tool.name.as_str()).into_iter())
+        {
             true => self.deps.agents.decisions(&agent).await?,
             false => Vec::new(),
         };

@@ -20,7 +20,7 @@ use crate::request::{
 use crate::tools::{Gate, Tool, Toolbox, merged};
 
 /// Requests of one conversation whose hooks are asked; more is a client that has lost its way.
-const ASKING: usize = 100;
+pub(super) const ASKING: usize = 100;
 
 /// What hooks must say before a request is looked at again.
 pub(super) struct Question {

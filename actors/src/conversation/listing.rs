@@ -1,11 +1,12 @@
 //! Requests that name a tool of an MCP server, before the actor knows what that server lists.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use abide_conversation::command::Answer;
 use ractor::ActorRef;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::hooked::ASKING;
 use super::{ConversationMsg, Loaded};
 use crate::agent::Definition;
 use crate::mcp;
@@ -14,9 +15,10 @@ use crate::tools::Toolbox;
 
 impl Loaded {
     /// Hands the delivery back, unless a listing is needed for it: then it comes again when the
-    /// servers have answered or their time is over, and the actor waits for none of them.
+    /// servers have answered or their time is over, and the actor waits for none of them. When too
+    /// much waits already, it is carried out with what is known.
     pub(super) async fn when_listed(
-        &self,
+        &mut self,
         myself: &ActorRef<ConversationMsg>,
         delivery: Delivery,
     ) -> Option<Delivery> {
@@ -24,21 +26,24 @@ impl Loaded {
             Some(request) => self.unlisted(request).await,
             None => None,
         };
-        let Some(definition) = definition else { return Some(delivery) };
-        let (runner, depth) = (self.deps.runner.clone(), self.depth.clone());
-        let myself = myself.clone();
-        tokio::spawn(async move {
+        let Some(definition) = definition.filter(|_| self.asking.len() < ASKING) else {
+            return Some(delivery);
+        };
+        let (runner, myself) = (self.deps.runner.clone(), myself.clone());
+        self.asked += 1;
+        let number = self.asked;
+        let task = tokio::spawn(async move {
             runner.mcp().listings(&definition).await;
-            depth.fetch_add(1, Ordering::Relaxed);
             // An actor that has ended drops it, and so it goes back to its sender.
-            let _ = myself.cast(ConversationMsg::Deliver(Box::new(delivery)));
+            let _ = myself.cast(ConversationMsg::Listed(number, Box::new(delivery)));
         });
+        self.asking.insert(number, AbortOnDropHandle::new(task));
         None
     }
 
-    /// The tools of a definition, as far as its MCP servers are known.
+    /// The tools of a definition, as its MCP servers last told of them.
     pub(super) fn toolbox_of(&self, definition: Arc<Definition>) -> Toolbox {
-        let listings = self.deps.runner.mcp().known(&definition).unwrap_or_default();
+        let listings = self.deps.runner.mcp().last(&definition);
         Toolbox::new(definition, &listings, self.own.clone())
     }
 

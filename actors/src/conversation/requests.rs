@@ -5,6 +5,7 @@ use std::sync::Arc;
 use abide_conversation::command::{self, Answer, Create, IfBusy};
 use abide_conversation::event::{Data, Event};
 use abide_conversation::ids::{AgentName, CallId, DecisionId, MessageId, TurnId};
+use abide_conversation::remembered::Scope;
 use abide_conversation::{Action, Rejection, decide};
 use ractor::ActorRef;
 
@@ -18,6 +19,7 @@ use crate::request::{
     Answered, Delivery, Failure, Parcel, RememberRequest, RepeatKey, Reply, Request,
     ResolveRequest, SendRequest, SpawnRequest,
 };
+use crate::tools::gate::exact_fingerprint;
 use crate::tools::{Tool, Toolbox};
 use crate::workspace::Site;
 
@@ -226,10 +228,13 @@ impl Loaded {
         let toolbox = self.toolbox().await?;
         if let Some(wish) = remember {
             let tool = open.as_deref().zip(toolbox.as_ref());
-            self.may_remember(&call, tool.and_then(|(name, toolbox)| toolbox.tool(name)))?;
+            let tool = tool.and_then(|(name, toolbox)| toolbox.tool(name));
+            self.may_remember(&call, tool, wish.scope)?;
             let RememberRequest { scope, matching, for_ms } = wish;
             let id = DecisionId::new(self.deps.clock.id("dec"));
-            resolve.remember = Some(command::Remember { id, scope, matching, for_ms });
+            let fingerprint = self.exactly(&call, &resolve.answer);
+            let remember = command::Remember { id, scope, matching, fingerprint, for_ms };
+            resolve.remember = Some(remember);
         }
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
             if let Answer::Result(value) = &resolve.answer {
@@ -249,14 +254,29 @@ impl Loaded {
         }))
     }
 
+    /// What an `exact` decision about the call matches: its arguments as they are approved.
+    fn exactly(&self, call: &CallId, answer: &Answer) -> String {
+        let Some(open) = self.state.call(call) else { return String::new() };
+        let args = match answer {
+            Answer::Approval { args: Some(edited), .. } => edited,
+            Answer::Approval { .. } | Answer::Result(_) | Answer::Error(_) => &open.args,
+        };
+        exact_fingerprint(&open.tool, args)
+    }
+
     /// Only a tool's own approval may be remembered, and not one that is strict.
-    fn may_remember(&self, call: &CallId, tool: Option<&Tool>) -> Result<(), Failure> {
+    fn may_remember(&self, call: &CallId, tool: Option<&Tool>, of: Scope) -> Result<(), Failure> {
         let refused = |why: &str| Err(Failure::invalid("remember", why));
         let now = self.deps.clock.now();
         let live = self.state.decisions.values().filter(|decision| now < decision.expires_at);
         let gate = self.state.call(call).and_then(|call| call.gate.as_ref());
         match (tool, gate) {
             (None, _) => refused("the tool is gone"),
+            (Some(tool), _)
+                if of == Scope::Agent && self.own.iter().any(|own| own.name == tool.name) =>
+            {
+                refused("a conversation's own tool is no other's: scope must be conversation")
+            }
             (Some(tool), _) if tool.strict => refused("the tool is strict: ask every time"),
             (_, Some(gate)) if !gate.rule.starts_with("approval") => {
                 refused("what asks here is not the tool's own approval")

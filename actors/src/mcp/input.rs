@@ -41,6 +41,11 @@ pub(super) fn wanted(asked: InputRequiredResult) -> Result<Wanted, String> {
     if encoded_len(&requests) > LARGEST_REQUESTS {
         return Err("the MCP server's questions are too large".to_owned());
     }
+    let forms = requests.as_object().into_iter().flat_map(|all| all.values());
+    for schema in forms.filter_map(|form| form.pointer("/params/requestedSchema")) {
+        // No answer could ever satisfy it.
+        Schema::compile(schema).map_err(|why| format!("the MCP server's form is none: {why}"))?;
+    }
     Ok(Wanted::Person(Asks { message, requests, request_state }))
 }
 

@@ -22,6 +22,8 @@ pub(super) const LOOK: Duration = Duration::from_secs(30);
 /// A server that ends sooner after it was connected to than this has failed, and is left alone for
 /// a while.
 const YOUNG: Duration = Duration::from_secs(10);
+/// How long a step waits for a server whose tools it knows from before.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a server is left alone after its first failure; twice as long after each further one.
 const BACK_OFF: Duration = Duration::from_millis(250);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
@@ -90,17 +92,31 @@ impl Link {
         (fresh || later(facts.not_before)).then(|| facts.listing.clone())
     }
 
-    /// The listing, asked for if the last is not fresh; the last one when that fails. Takes at most
+    /// The listing as it is.
+    pub(super) fn last(&self) -> Option<Arc<Listing>> {
+        self.facts().listing.clone()
+    }
+
+    /// The listing, asked for if the last is not fresh; the last one when that fails, or takes long:
+    /// then it is asked for all the same, for whoever comes next. Without a last one it takes at most
     /// the server's `timeout`.
     pub(super) async fn listing(self: &Arc<Self>) -> Option<Arc<Listing>> {
         self.facts().used = Instant::now();
         if let Some(known) = self.known() {
             return known;
         }
-        if timeout(self.server.timeout, self.refresh()).await.is_err() {
-            self.failed("it took too long to list its tools");
+        let link = Arc::clone(self);
+        let refresh = tokio::spawn(async move {
+            if timeout(link.server.timeout, link.refresh()).await.is_err() {
+                link.failed("it took too long to list its tools");
+            }
+        });
+        // Late or not, what is known then is what there is.
+        match self.last() {
+            Some(_) => drop(timeout(PATIENCE, refresh).await),
+            None => drop(refresh.await),
         }
-        self.facts().listing.clone()
+        self.last()
     }
 
     async fn refresh(self: &Arc<Self>) {

@@ -8,10 +8,11 @@ use abide_conversation::permission::{Ceiling, Decision, PermissionPhase, Verdict
 use abide_conversation::remembered::Remembered;
 use abide_conversation::state::{Call, RunningDispatch};
 use abide_conversation::{State, Timestamp};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::builtin::Builtin;
+use super::run::Run;
 use super::schema::Schema;
 use super::scope::Scope;
 use super::tool::{Approval, Target, Tool};
@@ -25,6 +26,7 @@ pub struct Gate {
     planning: Option<bool>,
     /// Approvers' decisions that hold now.
     remembered: Vec<Remembered>,
+    metadata: Map<String, Value>,
 }
 
 /// Leave to run one call, with these arguments and no others. Only a verdict of the gate, read back
@@ -34,13 +36,21 @@ pub struct Grant {
     tool: String,
     args: Value,
     phase: PermissionPhase,
+    /// Whether a person said yes to the call, now or before.
+    approved: bool,
 }
 
 impl Gate {
     /// The gate of a conversation under this revision of its agent.
     pub fn new(definition: Arc<Definition>, state: &State) -> Self {
         let ceiling = state.parent.as_ref().map(|parent| parent.ceiling.clone());
-        Self { definition, ceiling, planning: state.planning, remembered: Vec::new() }
+        Self {
+            definition,
+            ceiling,
+            planning: state.planning,
+            remembered: Vec::new(),
+            metadata: state.metadata.clone(),
+        }
     }
 
     /// The same, with the decisions that hold at `now`: the conversation's and its agent's.
@@ -63,14 +73,18 @@ impl Gate {
         });
         let verdict = self.verdict(decision, rule, tool, args);
         match before.is_none() && decision == Decision::Ask && !tool.strict {
-            true => self.recalled(tool, verdict),
+            true => self.recalled(tool, args, verdict),
             false => verdict,
         }
     }
 
     /// What an approver decided before about such a call; a denial wins.
-    fn recalled(&self, tool: &Tool, asks: Verdict) -> Verdict {
-        let decides = |decision: &&Remembered| decision.matches(&tool.name, &asks.fingerprint);
+    fn recalled(&self, tool: &Tool, args: &Value, asks: Verdict) -> Verdict {
+        if self.remembered.is_empty() {
+            return asks;
+        }
+        let exactly = exact_fingerprint(&tool.name, args);
+        let decides = |decision: &&Remembered| decision.matches(&tool.name, &exactly);
         let found = self.remembered.iter().filter(decides);
         let Some(decided) = found.min_by_key(|decision| decision.approved) else { return asks };
         Verdict {
@@ -87,9 +101,20 @@ impl Gate {
         self.judge_again(tool, args, "approval: edited")
     }
 
-    /// The same for arguments that middleware changed.
-    pub fn judge_changed(&self, tool: &Tool, args: &Value) -> Verdict {
-        self.judge_again(tool, args, "middleware")
+    /// The same for arguments that middleware changed. Where no person approved the call, one that
+    /// would need it now is refused: there is nobody to ask in the middle of a run.
+    pub fn judge_changed(
+        &self,
+        tool: &Tool,
+        args: &Value,
+        grant: &Grant,
+        scope: &Scope,
+    ) -> Verdict {
+        let asks = !grant.approved && self.judge(tool, args, scope).decision == Decision::Ask;
+        match asks {
+            true => self.verdict(Decision::Deny, "middleware: needs an approval", tool, args),
+            false => self.judge_again(tool, args, "middleware"),
+        }
     }
 
     fn judge_again(&self, tool: &Tool, args: &Value, rule: &'static str) -> Verdict {
@@ -105,6 +130,16 @@ impl Gate {
     fn verdict(&self, decision: Decision, rule: &str, tool: &Tool, args: &Value) -> Verdict {
         let (rule, phase) = (rule.to_owned(), self.phase());
         Verdict { decision, rule, phase, fingerprint: fingerprint(&tool.name, args), by: None }
+    }
+
+    /// Where a run happens, for what judges its arguments anew.
+    pub(super) fn scope(&self, run: &Run) -> Scope {
+        Scope {
+            conversation: run.conversation.clone(),
+            principal: run.principal.clone(),
+            assigns: run.assigns.clone(),
+            metadata: self.metadata.clone(),
+        }
     }
 
     /// The definition whose calls it judges.
@@ -233,7 +268,8 @@ impl Grant {
     /// Of a call of the open turn that the gate, or an approver, let through with the arguments that
     /// it has now.
     pub fn of_call(call: &Call) -> Option<Self> {
-        Self::new(call.leave()?, &call.tool, &call.args)
+        let grant = Self::new(call.leave()?, &call.tool, &call.args)?;
+        Some(Self { approved: grant.approved || call.approved, ..grant })
     }
 
     /// Of a user's own call. One that had to be approved started with the approval.
@@ -245,7 +281,13 @@ impl Grant {
     fn new(verdict: &Verdict, tool: &str, args: &Value) -> Option<Self> {
         let (tool, args) = (tool.to_owned(), args.clone());
         let phase = verdict.phase;
-        (verdict.fingerprint == fingerprint(&tool, &args)).then_some(Self { tool, args, phase })
+        let approved = verdict.decision == Decision::Ask || verdict.by.is_some();
+        (verdict.fingerprint == fingerprint(&tool, &args)).then_some(Self {
+            tool,
+            args,
+            phase,
+            approved,
+        })
     }
 
     /// The tool that may run.
@@ -273,17 +315,30 @@ impl Grant {
     pub(super) fn changed(&self, verdict: &Verdict, args: &Value) -> Option<Self> {
         let verdict = Some(verdict).filter(|verdict| verdict.decision == Decision::Allow)?;
         let grant = Self::new(verdict, &self.tool, args)?;
-        Some(Self { phase: grant.phase.min(self.phase), ..grant })
+        Some(Self { phase: grant.phase.min(self.phase), approved: self.approved, ..grant })
     }
 
     #[cfg(test)]
     pub(super) fn of(tool: &str, args: Value) -> Self {
-        Self { tool: tool.to_owned(), args, phase: PermissionPhase::Default }
+        let phase = PermissionPhase::Default;
+        Self { tool: tool.to_owned(), args, phase, approved: false }
     }
 }
 
 fn leaves_plan(tool: &Tool, args: &Value) -> bool {
     tool.builtin() == Some(Builtin::PlanMode) && args["action"] == "exit"
+}
+
+/// See [`Remembered::fingerprint`]: the same arguments have the same, in whatever order.
+pub(crate) fn exact_fingerprint(tool: &str, args: &Value) -> String {
+    let mut digest = Sha256::new();
+    digest.update(tool);
+    digest.update([0]);
+    let canonical = serde_json_canonicalizer::to_vec(args);
+    // A number that has no canonical form has a text, as all JSON does.
+    let json = canonical.or_else(|_| serde_json::to_vec(args)).unwrap_or_default();
+    digest.update(json);
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// See [`Verdict::fingerprint`].

@@ -81,6 +81,7 @@ pub(super) async fn events(
         since: snapshot.last_seq,
         behind: false,
         recovers: false,
+        over: false,
         at: place(&snapshot),
         delta: snapshot.streaming_message.as_ref().map(|said| (said.id.clone(), said.delta_seq)),
         out: BytesMut::new(),
@@ -126,6 +127,8 @@ struct Feed {
     behind: bool,
     /// Whether something was lost, and the state must be told anew.
     recovers: bool,
+    /// Whether the conversation is gone.
+    over: bool,
     /// Where the reader knows the conversation to be.
     at: Place,
     /// The last delta that the snapshot held.
@@ -145,6 +148,9 @@ impl Feed {
     /// What is sent next; `None` when the stream is over: its conversation went, or the store did.
     async fn piece(&mut self) -> Option<Bytes> {
         while self.out.is_empty() {
+            if self.over {
+                return None;
+            }
             if self.behind {
                 self.catch_up().await?;
                 continue;
@@ -159,7 +165,7 @@ impl Feed {
             let drawing = self.api.drawing.clone();
             let _turn = drawing.acquire().await.ok()?;
             let mut next = heard?;
-            while self.hear(next).await? && !self.behind && self.out.len() < PIECE {
+            while self.hear(next) && self.out.len() < PIECE {
                 match self.subscription.ready() {
                     Some(heard) => next = heard,
                     None => break,
@@ -169,32 +175,35 @@ impl Feed {
         Some(std::mem::take(&mut self.out).freeze())
     }
 
-    /// Draws the frames of what was heard. False: it goes on with the journal first. `None`: the
-    /// conversation is gone.
-    async fn hear(&mut self, heard: Heard) -> Option<bool> {
+    /// Draws the frames of what was heard. False: what comes next is not to be heard, but read from
+    /// the journal, or nothing at all.
+    fn hear(&mut self, heard: Heard) -> bool {
         let said = match &heard {
             Heard::Signal(said) => said,
-            Heard::Missed => return Some(self.lost()),
+            Heard::Missed => return self.lost(),
         };
         match &said.signal {
-            Signal::Deleted => None,
-            Signal::Revived => Some(self.lost()),
+            Signal::Deleted => {
+                self.over = true;
+                false
+            }
+            Signal::Revived => self.lost(),
             Signal::Committed(events) => {
                 if events.first().is_some_and(|first| first.seq > self.sent + 1) {
                     self.behind = true;
-                    return Some(false);
+                    return false;
                 }
                 let written = said.written(frames::write);
                 for (event, frames) in events.iter().zip(written) {
                     self.mirror(event, frames);
                 }
-                Some(true)
+                true
             }
-            signal if self.is_stale(signal) => Some(true),
+            signal if self.is_stale(signal) => true,
             _ => {
                 let written = said.written(frames::write);
                 written.iter().for_each(|frame| self.out.extend_from_slice(frame));
-                Some(true)
+                true
             }
         }
     }
@@ -207,6 +216,8 @@ impl Feed {
     /// Draws more of what the journal has and the reader does not.
     async fn catch_up(&mut self) -> Option<()> {
         let events = self.api.store.events(&self.id, self.sent, PAGE).await.ok()?;
+        let drawing = self.api.drawing.clone();
+        let _turn = drawing.acquire().await.ok()?;
         for event in &events {
             self.mirror(event, &frames::written(event));
         }

@@ -18,13 +18,12 @@ pub(super) fn remember(
 ) {
     let Some(agent) = draft.state.turn.as_ref().map(|turn| turn.agent.clone()) else { return };
     let Some(call) = draft.state.call(call_id) else { return };
-    let Some(verdict) = call.gate.as_ref() else { return };
     let decision = Remembered {
         id: wish.id,
         tool: call.tool.clone(),
         approved,
         matching: wish.matching,
-        fingerprint: verdict.fingerprint.clone(),
+        fingerprint: wish.fingerprint,
         by,
         expires_at: after(draft.at, wish.for_ms),
     };

@@ -10,12 +10,12 @@ use crate::event::{
     Data, Dispatch, Ending, InputRequired, Kind, PhaseChanged, Ran, TodosChanged, ToolResult,
 };
 use crate::ids::CallId;
-use crate::input::Asks;
 use crate::message::{ErrorType, Outcome, Ui};
 use crate::state::{Phase, RunningDispatch};
 
 /// How often one call may be suspended. A tool that asks for ever would never end its turn.
 const ROUNDS: u32 = 10;
+const TOO_OFTEN: &str = "the tool asked too often";
 const CANNOT_ASK: &str = "the tool asks for input, which a dispatched call cannot give";
 
 pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
@@ -36,9 +36,10 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
     let ToolReturned { call: call_id, attempt, outcome, ui, halt, changes, asks, ran } = returned;
     if let Some(asks) = asks {
         match rounds < ROUNDS {
-            true => ask(draft, call_id, attempt, asks),
+            true => ask(draft, InputRequired { call_id, attempt, asks, ran }),
             false => {
-                draft.error(call_id, "the tool asked too often", ErrorType::ToolError);
+                let outcome = Outcome::Err(TOO_OFTEN.to_owned(), ErrorType::ToolError);
+                draft.push(Data::ToolResult(ToolResult { call_id, outcome, ui: None, ran }));
                 settle(draft);
             }
         }
@@ -57,9 +58,8 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
 }
 
 /// The call waits for a person, and goes on with the answer.
-fn ask(draft: &mut Draft, call_id: CallId, attempt: u32, asks: Asks) {
-    let message = asks.message.clone();
-    let required = InputRequired { call_id: call_id.clone(), attempt, asks };
+fn ask(draft: &mut Draft, required: InputRequired) {
+    let (call_id, message) = (required.call_id.clone(), required.asks.message.clone());
     draft.push(Data::InputRequired(required));
     suspend(draft, &call_id, Kind::Elicitation, message);
 }

@@ -28,6 +28,10 @@ fn a_server_that_cannot_be_is_refused_by_its_path() {
         (many, "mcp_servers: must be at most 16"),
         (json!({"a b": {"command": "x"}}), "mcp_servers.a b: must have a name"),
         (json!({"d": 1}), "mcp_servers.d: must be an object"),
+        (
+            json!({"d": {"command": "x"}, "d_e": {"command": "y"}}),
+            "mcp_servers.d_e: begins with the name of another",
+        ),
         (json!({"d": {}}), "mcp_servers.d: must have exactly one of url, command"),
         (json!({"d": both}), "mcp_servers.d: must have exactly one of url, command"),
         (json!({"d": {"url": "ftp://a/"}}), "mcp_servers.d.url: must be an http or https URL"),

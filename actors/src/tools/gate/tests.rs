@@ -98,7 +98,7 @@ fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> Reme
         tool: tool.to_owned(),
         approved,
         matching: if args.is_some() { Match::Exact } else { Match::Tool },
-        fingerprint: fingerprint(tool, &args.unwrap_or_default()),
+        fingerprint: exact_fingerprint(tool, &args.unwrap_or_default()),
         by: Principal::new("ann"),
         expires_at: Timestamp::from_second(1_000).unwrap(),
     }
@@ -140,6 +140,36 @@ fn a_remembered_denial_wins_and_an_approval_opens_neither_lists_nor_phase_nor_wh
     ] {
         assert_eq!(judged(&recalling(permissions, yes(tool), 0), tool, args), said);
     }
+}
+
+#[test]
+fn middleware_gets_no_arguments_past_an_approval_that_nobody_gave() {
+    let judged = |tool: &str, args: Value, approved: bool, permissions: Value| {
+        let gate = gate(permissions);
+        let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
+        let grant = Grant { approved, ..Grant::of(tool, json!({})) };
+        let tool = toolbox.tool(tool).unwrap();
+        let verdict = gate.judge_changed(tool, &args, &grant, &scope());
+        format!("{:?}: {}", verdict.decision, verdict.rule)
+    };
+    let refused = "Deny: middleware: needs an approval";
+    let exit = json!({"action": "exit"});
+    for (tool, args, approved, permissions, said) in [
+        ("pay", json!({"amount": 500}), false, json!({}), refused),
+        ("pay", json!({"amount": 5}), false, json!({}), "Allow: middleware"),
+        ("pay", json!({"amount": 500}), true, json!({}), "Allow: middleware"),
+        ("pay", json!({"amount": 500}), false, json!({"phase": "trusted"}), "Allow: middleware"),
+        ("plan_mode", exit, false, json!({"phase": "plan"}), refused),
+    ] {
+        assert_eq!(judged(tool, args.clone(), approved, permissions), said, "{tool} {args}");
+    }
+}
+
+#[test]
+fn the_same_arguments_in_another_order_have_the_same_exact_fingerprint() {
+    let (one, other) = (json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}));
+    assert_eq!(exact_fingerprint("send", &one), exact_fingerprint("send", &other));
+    assert_ne!(exact_fingerprint("send", &one), exact_fingerprint("send", &json!({"a": 1})));
 }
 
 #[test]
@@ -352,7 +382,7 @@ fn leave_for_other_arguments_needs_a_verdict_about_them_and_never_widens() {
     let (free, args) = (toolbox.tool("free").unwrap(), json!({"x": 2}));
     let grant = Grant::of("free", json!({"x": 1}));
     let gate = Gate::new(agent, &State::default());
-    let verdict = gate.judge_changed(free, &args);
+    let verdict = gate.judge_changed(free, &args, &grant, &scope());
     assert_eq!((verdict.rule.as_str(), verdict.phase), ("middleware", PermissionPhase::Trusted));
     let changed = grant.changed(&verdict, &args).unwrap();
     assert_eq!((changed.args(), changed.phase), (&args, PermissionPhase::Default));

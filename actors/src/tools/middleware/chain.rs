@@ -92,12 +92,13 @@ impl Chain {
     }
 
     /// The run with other arguments, as if they had been edited: the schema, the lists and the phase
-    /// judge them, no person is asked again.
+    /// judge them. No person is asked again; where none was, the tool's approval must not want one.
     fn changed(&self, run: &Run, args: Value) -> Result<Run, Outcome> {
         self.tool.check_args(&args).map_err(|why| {
             Outcome::Err(format!("invalid tool arguments: {why}"), ErrorType::ValidationError)
         })?;
-        let gate = self.gate.judge_changed(&self.tool, &args);
+        let scope = self.gate.scope(run);
+        let gate = self.gate.judge_changed(&self.tool, &args, &run.grant, &scope);
         let grant = run.grant.changed(&gate, &args);
         let grant = grant.ok_or_else(|| gate.denial(&self.tool.name));
         self.note(|said| said.ran = Some(Ran { args, gate }));

@@ -241,7 +241,13 @@ impl Run {
     fn remembered(&self, throw: Throw) -> Action {
         let scope = [Scope::Conversation, Scope::Agent][usize::from(throw.how % 2)];
         let id = DecisionId::new(format!("dec_{}", throw.how % 4));
-        let wish = Remember { id, scope, matching: Match::Tool, for_ms: u64::from(throw.ms) };
+        let wish = Remember {
+            id,
+            scope,
+            matching: Match::Tool,
+            fingerprint: String::new(),
+            for_ms: u64::from(throw.ms),
+        };
         let pending = self.state.pending();
         let open = pending.iter().find(|open| open.kind == crate::event::Kind::Approval);
         match open.map(|open| answer_to(open, throw)) {

@@ -7,7 +7,8 @@ use crate::remembered::{Match, Scope};
 use crate::{DecisionId, Principal, Rejection};
 
 fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
-    let wish = Remember { id: DecisionId::new("dec_1"), scope, matching: Match::Exact, for_ms };
+    let (id, fingerprint) = (DecisionId::new("dec_1"), "0123456789abcdef".to_owned());
+    let wish = Remember { id, scope, matching: Match::Exact, fingerprint, for_ms };
     match action {
         Action::Resolve(resolve) => Action::Resolve(Resolve { remember: Some(wish), ..resolve }),
         other => other,
