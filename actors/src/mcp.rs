@@ -16,7 +16,6 @@ mod transport;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::future::join_all;
 use reqwest::redirect::Policy;
@@ -24,6 +23,7 @@ use reqwest::{Client, Url};
 use serde_json::Value;
 
 use crate::agent::Definition;
+use crate::post::{CONNECT_LIMIT, IDLE_LIMIT};
 use crate::tools::native::Returned;
 use crate::tools::run::{Run, Variables};
 use crate::tools::tool::{Target, Tool};
@@ -37,12 +37,6 @@ pub(crate) use tools::tools;
 pub(crate) const LONGEST_TOOL_NAME: usize = 256;
 /// Distinct servers of a node. Each may have a connection or a process, and keeps its listing.
 const MOST_LINKS: usize = 128;
-/// A server that does not even accept within this is away.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Servers close idle connections, some after 5 s; one that is closed while a call is written to it
-/// would fail that call.
-const IDLE_LIMIT: Duration = Duration::from_secs(4);
-
 /// One is what a missing slash takes.
 const MOST_REDIRECTS: usize = 3;
 

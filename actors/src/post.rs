@@ -16,10 +16,10 @@ use crate::tools::run::Variables;
 use crate::tools::tool::Endpoint;
 
 /// A server that does not even accept within this is away.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Servers close idle connections, some after 5 s; one that is closed while a call is written to it
 /// would fail that call.
-const IDLE_LIMIT: Duration = Duration::from_secs(4);
+pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(4);
 
 /// Posts JSON over one pool of connections. Follows no redirect, uses no proxy.
 ///

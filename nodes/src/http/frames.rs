@@ -119,9 +119,7 @@ impl Frame {
     pub(super) fn live(payload: Payload) -> Self {
         Self { payload, id: None }
     }
-}
 
-impl Frame {
     /// As it stands in a stream.
     pub(super) fn written(&self) -> Bytes {
         let said = json!(self.payload);
