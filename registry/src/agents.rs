@@ -136,8 +136,8 @@ impl Agents for Catalogue {
 
     async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, Refusal> {
         let now = self.clock.now();
-        let kept = self.store.decisions(agent).await?.into_iter();
-        let live = kept.filter(|kept| kept.id == *decision && now < kept.expires_at).next();
+        let mut kept = self.store.decisions(agent).await?.into_iter();
+        let live = kept.find(|kept| kept.id == *decision && now < kept.expires_at);
         let Some(live) = live else { return Ok(false) };
         // It stays as one that has ended: a conversation that died while it gave it does so again.
         let ended = Remembered { expires_at: now, ..live };
