@@ -177,6 +177,7 @@ mod tests {
         let decision = Remembered {
             id: DecisionId::new("dec_1"),
             tool: "send".to_owned(),
+            does: String::new(),
             approved: true,
             matching: abide_conversation::remembered::Match::Tool,
             fingerprint: String::new(),

@@ -112,7 +112,7 @@ impl Cluster {
             // Its connection may stay open for long after its death.
             () = self.gone(process) => return Err(Unreached::Lost),
         };
-        serde_json::from_slice(&answer).map_err(|error| {
+        abide_conversation::from_json(&answer).map_err(|error| {
             tracing::warn!(process, %error, "an answer is unintelligible");
             metrics::counter!("abide_unintelligible_messages_total").increment(1);
             Unreached::Lost

@@ -251,6 +251,8 @@ pub struct Remember {
     pub id: DecisionId,
     pub scope: Scope,
     pub matching: Match,
+    /// What the tool is.
+    pub does: String,
     /// Of the call as it is approved, with the approver's edits.
     pub fingerprint: String,
     pub for_ms: u64,

@@ -35,6 +35,9 @@ pub enum Match {
 pub struct Remembered {
     pub id: DecisionId,
     pub tool: String,
+    /// A digest of what the tool was: its executor and where it runs. A tool of the same name that
+    /// does something else is another.
+    pub does: String,
     pub approved: bool,
     #[serde(rename = "match")]
     pub matching: Match,
@@ -48,11 +51,11 @@ pub struct Remembered {
 
 impl Remembered {
     /// Whether it is about a call of the tool with that fingerprint.
-    pub fn matches(&self, tool: &str, fingerprint: &str) -> bool {
+    pub fn matches(&self, tool: &str, does: &str, fingerprint: &str) -> bool {
         let same = match self.matching {
             Match::Exact => self.fingerprint == fingerprint,
             Match::Tool => true,
         };
-        same && self.tool == tool
+        same && self.tool == tool && self.does == does
     }
 }

@@ -74,6 +74,11 @@ pub(super) fn tools(fields: &mut Fields, known: &Known<'_>, warnings: &mut Vec<S
         let place = format!("tools[{at}]");
         if sets::is_set(&entry) {
             if let Some(template) = sets::read(entry, fields, &place, known) {
+                if read.sets.iter().any(|other| other.template.name == template.name) {
+                    // Whose rules would hold?
+                    fields.wrong(&format!("{place}.mcp"), "is the set of a server that has one");
+                    continue;
+                }
                 read.sets.push(Set { before: read.tools.len(), template });
             }
             continue;

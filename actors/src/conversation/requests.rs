@@ -230,10 +230,11 @@ impl Loaded {
             let tool = open.as_deref().zip(toolbox.as_ref());
             let tool = tool.and_then(|(name, toolbox)| toolbox.tool(name));
             self.may_remember(&call, tool, wish.scope)?;
+            let does = tool.map(Tool::does).unwrap_or_default();
             let RememberRequest { scope, matching, for_ms } = wish;
             let id = DecisionId::new(self.deps.clock.id("dec"));
             let fingerprint = self.exactly(&call, &resolve.answer);
-            let remember = command::Remember { id, scope, matching, fingerprint, for_ms };
+            let remember = command::Remember { id, scope, matching, does, fingerprint, for_ms };
             resolve.remember = Some(remember);
         }
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {

@@ -83,8 +83,8 @@ impl Gate {
         if self.remembered.is_empty() {
             return asks;
         }
-        let exactly = exact_fingerprint(&tool.name, args);
-        let decides = |decision: &&Remembered| decision.matches(&tool.name, &exactly);
+        let (does, exactly) = (tool.does(), exact_fingerprint(&tool.name, args));
+        let decides = |decision: &&Remembered| decision.matches(&tool.name, &does, &exactly);
         let found = self.remembered.iter().filter(decides);
         let Some(decided) = found.min_by_key(|decision| decision.approved) else { return asks };
         Verdict {
@@ -338,6 +338,10 @@ pub(crate) fn exact_fingerprint(tool: &str, args: &Value) -> String {
     // A number that has no canonical form has a text, as all JSON does.
     let json = canonical.or_else(|_| serde_json::to_vec(args)).unwrap_or_default();
     digest.update(json);
+    hex(digest)
+}
+
+fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -360,6 +364,19 @@ impl Tool {
             Some(Target::Http(_) | Target::Native(_) | Target::Agent(_) | Target::Mcp(_))
             | None => None,
         }
+    }
+
+    /// See [`Remembered::does`].
+    pub(crate) fn does(&self) -> String {
+        let run = match &self.target {
+            None => String::new(),
+            Some(Target::Http(endpoint)) => format!("http {}", endpoint.url),
+            Some(Target::Native(name)) => format!("native {name}"),
+            Some(Target::Builtin(builtin)) => format!("builtin {}", builtin.name()),
+            Some(Target::Agent(name)) => format!("agent {name}"),
+            Some(Target::Mcp(pick)) => format!("mcp {} {}", pick.server.key, pick.tool),
+        };
+        hex(Sha256::new().chain_update(format!("{:?} {run}", self.executor)))
     }
 
     /// Whether it may run while the conversation plans.

@@ -39,7 +39,7 @@ impl Desk {
     }
 
     async fn answer(&self, call: &[u8]) -> Answer {
-        let Envelope { deadline, from, ask } = match serde_json::from_slice(call) {
+        let Envelope { deadline, from, ask } = match abide_conversation::from_json(call) {
             Ok(envelope) => envelope,
             Err(error) => {
                 tracing::warn!(%error, "a call of another node is unintelligible");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide_actors::conversation::ConversationMsg;
-use abide_actors::request::{Failure, RepeatKey};
+use abide_actors::request::{Failure, RepeatKey, Request};
 use abide_conversation::ConversationId;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Data, Ending};
@@ -249,4 +249,16 @@ async fn a_request_that_waits_for_a_node_that_dies_goes_to_the_next_one() {
     assert!(took <= crate::rig::LEASE + Duration::from_secs(1), "{took:?}");
     town.node(1).ended("x", 2).await;
     town.node(1).check("x").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_border_lets_in_reaches_a_conversation_elsewhere_however_deep_it_is() {
+    let town = Town::new(2, ASKS).await;
+    town.node(0).send("x", "go").await.unwrap();
+    town.node(0).until_unseen("x", |data| matches!(data, Data::Suspension(_))).await;
+    let deep = (0..124).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
+    let Request::Send(mut send) = say("deep", IfBusy::Queue) else { unreachable!("a message") };
+    send.content = vec![serde_json::json!({"type": "json", "data": deep})];
+    town.node(1).ask("x", Request::Send(send)).await.unwrap();
+    assert_eq!(said(town.node(0), "x").await, 2);
 }

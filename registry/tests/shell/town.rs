@@ -398,7 +398,7 @@ impl Net {
     fn fate(&self, from: &str, to: &str, call: &[u8]) -> Fate {
         let mut judge = self.judge.lock().unwrap();
         let Some(judge) = judge.as_mut() else { return Fate::Carried };
-        let envelope: Envelope = serde_json::from_slice(call).unwrap();
+        let envelope: Envelope = abide_conversation::from_json(call).unwrap();
         judge(from, to, &envelope.ask)
     }
 

@@ -21,6 +21,7 @@ pub(super) fn remember(
     let decision = Remembered {
         id: wish.id,
         tool: call.tool.clone(),
+        does: wish.does,
         approved,
         matching: wish.matching,
         fingerprint: wish.fingerprint,

@@ -53,7 +53,7 @@ pub(super) fn read(
         RULES.iter().filter_map(|rule| Some((rule.to_string(), set.any(rule)?))).collect();
     fields.absorb(set);
     let server = server?;
-    rules.insert("run".to_owned(), json!({"mcp": {"server": server, "tool": ""}}));
+    rules.insert("run".to_owned(), json!({"mcp": {"server": server, "tool": "*"}}));
     let mut rules = Fields::new(None, &path, rules);
     // Its warnings are of what is for client tools only, and none of that is among the rules.
     let template = tool(server, &mut rules, known, &mut Vec::new());

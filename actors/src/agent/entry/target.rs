@@ -122,7 +122,7 @@ fn agent(run: &mut Fields) -> Option<Described> {
 fn mcp(run: &mut Fields, known: &Known<'_>) -> Option<Described> {
     let mut mcp = run.nested("mcp")?;
     for field in ["server", "tool"] {
-        if !mcp.says(field) {
+        if mcp.peek(field).is_none_or(|value| value.is_null() || *value == json!("")) {
             mcp.wrong(field, "is missing");
         }
     }

@@ -61,6 +61,8 @@ fn an_entry_that_names_no_server_or_says_too_much_is_refused() {
     let run = |mcp: Value| json!([{"name": "t", "run": {"mcp": mcp}}]);
     for (tools, expected) in [
         (json!([{"mcp": "other"}]), "tools[0].mcp: names no MCP server of this agent: other"),
+        (json!([{"mcp": "docs"}, {"mcp": "docs"}]), "tools[1].mcp: is the set of a server that"),
+        (run(json!({"server": "docs", "tool": ""})), "tool t: run.mcp.tool: is missing"),
         (json!([{"mcp": 1}]), "tools[0].mcp: must be the name of an MCP server"),
         (json!([{"mcp": "docs", "name": "t"}]), "tools[0].name: is not a known key"),
         (json!([{"mcp": "docs", "parameters": {}}]), "tools[0].parameters: is not a known key"),

@@ -93,9 +93,12 @@ fn the_first_decisive_rule_wins() {
 }
 
 fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> Remembered {
+    let definition = agent(json!({}));
+    let does = definition.tools.iter().find(|it| it.name == tool).unwrap().does();
     Remembered {
         id: DecisionId::new(id),
         tool: tool.to_owned(),
+        does,
         approved,
         matching: if args.is_some() { Match::Exact } else { Match::Tool },
         fingerprint: exact_fingerprint(tool, &args.unwrap_or_default()),
@@ -124,6 +127,20 @@ fn a_remembered_decision_answers_for_the_tools_own_approval_while_it_holds() {
     ] {
         assert_eq!(judged(&gate, tool, args), said);
     }
+}
+
+#[test]
+fn a_tool_that_does_something_else_is_not_the_one_that_was_decided_about() {
+    let decision = remembered("d1", "send", true, None);
+    let other = Remembered { does: "elsewhere".to_owned(), ..decision.clone() };
+    assert_eq!(
+        judged(&recalling(json!({}), vec![other], 0), "send", json!({})),
+        "Ask: approval: requires_approval"
+    );
+    assert_eq!(
+        judged(&recalling(json!({}), vec![decision], 0), "send", json!({})),
+        "Allow: remembered: d1"
+    );
 }
 
 #[test]

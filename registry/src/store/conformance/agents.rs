@@ -67,6 +67,7 @@ pub(in super::super) async fn decisions_are_an_agents_own_and_go_with_it(store: 
     let decision = |id: &str, tool: &str| Remembered {
         id: DecisionId::new(id),
         tool: tool.to_owned(),
+        does: "d".to_owned(),
         approved: true,
         matching: Match::Tool,
         fingerprint: "f".to_owned(),

@@ -245,6 +245,7 @@ impl Run {
             id,
             scope,
             matching: Match::Tool,
+            does: String::new(),
             fingerprint: String::new(),
             for_ms: u64::from(throw.ms),
         };

@@ -7,8 +7,9 @@ use crate::remembered::{Match, Scope};
 use crate::{DecisionId, Principal, Rejection};
 
 fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
-    let (id, fingerprint) = (DecisionId::new("dec_1"), "0123456789abcdef".to_owned());
-    let wish = Remember { id, scope, matching: Match::Exact, fingerprint, for_ms };
+    let (id, does) = (DecisionId::new("dec_1"), "server".to_owned());
+    let fingerprint = "0123456789abcdef".to_owned();
+    let wish = Remember { id, scope, matching: Match::Exact, does, fingerprint, for_ms };
     match action {
         Action::Resolve(resolve) => Action::Resolve(Resolve { remember: Some(wish), ..resolve }),
         other => other,
@@ -26,8 +27,14 @@ fn a_decision_is_remembered_with_the_resolution_and_revoked() {
     assert_eq!(told, Ok(vec!["resolution", "decision_remembered", "tool_started"]));
     let decision = story.state.decisions.values().next().unwrap().clone();
     assert!(decision.approved);
-    assert!(decision.matches("tool", "0123456789abcdef"));
-    assert!(!decision.matches("tool", "another") && !decision.matches("tools", "0123456789abcdef"));
+    assert!(decision.matches("tool", "server", "0123456789abcdef"));
+    for (tool, does, fingerprint) in [
+        ("tool", "server", "another"),
+        ("tools", "server", "0123456789abcdef"),
+        ("tool", "client", "0123456789abcdef"),
+    ] {
+        assert!(!decision.matches(tool, does, fingerprint));
+    }
     assert_eq!(decision.expires_at, story.after(1_000));
     story.then(revoke());
     assert!(story.state.decisions.is_empty());
