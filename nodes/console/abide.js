@@ -173,6 +173,8 @@ class Conversation {
   /** The last event whose frames were told, and the last that the snapshot knew. */
   #last;
   #known = 0;
+  /** When the conversation was made. */
+  #born;
   /** Frames that wait for the one with their id. */
   #held = [];
 
@@ -290,7 +292,9 @@ class Conversation {
     if (name === "snapshot") {
       [this.#held, this.#known] = [[], data.last_seq];
       // A conversation that was deleted and made anew counts from the beginning.
-      this.#last = Math.min(this.#last ?? Infinity, data.last_seq);
+      if (this.#born && this.#born !== data.created_at) this.#last = data.last_seq;
+      this.#born = data.created_at;
+      this.#last ??= data.last_seq;
       this.#change({ ...fold(this.state, name, data), connected: true });
       this.#tell(name, data);
       this.#look();

@@ -129,6 +129,17 @@ test("a frame is told once although the stream breaks at any place", async () =>
   }
 });
 
+test("a conversation that was deleted and made anew is told from its beginning", async () => {
+  const it = nodes({ ...EMPTY, last_seq: 6, created_at: "2026-01-01T00:00:00Z" });
+  await connected(it, {}, async (page, told) => {
+    it.snapshot = { ...EMPTY, last_seq: 1, created_at: "2026-01-02T00:00:00Z" };
+    it.end(0);
+    await until("another stream", () => it.streams.length === 2);
+    it.say(frame("turn_started", { turn_id: "new" }, 2));
+    await until("its first frame", () => told.length === 1);
+  });
+});
+
 test("a delta is told once, and none that the snapshot or the message has", async () => {
   const streaming_message = { id: "m", text: "One ", thinking: "", delta_seq: 2 };
   const it = nodes({ ...EMPTY, streaming_message });
