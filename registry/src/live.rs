@@ -19,7 +19,7 @@ use relay::{News, Outbox};
 
 /// How many signals may wait for one listener. Past that it loses deltas, and reads what was
 /// journalled from the store. The place for them is taken with the first listener: 40 bytes each.
-const WAITING: usize = 256;
+const WAITING: usize = 128;
 
 /// Knows who listens to what. A conversation that nobody listens to costs nothing.
 #[derive(Clone, Debug, Default)]
