@@ -5,32 +5,17 @@ use super::draft::Draft;
 use super::model_replied::wait_for_executor;
 use super::remembered::remember;
 use super::settle::{end, settle};
+use crate::Timestamp;
 use crate::command::{Answer, Resolve};
 use crate::event::{Data, Ending, Executor, Kind, Resolution, ToolStarted};
 use crate::ids::CallId;
 use crate::input;
 use crate::message::{ErrorType, Outcome};
 use crate::permission::Decision;
+use crate::state::{Call, State, Waiting};
 
 pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
-    let call = draft
-        .state
-        .call(&resolve.call)
-        .ok_or(Rejection::CallNotOpen("no such open call".into()))?;
-    let waiting = call.waiting().ok_or(Rejection::CallNotOpen("the call does not wait".into()))?;
-    if resolve.suspension.is_some_and(|meant| meant != waiting.suspension) {
-        return Err(Rejection::CallNotOpen("that suspension of the call is over".into()));
-    }
-    if draft.at >= waiting.expires_at {
-        return Err(Rejection::CallNotOpen("the answer came after its time".into()));
-    }
-    let fits = match resolve.answer {
-        Answer::Approval { .. } => waiting.kind == Kind::Approval,
-        Answer::Result(_) | Answer::Error(_) => waiting.kind != Kind::Approval,
-    };
-    if !fits {
-        return Err(Rejection::CallNotOpen("the answer has the form of another kind".into()));
-    }
+    let (call, waiting) = open(&draft.state, draft.at, &resolve)?;
     let mut resolution = Resolution {
         call_id: resolve.call.clone(),
         kind: waiting.kind,
@@ -95,7 +80,33 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
     Ok(())
 }
 
-/// Hands an approved or answered call to its executor: a server call runs, a client call waits for the page.
+/// The suspension that the answer is for, if it is open and of that form.
+fn open<'a>(
+    state: &'a State,
+    at: Timestamp,
+    resolve: &Resolve,
+) -> Result<(&'a Call, &'a Waiting), Rejection> {
+    let call =
+        state.call(&resolve.call).ok_or(Rejection::CallNotOpen("no such open call".into()))?;
+    let waiting = call.waiting().ok_or(Rejection::CallNotOpen("the call does not wait".into()))?;
+    if resolve.suspension.is_some_and(|meant| meant != waiting.suspension) {
+        return Err(Rejection::CallNotOpen("that suspension of the call is over".into()));
+    }
+    if at >= waiting.expires_at {
+        return Err(Rejection::CallNotOpen("the answer came after its time".into()));
+    }
+    let fits = match resolve.answer {
+        Answer::Approval { .. } => waiting.kind == Kind::Approval,
+        Answer::Result(_) | Answer::Error(_) => waiting.kind != Kind::Approval,
+    };
+    if !fits {
+        return Err(Rejection::CallNotOpen("the answer has the form of another kind".into()));
+    }
+    Ok((call, waiting))
+}
+
+/// Hands an approved or answered call to its executor: a server call runs, a client call waits for
+/// the page.
 pub(super) fn run(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
     let started = ToolStarted {
