@@ -99,6 +99,9 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
             }
             Activity::Release { child } => Ok(child::release(&around, child).await),
             Activity::Tell { turn } => child::tell(&around, turn).await,
+            Activity::Summarize { .. } => {
+                Ok(Action::SummaryFailed { reason: "no summary is asked for".to_owned() })
+            }
             Activity::Keep { decision } => keep::keep(&around, decision).await,
         }
     };

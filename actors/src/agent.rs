@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::command::Basis;
+use abide_conversation::cost::Budget;
 use abide_conversation::remembered::Remembered;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision};
 use async_trait::async_trait;
@@ -59,6 +60,8 @@ pub struct Definition {
     pub suspension_timeout: Duration,
     /// Model calls in one turn.
     pub max_steps: u32,
+    /// What a turn, and a whole conversation, may spend.
+    pub budget: Budget,
     pub retry: RetryPolicy,
     /// How long a client call waits while no page is connected; `None`: as long as it may.
     pub client_grace: Option<Duration>,
@@ -121,6 +124,8 @@ impl Definition {
             agent: self.name.clone(),
             revision: self.revision.clone(),
             max_steps: self.max_steps,
+            budget: self.budget,
+            summarize_over: None,
         }
     }
 
@@ -180,6 +185,7 @@ fn definition(
             .duration("suspension_timeout")
             .unwrap_or(Duration::from_secs(300)),
         max_steps: fields.number("max_steps", 1..=1000).unwrap_or(25),
+        budget: budget(fields),
         retry: retry(fields),
         client_grace: client_grace(fields),
         response_format: schema(fields, "response_format"),
@@ -252,6 +258,19 @@ fn retry(fields: &mut Fields) -> RetryPolicy {
     };
     fields.absorb(nested);
     policy
+}
+
+fn budget(fields: &mut Fields) -> Budget {
+    let Some(mut nested) = fields.nested("budget") else { return Budget::default() };
+    let tokens = 1..=u32::MAX;
+    let budget = Budget {
+        max_turn_tokens: nested.number("max_turn_tokens", tokens.clone()).map(u64::from),
+        max_turn_cost: nested.cost("max_turn_cost"),
+        max_conversation_tokens: nested.number("max_conversation_tokens", tokens).map(u64::from),
+        max_conversation_cost: nested.cost("max_conversation_cost"),
+    };
+    fields.absorb(nested);
+    budget
 }
 
 /// Absent and null differ: five seconds, and no limit but the call's own.

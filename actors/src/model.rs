@@ -1,19 +1,23 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
 pub(crate) mod numbers;
-pub mod openai;
+mod openai;
 pub mod prompt;
 pub mod providers;
 pub mod retry;
 pub mod scripted;
 #[cfg(test)]
 mod testing;
+pub mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_conversation::MessageId;
+use abide_conversation::cost::Cost;
 use abide_conversation::event::Executor;
-use abide_conversation::message::{Message, Usage};
+use abide_conversation::message::{Message, Stop, Usage, Verbatim};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
@@ -35,8 +39,47 @@ pub struct Settings {
     pub api_key_env: Option<String>,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
+    /// How many tokens the model reads at most, input and output together.
+    pub window: Option<u32>,
+    /// Merged into the request's body: what this provider understands besides.
+    #[serde(default)]
+    pub options: Map<String, Value>,
+    #[serde(default)]
+    pub prices: Prices,
     /// The steps or rules of `scripted`, checked by its own parser.
     pub script: Option<Value>,
+}
+
+/// What a million tokens cost, in dollars; what is absent costs nothing, but cached input and what is
+/// written into a cache cost as much as other input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    #[serde(default)]
+    pub input: f64,
+    #[serde(default)]
+    pub output: f64,
+    pub cached_input: Option<f64>,
+    pub cache_write: Option<f64>,
+}
+
+impl Prices {
+    /// What a call with this usage cost.
+    pub fn cost(&self, usage: &Usage) -> Cost {
+        let Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, .. } = *usage;
+        let cached = cached_tokens.min(input_tokens);
+        let written = cache_write_tokens.min(input_tokens - cached);
+        let dollars = [
+            (input_tokens - cached - written, self.input),
+            (cached, self.cached_input.unwrap_or(self.input)),
+            (written, self.cache_write.unwrap_or(self.input)),
+            (output_tokens, self.output),
+        ]
+        .into_iter()
+        .map(|(tokens, price)| tokens as f64 * price / 1e6)
+        .sum();
+        Cost::from_usd(dollars).unwrap_or_default()
+    }
 }
 
 /// Who runs the model.
@@ -51,6 +94,20 @@ pub enum Provider {
     Ollama,
 }
 
+impl Provider {
+    /// Its name, as definitions spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scripted => "scripted",
+            Self::Openai => "openai",
+            Self::OpenaiResponses => "openai_responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+}
+
 /// One model call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
@@ -58,9 +115,27 @@ pub struct Request {
     pub system: String,
     /// Oldest first. Every call of an assistant message is followed by its result.
     pub messages: Vec<Message>,
+    /// How many of the messages the next step will send again, the same and first.
+    pub stable: usize,
+    /// Assistant messages as their provider wrote them. A format sends those of its own provider so,
+    /// and the others from `messages`.
+    pub verbatim: BTreeMap<MessageId, Verbatim>,
+    /// The conversation, for providers that keep its prefix in a cache by name.
+    pub cache_key: String,
+    pub purpose: Purpose,
     pub tools: Vec<ToolSpec>,
     /// A JSON Schema that the answer must satisfy.
     pub schema: Option<Value>,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// A step of a turn.
+    #[default]
+    Step,
+    /// A summary of its messages.
+    Summary,
 }
 
 /// A tool as the model is told of it.
@@ -83,9 +158,17 @@ pub enum Part {
     /// A whole call.
     Call(GivenCall),
     /// The reply is whole; nothing follows.
-    Done {
-        usage: Option<Usage>,
-    },
+    Done(Done),
+}
+
+/// What is known of a reply once it is whole.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Done {
+    pub usage: Option<Usage>,
+    pub stop: Option<Stop>,
+    /// The message as its provider wrote it, if that says more than its text and calls: what is
+    /// signed, encrypted, cited, or was run by the provider itself.
+    pub verbatim: Option<Verbatim>,
 }
 
 /// A call as the model made it.
@@ -98,6 +181,20 @@ pub struct GivenCall {
     pub args: Result<Value, String>,
     /// The result, of a call that the provider executed itself.
     pub provided: Option<Value>,
+}
+
+impl GivenCall {
+    /// A call whose arguments came as text, piece by piece.
+    ///
+    /// A tool without parameters is often called with no text at all; that is `{}`, unless the
+    /// message was cut short, maybe before the first argument.
+    pub(crate) fn collected(id: String, name: String, args: String, cut: bool) -> Self {
+        let args = match numbers::exactly(args) {
+            Err(raw) if raw.trim().is_empty() && !cut => Ok(Value::Object(Default::default())),
+            args => args,
+        };
+        Self { id, name, args, provided: None }
+    }
 }
 
 /// Why a model call failed.
@@ -125,6 +222,8 @@ impl Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     Never,
+    /// A shorter request may succeed: this one had more tokens than the model reads.
+    Shorter,
     /// After a back-off, or after what the provider's `Retry-After` said.
     After(Option<Duration>),
 }
@@ -137,11 +236,21 @@ pub type Parts = BoxStream<'static, Result<Part, Failure>>;
 pub trait Model: Send + Sync + 'static {
     /// Asks the model once, without retrying.
     async fn ask(&self, request: Request) -> Result<Parts, Failure>;
+
+    /// What is sent for a request, without keys; null where nothing is.
+    fn rendered(&self, request: &Request) -> Value {
+        let _ = request;
+        Value::Null
+    }
 }
 
 #[async_trait]
 impl<M: Model + ?Sized> Model for Arc<M> {
     async fn ask(&self, request: Request) -> Result<Parts, Failure> {
         self.as_ref().ask(request).await
+    }
+
+    fn rendered(&self, request: &Request) -> Value {
+        self.as_ref().rendered(request)
     }
 }

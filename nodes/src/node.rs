@@ -12,8 +12,8 @@ use std::time::Duration;
 use abide_actors::agent::{self, Definition};
 use abide_actors::clock::Clock;
 use abide_actors::journal::Holder;
-use abide_actors::model::openai::{Limits, Openai};
 use abide_actors::model::providers::Models;
+use abide_actors::model::wire::{Limits, Wire};
 use abide_actors::tools::{Kit, Natives, Runner};
 use abide_registry::agents::Catalogue;
 use abide_registry::alone::Alone;
@@ -117,7 +117,7 @@ impl Node {
             store: store.clone(),
             membership: membership.clone(),
             agents: catalogue.clone(),
-            model: Arc::new(Models::new(openai(&clock))),
+            model: Arc::new(Models::new(wire(&clock))),
             runner: Arc::new(runner(&natives, tools.kit, &clock)?),
             clock: clock.clone(),
             passivate_after: config.passivate_after,
@@ -236,8 +236,8 @@ fn cluster_secret(config: &Config) -> Result<Option<String>, Unready> {
     Ok(secret)
 }
 
-fn openai(clock: &Arc<dyn Clock>) -> Openai {
-    Openai::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
+fn wire(clock: &Arc<dyn Clock>) -> Wire {
+    Wire::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
 }
 
 fn runner(natives: &Natives, kit: Kit, clock: &Arc<dyn Clock>) -> Result<Runner, Unready> {

@@ -21,6 +21,8 @@ pub enum Activity {
     Tell { turn: TurnId },
     /// The agent is given a decision that is to hold for all of its conversations.
     Keep { decision: DecisionId },
+    /// A summary is written of what ended up to an event.
+    Summarize { upto: u64 },
 }
 
 impl fmt::Display for Activity {
@@ -32,6 +34,7 @@ impl fmt::Display for Activity {
             Activity::Page { call, .. } => write!(f, "page for {call}"),
             Activity::Release { child } => write!(f, "release of {child}"),
             Activity::Tell { turn } => write!(f, "report of {turn}"),
+            Activity::Summarize { upto } => write!(f, "summary up to {upto}"),
             Activity::Keep { decision } => write!(f, "keeping of {decision}"),
         }
     }

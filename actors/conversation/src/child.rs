@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
+use crate::cost::Budget;
 use crate::event::Ending;
 use crate::ids::{CallId, ConversationId, TurnId};
 use crate::permission::Ceiling;
@@ -24,6 +25,9 @@ pub struct Parent {
     /// 1 for a child of the root.
     pub depth: u32,
     pub ceiling: Ceiling,
+    /// What its parent can still spend, at the time of the call.
+    #[serde(default, skip_serializing_if = "Budget::is_open")]
+    pub budget: Budget,
     /// The storage that workspaces were on when they were used before, by their root.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub storages: BTreeMap<String, String>,

@@ -7,12 +7,15 @@ use serde_json::{Map, Value};
 
 use crate::Timestamp;
 use crate::child::Parent;
-use crate::event::{Added, Executor, Intent, OnInterrupt, Ran, Shape, Todo};
+use crate::cost::Budget;
+use crate::event::{
+    Added, ContextReduced, Executor, Intent, OnInterrupt, Ran, Shape, Summarized, Todo,
+};
 use crate::ids::{
     AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
 };
 use crate::input::Asks;
-use crate::message::{Outcome, Ui, Usage};
+use crate::message::{Outcome, Stop, Ui, Usage, Verbatim};
 use crate::permission::{PermissionPhase, Verdict};
 use crate::remembered::{Match, Scope};
 
@@ -66,6 +69,20 @@ pub enum Action {
         step: u32,
         reason: String,
     },
+    /// Less is to be shown to the model from this step on.
+    ContextReduced {
+        turn: TurnId,
+        reduced: ContextReduced,
+    },
+    /// A summary was written, after the one that covered up to `after`.
+    Summarized {
+        after: u64,
+        summarized: Summarized,
+    },
+    /// It was not.
+    SummaryFailed {
+        reason: String,
+    },
     /// The agent has the decision.
     DecisionKept(DecisionId),
     /// A remembered decision of this conversation is to hold no more.
@@ -89,6 +106,8 @@ pub struct Basis {
     pub agent: AgentName,
     pub revision: Revision,
     pub max_steps: u32,
+    pub budget: Budget,
+    pub summarize_over: Option<u64>,
 }
 
 /// What to do with a message while a turn runs.
@@ -142,6 +161,10 @@ pub struct ModelReplied {
     pub content: Vec<Value>,
     pub calls: Vec<Planned>,
     pub usage: Option<Usage>,
+    pub stop: Option<Stop>,
+    pub verbatim: Option<Verbatim>,
+    /// Tokens of the context, this message included.
+    pub context_tokens: Option<u64>,
     /// How a structured answer was judged; `None` for a plain one.
     pub object: Option<Result<Value, String>>,
     pub judged: Judged,
@@ -194,6 +217,13 @@ pub enum Plan {
         /// Calls in the same lane run one after another, such as those on one file.
         lane: Option<String>,
     },
+}
+
+impl Plan {
+    /// Whether the model's provider ran the call by itself.
+    pub fn is_provided(&self) -> bool {
+        matches!(self, Self::Answer { executor: Executor::Provider, outcome: Outcome::Ok(_), .. })
+    }
 }
 
 /// The model could not be asked, or its stream broke.

@@ -10,6 +10,7 @@ mod hooked;
 mod model_failed;
 mod model_replied;
 mod page_missing;
+mod reduced;
 mod remembered;
 mod resolve;
 mod revive;
@@ -90,6 +91,13 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
             hooked::context_added(&mut draft, &turn, step, added)?;
         }
         Action::Halt { turn, step, reason } => hooked::halt(&mut draft, &turn, step, reason)?,
+        Action::ContextReduced { turn, reduced } => {
+            reduced::context_reduced(&mut draft, &turn, reduced)?;
+        }
+        Action::Summarized { after, summarized } => {
+            reduced::summarized(&mut draft, after, summarized)?;
+        }
+        Action::SummaryFailed { reason } => reduced::summary_failed(&mut draft, reason)?,
         Action::DecisionKept(id) => remembered::kept(&mut draft, id)?,
         Action::RevokeDecision(id) => remembered::revoke(&mut draft, id)?,
         Action::Abandon(create) => abandon::abandon(&mut draft, create)?,

@@ -2,6 +2,7 @@
 
 mod decided;
 mod hooked;
+mod reduced;
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,15 @@ use serde_json::{Map, Value};
 
 use crate::Timestamp;
 use crate::child::Parent;
+use crate::cost::Budget;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use crate::input;
-use crate::message::{Message, Outcome, Status, Ui, Usage};
+use crate::message::{Message, Outcome, Status, Stop, Ui, Usage, Verbatim};
 use crate::permission::{PermissionPhase, Verdict};
 use crate::read;
 pub use decided::{DecisionKept, DecisionRemembered, DecisionRevoked};
 pub use hooked::{Added, ContextAdded, MessageRefused};
+pub use reduced::{ContextReduced, Pressure, Summarized, SummaryFailed};
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +51,9 @@ pub enum Data {
     RepairRequested(RepairRequested),
     ContextAdded(ContextAdded),
     MessageRefused(MessageRefused),
+    ContextReduced(ContextReduced),
+    Summarized(Summarized),
+    SummaryFailed(SummaryFailed),
     TurnEnded(TurnEnded),
     DispatchStarted(DispatchStarted),
     Dispatch(Dispatch),
@@ -123,6 +129,11 @@ pub struct TurnStarted {
     pub agent: AgentName,
     pub revision: Revision,
     pub max_steps: u32,
+    #[serde(default, skip_serializing_if = "Budget::is_open")]
+    pub budget: Budget,
+    /// A context of more tokens is summarized when the turn has ended; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summarize_over: Option<u64>,
 }
 
 /// The model spoke; that ends a step.
@@ -134,6 +145,15 @@ pub struct AssistantMsg {
     pub step: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Why the model stopped; absent where its provider did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
+    /// The message as its provider wrote it, where that says more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verbatim: Option<Verbatim>,
+    /// Tokens of the context, this message included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
 }
 
 /// Who produces a call's result.

@@ -1,5 +1,7 @@
 //! Folds an event into the state. Never fails: what an event says has happened.
 
+mod context;
+
 use crate::child::Due;
 use crate::event::{
     AssistantMsg, ChildStarted, Data, DecisionKept, DecisionRemembered, DecisionRevoked,
@@ -8,6 +10,7 @@ use crate::event::{
 };
 use crate::ids::CallId;
 use crate::input::Input;
+use crate::message::Usage;
 use crate::remembered::Scope;
 use crate::state::{Call, Phase, QueuedTurn, RunningDispatch, State, Turn, Waiting};
 
@@ -27,7 +30,10 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         }
         Data::UserMsg(said) => queue(&mut state, event, said),
         Data::TurnStarted(started) => start(&mut state, event, started),
-        Data::AssistantMsg(spoken) => speak(&mut state, spoken),
+        Data::AssistantMsg(spoken) => {
+            speak(&mut state, spoken);
+            context::count(&mut state, event.seq, spoken);
+        }
         Data::ToolCall(call) => plan(&mut state, event, call),
         Data::Suspension(suspension) => suspend(&mut state, event, suspension),
         Data::Resolution(resolution) => resolve(&mut state, resolution),
@@ -48,12 +54,15 @@ pub fn evolve(mut state: State, event: &Event) -> State {
             }
         }
         Data::MessageRefused(refused) => {
-            state.usage += refused.usage.unwrap_or_default();
+            context::spend(&mut state, refused.usage.unwrap_or_default());
             if let Some(turn) = &mut state.turn {
                 (turn.step, turn.refused) = (refused.step, true);
                 turn.calls = Vec::new();
             }
         }
+        Data::ContextReduced(reduced) => context::reduce(&mut state, event.seq, reduced),
+        Data::Summarized(summarized) => context::summarize(&mut state, event.seq, summarized),
+        Data::SummaryFailed(_) => state.context.summarize = None,
         Data::TurnEnded(ended) => end(&mut state, event, ended),
         Data::DispatchStarted(started) => dispatch(&mut state, started),
         Data::Dispatch(done) => {
@@ -68,7 +77,10 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         }
         Data::ChildStarted(started) => delegate(&mut state, event, started),
         Data::ChildEnded(ended) => {
-            state.usage += ended.usage;
+            match event.turn_id {
+                Some(_) => context::spend(&mut state, ended.usage),
+                None => state.usage += ended.usage,
+            }
             for (root, storage) in &ended.storages {
                 state.storages.entry(root.clone()).or_insert_with(|| storage.clone());
             }
@@ -120,6 +132,10 @@ fn start(state: &mut State, event: &Event, started: &TurnStarted) {
         agent: started.agent.clone(),
         revision: started.revision.clone(),
         max_steps: started.max_steps,
+        budget: started.budget,
+        usage: Usage::default(),
+        summarize_over: started.summarize_over,
+        too_long: 0,
         started_at: event.at,
         principal: queued.principal,
         assigns: queued.assigns,
@@ -135,7 +151,7 @@ fn start(state: &mut State, event: &Event, started: &TurnStarted) {
 }
 
 fn speak(state: &mut State, spoken: &AssistantMsg) {
-    state.usage += spoken.usage.unwrap_or_default();
+    context::spend(state, spoken.usage.unwrap_or_default());
     let Some(turn) = &mut state.turn else { return };
     turn.step = spoken.step;
     let request = |named: &crate::message::CallRef| Call {
@@ -240,6 +256,7 @@ fn finish(state: &mut State, id: &CallId) {
 /// The first turn of a child is what its parent waits for.
 fn end(state: &mut State, event: &Event, ended: &TurnEnded) {
     let Some(turn) = state.turn.take() else { return };
+    context::turn_ended(state, event.seq, turn.summarize_over);
     if state.parent.is_some() && turn.ordinal == 1 && !state.abandoned {
         state.due = Some(Due {
             turn: turn.id,

@@ -6,6 +6,8 @@
 pub mod activity;
 pub mod child;
 pub mod command;
+pub mod context;
+pub mod cost;
 pub mod decide;
 pub mod event;
 mod evolve;

@@ -9,6 +9,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::cost::Cost;
 use crate::ids::{CallId, MessageId};
 use crate::read;
 
@@ -151,19 +152,74 @@ pub struct Ui {
     pub payload: Value,
 }
 
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// It had nothing more to say.
+    End,
+    /// It waits for the results of its calls.
+    ToolCalls,
+    /// Its message was cut where it may be no longer.
+    MaxTokens,
+    /// It, or its provider, would not answer.
+    Refusal,
+    /// Its provider goes on when it is asked again.
+    Paused,
+}
+
+/// A message in its provider's own form, to be sent back to that provider as it was: what it signed,
+/// encrypted or ran by itself is in no other form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Verbatim {
+    /// Whose form it is, as a definition names it.
+    pub provider: String,
+    pub model: String,
+    /// The message's pieces, in their order.
+    pub items: Vec<Value>,
+}
+
 /// What a model call cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
+    /// All of the input, what came from a cache or went into one included.
     #[serde(default)]
     pub input_tokens: u64,
+    /// All of the output, thinking included.
     #[serde(default)]
     pub output_tokens: u64,
+    /// Input that was read from the provider's cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_tokens: u64,
+    /// Input that was written into the provider's cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+    /// Dollars, by the prices of the definition.
+    #[serde(default, rename = "cost_usd", skip_serializing_if = "Cost::is_zero")]
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
+    pub cost: Cost,
+}
+
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
+}
+
+impl Usage {
+    /// Input and output.
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
 }
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, more: Self) {
         self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(more.cached_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(more.cache_write_tokens);
+        self.cost += more.cost;
     }
 }

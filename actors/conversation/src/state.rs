@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::Timestamp;
 use crate::child::{Due, Parent};
+use crate::context::Context;
+use crate::cost::Budget;
 use crate::event::{Executor, Intent, Kind, OnInterrupt, Shape, Suspension, Todo};
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
 use crate::input::Input;
@@ -45,6 +47,9 @@ pub struct State {
     /// What all of its model calls cost, and those of its children.
     #[serde(default)]
     pub usage: Usage,
+    /// What its model reads.
+    #[serde(default)]
+    pub context: Context,
     #[serde(default)]
     pub parent: Option<Parent>,
     /// Whether its parent wants nothing of it any more.
@@ -83,6 +88,17 @@ pub struct Turn {
     pub agent: AgentName,
     pub revision: Revision,
     pub max_steps: u32,
+    #[serde(default)]
+    pub budget: Budget,
+    /// What it cost so far, its children included.
+    #[serde(default)]
+    pub usage: Usage,
+    /// A context of more tokens is summarized when the turn has ended.
+    #[serde(default)]
+    pub summarize_over: Option<u64>,
+    /// The step whose context the provider found too long.
+    #[serde(default)]
+    pub too_long: u32,
     pub started_at: Timestamp,
     pub principal: Principal,
     pub assigns: Map<String, Value>,

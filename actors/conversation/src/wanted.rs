@@ -20,6 +20,7 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
     wanted.extend(state.due.iter().map(|due| Activity::Tell { turn: due.turn.clone() }));
     let keep = |decision: &DecisionId| Activity::Keep { decision: decision.clone() };
     wanted.extend(state.unkept.keys().map(keep));
+    wanted.extend(state.context.summarize.map(|upto| Activity::Summarize { upto }));
     match (&state.turn, state.queue.front()) {
         (None, Some(next)) => {
             wanted.insert(Activity::Start { turn: next.id.clone() });

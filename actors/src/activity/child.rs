@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use abide_conversation::State;
 use abide_conversation::child::{DEEPEST, Due, Parent};
 use abide_conversation::command::{ChildEnded, ChildStarted, Create};
+use abide_conversation::cost::Budget;
 use abide_conversation::event::{Data, Ending, Ran};
 use abide_conversation::message::{ErrorType, Message, Outcome, Ui};
 use abide_conversation::permission::{Ceiling, PermissionPhase};
@@ -129,9 +131,20 @@ fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<P
         call_id: asked.run.call.clone(),
         root_conversation_id: root.clone(),
         depth,
+        budget: budget_left(around),
         ceiling: asked.gate.ceiling(&asked.run.grant, errand.tools.clone()),
         storages: around.state.storages.clone(),
     })
+}
+
+/// What a child may spend: what its parent has left. Children that run at once share it unknowingly.
+fn budget_left(around: &Surroundings) -> Budget {
+    let State { usage, parent, turn, .. } = &around.state;
+    match (turn, parent) {
+        (Some(turn), _) => turn.budget.left(&turn.usage, usage),
+        (None, Some(parent)) => parent.budget,
+        (None, None) => Budget::default(),
+    }
 }
 
 /// Whether trying again may help.
@@ -241,6 +254,7 @@ pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Ac
             allowed_tools: vec![BTreeSet::new()],
             ..Ceiling::default()
         },
+        budget: Budget::default(),
         storages: Default::default(),
     };
     let create = Create {

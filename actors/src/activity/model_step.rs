@@ -3,6 +3,7 @@
 mod hooked;
 mod planned;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use abide_conversation::command::{ModelFailed, ModelReplied};
@@ -18,7 +19,7 @@ use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::model::retry::Retrying;
-use crate::model::{GivenCall, Model, Part, Parts, Request, prompt};
+use crate::model::{Done, GivenCall, Model, Part, Parts, Purpose, Request, prompt};
 use crate::streaming::Piece;
 use crate::tools::schema::Schema;
 use crate::tools::{Gate, Toolbox};
@@ -34,7 +35,7 @@ struct Heard {
     content: Vec<Value>,
     text: String,
     calls: Vec<GivenCall>,
-    usage: Option<Usage>,
+    done: Done,
 }
 
 /// What a step goes by.
@@ -88,6 +89,10 @@ impl Step<'_> {
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
+            stable: messages.len(),
+            verbatim: BTreeMap::new(),
+            cache_key: self.around.id.to_string(),
+            purpose: Purpose::Step,
             messages,
             tools: self.toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
@@ -120,8 +125,8 @@ impl Step<'_> {
                     around.stream.add(live, &around.id, Piece::Thinking(&text));
                 }
                 Part::Call(call) => heard.calls.push(call),
-                Part::Done { usage } => {
-                    heard.usage = usage;
+                Part::Done(done) => {
+                    heard.done = done;
                     if let Some(message) = around.stream.message() {
                         heard.content = message.content();
                         heard.text = message.text;
@@ -143,6 +148,8 @@ impl Step<'_> {
             None => None,
         };
         let mut judged = self.judged(&heard).await;
+        let prices = self.definition.model.prices;
+        let priced = |usage: Usage| Usage { cost: prices.cost(&usage), ..usage };
         Ok(match self.planned(heard.calls, &mut judged).await? {
             Some(calls) => Action::ModelReplied(ModelReplied {
                 turn: self.turn.id,
@@ -150,7 +157,10 @@ impl Step<'_> {
                 id,
                 calls,
                 content: heard.content,
-                usage: heard.usage,
+                usage: heard.done.usage.map(priced),
+                stop: heard.done.stop,
+                verbatim: heard.done.verbatim,
+                context_tokens: None,
                 object,
                 judged,
             }),

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use abide_conversation::cost::Cost;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -86,6 +87,16 @@ impl Fields {
             self.wrong(field, format!("must be a whole number from {least} to {most}"));
         }
         number
+    }
+
+    /// An amount of dollars, more than nothing.
+    pub(super) fn cost(&mut self, field: &str) -> Option<Cost> {
+        let value = self.any(field)?;
+        let cost = value.as_f64().and_then(Cost::from_usd).filter(|cost| !cost.is_zero());
+        if cost.is_none() {
+            self.wrong(field, "must be an amount of dollars, more than 0");
+        }
+        cost
     }
 
     /// A duration, as `read` reads it.

@@ -24,7 +24,8 @@ impl Loaded {
                 | Activity::Page { .. }
                 | Activity::Release { .. }
                 | Activity::Tell { .. }
-                | Activity::Keep { .. } => false,
+                | Activity::Keep { .. }
+                | Activity::Summarize { .. } => false,
             })
         });
     }
@@ -65,7 +66,8 @@ impl Loaded {
                 | Activity::Page { .. }
                 | Activity::Release { .. }
                 | Activity::Tell { .. }
-                | Activity::Keep { .. } => tokio::spawn(task),
+                | Activity::Keep { .. }
+                | Activity::Summarize { .. } => tokio::spawn(task),
             };
             self.running.insert(activity, AbortOnDropHandle::new(task));
         }

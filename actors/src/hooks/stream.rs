@@ -8,7 +8,7 @@ use futures::stream::{StreamExt, unfold};
 
 use super::{Declared, HookCaller, Kind, Occasion, On, Reply, What};
 use crate::agent::Definition;
-use crate::model::{Failure, Part, Parts};
+use crate::model::{Done, Failure, Part, Parts};
 
 /// What the model says in one message before the hooks have had it; more is a model that never stops.
 const TEXT: usize = 4 << 20;
@@ -67,7 +67,7 @@ pub(crate) fn filtered(parts: Parts, filter: Filter) -> Parts {
             return None;
         }
         let part = flow.next().await;
-        flow.over = matches!(part, Err(_) | Ok(Part::Done { .. }));
+        flow.over = matches!(part, Err(_) | Ok(Part::Done(_)));
         Some((part, flow))
     })
     .boxed()
@@ -101,7 +101,7 @@ impl Flow {
                     }
                 }
                 () = std::future::ready(()), if self.ended.is_some() && !is_busy => {
-                    return Ok(self.ended.take().unwrap_or(Part::Done { usage: None }));
+                    return Ok(self.ended.take().unwrap_or(Part::Done(Done::default())));
                 }
             }
         }
@@ -124,7 +124,7 @@ impl Flow {
         match part {
             Some(Ok(Part::Text(text))) => self.wait(Kind::Text, text),
             Some(Ok(Part::Thinking(text))) => self.wait(Kind::Thinking, text),
-            Some(Ok(done @ Part::Done { .. })) => {
+            Some(Ok(done @ Part::Done(_))) => {
                 for (kind, said) in [Kind::Thinking, Kind::Text].into_iter().zip(self.said) {
                     let text = String::new();
                     self.waiting.extend(said.then_some(Chunk { kind, text, is_final: true }));

@@ -23,7 +23,7 @@ use super::stream::{Filter, filtered};
 use super::*;
 use crate::agent::Definition;
 use crate::model::prompt::inserted;
-use crate::model::{Failure, GivenCall, Part};
+use crate::model::{Done, Failure, GivenCall, Part};
 use crate::tools::Natives;
 use crate::tools::fixtures::{StillClock, scope, source};
 
@@ -199,7 +199,7 @@ fn text(text: &str) -> Result<Part, Failure> {
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_hook_is_busy_is_joined_and_its_last_call_flushes() {
-    let done = || Ok(Part::Done { usage: None });
+    let done = || Ok(Part::Done(Done::default()));
     let call = GivenCall { id: "a".into(), name: "b".into(), args: Ok(json!({})), provided: None };
     let call = || Ok(Part::Call(call.clone()));
     let parts = vec![text("a"), text("b"), text("c"), call(), text("d"), done()];

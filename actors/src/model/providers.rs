@@ -5,21 +5,36 @@ mod tests;
 
 use async_trait::async_trait;
 use reqwest::Url;
+use serde_json::Value;
 
-use super::openai::Openai;
 use super::scripted::{self, Scripted};
-use super::{Failure, Model, Parts, Provider, Request, Settings};
+use super::wire::Wire;
+use super::{Failure, Model, Parts, Prices, Provider, Request, Settings};
+
+/// The options that are this program's own to send.
+const OWN: [&str; 10] = [
+    "model",
+    "messages",
+    "input",
+    "contents",
+    "stream",
+    "tools",
+    "system",
+    "instructions",
+    "systemInstruction",
+    "store",
+];
 
 /// Every provider of this version. Ask through one value, so that connections are shared.
 pub struct Models {
     scripted: Scripted,
-    openai: Openai,
+    wire: Wire,
 }
 
 impl Models {
     /// Connects nothing yet.
-    pub fn new(openai: Openai) -> Self {
-        Self { scripted: Scripted::default(), openai }
+    pub fn new(wire: Wire) -> Self {
+        Self { scripted: Scripted::default(), wire }
     }
 }
 
@@ -28,11 +43,14 @@ impl Model for Models {
     async fn ask(&self, request: Request) -> Result<Parts, Failure> {
         match request.settings.provider {
             Provider::Scripted => self.scripted.ask(request).await,
-            Provider::Openai => self.openai.ask(request).await,
-            later @ (Provider::OpenaiResponses
-            | Provider::Anthropic
-            | Provider::Gemini
-            | Provider::Ollama) => Err(Failure::permanent(unsupported(later))),
+            _ => self.wire.ask(request).await,
+        }
+    }
+
+    fn rendered(&self, request: &Request) -> Value {
+        match request.settings.provider {
+            Provider::Scripted => Value::Null,
+            _ => self.wire.rendered(request),
         }
     }
 }
@@ -49,9 +67,13 @@ pub struct Mistake {
 impl Settings {
     /// Judges the settings when their agent is defined; the first mistake is named.
     pub fn check(&self) -> Result<(), Mistake> {
+        self.check_prices()?;
+        if self.window == Some(0) {
+            return Err(mistake("window", "must be at least 1"));
+        }
         match self.provider {
             Provider::Scripted => self.check_scripted(),
-            Provider::Openai => self.check_openai(),
+            Provider::Openai => self.check_wire(),
             later @ (Provider::OpenaiResponses
             | Provider::Anthropic
             | Provider::Gemini
@@ -67,6 +89,7 @@ impl Settings {
             ("api_key_env", self.api_key_env.is_some()),
             ("temperature", self.temperature.is_some()),
             ("max_tokens", self.max_tokens.is_some()),
+            ("options", !self.options.is_empty()),
         ];
         if let Some((field, _)) = elsewhere.iter().find(|(_, given)| *given) {
             return Err(mistake(field, "means nothing to provider scripted"));
@@ -77,12 +100,34 @@ impl Settings {
         })
     }
 
-    fn check_openai(&self) -> Result<(), Mistake> {
+    fn check_prices(&self) -> Result<(), Mistake> {
+        let Prices { input, output, cached_input, cache_write } = self.prices;
+        let prices = [
+            ("input", Some(input)),
+            ("output", Some(output)),
+            ("cached_input", cached_input),
+            ("cache_write", cache_write),
+        ];
+        let legal = |price: f64| (0.0..=1e6).contains(&price);
+        match prices.iter().find(|(_, price)| price.is_some_and(|price| !legal(price))) {
+            Some((name, _)) => {
+                let message = "must be dollars for a million tokens, from 0 to 1000000";
+                Err(mistake(&format!("prices.{name}"), message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_wire(&self) -> Result<(), Mistake> {
+        let provider = self.provider.name();
         if self.name.trim().is_empty() {
-            return Err(mistake("name", "is needed by provider openai"));
+            return Err(mistake("name", &format!("is needed by provider {provider}")));
         }
         if self.script.is_some() {
-            return Err(mistake("script", "means nothing to provider openai"));
+            return Err(mistake("script", &format!("means nothing to provider {provider}")));
+        }
+        if let Some(own) = OWN.iter().find(|own| self.options.contains_key(**own)) {
+            return Err(mistake(&format!("options.{own}"), "is not yours to set"));
         }
         if let Some(base) = &self.base_url {
             check_base_url(base)?;
@@ -105,16 +150,8 @@ fn mistake(field: &str, message: &str) -> Mistake {
     Mistake { field: format!("model.{field}"), message: message.to_owned() }
 }
 
-fn unsupported(provider: Provider) -> String {
-    let name = match provider {
-        Provider::Scripted => "scripted",
-        Provider::Openai => "openai",
-        Provider::OpenaiResponses => "openai_responses",
-        Provider::Anthropic => "anthropic",
-        Provider::Gemini => "gemini",
-        Provider::Ollama => "ollama",
-    };
-    format!("{name} is not supported by this version")
+pub(super) fn unsupported(provider: Provider) -> String {
+    format!("{} is not supported by this version", provider.name())
 }
 
 fn check_base_url(base: &str) -> Result<(), Mistake> {

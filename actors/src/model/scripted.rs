@@ -57,7 +57,7 @@ use serde_json::{Map, Value, json};
 
 use self::script::{Call, Entry, Script};
 use super::prompt::{OWN_ERROR, is_a_persons};
-use super::{Failure, GivenCall, Model, Part, Parts, Request, numbers};
+use super::{Done, Failure, GivenCall, Model, Part, Parts, Request, numbers};
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
 const KEPT: usize = 32;
@@ -82,7 +82,7 @@ impl Model for Scripted {
         let scene = Scene::of(&request.messages);
         let (delay, pieces) = play(&script, &scene)?;
         let pace = move |piece: Result<Part, Failure>| async move {
-            if !delay.is_zero() && !matches!(piece, Ok(Part::Done { .. })) {
+            if !delay.is_zero() && !matches!(piece, Ok(Part::Done(_))) {
                 tokio::time::sleep(delay).await;
             }
             piece
@@ -146,7 +146,7 @@ type Pieces = Vec<Result<Part, Failure>>;
 
 fn play(script: &Script, scene: &Scene) -> Result<(Duration, Pieces), Failure> {
     let say = |text: &str| {
-        let done = Part::Done { usage: None };
+        let done = Part::Done(Done::default());
         (Duration::ZERO, words(text, Part::Text).chain([Ok(done)]).collect())
     };
     let Some(entries) = script.entries(&scene.user) else {
@@ -174,7 +174,7 @@ fn pieces(script: &Script, entry: &Entry, scene: &Scene) -> Result<Pieces, Failu
     }
     match &entry.error {
         Some(failure) => pieces.push(Err(failure.clone())),
-        None => pieces.push(Ok(Part::Done { usage: entry.usage })),
+        None => pieces.push(Ok(Part::Done(Done { usage: entry.usage, ..Done::default() }))),
     }
     Ok(pieces)
 }

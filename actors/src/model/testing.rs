@@ -215,6 +215,9 @@ pub(super) fn settings(provider: Provider) -> Settings {
         api_key_env: None,
         temperature: None,
         max_tokens: None,
+        window: None,
+        options: Default::default(),
+        prices: Default::default(),
         script: None,
     }
 }
@@ -224,6 +227,10 @@ pub(super) fn request(settings: Settings) -> Request {
         settings,
         system: String::new(),
         messages: Vec::new(),
+        stable: 0,
+        verbatim: Default::default(),
+        cache_key: "conv_1".to_owned(),
+        purpose: Default::default(),
         tools: Vec::new(),
         schema: None,
     }

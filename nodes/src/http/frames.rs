@@ -196,6 +196,9 @@ fn mirrors(event: &Event) -> Vec<Payload> {
         | Data::Abandoned {}
         | Data::DecisionRemembered(_)
         | Data::DecisionKept(_)
+        | Data::ContextReduced(_)
+        | Data::Summarized(_)
+        | Data::SummaryFailed(_)
         | Data::DecisionRevoked(_) => Vec::new(),
     }
 }

@@ -273,6 +273,9 @@ fn message(event: &Event) -> Option<Message> {
         | Data::Abandoned {}
         | Data::DecisionRemembered(_)
         | Data::DecisionKept(_)
+        | Data::ContextReduced(_)
+        | Data::Summarized(_)
+        | Data::SummaryFailed(_)
         | Data::DecisionRevoked(_) => None,
     }
 }

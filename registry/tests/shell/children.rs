@@ -322,7 +322,8 @@ async fn what_children_cost_is_added_to_what_their_parents_do() {
     let rig = family(&[&grand_boss(), MIDDLE, KID]).await;
     rig.send("x", "go").await.unwrap();
     rig.ended("x", 1).await;
-    let used = |input_tokens, output_tokens| Usage { input_tokens, output_tokens };
+    let used =
+        |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
     let middle = child(&rig, "x").await;
     let kid = child(&rig, &middle).await;
     assert_eq!(rig.state(&kid).await.usage, used(5, 2));

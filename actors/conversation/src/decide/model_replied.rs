@@ -7,7 +7,7 @@ use super::settle::{after, end, settle};
 use crate::command::{Judged, ModelReplied, Plan, Planned};
 use crate::event::{AssistantMsg, Data, Ending, Executor, Kind, RepairRequested, ToolCall};
 use crate::ids::CallId;
-use crate::message::{CallRef, ErrorType, Message, Outcome, Role, Status};
+use crate::message::{CallRef, ErrorType, Message, Outcome, Role, Status, Stop};
 use crate::state::State;
 
 pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<(), Rejection> {
@@ -39,16 +39,30 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
             return Ok(());
         }
     };
-    draft.push(Data::AssistantMsg(AssistantMsg { message, status, step, usage }));
+    let (stop, verbatim, context_tokens) = (reply.stop, reply.verbatim, reply.context_tokens);
+    draft.push(Data::AssistantMsg(AssistantMsg {
+        message,
+        status,
+        step,
+        usage,
+        stop,
+        verbatim,
+        context_tokens,
+    }));
     if let Some(reason) = halt {
         end(draft, Ending::Halted, Some(reason));
         return Ok(());
     }
-    let speaks = calls.is_empty();
+    // What the provider ran by itself is answered within the message.
+    let speaks =
+        stop != Some(Stop::Paused) && calls.iter().all(|(_, planned)| planned.plan.is_provided());
     for (id, planned) in calls {
         hand_over(draft, id, planned);
     }
     match reply.object {
+        Some(Err(_)) if speaks && stop == Some(Stop::Refusal) => {
+            end(draft, Ending::Failed, Some("refusal".to_owned()));
+        }
         Some(Err(reason)) if speaks => repair(draft, reason),
         Some(_) | None if speaks => end(draft, Ending::Completed, None),
         Some(_) | None => settle(draft),

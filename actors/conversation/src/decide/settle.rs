@@ -6,11 +6,16 @@ use crate::command::Partial;
 use crate::event::{AssistantMsg, Data, Ending, TurnEnded};
 use crate::message::{ErrorType, Message, Role, Status};
 
-/// Ends the turn if no call is open and no step is left; else the next step is wanted.
+/// Ends the turn if no call is open and no step is left, or nothing to pay it with; else the next
+/// step is wanted.
 pub(super) fn settle(draft: &mut Draft) {
-    let spent = |turn: &crate::state::Turn| turn.settled() && turn.step >= turn.max_steps;
-    if draft.state.turn.as_ref().is_some_and(spent) {
-        end(draft, Ending::Halted, Some("max_steps".to_owned()));
+    let Some(turn) = draft.state.turn.as_ref().filter(|turn| turn.settled()) else { return };
+    let reason = match turn.step >= turn.max_steps {
+        true => Some("max_steps"),
+        false => turn.budget.reached(&turn.usage, &draft.state.usage),
+    };
+    if let Some(reason) = reason {
+        end(draft, Ending::Halted, Some(reason.to_owned()));
     }
 }
 
@@ -40,7 +45,15 @@ pub(super) fn keep_partial(draft: &mut Draft, partial: Option<Partial>, status: 
         object: None,
     };
     let step = partial.step;
-    draft.push(Data::AssistantMsg(AssistantMsg { message, status, step, usage: None }));
+    draft.push(Data::AssistantMsg(AssistantMsg {
+        message,
+        status,
+        step,
+        usage: None,
+        stop: None,
+        verbatim: None,
+        context_tokens: None,
+    }));
 }
 
 /// `ms` after `at`, or the end of time.

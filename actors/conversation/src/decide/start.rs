@@ -2,7 +2,7 @@
 
 use super::Rejection;
 use super::draft::Draft;
-use super::settle::end;
+use super::settle::{end, settle};
 use crate::command::{Basis, Start};
 use crate::event::{Data, Ending, TurnStarted};
 use crate::ids::{Revision, TurnId};
@@ -17,7 +17,17 @@ pub(super) fn start(draft: &mut Draft, start: Start) -> Result<(), Rejection> {
         (None, agent) => {
             let agent = agent.ok_or(Rejection::NotFound)?;
             let revision = Revision::new("");
-            begin(draft, start.turn, Basis { agent, revision, max_steps: 0 });
+            begin(
+                draft,
+                start.turn,
+                Basis {
+                    agent,
+                    revision,
+                    max_steps: 0,
+                    budget: Default::default(),
+                    summarize_over: None,
+                },
+            );
             end(draft, Ending::Failed, Some("agent-missing".to_owned()));
         }
     }
@@ -26,6 +36,15 @@ pub(super) fn start(draft: &mut Draft, start: Start) -> Result<(), Rejection> {
 
 /// Starts a turn whose message is journalled.
 pub(super) fn begin(draft: &mut Draft, turn: TurnId, basis: Basis) {
-    let Basis { agent, revision, max_steps } = basis;
-    draft.push_of(Some(turn), Data::TurnStarted(TurnStarted { agent, revision, max_steps }));
+    let Basis { agent, revision, max_steps, budget, summarize_over } = basis;
+    let budget = match &draft.state.parent {
+        Some(parent) => budget.within(&parent.budget),
+        None => budget,
+    };
+    let started = TurnStarted { agent, revision, max_steps, budget, summarize_over };
+    draft.push_of(Some(turn), Data::TurnStarted(started));
+    // What the turns before it have spent may leave nothing.
+    if max_steps > 0 {
+        settle(draft);
+    }
 }

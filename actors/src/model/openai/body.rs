@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::part::part;
 use super::tool;
 use crate::model::Request;
+use crate::model::wire::options::merge;
 
 /// What the model reads at the end of a message that was cut.
 const CUT: &str = "[interrupted]";
@@ -41,6 +42,9 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
     if let Some(schema) = &request.schema {
         let shape = json!({"name": "answer", "schema": schema});
         body["response_format"] = json!({"type": "json_schema", "json_schema": shape});
+    }
+    if let Some(body) = body.as_object_mut() {
+        merge(body, &settings.options);
     }
     body
 }

@@ -1,14 +1,11 @@
 //! A reply of chat completions, collected from the chunks of its stream.
 
-use abide_conversation::message::Usage;
+use abide_conversation::message::{Stop, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::failure;
-use crate::model::{Failure, GivenCall, MOST_CALLS, Part, numbers};
-
-/// How many bytes a reply may have. No model writes as much; what does never ends.
-pub(super) const REPLY: usize = 16 * 1024 * 1024;
+use crate::model::wire::{self, Frame, REPLY, failure};
+use crate::model::{Done, Failure, GivenCall, MOST_CALLS, Part};
 
 /// How many calls one message may make before it counts as endless. More than are carried out, so
 /// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
@@ -20,18 +17,19 @@ pub(super) struct Reply {
     calls: Vec<Fragments>,
     usage: Option<Usage>,
     finish: Option<String>,
+    refused: bool,
     bytes: usize,
     done: bool,
 }
 
-impl Reply {
-    /// Takes the `data` of one event and returns the text and thinking in it.
-    pub(super) fn take(&mut self, data: &str) -> Result<Vec<Part>, Failure> {
+impl wire::Reply for Reply {
+    fn take(&mut self, frame: Frame) -> Result<Vec<Part>, Failure> {
+        let data = frame.data;
         if data.trim() == "[DONE]" {
             self.done = true;
             return Ok(Vec::new());
         }
-        let chunk: Chunk = serde_json::from_str(data).map_err(|_| failure::garbled())?;
+        let chunk: Chunk = serde_json::from_str(&data).map_err(|_| failure::garbled())?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(failure::in_stream(&error));
         }
@@ -39,6 +37,11 @@ impl Reply {
             self.usage = Some(Usage {
                 input_tokens: usage.prompt_tokens.unwrap_or(0),
                 output_tokens: usage.completion_tokens.unwrap_or(0),
+                cached_tokens: usage
+                    .prompt_tokens_details
+                    .and_then(|it| it.cached_tokens)
+                    .unwrap_or(0),
+                ..Usage::default()
             });
         }
         let mut parts = Vec::new();
@@ -52,29 +55,38 @@ impl Reply {
         Ok(parts)
     }
 
-    /// Whether the provider has said that its message ends; usage may still follow.
-    pub(super) fn finished(&self) -> bool {
+    fn finished(&self) -> bool {
         self.done || self.finish.is_some()
     }
 
-    /// Whether nothing can follow any more.
-    pub(super) fn done(&self) -> bool {
+    fn done(&self) -> bool {
         self.done
     }
 
-    /// What the whole reply adds to what was streamed: its calls and the end.
-    pub(super) fn end(self) -> Vec<Part> {
+    fn end(self: Box<Self>) -> Result<Vec<Part>, Failure> {
         let cut = self.finish.as_deref() == Some("length");
+        let stop = match self.finish.as_deref() {
+            _ if self.refused => Some(Stop::Refusal),
+            Some("stop") => Some(Stop::End),
+            Some("tool_calls" | "function_call") => Some(Stop::ToolCalls),
+            Some("length") => Some(Stop::MaxTokens),
+            Some("content_filter") => Some(Stop::Refusal),
+            Some(_) | None => None,
+        };
         let calls = self.calls.into_iter().map(|call| Part::Call(call.assemble(cut)));
-        calls.chain([Part::Done { usage: self.usage }]).collect()
+        let done = Done { usage: self.usage, stop, verbatim: None };
+        Ok(calls.chain([Part::Done(done)]).collect())
     }
+}
 
+impl Reply {
     fn delta(&mut self, delta: Delta, parts: &mut Vec<Part>) -> Result<(), Failure> {
         let thinking = text(delta.reasoning_content).or_else(|| text(delta.reasoning));
         if let Some(thinking) = thinking {
             self.count(thinking.len())?;
             parts.push(Part::Thinking(thinking));
         }
+        self.refused |= delta.refusal.as_ref().is_some_and(|said| !said.is_null());
         for said in [text(delta.content), text(delta.refusal)].into_iter().flatten() {
             self.count(said.len())?;
             parts.push(Part::Text(said));
@@ -141,14 +153,8 @@ struct Fragments {
 }
 
 impl Fragments {
-    /// A tool without parameters is often called with no text at all; that is `{}`, unless the
-    /// reply was cut at `max_tokens`, maybe before the first argument.
     fn assemble(self, cut: bool) -> GivenCall {
-        let args = match numbers::exactly(self.args) {
-            Err(raw) if raw.trim().is_empty() && !cut => Ok(Value::Object(Default::default())),
-            args => args,
-        };
-        GivenCall { id: self.id, name: self.name, args, provided: None }
+        GivenCall::collected(self.id, self.name, self.args, cut)
     }
 }
 
@@ -175,6 +181,12 @@ struct Chunk {
 struct Tokens {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -241,13 +253,14 @@ mod tests {
             let mut ids = Vec::new();
             for chunk in chunks {
                 let id = chunk["choices"][0]["delta"]["tool_calls"][0]["id"].clone();
-                if reply.take(&chunk.to_string()).is_ok() {
+                let data = chunk.to_string();
+                if wire::Reply::take(&mut reply, Frame { event: String::new(), data }).is_ok() {
                     ids.extend(id.as_str().filter(|id| !id.is_empty()).map(str::to_owned));
                 }
             }
             let begun = !ids.is_empty();
-            let parts = reply.end();
-            let ended = matches!(parts.last(), Some(Part::Done { .. }));
+            let parts = wire::Reply::end(Box::new(reply)).unwrap_or_default();
+            let ended = matches!(parts.last(), Some(Part::Done(_)));
             prop_assert!(ended);
             for part in &parts {
                 if let Part::Call(call) = part {

@@ -6,21 +6,21 @@ mod body;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::message::Usage;
+use abide_conversation::message::{Stop, Usage};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use super::{Limits, Openai};
 use crate::model::testing::{
     Answer, DONE, End, Server, Still, answered, delta, event, finish, request, settings, whole,
 };
-use crate::model::{Failure, GivenCall, Model, Part, Provider, Request, Retry, Settings};
+use crate::model::wire::{Limits, Wire, below};
+use crate::model::{Done, Failure, GivenCall, Model, Part, Provider, Request, Retry, Settings};
 use crate::tools::fixtures::log::Log;
 
 const KEY: &str = "sk-test-0123456789";
 
-fn openai(limits: Limits) -> Openai {
-    Openai::new(Arc::new(Still), limits, |name| (name == "A_KEY").then(|| KEY.to_owned()))
+fn openai(limits: Limits) -> Wire {
+    Wire::new(Arc::new(Still), limits, |name| (name == "A_KEY").then(|| KEY.to_owned()))
 }
 
 fn asking(server: &Server) -> Request {
@@ -41,7 +41,7 @@ fn said(text: &str) -> Result<Part, Failure> {
 }
 
 fn done() -> Part {
-    Part::Done { usage: None }
+    Part::Done(Done::default())
 }
 
 fn failure(mut parts: Vec<Result<Part, Failure>>) -> Failure {
@@ -62,9 +62,16 @@ async fn text_streams_and_usage_comes_last() {
         DONE.to_owned(),
     ];
     let parts = whole(reply(Answer::stream(pieces)).await);
-    let usage = Some(Usage { input_tokens: 7, output_tokens: 3 });
+    let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
     let text = |text: &str| Part::Text(text.to_owned());
-    assert_eq!(parts, [text("Grüß"), text(" Gott"), Part::Done { usage }]);
+    assert_eq!(
+        parts,
+        [
+            text("Grüß"),
+            text(" Gott"),
+            Part::Done(Done { usage, stop: Some(Stop::End), verbatim: None })
+        ]
+    );
 }
 
 #[tokio::test]
@@ -387,6 +394,6 @@ fn the_address_keeps_its_query_and_needs_no_slash() {
         ("http://127.0.0.1:9", "http://127.0.0.1:9/chat/completions"),
         ("https://h/d?api-version=1", "https://h/d/chat/completions?api-version=1"),
     ] {
-        assert_eq!(super::address(base).unwrap().as_str(), expected);
+        assert_eq!(below(base, &["chat", "completions"]).unwrap().as_str(), expected);
     }
 }

@@ -4,6 +4,7 @@ use abide_conversation::event::Executor;
 use serde_json::{Map, Value, json};
 
 use crate::model::ToolSpec;
+use crate::model::wire::options::merge;
 
 /// Whose `provider_options` are heeded on this wire.
 const PROVIDER: &str = "openai";
@@ -28,18 +29,6 @@ pub(super) fn definition(spec: &ToolSpec) -> Option<Value> {
             definition.insert("function".to_owned(), function);
             options.into_iter().for_each(|options| merge(&mut definition, options));
             Some(Value::Object(definition))
-        }
-    }
-}
-
-/// Goes as deep as the options do, whose nesting their parser has bounded.
-fn merge(into: &mut Map<String, Value>, options: &Map<String, Value>) {
-    for (key, option) in options {
-        match (into.get_mut(key), option) {
-            (Some(Value::Object(object)), Value::Object(option)) => merge(object, option),
-            (Some(_) | None, _) => {
-                into.insert(key.clone(), option.clone());
-            }
         }
     }
 }

@@ -41,7 +41,13 @@ fn user(text: &str) -> Data {
 
 fn started() -> Data {
     let agent = AgentName::new("demo");
-    Data::TurnStarted(TurnStarted { agent, revision: Revision::new("r"), max_steps: 9 })
+    Data::TurnStarted(TurnStarted {
+        agent,
+        revision: Revision::new("r"),
+        max_steps: 9,
+        budget: Default::default(),
+        summarize_over: None,
+    })
 }
 
 fn ended() -> Data {
@@ -52,7 +58,15 @@ fn spoken(text: &str, calls: &[&str], status: Status) -> Data {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "t".into(), args: json!({}) };
     let tool_calls = calls.iter().map(call).collect();
     let message = Message { tool_calls, ..message("a", Role::Assistant, text) };
-    Data::AssistantMsg(AssistantMsg { message, status, step: 1, usage: None })
+    Data::AssistantMsg(AssistantMsg {
+        message,
+        status,
+        step: 1,
+        usage: None,
+        stop: None,
+        verbatim: None,
+        context_tokens: None,
+    })
 }
 
 fn returned(call: &str, outcome: Outcome) -> Data {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Models;
-use crate::model::openai::{Limits, Openai};
 use crate::model::testing::{Answer, Server, Still, answered, finish, request, whole};
-use crate::model::{Part, Retry, Settings};
+use crate::model::wire::{Limits, Wire};
+use crate::model::{Done, Part, Retry, Settings};
 
 fn checked(settings: Value) -> Result<(), String> {
     let settings: Settings = serde_json::from_value(settings).unwrap();
@@ -16,7 +16,7 @@ fn checked(settings: Value) -> Result<(), String> {
 }
 
 fn models() -> Models {
-    Models::new(Openai::new(Arc::new(Still), Limits::default(), |_| None))
+    Models::new(Wire::new(Arc::new(Still), Limits::default(), |_| None))
 }
 
 #[test]
@@ -82,6 +82,6 @@ async fn the_settings_say_who_is_asked() {
     let server = Server::start([Answer::stream([finish("stop")])]).await;
     let openai = json!({"provider": "openai", "name": "m", "base_url": server.url});
     let parts = whole(answered(&models(), request(serde_json::from_value(openai).unwrap())).await);
-    assert_eq!(parts, [Part::Done { usage: None }]);
+    assert_eq!(parts, [Part::Done(Done::default())]);
     assert_eq!(server.asked().len(), 1);
 }

@@ -11,18 +11,18 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{RetryPolicy, Retrying};
-use crate::model::openai::{Limits, Openai};
 use crate::model::testing::{
     Answer, End, Server, Still, answered, delta, finish, request, settings, whole,
 };
-use crate::model::{Failure, Model, Part, Parts, Provider, Request, Retry, Settings};
+use crate::model::wire::{Limits, Wire};
+use crate::model::{Done, Failure, Model, Part, Parts, Provider, Request, Retry, Settings};
 
 const QUICK: RetryPolicy =
     RetryPolicy { max_attempts: 3, base: Duration::from_millis(1), max: Duration::from_millis(2) };
 
 async fn over_the_wire(answers: Vec<Answer>) -> (Vec<Result<Part, Failure>>, usize) {
     let server = Server::start(answers).await;
-    let openai = Openai::new(Arc::new(Still), Limits::default(), |_| None);
+    let openai = Wire::new(Arc::new(Still), Limits::default(), |_| None);
     let base_url = Some(server.url.clone());
     let settings = Settings { base_url, ..settings(Provider::Openai) };
     let model = Retrying::new(openai, QUICK, Arc::new(Still));
@@ -38,7 +38,7 @@ fn hello() -> Answer {
 async fn a_provider_that_was_busy_is_asked_again() {
     let busy = Answer::error(429, "busy").with("retry-after", "0");
     let (parts, asked) = over_the_wire(vec![busy, hello()]).await;
-    assert_eq!(whole(parts), [Part::Text("Hi".into()), Part::Done { usage: None }]);
+    assert_eq!(whole(parts), [Part::Text("Hi".into()), Part::Done(Done::default())]);
     assert_eq!(asked, 2);
 }
 

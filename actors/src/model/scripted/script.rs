@@ -228,7 +228,7 @@ fn usage(fields: &Map<String, Value>, at: &str) -> Result<Option<Usage>, String>
         None => Ok(0),
     };
     let (input_tokens, output_tokens) = (count("input_tokens")?, count("output_tokens")?);
-    Ok(Some(Usage { input_tokens, output_tokens }))
+    Ok(Some(Usage { input_tokens, output_tokens, ..Usage::default() }))
 }
 
 fn object<'a>(

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Scripted, check};
 use crate::model::testing::{answered, request, settings, whole};
-use crate::model::{Failure, GivenCall, Model, Part, Provider, Request, Settings};
+use crate::model::{Done, Failure, GivenCall, Model, Part, Provider, Request, Settings};
 
 fn message(role: Role, text: &str) -> Message {
     Message {
@@ -74,14 +74,14 @@ async fn an_entry_is_played_for_each_step_and_then_done() {
     let first = parts(&script, vec![user("old"), calling("x", "y"), user("hello")]).await;
     let thought = |word: &str| Part::Thinking(word.to_owned());
     let said = |word: &str| Part::Text(word.to_owned());
-    let usage = Some(Usage { input_tokens: 0, output_tokens: 3 });
+    let usage = Some(Usage { input_tokens: 0, output_tokens: 3, ..Usage::default() });
     let expected = [
         thought("Let "),
         thought("me "),
         thought("see."),
         said("Two "),
         said("words "),
-        Part::Done { usage },
+        Part::Done(Done { usage, ..Done::default() }),
     ];
     assert_eq!(first, expected);
     let spoken = || message(Role::Assistant, "Two words");
@@ -129,7 +129,7 @@ async fn calls_keep_their_ids_and_raw_arguments() {
         call("mine", "a", Ok(json!({}))),
         call("call_1_2", "b", Ok(json!({"n": 7}))),
         call("call_1_3", "c", Err("not {json".into())),
-        Part::Done { usage: None },
+        Part::Done(Done::default()),
     ];
     assert_eq!(played, expected);
 }

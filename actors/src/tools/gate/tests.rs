@@ -51,6 +51,7 @@ fn granted() -> Grant {
 
 fn child_of(ceiling: Ceiling) -> State {
     let parent = Parent {
+        budget: Default::default(),
         conversation_id: ConversationId::new("boss"),
         call_id: CallId::new("ask"),
         root_conversation_id: ConversationId::new("boss"),

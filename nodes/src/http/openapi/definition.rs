@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use abide_conversation::AgentName;
+use abide_conversation::cost::Budget;
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
 use abide_conversation::permission::PermissionPhase;
 use serde_json::{Map, Value};
@@ -24,6 +25,7 @@ pub(in crate::http) struct AgentDefinition {
     /// Model calls in one turn.
     #[schema(default = 25, minimum = 1, maximum = 1000)]
     max_steps: Option<u32>,
+    budget: Option<Budget>,
     retry: Option<RetrySettings>,
     /// A duration: how long a client call waits for a page when no event stream is open; null: for
     /// its timeout.
@@ -113,8 +115,25 @@ struct ModelSettings {
     api_key_env: Option<String>,
     temperature: Option<f64>,
     max_tokens: Option<u32>,
+    /// How many tokens the model reads at most, input and output together.
+    window: Option<u32>,
+    /// Merged into the request's body: what this provider understands besides, such as
+    /// `{"reasoning_effort": "low"}`.
+    options: Option<Map<String, Value>>,
+    prices: Option<Prices>,
     /// Of `scripted`: one entry a step, or rules matched against the last user message.
     script: Option<Vec<Map<String, Value>>>,
+}
+
+/// What a million tokens cost, in dollars; for `budget`, and for `cost_usd` in usage.
+#[derive(ToSchema)]
+struct Prices {
+    input: Option<f64>,
+    output: Option<f64>,
+    /// Input that was read from the provider's cache; as other input if absent.
+    cached_input: Option<f64>,
+    /// Input that was written into it; the same.
+    cache_write: Option<f64>,
 }
 
 /// Who runs the model.

@@ -36,6 +36,9 @@ fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
             content: Vec::new(),
             calls: given.iter().map(|id| quick(id)).collect(),
             usage: None,
+            stop: None,
+            verbatim: None,
+            context_tokens: None,
             object: None,
             judged: Default::default(),
         };

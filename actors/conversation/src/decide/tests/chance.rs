@@ -5,9 +5,12 @@ use serde_json::json;
 
 use super::story::*;
 use crate::command::*;
-use crate::event::{Added, Event, Executor, OnInterrupt, Todo, TodoStatus};
+use crate::context::Marks;
+use crate::event::{
+    Added, ContextReduced, Event, Executor, OnInterrupt, Pressure, Summarized, Todo, TodoStatus,
+};
 use crate::input::Asks;
-use crate::message::{ErrorType, Outcome, text_block};
+use crate::message::{ErrorType, Outcome, Stop, Usage, text_block};
 use crate::permission::{Decision, PermissionPhase};
 use crate::remembered::{Match, Scope};
 use crate::state::Pending;
@@ -95,6 +98,10 @@ impl Run {
                 Action::WorkspaceOpened { root, storage }
             }
             24 => Action::Told(self.queued(n, throw)),
+            25 if throw.how % 3 == 1 => self.reduced(throw),
+            25 if throw.how % 3 == 2 => {
+                summarized(&self.state, u64::from(throw.which), throw.ms as u8)
+            }
             25 => self.hooked(throw),
             26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", throw.how % 4))),
             27 => self.remembered(throw),
@@ -143,6 +150,7 @@ impl Run {
             Activity::Release { child } => Action::ChildReleased(child.clone()),
             Activity::Tell { turn } => Action::Told(turn.clone()),
             Activity::Keep { decision } => Action::DecisionKept(decision.clone()),
+            Activity::Summarize { upto } => summarized(&self.state, *upto, throw.how),
         }
     }
 
@@ -173,6 +181,8 @@ impl Run {
         sent.partial = self.partial(throw);
         sent.create = Some(born(throw));
         sent.basis.max_steps = u32::from(throw.which % 5);
+        sent.basis.summarize_over = throw.how.is_multiple_of(4).then_some(u64::from(throw.which));
+        sent.basis.budget.max_conversation_tokens = (throw.how % 16 == 7).then_some(1_000);
         Action::Send(sent)
     }
 
@@ -235,6 +245,24 @@ impl Run {
             0 => Action::Halt { turn, step, reason: "hook".to_owned() },
             _ => Action::ContextAdded { turn, step, added: vec![added] },
         }
+    }
+
+    /// A reduction of the context, right or wrong.
+    fn reduced(&self, throw: Throw) -> Action {
+        let turn = self.state.turn.as_ref();
+        let step = turn.map_or(0, |turn| turn.step) + [1, 1, 0][usize::from(throw.how / 3 % 3)];
+        let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
+        let seq = self.state.seq.saturating_sub(u64::from(throw.which % 8));
+        let reduced = ContextReduced {
+            step,
+            marks: Marks { from: seq, since: seq, expired: seq },
+            why: [Pressure::Budget, Pressure::TooLong][usize::from(throw.which % 2)],
+            results: 0,
+            turns: 0,
+            tokens_before: 10,
+            tokens_after: u64::from(throw.which),
+        };
+        Action::ContextReduced { turn, reduced }
     }
 
     /// An approver's answer that is to hold for more.
@@ -348,6 +376,23 @@ fn answer_to(pending: &Pending, throw: Throw) -> Action {
     }
 }
 
+/// A summary after the one before it, or none.
+fn summarized(state: &State, upto: u64, how: u8) -> Action {
+    let after = state.context.summary.map_or(0, |summary| summary.upto);
+    if how.is_multiple_of(3) || upto <= after {
+        return Action::SummaryFailed { reason: "the model is away".to_owned() };
+    }
+    let summarized = Summarized {
+        upto,
+        marks: Marks { from: upto, since: upto, expired: 0 },
+        text: "short".to_owned(),
+        usage: None,
+        tokens_before: 9,
+        tokens_after: 1,
+    };
+    Action::Summarized { after, summarized }
+}
+
 fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
     let object = match how % 9 {
         7 => Some(Ok(json!(null))),
@@ -360,7 +405,10 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
         id: MessageId::new(format!("msg_{step}")),
         content: vec![text_block("said")],
         calls,
-        usage: None,
+        usage: (how % 5 == 1).then(|| Usage { input_tokens: 300, ..Usage::default() }),
+        stop: [None, Some(Stop::Paused), Some(Stop::Refusal)][usize::from(how / 9 % 3)],
+        verbatim: None,
+        context_tokens: (how % 4 != 3).then_some(u64::from(how)),
         object,
         judged: judged(how),
     })

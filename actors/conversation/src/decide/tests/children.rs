@@ -33,7 +33,10 @@ fn a_call_that_its_child_has_wants_nothing_here_until_the_child_ends() {
     let ended = story.tell(child_ended("a", "kid_x"));
     assert_eq!(ended, Ok(vec!["child_ended", "tool_result"]));
     assert_eq!(story.result("a").unwrap().outcome, Outcome::Ok(json!("grown up")));
-    assert_eq!(story.state.usage, Usage { input_tokens: 5, output_tokens: 2 });
+    assert_eq!(
+        story.state.usage,
+        Usage { input_tokens: 5, output_tokens: 2, ..Default::default() }
+    );
     assert_eq!(story.state.storages["/kid"], "tape");
     assert_eq!(story.tell(child_ended("a", "kid_x")), Err(Rejection::Stale));
     assert!(story.state.orphans.is_empty());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::event::{Data, Event, Kind};
+use crate::event::{Data, Event, Kind, Summarized};
 use crate::message::{ErrorType, Outcome};
 use crate::remembered::Scope;
 use crate::{CallId, ConversationId, DecisionId, TurnId};
@@ -31,6 +31,8 @@ pub(super) struct Referee {
     is_child: bool,
     /// Decisions that the agent must still be given.
     unkept: BTreeSet<DecisionId>,
+    /// Up to where summaries go.
+    covered: u64,
 }
 
 impl Referee {
@@ -85,7 +87,15 @@ impl Referee {
                     assert!(before.is_none(), "an id is used once: {}", named.id);
                 }
             }
-            Data::RepairRequested(_) | Data::ContextAdded(_) => self.in_turn(event),
+            Data::RepairRequested(_) | Data::ContextAdded(_) | Data::ContextReduced(_) => {
+                self.in_turn(event);
+            }
+            Data::Summarized(summarized) => {
+                let Summarized { upto, .. } = summarized;
+                assert!(*upto > self.covered && *upto < event.seq, "summaries only grow");
+                self.covered = *upto;
+            }
+            Data::SummaryFailed(_) => assert_eq!(event.turn_id, None),
             Data::MessageRefused(_) => {
                 self.in_turn(event);
                 assert!(self.all_closed(), "no model request has a call without its result");

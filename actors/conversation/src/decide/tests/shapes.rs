@@ -61,7 +61,8 @@ fn a_user_msg_has_its_message_and_its_principal() {
 fn an_assistant_msg_has_its_calls_status_and_usage() {
     let mut story = Story::begun();
     let Action::ModelReplied(mut reply) = story.replied(vec![server("a")]) else { unreachable!() };
-    reply.usage = Some(crate::message::Usage { input_tokens: 7, output_tokens: 2 });
+    reply.usage =
+        Some(crate::message::Usage { input_tokens: 7, output_tokens: 2, ..Default::default() });
     story.then(Action::ModelReplied(reply));
     assert_eq!(
         data(&story, "assistant_msg"),

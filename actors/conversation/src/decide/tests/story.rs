@@ -86,6 +86,9 @@ impl Story {
             content: vec![text_block("said")],
             calls,
             usage: None,
+            stop: None,
+            verbatim: None,
+            context_tokens: None,
             object: None,
             judged: Judged::GoOn,
         })
@@ -158,6 +161,9 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Data::RepairRequested(_) => "repair_requested",
         Data::ContextAdded(_) => "context_added",
         Data::MessageRefused(_) => "message_refused",
+        Data::ContextReduced(_) => "context_reduced",
+        Data::Summarized(_) => "summarized",
+        Data::SummaryFailed(_) => "summary_failed",
         Data::TurnEnded(_) => "turn_ended",
         Data::DispatchStarted(_) => "dispatch_started",
         Data::Dispatch(_) => "dispatch",
@@ -193,6 +199,7 @@ pub(super) fn parent() -> Parent {
         root_conversation_id: ConversationId::new("root"),
         depth: 2,
         ceiling: Default::default(),
+        budget: Default::default(),
         storages: [("".to_owned(), "disk".to_owned())].into(),
     }
 }
@@ -216,6 +223,8 @@ pub(super) fn basis() -> Basis {
         agent: AgentName::new("demo"),
         revision: Revision::new("0123456789abcdef"),
         max_steps: MAX_STEPS,
+        budget: Default::default(),
+        summarize_over: None,
     }
 }
 
@@ -299,7 +308,7 @@ pub(super) fn child_ended(call: &str, child: &str) -> Action {
         child: ConversationId::new(child),
         outcome: Outcome::Ok(json!("grown up")),
         ui: None,
-        usage: Usage { input_tokens: 5, output_tokens: 2 },
+        usage: Usage { input_tokens: 5, output_tokens: 2, ..Default::default() },
         storages: [("/kid".to_owned(), "tape".to_owned())].into(),
     })
 }

@@ -186,6 +186,7 @@ async fn the_body_on_the_wire_is_as_written() {
             json!({"openai": {"function": {"strict": true}}}),
         )],
         schema: Some(json!({"type": "object"})),
+        ..asking(&server)
     };
     whole(answered(&openai(Limits::default()), request).await);
     let asked = server.asked().remove(0);

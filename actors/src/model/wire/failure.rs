@@ -17,16 +17,21 @@ const TELLTALE: usize = 6;
 
 /// The provider answered with an error. `body` is the beginning of its answer, of which nothing is
 /// told but the message of a JSON error: whatever else answers may show what is behind it.
-pub(super) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> Failure {
+pub(crate) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> Failure {
     let body: Map<String, Value> = serde_json::from_str(body).unwrap_or_default();
-    let said = said(&Value::Object(body));
+    let body = Value::Object(body);
+    let said = said(&body);
     let said = if said.is_empty() { said } else { format!(": {}", shown(&said)) };
-    let retry = if passes(status.as_u16()) { Retry::After(wait) } else { Retry::Never };
+    let retry = match status.as_u16() {
+        _ if is_too_long(&body) => Retry::Shorter,
+        status if passes(status) => Retry::After(wait),
+        _ => Retry::Never,
+    };
     Failure { message: format!("the model's provider answered {status}{said}"), retry }
 }
 
 /// The provider said in its stream that it failed.
-pub(super) fn in_stream(error: &Value) -> Failure {
+pub(crate) fn in_stream(error: &Value) -> Failure {
     let message = format!("the model's provider failed: {}", shown(&said(error)));
     let code = &error["code"];
     let number = code.as_u64().or_else(|| code.as_str()?.parse().ok());
@@ -38,6 +43,7 @@ pub(super) fn in_stream(error: &Value) -> Failure {
             .any(|part| word.contains(part))
     };
     let retry = match number.and_then(|number| u16::try_from(number).ok()) {
+        _ if is_too_long(error) => Retry::Shorter,
         Some(number) if !passes(number) => Retry::Never,
         None if lasting(text) || lasting(kind) => Retry::Never,
         Some(_) | None => Retry::After(None),
@@ -46,7 +52,7 @@ pub(super) fn in_stream(error: &Value) -> Failure {
 }
 
 /// The connection could not be made, or broke.
-pub(super) fn transport(error: reqwest::Error) -> Failure {
+pub(crate) fn transport(error: reqwest::Error) -> Failure {
     let error = error.without_url();
     if error.is_builder() {
         return Failure::permanent(format!("the model's request is not valid: {error}"));
@@ -60,42 +66,42 @@ pub(super) fn transport(error: reqwest::Error) -> Failure {
 }
 
 /// This machine cannot make requests, for want of certificates or the like.
-pub(super) fn no_client(error: reqwest::Error) -> Failure {
+pub(crate) fn no_client(error: reqwest::Error) -> Failure {
     Failure::permanent(format!("no model can be asked from here: {}", shown(&cause(&error))))
 }
 
 /// The provider said nothing for this long.
-pub(super) fn silent(limit: Duration) -> Failure {
+pub(crate) fn silent(limit: Duration) -> Failure {
     Failure::transient(format!("the model's provider said nothing for {limit:?}"))
 }
 
 /// The provider went on for longer than a call may take.
-pub(super) fn endless(limit: Duration) -> Failure {
+pub(crate) fn endless(limit: Duration) -> Failure {
     Failure::permanent(format!("the model's reply took longer than {limit:?}"))
 }
 
 /// The stream ended before the message did.
-pub(super) fn ended() -> Failure {
+pub(crate) fn ended() -> Failure {
     Failure::transient("the model's reply ended before it was whole")
 }
 
 /// The stream holds something else than chunks.
-pub(super) fn garbled() -> Failure {
+pub(crate) fn garbled() -> Failure {
     Failure::transient("the model's provider sent something unreadable")
 }
 
 /// The reply is larger than any may be.
-pub(super) fn too_large() -> Failure {
-    Failure::permanent(format!("the model's reply has more than {} bytes", super::reply::REPLY))
+pub(crate) fn too_large() -> Failure {
+    Failure::permanent(format!("the model's reply has more than {} bytes", super::REPLY))
 }
 
 /// The reply makes more calls than any may.
-pub(super) fn too_many_calls(limit: usize) -> Failure {
+pub(crate) fn too_many_calls(limit: usize) -> Failure {
     Failure::permanent(format!("the model's reply has more than {limit} calls"))
 }
 
 /// The same failure without the key, or a part of it, in its message.
-pub(super) fn redacted(failure: Failure, key: Option<&str>) -> Failure {
+pub(crate) fn redacted(failure: Failure, key: Option<&str>) -> Failure {
     let Some(key) = key else { return failure };
     let telltale: String = key.chars().take(TELLTALE).collect();
     let word = |word| if str::contains(word, &telltale) { "[key]" } else { word };
@@ -104,7 +110,7 @@ pub(super) fn redacted(failure: Failure, key: Option<&str>) -> Failure {
 }
 
 /// How long `Retry-After` asks to wait: seconds, or until a date.
-pub(super) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if let Ok(seconds) = header.parse() {
         return Some(Duration::from_secs(seconds));
@@ -112,6 +118,25 @@ pub(super) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let date = DateTimeParser::new().parse_timestamp(header).ok()?;
     let wait = date.as_millisecond().saturating_sub(now.as_millisecond());
     Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
+}
+
+/// How providers say that a request has more tokens than their model reads, in lower case.
+const TOO_LONG: [&str; 7] = [
+    "context_length_exceeded",
+    "prompt is too long",
+    "maximum context length",
+    "input token count",
+    "exceeds the context window",
+    "exceeds the available context size",
+    "input length and `max_tokens` exceed context limit",
+];
+
+/// Whether the error says that the request was too long for the model.
+fn is_too_long(error: &Value) -> bool {
+    let code = ["/error/code", "/error/type", "/code", "/type"];
+    let code = code.iter().filter_map(|place| error.pointer(place)?.as_str());
+    let said = said(error).to_lowercase();
+    code.chain([said.as_str()]).any(|text| TOO_LONG.iter().any(|phrase| text.contains(phrase)))
 }
 
 /// 409 is how some providers say that a lock was not had in time.

@@ -2,25 +2,25 @@
 
 use std::mem;
 
-/// How large one event may be: as large as a whole reply.
-const EVENT: usize = super::reply::REPLY;
+use super::format::Frame;
+use super::reading::TooLarge;
 
-/// Collects bytes into the `data` of events. Comments and all other fields are skipped.
+/// How large one event may be: as large as a whole reply.
+const EVENT: usize = super::REPLY;
+
+/// Collects bytes into events. Comments and fields other than `event` and `data` are skipped.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     line: Vec<u8>,
+    event: String,
     data: Option<String>,
     after_cr: bool,
     begun: bool,
 }
 
-/// An event is larger than it may be.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLarge;
-
 impl Decoder {
     /// Takes the next bytes and returns the events that they complete.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<String>, TooLarge> {
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Frame>, TooLarge> {
         let mut events = Vec::new();
         while let Some(&first) = bytes.first() {
             if mem::take(&mut self.after_cr) && first == b'\n' {
@@ -40,7 +40,7 @@ impl Decoder {
     }
 
     fn extend(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
-        let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
+        let held = self.line.len() + self.event.len() + self.data.as_ref().map_or(0, String::len);
         if held + bytes.len() > EVENT {
             return Err(TooLarge);
         }
@@ -49,7 +49,7 @@ impl Decoder {
     }
 
     /// A blank line ends an event; any other adds to it.
-    fn end_line(&mut self) -> Option<String> {
+    fn end_line(&mut self) -> Option<Frame> {
         let line = mem::take(&mut self.line);
         let mut line = String::from_utf8_lossy(&line);
         if !mem::replace(&mut self.begun, true) {
@@ -57,15 +57,16 @@ impl Decoder {
             line = bare.into();
         }
         if line.is_empty() {
-            return self.data.take();
+            let event = mem::take(&mut self.event);
+            return self.data.take().map(|data| Frame { event, data });
         }
         let (field, value) = line.split_once(':').unwrap_or((&line, ""));
-        if field == "data" {
-            let value = value.strip_prefix(' ').unwrap_or(value);
-            match &mut self.data {
-                Some(data) => data.extend(["\n", value]),
-                none => *none = Some(value.to_owned()),
-            }
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match (field, &mut self.data) {
+            ("data", Some(data)) => data.extend(["\n", value]),
+            ("data", none) => *none = Some(value.to_owned()),
+            ("event", _) => self.event = value.to_owned(),
+            _ => {}
         }
         None
     }
@@ -77,7 +78,8 @@ mod tests {
 
     fn decoded(pieces: &[&[u8]]) -> Vec<String> {
         let mut decoder = Decoder::default();
-        pieces.iter().flat_map(|piece| decoder.feed(piece).unwrap_or_default()).collect()
+        let fed = pieces.iter().flat_map(|piece| decoder.feed(piece).unwrap_or_default());
+        fed.map(|frame| frame.data).collect()
     }
 
     #[test]
@@ -92,6 +94,13 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = stream.chunks(1).collect();
         assert_eq!(decoded(&bytes), whole);
+    }
+
+    #[test]
+    fn an_event_has_its_name_and_the_next_has_none() {
+        let fed = Decoder::default().feed(b"event: ping\ndata: {}\n\ndata: 1\n\n");
+        let frame = |event: &str, data: &str| Frame { event: event.into(), data: data.into() };
+        assert_eq!(fed, Ok(vec![frame("ping", "{}"), frame("", "1")]));
     }
 
     #[test]

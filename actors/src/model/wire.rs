@@ -1,0 +1,181 @@
+//! Providers over HTTP: one client that asks, waits, reads and fails for all of their formats.
+//!
+//! Written over `reqwest` and not over `genai`, whose streams bound neither a frame nor a reply, size
+//! a buffer by an index that the server sends, and whose messages have no place for what must go
+//! back as it came: signed and redacted thinking in its order, and what a provider ran by itself.
+
+pub(crate) mod failure;
+mod format;
+mod lines;
+pub(crate) mod options;
+mod reading;
+mod sse;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::stream::{self, StreamExt};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, redirect};
+use serde_json::Value;
+use tokio::time::timeout;
+
+pub(crate) use self::format::{Auth, Call, Format, Frame, Reply, below};
+use self::reading::Reading;
+use super::{Failure, Model, Part, Parts, Request, Settings};
+use crate::clock::Clock;
+
+/// How many bytes a reply may have. No model writes as much; what does never ends.
+pub(crate) const REPLY: usize = 16 * 1024 * 1024;
+
+/// How much of an error's body is read; its message is cut shorter still.
+const ERROR_BODY: usize = 64 * 1024;
+
+/// How long each stage of a call may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Until connected.
+    pub connect: Duration,
+    /// From the request to the response's header, which some servers send with the first token.
+    pub header: Duration,
+    /// Between two pieces of a stream; a reasoning model may be silent for a while.
+    pub idle: Duration,
+    /// From the message's end to the stream's: usage follows at once or never.
+    pub tail: Duration,
+    /// The whole reply; nothing else bounds a server that sends only comments.
+    pub total: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            header: Duration::from_secs(120),
+            idle: Duration::from_secs(120),
+            tail: Duration::from_secs(5),
+            total: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// Looks up an environment variable.
+pub type Lookup = fn(&str) -> Option<String>;
+
+/// Asks the models of all providers but `scripted`. Connections are pooled.
+pub struct Wire {
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    lookup: Lookup,
+    client: OnceLock<Client>,
+}
+
+impl Wire {
+    /// Keys are read with `lookup` at every call, by the name that the definition gives.
+    pub fn new(clock: Arc<dyn Clock>, limits: Limits, lookup: Lookup) -> Self {
+        Self { clock, limits, lookup, client: OnceLock::new() }
+    }
+
+    /// Built at the first call, so that a machine without certificates can do all else.
+    fn client(&self) -> Result<&Client, Failure> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = Client::builder()
+            .connect_timeout(self.limits.connect)
+            .redirect(redirect::Policy::none())
+            .user_agent("abide")
+            .build()
+            .map_err(failure::no_client)?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    /// The key, if the definition names one or the server is the provider's own.
+    fn key(&self, settings: &Settings, usual: Option<&str>) -> Result<Option<String>, Failure> {
+        let name = match (&settings.api_key_env, &settings.base_url, usual) {
+            (Some(name), _, _) => name.as_str(),
+            (None, None, Some(usual)) => usual,
+            (None, Some(_), _) | (None, None, None) => return Ok(None),
+        };
+        let key = (self.lookup)(name).map(|key| key.trim().to_owned());
+        match key.filter(|key| !key.is_empty()) {
+            Some(key) => Ok(Some(key)),
+            None => {
+                // Clients read the failure; the variable's name is for who runs the program.
+                tracing::error!(model = settings.name, variable = name, "no key for a model");
+                Err(Failure::permanent("the model's key is not configured"))
+            }
+        }
+    }
+
+    async fn begin(&self, call: Call, auth: Auth, key: Option<&str>) -> Result<Response, Failure> {
+        let mut asked = self.client()?.post(call.url).json(&call.body);
+        for (name, value) in call.headers {
+            asked = asked.header(name, value);
+        }
+        if let Some(key) = key {
+            let (name, value) = match auth {
+                Auth::Bearer => (reqwest::header::AUTHORIZATION, format!("Bearer {key}")),
+                Auth::Header(name) => (HeaderName::from_static(name), key.to_owned()),
+            };
+            let mut value = HeaderValue::from_str(&value)
+                .map_err(|_| Failure::permanent("the key has characters that no key can have"))?;
+            value.set_sensitive(true);
+            asked = asked.header(name, value);
+        }
+        let response = timeout(self.limits.header, asked.send())
+            .await
+            .map_err(|_| failure::silent(self.limits.header))?
+            .map_err(failure::transport)?;
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(self.refused(response).await)
+        }
+    }
+
+    async fn refused(&self, mut response: Response) -> Failure {
+        let status = response.status();
+        let header = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok());
+        let wait = header.and_then(|header| failure::retry_after(header, self.clock.now()));
+        let mut body = Vec::new();
+        let read = async {
+            while let Ok(Some(bytes)) = response.chunk().await {
+                body.extend_from_slice(&bytes);
+                if body.len() >= ERROR_BODY {
+                    break;
+                }
+            }
+        };
+        // The status says enough if the body does not come.
+        let _ = timeout(self.limits.tail, read).await;
+        failure::status(status, wait, &String::from_utf8_lossy(&body))
+    }
+}
+
+#[async_trait]
+impl Model for Wire {
+    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+        let format = format::of(request.settings.provider)?;
+        let key = self.key(&request.settings, format.key())?;
+        let call = format.call(&request)?;
+        let response = self.begin(call, format.auth(), key.as_deref()).await;
+        let response = response.map_err(|failure| failure::redacted(failure, key.as_deref()))?;
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        if kind.is_some_and(|kind| kind.starts_with("application/json")) {
+            return Err(Failure::permanent("the model's provider did not stream its answer"));
+        }
+        let reply = format.reply(&request);
+        let reading = Reading::new(response, self.limits, format.framing(), reply);
+        let parts = stream::try_unfold(reading, Reading::next);
+        let redact = move |part: Result<Part, Failure>| {
+            part.map_err(|failure| failure::redacted(failure, key.as_deref()))
+        };
+        Ok(parts.map(redact).boxed())
+    }
+
+    fn rendered(&self, request: &Request) -> Value {
+        let call = format::of(request.settings.provider).and_then(|format| format.call(request));
+        call.map(|call| call.body).unwrap_or_default()
+    }
+}
