@@ -21,6 +21,8 @@ pub enum Activity {
     Tell { turn: TurnId },
     /// The agent is given a decision that is to hold for all of its conversations.
     Keep { decision: DecisionId },
+    /// The other conversation's prefix is copied, from the event after this one on.
+    Copy { after: u64 },
     /// A summary is written of what ended up to an event.
     Summarize { upto: u64 },
 }
@@ -34,6 +36,7 @@ impl fmt::Display for Activity {
             Activity::Page { call, .. } => write!(f, "page for {call}"),
             Activity::Release { child } => write!(f, "release of {child}"),
             Activity::Tell { turn } => write!(f, "report of {turn}"),
+            Activity::Copy { after } => write!(f, "copying after {after}"),
             Activity::Summarize { upto } => write!(f, "summary up to {upto}"),
             Activity::Keep { decision } => write!(f, "keeping of {decision}"),
         }

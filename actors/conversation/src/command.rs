@@ -9,8 +9,9 @@ use crate::Timestamp;
 use crate::child::Parent;
 use crate::cost::Budget;
 use crate::event::{
-    Added, ContextReduced, Executor, Intent, OnInterrupt, Ran, Shape, Summarized, Todo,
+    Added, ContextReduced, Event, Executor, Intent, OnInterrupt, Ran, Shape, Summarized, Todo,
 };
+use crate::fork::Fork;
 use crate::ids::{
     AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
 };
@@ -31,6 +32,8 @@ pub struct Command {
 #[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub enum Action {
     Create(Create),
+    /// The next events of the conversation whose prefix this one begins with.
+    Copied(Copied),
     Send(Send),
     Start(Start),
     ModelReplied(ModelReplied),
@@ -98,6 +101,19 @@ pub struct Create {
     pub tools: Vec<Value>,
     #[serde(default)]
     pub parent: Option<Box<Parent>>,
+    /// Begins with the prefix of another conversation.
+    #[serde(default)]
+    pub fork: Option<Fork>,
+}
+
+/// What was read of the other conversation's journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copied {
+    /// The event before the first of them.
+    pub after: u64,
+    pub events: Vec<Event>,
+    /// Whether that was all.
+    pub whole: bool,
 }
 
 /// The agent's facts that a turn starts with.

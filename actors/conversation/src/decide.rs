@@ -6,6 +6,7 @@ mod child;
 mod create;
 mod dispatch;
 mod draft;
+mod fork;
 mod hooked;
 mod model_failed;
 mod model_replied;
@@ -41,6 +42,8 @@ pub enum Rejection {
     ConversationExists,
     #[error("the conversation belongs to agent {0}")]
     AgentMismatch(String),
+    #[error("the conversation is still being copied from another")]
+    Forking,
     #[error("a turn is in flight")]
     TurnInFlight,
     #[error("too many messages are queued, or dispatches running")]
@@ -66,7 +69,19 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
     if !state.exists() && !creates(&command.action) {
         return Err(Rejection::NotFound);
     }
+    if draft.state.forking.is_some() {
+        return match command.action {
+            Action::Copied(copied) => {
+                fork::copied(&mut draft, copied)?;
+                Ok(draft.into_events())
+            }
+            Action::Revive | Action::Wake => Ok(Vec::new()),
+            Action::Create(_) => Err(Rejection::ConversationExists),
+            _ => Err(Rejection::Forking),
+        };
+    }
     match command.action {
+        Action::Copied(_) => return Err(Rejection::Stale),
         Action::Create(create) => create::create(&mut draft, create)?,
         Action::Send(send) => send::send(&mut draft, send)?,
         Action::Start(start) => start::start(&mut draft, start)?,

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::Timestamp;
 use crate::child::Parent;
 use crate::cost::Budget;
+use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use crate::input;
 use crate::message::{Message, Outcome, Status, Stop, Ui, Usage, Verbatim};
@@ -51,6 +52,7 @@ pub enum Data {
     RepairRequested(RepairRequested),
     ContextAdded(ContextAdded),
     MessageRefused(MessageRefused),
+    Forked(Fork),
     ContextReduced(ContextReduced),
     Summarized(Summarized),
     SummaryFailed(SummaryFailed),
@@ -85,6 +87,9 @@ pub struct Created {
     /// Of a child: whose it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// Of a fork: whose prefix follows, up to the event `forked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<Fork>,
 }
 
 /// A user's message; its turn is the event's, and starts with `turn_started`.

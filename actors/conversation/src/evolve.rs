@@ -25,6 +25,7 @@ pub fn evolve(mut state: State, event: &Event) -> State {
             state.metadata = created.metadata.clone();
             state.tools = created.tools.clone();
             state.parent = created.parent.clone();
+            state.forking = created.fork.clone();
             state.storages =
                 created.parent.as_ref().map(|parent| parent.storages.clone()).unwrap_or_default();
         }
@@ -60,6 +61,7 @@ pub fn evolve(mut state: State, event: &Event) -> State {
                 turn.calls = Vec::new();
             }
         }
+        Data::Forked(_) => fork(&mut state),
         Data::ContextReduced(reduced) => context::reduce(&mut state, event.seq, reduced),
         Data::Summarized(summarized) => context::summarize(&mut state, event.seq, summarized),
         Data::SummaryFailed(_) => state.context.summarize = None,
@@ -110,6 +112,18 @@ pub fn evolve(mut state: State, event: &Event) -> State {
 /// The state that a journal comes to, from an earlier state on.
 pub fn replay<'a>(state: State, events: impl IntoIterator<Item = &'a Event>) -> State {
     events.into_iter().fold(state, evolve)
+}
+
+/// What was copied is whole. Whom the other conversation serves, asks or trusts is its own affair, and
+/// so is what it cost.
+fn fork(state: &mut State) {
+    state.forking = None;
+    state.abandoned = false;
+    state.due = None;
+    state.decisions.clear();
+    state.unkept.clear();
+    state.orphans.clear();
+    state.usage = Usage::default();
 }
 
 fn queue(state: &mut State, event: &Event, said: &UserMsg) {

@@ -11,6 +11,7 @@ pub mod cost;
 pub mod decide;
 pub mod event;
 mod evolve;
+pub mod fork;
 pub mod ids;
 pub mod input;
 pub mod message;

@@ -10,6 +10,7 @@ use crate::child::{Due, Parent};
 use crate::context::Context;
 use crate::cost::Budget;
 use crate::event::{Executor, Intent, Kind, OnInterrupt, Shape, Suspension, Todo};
+use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
 use crate::input::Input;
 use crate::message::Usage;
@@ -47,6 +48,9 @@ pub struct State {
     /// What all of its model calls cost, and those of its children.
     #[serde(default)]
     pub usage: Usage,
+    /// Whose prefix is still being copied; until it is whole, nothing else happens here.
+    #[serde(default)]
+    pub forking: Option<Fork>,
     /// What its model reads.
     #[serde(default)]
     pub context: Context,
@@ -259,6 +263,9 @@ impl State {
 
     /// What it is doing, as far as the journal knows: see [`Activeness::live`].
     pub fn activeness(&self) -> Activeness {
+        if self.forking.is_some() {
+            return Activeness::Preparing;
+        }
         let Some(turn) = &self.turn else {
             return match self.queue.is_empty() {
                 true => Activeness::Idle,
@@ -282,6 +289,9 @@ impl State {
 
     /// The open suspensions, in call order.
     pub fn pending(&self) -> Vec<Pending> {
+        if self.forking.is_some() {
+            return Vec::new();
+        }
         let root = self.parent.as_ref().map(|parent| &parent.root_conversation_id);
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
         let rooted = |pending| Pending { root_conversation_id: root.cloned(), ..pending };
@@ -290,6 +300,9 @@ impl State {
 
     /// When the conversation must be woken: the earliest of its deadlines.
     pub fn alarm(&self) -> Option<Timestamp> {
+        if self.forking.is_some() {
+            return None;
+        }
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
         let deadlines = calls.filter_map(Call::deadline);
         deadlines.chain(self.dispatches.values().filter_map(|run| run.delegated)).min()

@@ -9,6 +9,9 @@ use crate::state::{Call, Phase, State};
 
 /// What must be running now.
 pub fn wanted(state: &State) -> BTreeSet<Activity> {
+    if state.forking.is_some() {
+        return [Activity::Copy { after: state.seq }].into();
+    }
     let mut wanted: BTreeSet<Activity> = state
         .dispatches
         .iter()

@@ -9,8 +9,9 @@ pub(super) fn create(draft: &mut Draft, create: Create) -> Result<(), Rejection>
     if draft.state.exists() {
         return Err(Rejection::ConversationExists);
     }
-    let Create { agent, assigns, metadata, tools, parent } = create;
+    let Create { agent, assigns, metadata, tools, parent, fork } = create;
     let parent = parent.map(|parent| *parent);
-    draft.push_of(None, Data::Created(Created { agent, assigns, metadata, tools, parent }));
+    let created = Created { agent, assigns, metadata, tools, parent, fork };
+    draft.push_of(None, Data::Created(created));
     Ok(())
 }

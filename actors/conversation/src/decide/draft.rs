@@ -38,6 +38,12 @@ impl Draft {
         self.events.push(event);
     }
 
+    /// Adds an event as it happened elsewhere; it must be the next one.
+    pub(super) fn copy(&mut self, event: Event) {
+        self.state = evolve(std::mem::take(&mut self.state), &event);
+        self.events.push(event);
+    }
+
     pub(super) fn result(&mut self, call_id: CallId, outcome: Outcome) {
         self.push(Data::ToolResult(ToolResult { call_id, outcome, ui: None, ran: None }));
     }

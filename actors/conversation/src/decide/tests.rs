@@ -9,6 +9,7 @@ mod chance;
 mod children;
 mod deadlines;
 mod dispatching;
+mod forking;
 mod hooked;
 mod mixed;
 mod queueing;

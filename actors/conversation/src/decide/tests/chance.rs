@@ -150,6 +150,7 @@ impl Run {
             Activity::Release { child } => Action::ChildReleased(child.clone()),
             Activity::Tell { turn } => Action::Told(turn.clone()),
             Activity::Keep { decision } => Action::DecisionKept(decision.clone()),
+            Activity::Copy { .. } => unreachable!("nothing is forked here"),
             Activity::Summarize { upto } => summarized(&self.state, *upto, throw.how),
         }
     }

@@ -43,6 +43,13 @@ impl Referee {
         referee
     }
 
+    /// Whether its decisions are another's, which it was forked from.
+    pub(super) fn is_done_but_for_others(&self) {
+        assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
+        assert!(self.calls.values().all(|life| life.done), "every call has its result");
+        assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
+    }
+
     /// Judges that nothing is left to be done.
     pub(super) fn all_is_done(&self) {
         assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
@@ -95,6 +102,7 @@ impl Referee {
                 assert!(*upto > self.covered && *upto < event.seq, "summaries only grow");
                 self.covered = *upto;
             }
+            Data::Forked(_) => assert_eq!(event.turn_id, None),
             Data::SummaryFailed(_) => assert_eq!(event.turn_id, None),
             Data::MessageRefused(_) => {
                 self.in_turn(event);

@@ -161,6 +161,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Data::RepairRequested(_) => "repair_requested",
         Data::ContextAdded(_) => "context_added",
         Data::MessageRefused(_) => "message_refused",
+        Data::Forked(_) => "forked",
         Data::ContextReduced(_) => "context_reduced",
         Data::Summarized(_) => "summarized",
         Data::SummaryFailed(_) => "summary_failed",
@@ -188,6 +189,7 @@ pub(super) fn create() -> Create {
         metadata: Default::default(),
         tools: Vec::new(),
         parent: None,
+        fork: None,
     }
 }
 

@@ -43,6 +43,7 @@ fn wants_only_what_is_open(state: &State) {
             Activity::Release { child } => state.orphans.contains_key(child),
             Activity::Tell { turn } => state.turn.as_ref().is_none_or(|open| open.id != *turn),
             Activity::Keep { decision } => state.decisions.contains_key(decision),
+            Activity::Copy { after } => state.forking.is_some() && *after == state.seq,
             Activity::Summarize { upto } => *upto <= state.seq,
             Activity::Start { .. } => state.turn.is_none(),
             Activity::Model { .. } => state.turn.as_ref().is_some_and(|turn| turn.settled()),
