@@ -1,6 +1,7 @@
 //! An activity becomes a task that reports back, once, as an action to decide on.
 
 mod child;
+mod copy;
 mod keep;
 mod model_step;
 mod page;
@@ -99,6 +100,7 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
             }
             Activity::Release { child } => Ok(child::release(&around, child).await),
             Activity::Tell { turn } => child::tell(&around, turn).await,
+            Activity::Copy { after } => copy::copy(&around, *after).await,
             Activity::Summarize { .. } => {
                 Ok(Action::SummaryFailed { reason: "no summary is asked for".to_owned() })
             }

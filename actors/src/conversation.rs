@@ -6,6 +6,7 @@
 mod activities;
 mod commit;
 mod dispatch;
+mod fork;
 mod hooked;
 mod listing;
 mod requests;
@@ -30,7 +31,7 @@ use crate::door::Doorway;
 use crate::journal::{Holder, Holding, Journal, Refusal};
 use crate::live::{Live, Signal};
 use crate::model::Model;
-use crate::request::{Delivery, Inspection, ReplyPort};
+use crate::request::{Delivery, Inspection, Reply, ReplyPort};
 use crate::standing::Standing;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
@@ -119,6 +120,8 @@ pub struct Loaded {
     stream: Stream,
     progress: Progress,
     dispatched: BTreeMap<CallId, Vec<ReplyPort>>,
+    /// Who waits for the copy of a prefix, and for what answer.
+    forks: Vec<(ReplyPort, Reply)>,
     /// Requests whose hooks are asked, by their number.
     asking: BTreeMap<u64, AbortOnDropHandle<()>>,
     /// How many there ever were.
@@ -156,6 +159,7 @@ impl Actor for Conversation {
             stream: Stream::default(),
             progress: Progress::default(),
             dispatched: BTreeMap::new(),
+            forks: Vec::new(),
             asking: BTreeMap::new(),
             asked: 0,
             newest: None,

@@ -117,6 +117,15 @@ pub enum Request {
     Abandon(Box<Create>),
     /// `DELETE …/decisions/{id}`.
     RevokeDecision(DecisionId),
+    /// `POST /v1/conversations/{id}/fork`, to the conversation that is to be.
+    Fork(ForkRequest),
+}
+
+/// Whose prefix, and up to which event; absent: all of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForkRequest {
+    pub from: ConversationId,
+    pub at_seq: Option<u64>,
 }
 
 /// What a child begins with.

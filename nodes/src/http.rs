@@ -78,6 +78,7 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(calls::resolve))
         .routes(routes!(calls::cancel))
         .routes(routes!(calls::dispatch))
+        .routes(routes!(conversations::fork))
         .routes(routes!(conversations::journal))
         .routes(routes!(events::events))
         .routes(routes!(decisions::of_conversation))

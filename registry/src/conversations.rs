@@ -211,7 +211,7 @@ impl Conversations {
         repeats: &[RepeatKey],
     ) -> Result<Option<Reply>, Failure> {
         let creates = match request {
-            Request::Create(_) | Request::Spawn(_) | Request::Abandon(_) => true,
+            Request::Create(_) | Request::Fork(_) | Request::Spawn(_) | Request::Abandon(_) => true,
             Request::Send(send) => send.agent.is_some(),
             Request::Resolve(_)
             | Request::Cancel
@@ -243,6 +243,7 @@ fn is_repeatable(request: &Request) -> bool {
     match request {
         Request::Wake | Request::Spawn(_) | Request::ChildEnded(_) | Request::Abandon(_) => true,
         Request::Create(_)
+        | Request::Fork(_)
         | Request::Send(_)
         | Request::Resolve(_)
         | Request::Cancel

@@ -260,6 +260,7 @@ pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Ac
     let create = Create {
         agent: agent.clone(),
         assigns: Map::new(),
+        fork: None,
         metadata: Map::new(),
         tools: Vec::new(),
         parent: Some(Box::new(parent)),

@@ -25,6 +25,7 @@ impl Loaded {
                 | Activity::Release { .. }
                 | Activity::Tell { .. }
                 | Activity::Keep { .. }
+                | Activity::Copy { .. }
                 | Activity::Summarize { .. } => false,
             })
         });
@@ -67,6 +68,7 @@ impl Loaded {
                 | Activity::Release { .. }
                 | Activity::Tell { .. }
                 | Activity::Keep { .. }
+                | Activity::Copy { .. }
                 | Activity::Summarize { .. } => tokio::spawn(task),
             };
             self.running.insert(activity, AbortOnDropHandle::new(task));

@@ -29,7 +29,11 @@ impl Loaded {
             return Ok(());
         }
         let before = self.activeness();
-        answers.extend(events.iter().flat_map(|event| self.of_dispatch(event)));
+        // What is copied happened elsewhere: nobody waits for it here, and no hook hears of it.
+        let copies = self.state.forking.is_some();
+        if !copies {
+            answers.extend(events.iter().flat_map(|event| self.of_dispatch(event)));
+        }
         let next = replay(self.state.clone(), &events);
         let commit = self.compose(&next, events.clone(), answers);
         let cached = commit.state.is_some();
@@ -40,7 +44,11 @@ impl Loaded {
         }
         let was = std::mem::replace(&mut self.state, next);
         self.answer_dispatches(&events);
-        self.tell(&was, &events);
+        if copies {
+            self.answer_forks();
+        } else {
+            self.tell(&was, &events);
+        }
         self.deps.live.publish(&self.id, Signal::Committed(Arc::from(events)));
         self.stop_unwanted();
         let after = self.activeness();

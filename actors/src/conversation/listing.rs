@@ -66,6 +66,7 @@ impl Loaded {
                 Answer::Approval { .. } | Answer::Result(_) | Answer::Error(_) => return None,
             },
             Request::Create(_)
+            | Request::Fork(_)
             | Request::Send(_)
             | Request::Cancel
             | Request::Wake

@@ -59,8 +59,15 @@ impl Loaded {
     ) -> Result<(), Death> {
         let Some(Parcel { request, repeats, reply }) = delivery.take() else { return Ok(()) };
         let done = match self.repeated(&repeats).await {
+            Ok(Some(first)) if self.state.forking.is_some() => {
+                self.when_whole(reply, first);
+                return Ok(());
+            }
             Ok(Some(first)) => Ok(first),
             Ok(None) => match request {
+                Request::Fork(request) => {
+                    return self.fork(myself, request, (repeats, reply)).await;
+                }
                 Request::Dispatch(request) => {
                     return self.dispatch(myself, request, (repeats, reply), heard).await;
                 }
@@ -120,6 +127,7 @@ impl Loaded {
             Request::Abandon(create) => ask(Action::Abandon(*create), |_| Reply::Noted),
             Request::RevokeDecision(id) => ask(Action::RevokeDecision(id), |_| Reply::Revoked),
             Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool).into()),
+            Request::Fork(_) => return Err(Rejection::ConversationExists.into()),
         };
         let events = decide(&self.state, self.command(ask.action))?;
         let reply = (ask.reply)(&events);
@@ -151,6 +159,7 @@ impl Loaded {
             metadata: Default::default(),
             tools: Vec::new(),
             parent: None,
+            fork: None,
         };
         let of = self.state.agent.clone().or_else(|| agent.clone());
         let of = of.ok_or(Rejection::NotFound)?;
@@ -189,6 +198,7 @@ impl Loaded {
             metadata: Default::default(),
             tools: Vec::new(),
             parent: Some(Box::new(parent)),
+            fork: None,
         };
         let action = Action::Spawn(command::Send {
             create: Some(create),
@@ -317,6 +327,9 @@ impl Loaded {
         self.cached_seq = 0;
         self.stream = Default::default();
         self.progress = Default::default();
+        for (reply, _) in self.forks.drain(..) {
+            let _ = reply.send(Answered::Failed(Rejection::NotFound.into()));
+        }
         for reply in std::mem::take(&mut self.dispatched).into_values().flatten() {
             let _ = reply.send(Answered::Failed(Rejection::NotFound.into()));
         }

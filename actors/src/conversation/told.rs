@@ -162,6 +162,7 @@ fn told(data: &Data) -> &'static [On] {
         | Data::RepairRequested(_)
         | Data::ContextAdded(_)
         | Data::MessageRefused(_)
+        | Data::Forked(_)
         | Data::ContextReduced(_)
         | Data::Summarized(_)
         | Data::SummaryFailed(_)

@@ -117,6 +117,7 @@ impl Read<'_> {
             | Data::ToolStarted(_)
             | Data::InputRequired(_)
             | Data::ToolResult(_)
+            | Data::Forked(_)
             | Data::ContextReduced(_)
             | Data::Summarized(_)
             | Data::SummaryFailed(_)

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::Value;
+use serde::Serialize;
 
 /// Arguments and answers beyond this are refused: they travel between nodes in 1 MiB frames.
 pub(crate) const LARGEST_VALUE: usize = 1024 * 1024;
@@ -12,7 +12,7 @@ pub(crate) const SHOWN_TEXT: usize = 1_000;
 pub(crate) const LONGEST_ERROR: usize = 4_000;
 
 /// The bytes that the value takes as JSON.
-pub(crate) fn encoded_len(value: &Value) -> usize {
+pub(crate) fn encoded_len(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

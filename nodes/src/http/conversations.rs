@@ -2,7 +2,7 @@
 
 use abide_actors::agent;
 use abide_actors::journal::{ANSWERS_KEPT, Answer, Head};
-use abide_actors::request::{RepeatKey, Reply, Request};
+use abide_actors::request::{ForkRequest, RepeatKey, Reply, Request};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
@@ -77,10 +77,62 @@ pub(super) async fn create(
         metadata: parse::bounded("metadata", metadata)?,
         tools,
         parent: None,
+        fork: None,
     });
-    let repeats = idempotency.repeats(body.fingerprint);
+    created(&api, id, request, idempotency.repeats(body.fingerprint)).await
+}
+
+/// Where a fork begins.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewFork {
+    /// The last event that the fork has of the conversation; left out, its last one.
+    #[schema(minimum = 1)]
+    at_seq: Option<u64>,
+    /// Yours, or made.
+    #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    id: Option<String>,
+}
+
+/// Begins a new conversation with the prefix of another's journal.
+///
+/// Calls that were open there end here as cancelled, and the turn with them; approvals, remembered
+/// decisions and queued messages' turns do not carry over. What it cost is counted anew.
+#[utoipa::path(post, path = "/v1/conversations/{id}/fork", operation_id = "fork_conversation",
+    tag = "conversations", params(ConversationPath, IdempotencyKey),
+    request_body(content = NewFork, example = json!({"at_seq": 7})),
+    responses((status = 201, description = "It exists, and the prefix is whole.",
+        body = ConversationCreated)))]
+pub(super) async fn fork(
+    State(api): State<Api>,
+    Path(from): Path<String>,
+    idempotency: Idempotency,
+    body: Body<NewFork>,
+) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
+    let NewFork { at_seq, id } = body.value;
+    let from = parse::conversation(&from)?;
+    let id = match id {
+        Some(id) => parse::new_conversation(&id)?,
+        None => ConversationId::new(api.clock.id("conv")),
+    };
+    if at_seq == Some(0) {
+        return Err(Problem::field("at_seq", "must be at least 1"));
+    }
+    // A key means one conversation, whatever it was forked from.
+    let fingerprint = parse::fingerprint(&["fork", from.as_str(), &body.fingerprint]);
+    let request = Request::Fork(ForkRequest { from, at_seq });
+    created(&api, id, request, idempotency.repeats(fingerprint)).await
+}
+
+/// Brings a conversation into being; a repeat means the one that the first request made.
+async fn created(
+    api: &Api,
+    id: ConversationId,
+    request: Request,
+    repeats: Vec<RepeatKey>,
+) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let id = match repeats.first() {
-        Some(repeat) => meant(&api, repeat, id).await?,
+        Some(repeat) => meant(api, repeat, id).await?,
         None => id,
     };
     match api.conversations.deliver(&id, request, repeats).await? {

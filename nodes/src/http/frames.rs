@@ -196,6 +196,7 @@ fn mirrors(event: &Event) -> Vec<Payload> {
         | Data::Abandoned {}
         | Data::DecisionRemembered(_)
         | Data::DecisionKept(_)
+        | Data::Forked(_)
         | Data::ContextReduced(_)
         | Data::Summarized(_)
         | Data::SummaryFailed(_)

@@ -273,6 +273,7 @@ fn message(event: &Event) -> Option<Message> {
         | Data::Abandoned {}
         | Data::DecisionRemembered(_)
         | Data::DecisionKept(_)
+        | Data::Forked(_)
         | Data::ContextReduced(_)
         | Data::Summarized(_)
         | Data::SummaryFailed(_)

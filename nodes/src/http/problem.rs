@@ -176,6 +176,7 @@ impl From<Rejection> for Problem {
             Rejection::ConversationExists => Kind::ConversationExists,
             Rejection::AgentMismatch(_) => return Self::field("agent", detail),
             Rejection::TurnInFlight => Kind::TurnInFlight,
+            Rejection::Forking => Kind::Unavailable,
             Rejection::QueueFull => Kind::Overloaded,
             Rejection::CallNotOpen(_) => Kind::CallNotOpen,
             Rejection::Stale => Kind::Internal,

@@ -7,6 +7,7 @@ mod calls;
 mod conversations;
 mod decisions;
 mod document;
+mod forks;
 mod hostile;
 mod messages;
 mod module;

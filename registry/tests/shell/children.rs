@@ -393,6 +393,7 @@ async fn nobody_becomes_a_child_of_a_stranger() {
     let abandon = abide_conversation::command::Create {
         agent: created.agent,
         assigns: Default::default(),
+        fork: None,
         metadata: Default::default(),
         tools: Vec::new(),
         parent: Some(Box::new(parent)),

@@ -11,6 +11,7 @@ mod door;
 mod drains;
 mod family;
 mod flaky;
+mod forks;
 mod gate;
 mod hooks;
 mod listeners;

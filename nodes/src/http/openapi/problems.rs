@@ -58,6 +58,9 @@ fn own(operation: &str) -> Option<&'static [Kind]> {
         "create_conversation" => {
             &[InvalidRequest, PayloadTooLarge, ConversationExists, AgentMissing]
         }
+        "fork_conversation" => {
+            &[InvalidRequest, PayloadTooLarge, NotFound, ConversationExists, AgentMissing]
+        }
         "send_message" => &[InvalidRequest, PayloadTooLarge, NotFound, TurnInFlight, AgentMissing],
         "resolve_call" => &[InvalidRequest, PayloadTooLarge, NotFound, CallNotOpen],
         "dispatch_tool" => {

@@ -41,6 +41,7 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
                 metadata: Map::new(),
                 tools: Vec::new(),
                 parent: None,
+                fork: None,
             })
         }
         _ => Data::RepairRequested(RepairRequested { reason: reason.to_owned() }),
