@@ -10,11 +10,14 @@
 mod agent;
 mod client;
 mod floor;
+mod long;
+mod model;
 mod node;
 mod parallel;
 mod park;
 mod redis;
 mod report;
+mod speakers;
 mod stream;
 mod streams;
 mod turns;
@@ -65,6 +68,14 @@ pub struct Load {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
         conflicts_with_all = ["url", "park", "nodes"])]
     streams: Option<u32>,
+    /// Lets conversations of 10, 1,000 and 100,000 events take steps, instead, and measures what a
+    /// step costs by itself
+    #[arg(long, conflicts_with_all = ["url", "park", "nodes"])]
+    long: bool,
+    /// Lets so many models speak at once, instead, a hundred tokens a second each
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000),
+        conflicts_with_all = ["url", "park", "nodes"])]
+    speakers: Option<u32>,
     /// Where the store is put; the system's temporary directory if not given
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -100,6 +111,12 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
     }
     if let Some(count) = load.streams {
         return Ok(streams::run(&load, count, dir.path()).await?.to_string());
+    }
+    if load.long {
+        return Ok(long::run(&load, dir.path()).await?.to_string());
+    }
+    if let Some(count) = load.speakers {
+        return Ok(speakers::run(&load, count, dir.path()).await?.to_string());
     }
     let redis = match load.nodes {
         Some(_) => Some(Redis::start(load.durability, dir.path()).await?),

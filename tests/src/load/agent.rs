@@ -1,6 +1,5 @@
 //! The agent under load: one gated call between two steps.
 
-use hyper::Method;
 use serde_json::json;
 
 use super::{Client, Wrong};
@@ -29,10 +28,5 @@ pub(super) async fn define(client: &mut Client) -> Result<(), Wrong> {
             "run": {"native": "demo_send_email"},
         }],
     });
-    let path = format!("/v1/agents/{NAME}");
-    let (status, answer) = client.ask(Method::PUT, &path, Some(definition)).await?;
-    match status.is_success() {
-        true => Ok(()),
-        false => Err(Wrong(format!("the agent was not defined: {status} {answer}"))),
-    }
+    client.define(NAME, definition).await
 }

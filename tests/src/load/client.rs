@@ -55,6 +55,24 @@ impl Client {
         asked.map_err(|_| Wrong(format!("{path}: no answer within {PATIENCE:?}")))?
     }
 
+    /// The same, for what must be done; the answer is of no interest.
+    pub(super) async fn tell(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Value,
+    ) -> Result<(), Wrong> {
+        match self.ask(method, path, Some(body)).await? {
+            (status, _) if status.is_success() => Ok(()),
+            (status, answer) => Err(Wrong(format!("{path}: {status} {answer}"))),
+        }
+    }
+
+    /// Defines an agent.
+    pub(super) async fn define(&mut self, name: &str, definition: Value) -> Result<(), Wrong> {
+        self.tell(Method::PUT, &format!("/v1/agents/{name}"), definition).await
+    }
+
     /// Opens a connection of its own for an answer that does not end.
     pub(super) async fn open(&self, path: &str) -> Result<Body, Wrong> {
         let request = self.request(Method::GET, path, None)?;

@@ -79,12 +79,7 @@ async fn define(
         "model": {"provider": "scripted", "script": [{"calls": calls}, {"text": "Done."}]},
         "tools": (0..count).map(tool).collect::<Vec<_>>(),
     });
-    let path = format!("/v1/agents/{name}");
-    let (status, answer) = client.ask(Method::PUT, &path, Some(definition)).await?;
-    match status.is_success() {
-        true => Ok(()),
-        false => Err(Wrong(format!("the agent was not defined: {status} {answer}"))),
-    }
+    client.define(name, definition).await
 }
 
 /// How long one turn of the agent takes.

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use super::Load;
 use super::floor::Bare;
+use super::long::Long;
+use super::model::PACE;
 use super::parallel::Parallel;
 use super::park::Parked;
+use super::speakers::Speakers;
 use super::streams::{Streams, WORDS};
 use super::turns::Turns;
 
@@ -95,6 +98,31 @@ impl Report {
             ("commit, nothing said, p50 / p99", both(quiet)),
             ("commit, during a burst, p50 / p99", both(bursts)),
             ("delay of a commit, p50 / p99", format!("{} / {}", delay(50), delay(99))),
+        ])
+    }
+
+    pub(super) fn of_long(load: &Load, measured: &[Long]) -> Self {
+        let mut rows = vec![("durability".to_owned(), load.durability.to_string())];
+        for Long { events, live, revived, grown_kb } in measured {
+            let row = |what: &str, value| (format!("{events} events: {what}"), value);
+            rows.push(row("message → provider asked, p50 / p99", both(live)));
+            rows.push(row("the same, of a crashed actor", both(revived)));
+            rows.push(row("memory a step leaves behind", format!("{grown_kb:.1} kB")));
+        }
+        Self(rows)
+    }
+
+    pub(super) fn of_speakers(load: &Load, speakers: &Speakers) -> Self {
+        let Speakers { count, first_alone, tokens, heard, took, spoken, worked } = speakers;
+        let cores = worked.map(|worked| worked.as_secs_f64() / took.as_secs_f64());
+        Self::of([
+            ("models that speak at once", format!("{count}, a token every {PACE:?} each")),
+            ("durability", load.durability.to_string()),
+            ("provider's byte → listener, first token, alone, p50 / p99", both(first_alone)),
+            ("provider's byte → listener, all at once, p50 / p99", both(tokens)),
+            ("tokens that came", format!("{:.1} %", heard * 100.0)),
+            ("took, of a speech of", format!("{} of {}", ms(*took), ms(*spoken))),
+            ("the node's cores", cores.map_or("not known".to_owned(), |it| format!("{it:.2}"))),
         ])
     }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hyper::{Method, StatusCode};
-use serde_json::{Value, json};
+use hyper::Method;
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::client::Client;
@@ -50,7 +50,7 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, W
     let mut client = Client::new(node.public);
     let words = json!({"provider": "scripted", "script": [{"text": "word ".repeat(WORDS)}]});
     let definition = json!({"name": AGENT, "model": words, "tools": []});
-    ask(&mut client, Method::PUT, &format!("/v1/agents/{AGENT}"), definition).await?;
+    client.define(AGENT, definition).await?;
     create(&mut client, WATCHED).await?;
     for n in 0..count {
         create(&mut client, &own(n)).await?;
@@ -113,7 +113,7 @@ async fn burst(
     let mut speaker = Client::new(node.public);
     let (path, said) = (format!("/v1/conversations/{WATCHED}/messages"), json!({"text": "go"}));
     let started = Instant::now();
-    let speak = tokio::spawn(async move { ask(&mut speaker, Method::POST, &path, said).await });
+    let speak = tokio::spawn(async move { speaker.tell(Method::POST, &path, said).await });
     let (mut commits, mut readers, mut deltas) = (Vec::new(), Vec::new(), 0);
     while started.elapsed() < PATIENCE {
         let name = format!("burst-{number}-{}", commits.len());
@@ -175,12 +175,5 @@ async fn commits(client: &mut Client, name: &str, count: usize) -> Result<Vec<Du
 /// Makes a conversation, which is one commit.
 async fn create(client: &mut Client, id: &str) -> Result<(), Wrong> {
     let new = json!({"id": id, "agent": AGENT});
-    ask(client, Method::POST, "/v1/conversations", new).await
-}
-
-async fn ask(client: &mut Client, method: Method, path: &str, body: Value) -> Result<(), Wrong> {
-    match client.ask(method, path, Some(body)).await? {
-        (StatusCode::OK | StatusCode::CREATED | StatusCode::ACCEPTED, _) => Ok(()),
-        (status, answer) => Err(Wrong(format!("{path}: {status} {answer}"))),
-    }
+    client.tell(Method::POST, "/v1/conversations", new).await
 }
