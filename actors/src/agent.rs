@@ -1,5 +1,6 @@
 //! Agents as data: definitions, checked whole, named by what they contain.
 
+mod budget;
 mod document;
 mod duration;
 mod endpoint;
@@ -185,7 +186,7 @@ fn definition(
             .duration("suspension_timeout")
             .unwrap_or(Duration::from_secs(300)),
         max_steps: fields.number("max_steps", 1..=1000).unwrap_or(25),
-        budget: budget(fields),
+        budget: budget::read(fields),
         retry: retry(fields),
         client_grace: client_grace(fields),
         response_format: schema(fields, "response_format"),
@@ -258,19 +259,6 @@ fn retry(fields: &mut Fields) -> RetryPolicy {
     };
     fields.absorb(nested);
     policy
-}
-
-fn budget(fields: &mut Fields) -> Budget {
-    let Some(mut nested) = fields.nested("budget") else { return Budget::default() };
-    let tokens = 1..=u32::MAX;
-    let budget = Budget {
-        max_turn_tokens: nested.number("max_turn_tokens", tokens.clone()).map(u64::from),
-        max_turn_cost: nested.cost("max_turn_cost"),
-        max_conversation_tokens: nested.number("max_conversation_tokens", tokens).map(u64::from),
-        max_conversation_cost: nested.cost("max_conversation_cost"),
-    };
-    fields.absorb(nested);
-    budget
 }
 
 /// Absent and null differ: five seconds, and no limit but the call's own.

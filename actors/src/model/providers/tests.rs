@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use abide_conversation::message::Usage;
 use serde_json::{Value, json};
 
 use super::Models;
 use crate::model::testing::{Answer, Server, Still, answered, finish, request, whole};
 use crate::model::wire::{Limits, Wire};
-use crate::model::{Done, Part, Retry, Settings};
+use crate::model::{Done, Part, Prices, Retry, Settings};
 
 fn checked(settings: Value) -> Result<(), String> {
     let settings: Settings = serde_json::from_value(settings).unwrap();
@@ -55,6 +56,10 @@ fn every_mistake_names_its_field() {
         (openai("temperature", json!(2.1)), "model.temperature: "),
         (openai("temperature", json!(-0.1)), "model.temperature: "),
         (openai("max_tokens", json!(0)), "model.max_tokens: "),
+        (openai("window", json!(0)), "model.window: "),
+        (openai("options", json!({"messages": []})), "model.options.messages: "),
+        (openai("prices", json!({"input": -1.0})), "model.prices.input: "),
+        (openai("prices", json!({"cached_input": 1e7})), "model.prices.cached_input: "),
     ] {
         let mistake = checked(settings.clone()).unwrap_err();
         assert!(mistake.starts_with(field), "{settings}: {mistake}");
@@ -84,4 +89,23 @@ async fn the_settings_say_who_is_asked() {
     let parts = whole(answered(&models(), request(serde_json::from_value(openai).unwrap())).await);
     assert_eq!(parts, [Part::Done(Done::default())]);
     assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn a_call_costs_by_the_prices_of_its_tokens() {
+    let prices = |prices: Value| serde_json::from_value::<Prices>(prices).unwrap();
+    let usage = Usage {
+        input_tokens: 1_000_000,
+        output_tokens: 100_000,
+        cached_tokens: 600_000,
+        cache_write_tokens: 200_000,
+        ..Usage::default()
+    };
+    let cost = |given: Value| prices(given).cost(&usage).nanos();
+    assert_eq!(cost(json!({})), 0);
+    assert_eq!(cost(json!({"input": 2.0, "output": 10.0})), 3_000_000_000);
+    let all = json!({"input": 2.0, "output": 10.0, "cached_input": 0.2, "cache_write": 2.5});
+    assert_eq!(cost(all), 400_000_000 + 120_000_000 + 500_000_000 + 1_000_000_000);
+    let nonsense = Usage { cached_tokens: u64::MAX, cache_write_tokens: u64::MAX, ..usage };
+    assert_eq!(prices(json!({"input": 1.0})).cost(&nonsense).nanos(), 1_000_000_000);
 }

@@ -1,0 +1,64 @@
+//! The `budget` of a definition.
+
+use abide_conversation::cost::Budget;
+
+use super::fields::Fields;
+
+/// Reads it; without one, nothing is bounded.
+pub(super) fn read(fields: &mut Fields) -> Budget {
+    let Some(mut nested) = fields.nested("budget") else { return Budget::default() };
+    let tokens = 1..=u32::MAX;
+    let budget = Budget {
+        max_turn_tokens: nested.number("max_turn_tokens", tokens.clone()).map(u64::from),
+        max_turn_cost: nested.cost("max_turn_cost"),
+        max_conversation_tokens: nested.number("max_conversation_tokens", tokens).map(u64::from),
+        max_conversation_cost: nested.cost("max_conversation_cost"),
+    };
+    fields.absorb(nested);
+    budget
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use abide_conversation::cost::{Budget, Cost};
+    use serde_json::{Value, json};
+
+    use crate::agent::{Definition, joined};
+    use crate::tools::Natives;
+
+    fn budget(budget: Value) -> Result<Budget, String> {
+        let model = json!({"provider": "scripted", "script": []});
+        let source = json!({"name": "a", "model": model, "budget": budget});
+        let parsed = Definition::parse(source, &Natives::new());
+        parsed.map(|parsed| parsed.definition.budget).map_err(|mistakes| joined(&mistakes))
+    }
+
+    #[test]
+    fn what_is_absent_is_not_bounded() {
+        assert_eq!(budget(json!(null)), Ok(Budget::default()));
+        let some = budget(json!({"max_turn_tokens": 5_000, "max_conversation_cost": 0.25}));
+        let expected = Budget {
+            max_turn_tokens: Some(5_000),
+            max_conversation_cost: Some(Cost::from_nanos(250_000_000)),
+            ..Budget::default()
+        };
+        assert_eq!(some, Ok(expected));
+    }
+
+    #[test]
+    fn a_wrong_bound_is_named() {
+        for (field, value) in [
+            ("max_turn_tokens", json!(0)),
+            ("max_turn_tokens", json!("many")),
+            ("max_conversation_tokens", json!(1.5)),
+            ("max_turn_cost", json!(0)),
+            ("max_turn_cost", json!(-1)),
+            ("max_conversation_cost", json!("$5")),
+            ("max_steps", json!(5)),
+        ] {
+            let refused = budget(json!({field: value})).unwrap_err();
+            assert!(refused.contains(&format!("budget.{field}")), "{field} {value}: {refused}");
+        }
+    }
+}
