@@ -6,6 +6,7 @@
 
 pub(crate) mod failure;
 mod format;
+pub(crate) mod ids;
 mod lines;
 pub(crate) mod options;
 mod reading;

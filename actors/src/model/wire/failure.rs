@@ -100,6 +100,12 @@ pub(crate) fn too_many_calls(limit: usize) -> Failure {
     Failure::permanent(format!("the model's reply has more than {limit} calls"))
 }
 
+/// The provider would not answer, and the model said nothing; `why` is the provider's word for it.
+pub(crate) fn refused(why: &str) -> Failure {
+    let why = if why.is_empty() { String::new() } else { format!(": {}", shown(why)) };
+    Failure::permanent(format!("the model's provider refused to answer{why}"))
+}
+
 /// The same failure without the key, or a part of it, in its message.
 pub(crate) fn redacted(failure: Failure, key: Option<&str>) -> Failure {
     let Some(key) = key else { return failure };
