@@ -1,6 +1,7 @@
 //! One list of cases that the adapter of every provider passes, over a real socket.
 #![allow(clippy::unwrap_used)]
 
+mod anthropic;
 mod cases;
 mod draw;
 mod failing;
@@ -18,7 +19,7 @@ use super::Provider;
 use super::testing::Answer;
 
 /// The dialects that are spoken, in the order of the table's columns.
-const DIALECTS: [&dyn Dialect; 1] = [&openai::Openai];
+const DIALECTS: [&dyn Dialect; 2] = [&openai::Openai, &anthropic::Anthropic];
 
 /// Why a dialect has no word for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
