@@ -1,7 +1,9 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
 pub(crate) mod numbers;
+mod ollama;
 mod openai;
+mod openai_responses;
 pub mod prompt;
 pub mod providers;
 pub mod retry;

@@ -29,7 +29,8 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    let tools: Vec<Value> = request.tools.iter().filter_map(tool::definition).collect();
+    let tools: Vec<Value> =
+        request.tools.iter().filter_map(|spec| tool::definition(spec, "openai")).collect();
     if !tools.is_empty() {
         body["tools"] = tools.into();
     }

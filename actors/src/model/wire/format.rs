@@ -4,7 +4,9 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
+use super::super::ollama::Ollama;
 use super::super::openai::Openai;
+use super::super::openai_responses::OpenaiResponses;
 use crate::model::providers::unsupported;
 use crate::model::{Failure, Part, Provider, Request};
 
@@ -32,11 +34,11 @@ pub(crate) trait Format: Send + Sync + 'static {
 pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, Failure> {
     match provider {
         Provider::Openai => Ok(&Openai),
-        other @ (Provider::Scripted
-        | Provider::OpenaiResponses
-        | Provider::Anthropic
-        | Provider::Gemini
-        | Provider::Ollama) => Err(Failure::permanent(unsupported(other))),
+        Provider::OpenaiResponses => Ok(&OpenaiResponses),
+        Provider::Ollama => Ok(&Ollama),
+        other @ (Provider::Scripted | Provider::Anthropic | Provider::Gemini) => {
+            Err(Failure::permanent(unsupported(other)))
+        }
     }
 }
 
