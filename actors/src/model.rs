@@ -1,5 +1,7 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+#[cfg(test)]
+mod conformance;
 pub(crate) mod numbers;
 mod ollama;
 mod openai;
