@@ -4,7 +4,9 @@
 mod cases;
 mod draw;
 mod failing;
+mod ollama;
 mod openai;
+mod openai_responses;
 mod reading;
 mod replaying;
 mod table;
@@ -18,7 +20,8 @@ use super::Provider;
 use super::testing::Answer;
 
 /// The dialects that are spoken, in the order of the table's columns.
-const DIALECTS: [&dyn Dialect; 1] = [&openai::Openai];
+const DIALECTS: [&dyn Dialect; 3] =
+    [&openai::Openai, &openai_responses::OpenaiResponses, &ollama::Ollama];
 
 /// Why a dialect has no word for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
