@@ -18,8 +18,8 @@ impl Dialect for OpenaiResponses {
     }
 
     fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>> {
-        let begun = json!({"id": "resp_1", "status": "in_progress", "output": [], "usage": null});
         let mut drawn = Drawing::default();
+        let begun = response("in_progress", &[], Value::Null);
         drawn.event("response.created", json!({"response": begun}));
         let mut said = said.iter().peekable();
         while let Some(say) = said.next() {
@@ -68,8 +68,10 @@ impl Dialect for OpenaiResponses {
     fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String> {
         let (_, body) = self.trouble(trouble, said);
         let error = json!({"code": body["error"]["code"], "message": body["error"]["message"]});
-        let failed = json!({"id": "resp_1", "status": "failed", "error": error, "output": []});
-        Ok(event(json!({"type": "response.failed", "response": failed})))
+        let mut failed = response("failed", &[], Value::Null);
+        failed["error"] = error;
+        let failed = json!({"type": "response.failed", "response": failed, "sequence_number": 9});
+        Ok(event(failed))
     }
 
     fn messages(&self) -> &'static str {
@@ -148,9 +150,10 @@ impl Drawing {
         self.frames.push(format!("event: {kind}\n{}", event(fields)));
     }
 
-    fn delta(&mut self, kind: &str, delta: &str) {
-        let output_index = self.items.len();
-        let fields = json!({"item_id": "item", "output_index": output_index, "delta": delta});
+    /// Of the item that comes next.
+    fn within(&mut self, kind: &str, mut fields: Value) {
+        fields["item_id"] = "item".into();
+        fields["output_index"] = self.items.len().into();
         self.event(kind, fields);
     }
 
@@ -162,17 +165,18 @@ impl Drawing {
     }
 
     fn text(&mut self, pieces: &[&str], annotations: Value) {
-        pieces.iter().for_each(|piece| self.delta("response.output_text.delta", piece));
+        for piece in pieces {
+            let fields = json!({"content_index": 0, "delta": piece, "logprobs": []});
+            self.within("response.output_text.delta", fields);
+        }
         let text = pieces.concat();
-        self.event("response.output_text.done", json!({"text": text}));
-        let part = json!({"type": "output_text", "text": text, "annotations": annotations,
-            "logprobs": []});
-        self.message(part);
+        self.message(json!({"type": "output_text", "text": text, "annotations": annotations}));
     }
 
     fn refusal(&mut self, text: &str) {
         self.refused = true;
-        self.delta("response.refusal.delta", text);
+        let fields = json!({"content_index": 0, "delta": text});
+        self.within("response.refusal.delta", fields);
         self.message(json!({"type": "refusal", "refusal": text}));
     }
 
@@ -183,19 +187,21 @@ impl Drawing {
     }
 
     fn thinking(&mut self, pieces: &[&str], sealed: Option<&str>) {
+        let part = |text: &str| json!({"type": "summary_text", "text": text});
         if !pieces.is_empty() {
-            self.event("response.reasoning_summary_part.added", json!({"summary_index": 0}));
+            let fields = json!({"summary_index": 0, "part": part("")});
+            self.within("response.reasoning_summary_part.added", fields);
         }
         for piece in pieces {
-            self.delta("response.reasoning_summary_text.delta", piece);
+            let fields = json!({"summary_index": 0, "delta": piece});
+            self.within("response.reasoning_summary_text.delta", fields);
         }
-        let part = |text| json!({"type": "summary_text", "text": text});
+        let whole = pieces.concat();
         let summary: Vec<Value> =
-            (!pieces.is_empty()).then(|| part(pieces.concat())).into_iter().collect();
+            [part(&whole)].into_iter().filter(|_| !whole.is_empty()).collect();
         let id = format!("rs_{}", self.items.len());
-        let item = json!({"id": id, "type": "reasoning", "summary": summary,
-            "encrypted_content": sealed});
-        self.item(item);
+        self.item(json!({"id": id, "type": "reasoning", "summary": summary,
+            "encrypted_content": sealed}));
     }
 
     fn call(&mut self, id: &str, name: &str, args: &[&str]) {
@@ -206,9 +212,8 @@ impl Drawing {
         let begun = json!({"output_index": self.items.len(), "item": item("", "in_progress")});
         self.event("response.output_item.added", begun);
         for piece in args {
-            self.delta("response.function_call_arguments.delta", piece);
+            self.within("response.function_call_arguments.delta", json!({"delta": piece}));
         }
-        self.event("response.function_call_arguments.done", json!({"arguments": args.concat()}));
         self.item(item(&args.concat(), "completed"));
     }
 
@@ -221,12 +226,17 @@ impl Drawing {
             Stop::Paused => return Err(NO_PAUSE),
         };
         let status = if reason.is_some() { "incomplete" } else { "completed" };
-        let details = reason.map(|reason| json!({"reason": reason}));
-        let response = json!({"id": "resp_1", "status": status, "output": self.items,
-            "incomplete_details": details, "usage": tokens(usage)});
+        let mut response = response(status, &self.items, tokens(usage));
+        response["incomplete_details"] = json!(reason.map(|reason| json!({"reason": reason})));
         self.event(&format!("response.{status}"), json!({"response": response}));
         Ok(())
     }
+}
+
+fn response(status: &str, items: &[Value], usage: Value) -> Value {
+    json!({"id": "resp_1", "object": "response", "created_at": 0, "model": "m", "status": status,
+        "output": items, "usage": usage, "tools": [], "tool_choice": "auto",
+        "parallel_tool_calls": true})
 }
 
 fn tokens(usage: Usage) -> Value {
