@@ -149,11 +149,20 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// Mostly of the right types, or hardly a line would be read.
 fn any_line() -> impl Strategy<Value = Value> {
-    (any_value(), any_value(), any_value(), any_value()).prop_map(|(a, b, c, d)| {
-        let call = json!({"id": a, "function": {"name": b, "arguments": c}});
-        let message = json!({"content": d, "thinking": b, "tool_calls": [call, a]});
-        json!({"message": message, "done": c, "done_reason": a, "error": d, "eval_count": b})
+    let text = || prop_oneof![Just(Value::Null), "[a-z{}\"]{0,4}".prop_map(Value::from)];
+    let function = (text(), any_value())
+        .prop_map(|(name, arguments)| json!({"name": name, "arguments": arguments}));
+    let function = prop_oneof![Just(Value::Null), Just(json!({})), function];
+    let call =
+        (text(), function).prop_map(|(id, function)| json!({"id": id, "function": function}));
+    let calls = prop::collection::vec(call, 0..3).prop_map(Value::from);
+    let calls = prop_oneof![9 => calls, 1 => any_value()];
+    let others = (text(), text(), prop_oneof![9 => Just(Value::Null), 1 => any_value()]);
+    (calls, others, any::<bool>()).prop_map(|(calls, (content, reason, error), done)| {
+        let message = json!({"content": content, "thinking": reason, "tool_calls": calls});
+        json!({"message": message, "done": done, "done_reason": reason, "error": error})
     })
 }
 
