@@ -4,7 +4,9 @@ mod anthropic;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod numbers;
+mod ollama;
 mod openai;
+mod openai_responses;
 pub mod prompt;
 pub mod providers;
 pub mod retry;

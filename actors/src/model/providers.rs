@@ -12,7 +12,7 @@ use super::wire::Wire;
 use super::{Failure, Model, Parts, Prices, Provider, Request, Settings};
 
 /// The options that are this program's own to send.
-const OWN: [&str; 10] = [
+const OWN: [&str; 13] = [
     "model",
     "messages",
     "input",
@@ -23,6 +23,9 @@ const OWN: [&str; 10] = [
     "instructions",
     "systemInstruction",
     "store",
+    "previous_response_id",
+    "conversation",
+    "background",
 ];
 
 /// Every provider of this version. Ask through one value, so that connections are shared.
@@ -73,11 +76,9 @@ impl Settings {
         }
         match self.provider {
             Provider::Scripted => self.check_scripted(),
-            Provider::Openai => self.check_wire(2.0),
+            Provider::Openai | Provider::OpenaiResponses | Provider::Ollama => self.check_wire(2.0),
             Provider::Anthropic => self.check_wire(1.0),
-            later @ (Provider::OpenaiResponses | Provider::Gemini | Provider::Ollama) => {
-                Err(mistake("provider", &unsupported(later)))
-            }
+            later @ Provider::Gemini => Err(mistake("provider", &unsupported(later))),
         }
     }
 

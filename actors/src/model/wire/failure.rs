@@ -123,11 +123,21 @@ pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
 }
 
 /// What the codes have in them of errors that would only happen again.
-const LASTING: [&str; 7] =
-    ["invalid", "authentication", "permission", "billing", "quota", "not_found", "context_length"];
+const LASTING: [&str; 10] = [
+    "invalid",
+    "authentication",
+    "permission",
+    "billing",
+    "quota",
+    "not_found",
+    "context_length",
+    "policy",
+    "image_",
+    "unsupported",
+];
 
 /// How providers say that a request has more tokens than their model reads, in lower case.
-const TOO_LONG: [&str; 8] = [
+const TOO_LONG: [&str; 11] = [
     "request_too_large",
     "context_length_exceeded",
     "prompt is too long",
@@ -135,6 +145,9 @@ const TOO_LONG: [&str; 8] = [
     "input token count",
     "exceeds the context window",
     "exceeds the available context size",
+    "exceeds the context length",
+    "exceeded max context length",
+    "longer than the context length",
     "input length and `max_tokens` exceed context limit",
 ];
 

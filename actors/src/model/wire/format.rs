@@ -5,7 +5,9 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::super::anthropic::Anthropic;
+use super::super::ollama::Ollama;
 use super::super::openai::Openai;
+use super::super::openai_responses::OpenaiResponses;
 use crate::model::providers::unsupported;
 use crate::model::{Failure, Part, Provider, Request};
 
@@ -39,11 +41,12 @@ pub(crate) trait Format: Send + Sync + 'static {
 pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, Failure> {
     match provider {
         Provider::Openai => Ok(&Openai),
+        Provider::OpenaiResponses => Ok(&OpenaiResponses),
         Provider::Anthropic => Ok(&Anthropic),
-        other @ (Provider::Scripted
-        | Provider::OpenaiResponses
-        | Provider::Gemini
-        | Provider::Ollama) => Err(Failure::permanent(unsupported(other))),
+        Provider::Ollama => Ok(&Ollama),
+        other @ (Provider::Scripted | Provider::Gemini) => {
+            Err(Failure::permanent(unsupported(other)))
+        }
     }
 }
 
