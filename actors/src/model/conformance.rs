@@ -1,5 +1,5 @@
 //! One list of cases that the adapter of every provider passes, over a real socket.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod anthropic;
 mod cases;

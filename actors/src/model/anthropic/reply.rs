@@ -5,7 +5,6 @@ mod block;
 use std::collections::HashMap;
 
 use abide_conversation::message::{Stop, Usage, Verbatim};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::block::Block;
@@ -206,7 +205,7 @@ impl Reply {
 
 /// What was counted last; the provider counts the parts of the input apart, and says again at the
 /// end what it said at the beginning, or leaves it out.
-#[derive(Default, Deserialize)]
+#[derive(Default)]
 struct Tokens {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,

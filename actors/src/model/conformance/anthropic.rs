@@ -162,7 +162,8 @@ impl Drawing {
             }
             Say::Cited(text) => {
                 let citation = json!({"type": "web_search_result_location",
-                    "url": "https://a.example/", "encrypted_index": "SU5ERVg="});
+                    "cited_text": "rain", "url": "https://a.example/", "title": "A",
+                    "encrypted_index": "SU5ERVg="});
                 self.start(json!({"type": "text", "text": "", "citations": []}));
                 self.delta(json!({"type": "citations_delta", "citation": citation}));
                 self.text(text);

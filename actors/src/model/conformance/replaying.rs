@@ -75,10 +75,12 @@ pub(super) async fn a_renamed_call_goes_back_renamed(on: &dyn Dialect) -> Drawn<
 
 /// The runs that a reply tells of.
 fn runs(parts: &[Part]) -> Vec<&GivenCall> {
-    let run = |part| match part {
-        &Part::Call(ref call) if call.provided.is_some() => Some(call),
-        Part::Call(_) | Part::Text(_) | Part::Thinking(_) | Part::Done(_) => None,
-    };
+    fn run(part: &Part) -> Option<&GivenCall> {
+        match part {
+            Part::Call(call) => Some(call).filter(|call| call.provided.is_some()),
+            Part::Text(_) | Part::Thinking(_) | Part::Done(_) => None,
+        }
+    }
     parts.iter().filter_map(run).collect()
 }
 

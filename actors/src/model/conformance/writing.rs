@@ -111,11 +111,13 @@ pub(super) async fn the_same_request_is_the_same_bytes(on: &dyn Dialect) -> Draw
     Ok(())
 }
 
-/// Results of one message come together, so they may be one message on the wire.
+/// Results of one message come together, so they may be one message on the wire; and no step is
+/// asked for after the assistant's own words.
 pub(super) async fn the_prefix_stays(on: &dyn Dialect) -> Drawn<()> {
     let mut shorter: Option<Value> = None;
     for end in 1..=conversation().len() {
-        if conversation().get(end).is_some_and(|next| next.role == Role::Tool) {
+        let unanswered = conversation().get(end).is_some_and(|next| next.role == Role::Tool);
+        if unanswered || conversation()[end - 1].role == Role::Assistant {
             continue;
         }
         let messages = conversation()[..end].to_vec();

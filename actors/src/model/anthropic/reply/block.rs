@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 use super::super::said::{is_run, run_of};
 use crate::model::{GivenCall, Part};
 
+/// What text is a part of.
+type Speak = fn(String) -> Part;
+
 /// A block, in the form in which it goes back.
 pub(super) struct Block {
     pub(super) index: Option<u64>,
@@ -27,7 +30,7 @@ impl Block {
 
     /// Adds a delta, and returns how many bytes it has and what it says.
     pub(super) fn add(&mut self, delta: Value) -> (usize, Option<Part>) {
-        let (field, part): (_, Option<fn(String) -> Part>) = match delta["type"].as_str() {
+        let (field, part): (_, Option<Speak>) = match delta["type"].as_str() {
             Some("text_delta") => ("text", Some(Part::Text)),
             Some("thinking_delta") => ("thinking", Some(Part::Thinking)),
             Some("signature_delta") => ("signature", None),
