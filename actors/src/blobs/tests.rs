@@ -80,8 +80,11 @@ async fn bytes_leave_their_blocks_wherever_those_stand_and_come_back_the_same() 
     assert_eq!(shelf.blobs.lock().unwrap().len(), 3);
     let source = &named["photos"][0]["source"];
     let blob = Blob::new("image/png", [0, 1, 2].repeat(300));
-    assert_eq!(*source, json!({"type": "blob", "blobId": blob.id(), "mimeType": "image/png",
-        "size": 900}));
+    assert_eq!(
+        *source,
+        json!({"type": "blob", "blobId": blob.id(), "mimeType": "image/png",
+        "size": 900})
+    );
     let photos = vec![named["photos"][0].clone(), named["photos"][1].clone()];
     let back = filled(&shelf, vec![message(photos)]).await.unwrap();
     assert_eq!(back[0].content, value["photos"].as_array().unwrap()[..2]);

@@ -1,5 +1,7 @@
 //! A store in memory that can go away, stop at a write, or do what it is asked and lose the answer.
 
+mod aside;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
