@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use abide_conversation::{ConversationId, Timestamp};
 use async_trait::async_trait;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -70,6 +71,10 @@ impl Recorder {
         ttl: Duration,
         make: impl FnOnce() -> Entry + Send + 'static,
     ) {
+        // Whoever is dropped with the whole program cannot write any more.
+        if Handle::try_current().is_err() {
+            return lost(id, "the program ends");
+        }
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return lost(id, "too many are under way");
         };
