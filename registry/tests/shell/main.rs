@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod asking;
+mod audit;
 mod calls;
 mod child_deaths;
 mod children;
@@ -14,6 +15,7 @@ mod flaky;
 mod gate;
 mod hooks;
 mod listeners;
+mod media;
 mod middleware;
 mod operators;
 mod pages;

@@ -11,7 +11,7 @@ use super::Flaky;
 #[async_trait]
 impl Blobs for Flaky {
     async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal> {
-        self.up()?.put_blob(id, blob).await
+        self.has_room()?.put_blob(id, blob).await
     }
 
     async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal> {
@@ -35,7 +35,7 @@ impl AuditLog for Flaky {
         entry: &Entry,
         expires_at: Timestamp,
     ) -> Result<(), Refusal> {
-        self.up()?.keep_entry(id, entry, expires_at).await
+        self.has_room()?.keep_entry(id, entry, expires_at).await
     }
 
     async fn entries(
