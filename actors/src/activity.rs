@@ -1,8 +1,10 @@
 //! An activity becomes a task that reports back, once, as an action to decide on.
 
+mod asked;
 mod child;
 mod copy;
 mod keep;
+mod media;
 mod model_step;
 mod page;
 mod start;
@@ -91,7 +93,7 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
         if works && !around.deps.standing.is_sound() {
             return Err(Refusal::Unavailable("this node could not renew its lease".to_owned()));
         }
-        match &activity {
+        let action = match &activity {
             Activity::Start { turn } => start::start(&around, turn).await,
             Activity::Model { step, .. } => model_step::model_step(&around, *step).await,
             Activity::Tool { call, attempt } => tool_run::tool_run(&around, call, *attempt).await,
@@ -105,7 +107,8 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
                 Ok(Action::SummaryFailed { reason: "no summary is asked for".to_owned() })
             }
             Activity::Keep { decision } => keep::keep(&around, decision).await,
-        }
+        };
+        media::kept(&*around.deps.blobs, action?).await
     };
     let ended = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(ended) => ended.map_err(Trouble::from),

@@ -1,5 +1,6 @@
 //! Agents as data: definitions, checked whole, named by what they contain.
 
+mod audit;
 mod budget;
 mod document;
 mod duration;
@@ -66,6 +67,9 @@ pub struct Definition {
     pub retry: RetryPolicy,
     /// How long a client call waits while no page is connected; `None`: as long as it may.
     pub client_grace: Option<Duration>,
+    /// For how long the audit keeps what was sent to the model and what came back; `None`: not at
+    /// all.
+    pub audit: Option<Duration>,
     /// What every answer must satisfy, unless a message says otherwise.
     pub response_format: Option<Schema>,
     pub assigns: Map<String, Value>,
@@ -189,6 +193,7 @@ fn definition(
         budget: budget::read(fields),
         retry: retry(fields),
         client_grace: client_grace(fields),
+        audit: audit::ttl(fields),
         response_format: schema(fields, "response_format"),
         assigns: fields.map("assigns"),
         permissions: permissions::permissions(fields),

@@ -26,6 +26,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Progress, Report, Trouble};
 use crate::agent::{self, Agents, Definition};
+use crate::audit::Recorder;
+use crate::blobs::Blobs;
 use crate::clock::Clock;
 use crate::door::Doorway;
 use crate::journal::{Holder, Holding, Journal, Refusal};
@@ -45,6 +47,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 pub struct Deps {
     pub standing: Arc<Standing>,
     pub journal: Arc<dyn Journal>,
+    pub blobs: Arc<dyn Blobs>,
+    pub audit: Recorder,
     pub agents: Arc<dyn Agents>,
     pub live: Arc<dyn Live>,
     pub model: Arc<dyn Model>,

@@ -4,6 +4,8 @@
 
 pub mod activity;
 pub mod agent;
+pub mod audit;
+pub mod blobs;
 pub mod clock;
 pub mod conversation;
 pub mod door;

@@ -134,7 +134,8 @@ pub struct Request {
 }
 
 /// What a request is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// A step of a turn.
     #[default]

@@ -1,6 +1,8 @@
-//! The operators' API: health, metrics, live actors and why they wait.
+//! The operators' API: health, metrics, live actors and why they wait, the audit.
 
 mod actors;
+mod audit;
+mod blobs;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use abide_registry::membership::{Member, MemberState};
 use abide_registry::store::Store;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -53,6 +55,8 @@ pub fn router(admin: Admin) -> Router {
         .route("/admin/actors/{id}", get(actors::get))
         .route("/admin/actors/{id}/kill", post(actors::kill))
         .route("/admin/alarms", get(alarms))
+        .route("/admin/audit/{id}", get(audit::list))
+        .route("/admin/blobs/{id}", delete(blobs::delete))
         .route("/admin/nodes/{node}/drain", post(drain))
         .fallback(async || Problem::not_found("such path"))
         .method_not_allowed_fallback(async || Problem::method());

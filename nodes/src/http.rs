@@ -1,6 +1,7 @@
 //! The public API: contract §3 to §6.
 
 mod agents;
+pub(crate) mod blobs;
 pub(crate) mod border;
 mod calls;
 mod console;
@@ -50,6 +51,8 @@ pub struct Api {
     pub under_way: Arc<AtomicUsize>,
     /// The streams that draw frames now.
     pub drawing: Arc<Semaphore>,
+    /// Places for blobs on their way in or out.
+    pub blobs: Arc<Semaphore>,
 }
 
 /// All public paths, for pages of these origins besides its own.
@@ -86,6 +89,8 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(decisions::of_agent))
         .routes(routes!(decisions::revoke_of_agent))
         .routes(routes!(calls::pending))
+        .routes(routes!(blobs::put))
+        .routes(routes!(blobs::get))
         .routes(routes!(openapi::openapi))
 }
 

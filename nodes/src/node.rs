@@ -146,6 +146,7 @@ impl Node {
             clock: clock.clone(),
             under_way: Arc::new(AtomicUsize::new(0)),
             drawing: Arc::new(Semaphore::new(http::events::AT_ONCE)),
+            blobs: Arc::new(Semaphore::new(http::blobs::AT_ONCE)),
         };
         let state = life.state.clone();
         let conversations = life.conversations.clone();

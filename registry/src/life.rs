@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::agent::Agents;
+use abide_actors::audit::Recorder;
 use abide_actors::clock::Clock;
 use abide_actors::conversation::Deps;
 use abide_actors::door::Door;
@@ -54,9 +55,12 @@ pub struct Ground {
 impl Ground {
     /// What its conversations work with.
     fn deps(&self, standing: Arc<Standing>, hub: &Hub) -> Arc<Deps> {
+        let work = TaskTracker::new();
         Arc::new(Deps {
             standing,
             journal: self.store.clone(),
+            blobs: self.store.clone(),
+            audit: Recorder::new(self.store.clone(), work.clone()),
             agents: self.agents.clone(),
             live: Arc::new(hub.clone()),
             model: self.model.clone(),
@@ -64,7 +68,7 @@ impl Ground {
             clock: self.clock.clone(),
             door: Arc::default(),
             passivate_after: self.passivate_after,
-            work: TaskTracker::new(),
+            work,
         })
     }
 

@@ -1,4 +1,4 @@
-//! The store as a port: journals, claims, alarms, the inbox, and agents' definitions.
+//! The store as a port: journals, claims, alarms, the inbox, agents' definitions, blobs, the audit.
 
 mod claims;
 #[cfg(test)]
@@ -10,6 +10,8 @@ mod paging;
 pub mod redis;
 mod rules;
 
+use abide_actors::audit::AuditLog;
+use abide_actors::blobs::Blobs;
 use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Journal, Refusal};
 use abide_conversation::remembered::Remembered;
 use abide_conversation::state::Activeness;
@@ -63,7 +65,7 @@ pub struct StoredAgent {
 
 /// All that a node needs from its store. Every refusal is a value.
 #[async_trait]
-pub trait Store: Journal {
+pub trait Store: Journal + Blobs + AuditLog {
     /// Who holds the conversation now.
     async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal>;
 

@@ -61,6 +61,10 @@ name!(
     DecisionId
 );
 name!(
+    /// Bytes that are kept beside the journals: `blob_` and 64 hex digits.
+    BlobId
+);
+name!(
     /// On whose behalf something happens.
     Principal
 );
@@ -80,6 +84,15 @@ impl AgentName {
         let legal = |c: char| plain(c) || c == '_' || c == '-';
         let fits = (1..=64).contains(&name.len()) && name.starts_with(plain);
         (fits && name.chars().all(legal)).then(|| Self::new(name))
+    }
+}
+
+impl BlobId {
+    /// Reads an id that came from outside; `None` unless it is `blob_[0-9a-f]{64}`.
+    pub fn parse(id: &str) -> Option<Self> {
+        let digits = id.strip_prefix("blob_")?;
+        let legal = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+        (digits.len() == 64 && digits.chars().all(legal)).then(|| Self::new(id))
     }
 }
 

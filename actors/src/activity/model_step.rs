@@ -14,12 +14,12 @@ use abide_conversation::{Action, MessageId};
 use futures::StreamExt;
 use serde_json::Value;
 
-use super::Surroundings;
+use super::{Surroundings, asked};
 use crate::agent::Definition;
+use crate::blobs;
 use crate::journal::Refusal;
 use crate::live::Signal;
-use crate::model::retry::Retrying;
-use crate::model::{Done, GivenCall, Model, Part, Parts, Purpose, Request, prompt};
+use crate::model::{Done, GivenCall, Part, Parts, Purpose, Request, prompt};
 use crate::streaming::Piece;
 use crate::tools::schema::Schema;
 use crate::tools::{Gate, Toolbox};
@@ -68,6 +68,7 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
         Ok(messages) => messages,
         Err(instead) => return Ok(instead),
     };
+    let messages = blobs::filled(&*around.deps.blobs, messages).await?;
     match step.speak(&id, messages).await {
         Ok(heard) => step.replied(id, heard).await,
         Err(reason) => Ok(step.failed(reason)),
@@ -97,9 +98,9 @@ impl Step<'_> {
             tools: self.toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };
-        let deps = &self.around.deps;
-        let model = Retrying::new(deps.model.clone(), self.definition.retry, deps.clock.clone());
-        let parts = model.ask(request).await.map_err(|failure| failure.message)?;
+        let step = Some((self.turn.id.clone(), self.step));
+        let parts = asked::ask(self.around, &self.definition, step, request).await;
+        let parts = parts.map_err(|failure| failure.message)?;
         self.listen(id, self.filtered(parts)).await
     }
 

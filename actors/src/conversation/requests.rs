@@ -12,6 +12,7 @@ use ractor::ActorRef;
 use super::hooked::{Question, edit};
 use super::{ConversationMsg, DEADLINE, Death, Heard, Loaded, in_time, seq_of};
 use crate::agent::Definition;
+use crate::blobs;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::mcp;
@@ -256,6 +257,9 @@ impl Loaded {
                     None => toolbox.check_answer(&tool, value),
                 };
                 checked.map_err(|why| Failure::invalid("result", why))?;
+            }
+            if let Answer::Result(value) = &mut resolve.answer {
+                in_time(blobs::stored(&*self.deps.blobs, value)).await?;
             }
             self.edited(&toolbox, &mut resolve, edits, heard)?;
         }

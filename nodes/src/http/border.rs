@@ -1,8 +1,9 @@
 //! What every request meets before its handler, on both ports, and what a handler's panic becomes.
 
+use abide_conversation::message::blocks::essence;
 use axum::Router;
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -20,7 +21,8 @@ pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Ro
 
 /// Refuses headers past their bound, and whatever a page of another origin can make a browser send
 /// without asking first: a request that changes something, has an `Origin`, and does not say that
-/// it is JSON or YAML. That holds also for calls without a body.
+/// it is JSON or YAML. That holds also for calls without a body. The bytes of a blob may be of any
+/// type: of those that a form could send, `Idempotency-Key` proves that the browser has asked.
 async fn admit(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let sizes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
@@ -29,6 +31,7 @@ async fn admit(request: Request, next: Next) -> Response {
     }
     if !request.method().is_safe() && headers.contains_key(header::ORIGIN) {
         let refused = match headers.contains_key(header::CONTENT_TYPE) {
+            true if request.uri().path() == "/v1/blobs" => unasked(headers),
             true => parse::media(headers).err(),
             false => Some(Problem::unreadable("Content-Type: is missing, and there is an Origin")),
         };
@@ -37,6 +40,16 @@ async fn admit(request: Request, next: Next) -> Response {
         }
     }
     next.run(request).await
+}
+
+/// Why bytes may have been sent without asking.
+fn unasked(headers: &HeaderMap) -> Option<Problem> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok());
+    let given = essence(given.unwrap_or_default());
+    let simple = ["", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
+    let asked = !simple.contains(&&*given) || headers.contains_key("Idempotency-Key");
+    let why = "Content-Type: a form could send it; give an Idempotency-Key, too";
+    (!asked).then(|| Problem::unreadable(why))
 }
 
 fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {

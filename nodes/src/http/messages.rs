@@ -1,5 +1,6 @@
 //! Messages: said, and read back.
 
+use abide_actors::blobs::stored;
 use abide_actors::request::{RepeatKey, Reply, Request, SendRequest};
 use abide_actors::tools::schema::Schema;
 use abide_conversation::command::IfBusy;
@@ -14,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Api;
 use super::conversations::{agent_name, existing, unexpected};
 use super::openapi::{ConversationPath, IdempotencyKey, PrincipalHeader};
 use super::parse::{self, Body, Caller, Idempotency, Path, Query};
 use super::problem::Problem;
+use super::{Api, blobs};
 
 /// How many events are read at once, to find messages among them.
 const PAGE: usize = 200;
@@ -35,9 +36,10 @@ pub(super) struct NewMessage {
     /// `audio`, `video`, `json`, `xml`, `csv`, `html`, `code`, `user_action`, `system_event`,
     /// `state_change`, `generated_image`, `generated_file`, `executable_code`,
     /// `code_execution_result` and `custom`, each with the fields that it must have. Media have a
-    /// `source`: `{"type": "base64", "mimeType", "data"}`, `{"type": "url", "url"}`,
-    /// `{"type": "file_id", "fileId"}`, `{"type": "s3", "bucket", "key"}` or `{"type": "gcs",
-    /// "bucket", "object"}`. An unknown type passes through; `tool_use`, `tool_result` and
+    /// `source`: `{"type": "blob", "blobId"}`, `{"type": "base64", "mimeType", "data"}`, `{"type":
+    /// "url", "url"}`, `{"type": "file_id", "fileId"}`, `{"type": "s3", "bucket", "key"}` or
+    /// `{"type": "gcs", "bucket", "object"}`. Base64 of more than 1 KiB is kept as a blob, and read
+    /// back as one. An unknown type passes through; `tool_use`, `tool_result` and
     /// `reasoning` are the model's own.
     #[schema(value_type = Option<Vec<Object>>, min_items = 1)]
     content: Option<Vec<Value>>,
@@ -99,9 +101,13 @@ pub(super) async fn send(
         Some(_) => parse::new_conversation(&id)?,
         None => parse::conversation(&id)?,
     };
-    let content = content(said.text, said.content)?;
+    let mut content = content(said.text, said.content)?;
     let mut repeats = idempotency.repeats(body.fingerprint);
     repeats.extend(said.message_id.as_deref().map(|id| named(id, &content)).transpose()?);
+    blobs::checked(&*api.store, &mut content).await?;
+    for block in &mut content {
+        stored(&*api.store, block).await?;
+    }
     let request = Request::Send(SendRequest {
         agent: said.agent.as_deref().map(agent_name).transpose()?,
         content,

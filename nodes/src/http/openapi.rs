@@ -14,8 +14,8 @@ use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
 
 pub(super) use definition::{AgentDefinition, ToolDefinition};
 pub(super) use params::{
-    AgentDecisionPath, AgentPath, CallPath, ConversationPath, DecisionPath, IdempotencyKey,
-    LastEventId, PrincipalHeader,
+    AgentDecisionPath, AgentPath, BlobPath, CallPath, ConversationPath, DecisionPath,
+    IdempotencyKey, LastEventId, PrincipalHeader,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};
 
@@ -24,7 +24,7 @@ Durable conversations between people, models and tools.
 
 All times are RFC 3339 in UTC. Sizes are in bytes, durations of definitions are texts such as \
 `300s`, `5m` or `250ms`. A body is JSON of at most 1 MiB; an unknown field, or query parameter of \
-a listing, is an error that names it. Every error is `application/problem+json` (RFC 9457). A 2xx \
+a listing, is an error that names it. Only blobs are sent as they are, up to 20 MiB. Every error is `application/problem+json` (RFC 9457). A 2xx \
 to a mutating call means that the journal has it at the configured durability. Every mutating call \
 accepts `Idempotency-Key`: for a day, a repeat with the same body gets the first answer, and one \
 with another body is refused with 422. An unknown method on a known path is answered with 405, an \

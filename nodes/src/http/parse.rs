@@ -71,15 +71,25 @@ pub(super) fn media(headers: &HeaderMap) -> Result<bool, Problem> {
 }
 
 fn too_large(error: &axum::Error) -> Problem {
+    match is_too_long(error) {
+        true => {
+            let detail = format!("the body is larger than {BODY_BYTES} bytes");
+            Problem::new(Kind::PayloadTooLarge, detail)
+        }
+        false => Problem::unreadable("the body could not be read"),
+    }
+}
+
+/// Whether a body was not read since it is longer than it may be.
+pub(super) fn is_too_long(error: &axum::Error) -> bool {
     let mut source: Option<&dyn std::error::Error> = Some(error);
     while let Some(cause) = source {
         if cause.to_string().contains("length limit") {
-            let detail = format!("the body is larger than {BODY_BYTES} bytes");
-            return Problem::new(Kind::PayloadTooLarge, detail);
+            return true;
         }
         source = cause.source();
     }
-    Problem::unreadable("the body could not be read")
+    false
 }
 
 fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {

@@ -3,6 +3,7 @@
 
 mod agents;
 mod api;
+mod blobs;
 mod calls;
 mod conversations;
 mod decisions;

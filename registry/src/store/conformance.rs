@@ -1,12 +1,16 @@
 //! What every store promises, as one suite: a test for each promise and store.
 
 mod agents;
+mod audit;
+mod blobs;
 mod claims;
 mod indexes;
 mod journal;
 mod made;
 
 pub(super) use agents::*;
+pub(super) use audit::*;
+pub(super) use blobs::*;
 pub(super) use claims::*;
 pub(super) use indexes::*;
 pub(super) use journal::*;
@@ -65,6 +69,13 @@ macro_rules! conformance {
             a_deleted_agent_leaves_its_revisions,
             agents_are_listed_by_name,
             decisions_are_an_agents_own_and_go_with_it,
+            a_blob_is_kept_whole_and_once,
+            a_deleted_blob_is_gone_and_may_come_again,
+            blobs_stay_when_conversations_go,
+            the_audit_is_read_newest_first_and_pages,
+            an_entry_of_the_audit_expires,
+            the_audit_keeps_the_newest_of_many,
+            the_audit_goes_with_its_conversation,
         }
     };
     (@these (one $name:ident $servers:expr) $($promise:ident),+ $(,)?) => {

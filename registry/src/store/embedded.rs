@@ -6,6 +6,8 @@
 //! 15,500 a second to 840 and 13,300, and an opening after a SIGKILL of 1.1 s to one of 1 ms. So it
 //! is used from 256 MiB on; up to there an opening takes 0.35 s at most.
 
+mod audit;
+mod blobs;
 mod disk;
 mod place;
 mod read;

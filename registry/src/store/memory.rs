@@ -1,15 +1,19 @@
 //! The store that forgets everything with its process: the reference for the others, and for tests.
 
+mod audit;
+mod blobs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use abide_actors::blobs::Blob;
 use abide_actors::journal::{
     Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
 };
 use abide_conversation::remembered::Remembered;
 use abide_conversation::{
-    AgentName, CallId, ConversationId, DecisionId, Event, Revision, State, Timestamp,
+    AgentName, BlobId, CallId, ConversationId, DecisionId, Event, Revision, State, Timestamp,
 };
 use async_trait::async_trait;
 
@@ -39,6 +43,8 @@ struct Tables {
     newest: BTreeMap<AgentName, Revision>,
     revisions: BTreeMap<Revision, StoredAgent>,
     decisions: BTreeMap<(AgentName, DecisionId), Remembered>,
+    blobs: BTreeMap<BlobId, Blob>,
+    audit: audit::Entries,
 }
 
 #[derive(Debug)]
@@ -118,6 +124,7 @@ impl Tables {
     }
 
     fn delete(&mut self, id: &ConversationId) {
+        self.audit.remove(id);
         let old = self.conversations.remove(id);
         self.unmark(id, old.as_ref().map(|old| &old.head));
         for ((call, suspension), at) in old.into_iter().flat_map(|old| old.open) {

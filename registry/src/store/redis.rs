@@ -1,5 +1,7 @@
 //! The store of a cluster, in Redis: one server, a cluster of them, or what sentinels watch.
 
+mod audit;
+mod blobs;
 mod calls;
 mod facts;
 mod journal;
@@ -20,6 +22,9 @@ mod url;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use tokio::sync::Semaphore;
+
+use self::calls::PATIENCE_LARGE;
 use self::line::Line;
 use self::url::Kind;
 use super::rules::STATE_FORMAT;
@@ -29,6 +34,9 @@ pub use self::url::{RedisUrl, RedisUrlError};
 
 /// Connections whose commits wait for replicas: each waits for one at a time.
 const WAITING: usize = 16;
+
+/// Blobs and entries of the audit that are under way at once: more only slow each other down.
+const CARRYING: usize = 4;
 
 /// A store that is open. Clocks do not matter to it: what compares times is told them, and the
 /// membership goes by the server's.
@@ -41,6 +49,9 @@ pub struct Redis {
     writes: Line,
     /// As many as commits may wait in; none, where they wait for no replicas.
     durable: Vec<Line>,
+    /// For what is megabytes, which would hold up all else behind it.
+    large: Line,
+    carrying: Semaphore,
     turn: AtomicUsize,
     replicas: Option<usize>,
     cluster: bool,
@@ -65,6 +76,8 @@ impl Redis {
             reads: line(),
             writes: line(),
             durable: (0..waiting).map(|_| line()).collect(),
+            large: Line::with_patience(Arc::clone(&url), PATIENCE_LARGE),
+            carrying: Semaphore::new(CARRYING),
             turn: AtomicUsize::new(0),
             replicas,
             cluster: url.kind == Kind::Cluster,

@@ -1,5 +1,7 @@
 //! A store in memory that can go away, stop at a write, or do what it is asked and lose the answer.
 
+mod aside;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -64,6 +66,10 @@ pub struct Flaky {
     inner: Arc<Memory>,
     pub away: AtomicBool,
     pub lose_answers: AtomicBool,
+    /// It takes neither blobs nor entries of the audit.
+    pub full: AtomicBool,
+    /// How often it took none.
+    pub refused: AtomicUsize,
     pub checkpoint: Mutex<Option<Arc<Checkpoint>>>,
     /// Who wrote, in order.
     writes: Arc<Mutex<Vec<Write>>>,
@@ -76,6 +82,14 @@ impl Flaky {
     /// One way of several to the same store.
     pub fn to(inner: Arc<Memory>, writes: Arc<Mutex<Vec<Write>>>) -> Self {
         Self { inner, writes, ..Self::default() }
+    }
+
+    fn has_room(&self) -> Result<&Memory, Refusal> {
+        if !self.full.load(Ordering::SeqCst) {
+            return self.up();
+        }
+        self.refused.fetch_add(1, Ordering::SeqCst);
+        Err(Refusal::Unavailable("full".to_owned()))
     }
 
     fn up(&self) -> Result<&Memory, Refusal> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod asking;
+mod audit;
 mod calls;
 mod child_deaths;
 mod children;
@@ -15,6 +16,7 @@ mod forks;
 mod gate;
 mod hooks;
 mod listeners;
+mod media;
 mod middleware;
 mod operators;
 mod pages;

@@ -342,7 +342,8 @@ pub fn say(text: &str, if_busy: IfBusy) -> Request {
     })
 }
 
-/// The scripted model, but for some words: `panic` crashes, `drip` says a word and then nothing.
+/// The scripted model, but for some words: `panic` crashes, `stumble` fails the first time, `drip`
+/// says a word and then nothing.
 #[derive(Default)]
 pub struct Scene {
     pub asked: AtomicU32,
@@ -358,7 +359,7 @@ pub struct Scene {
 #[async_trait]
 impl Model for Scene {
     async fn ask(&self, prompt: Prompt) -> Result<Parts, ModelFailure> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         *self.read.lock().unwrap() = prompt.messages.iter().map(|it| it.text()).collect();
         if self.slow.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -367,6 +368,9 @@ impl Model for Scene {
         let said = said.map(|message| message.text()).unwrap_or_default();
         if said == "panic" && !self.calm.load(Ordering::SeqCst) {
             panic!("as the test wants it");
+        }
+        if said == "stumble" && asked == 0 {
+            return Err(ModelFailure::transient("it stumbled"));
         }
         if said == "drip" {
             let first = futures::stream::iter([Ok(Part::Text("half a ".to_owned()))]);

@@ -106,7 +106,7 @@ fn shown(value: &Value) -> Option<Shown> {
     };
     let bytes = match media.source {
         Source::Base64 { data, .. } => data.len(),
-        Source::Url(_) | Source::File(_) | Source::Stored { .. } => 0,
+        Source::Blob(_) | Source::Url(_) | Source::File(_) | Source::Stored { .. } => 0,
     };
     Some(match is_block(value) {
         true if media.written().is_some() => Shown::AsText,

@@ -31,6 +31,7 @@ pub(in crate::http) struct AgentDefinition {
     /// its timeout.
     #[schema(default = "5s")]
     client_grace: Option<String>,
+    audit: Option<AuditSettings>,
     /// A JSON Schema: every turn is then structured.
     response_format: Option<Map<String, Value>>,
     /// Handed to every tool call; a conversation's and a message's own win.
@@ -51,6 +52,15 @@ pub(in crate::http) struct AgentDefinition {
     /// count as one. More halts the turn.
     #[schema(default = 4000, minimum = 1, maximum = 1_000_000)]
     injection_reserve: Option<u32>,
+}
+
+/// Keeps for operators what was sent to the model and what came back; left out, nothing is kept.
+#[derive(ToSchema)]
+struct AuditSettings {
+    /// A duration of at most 30 days: how long each call is kept, of the newest 1,000 of a
+    /// conversation.
+    #[schema(example = "24h")]
+    ttl: String,
 }
 
 /// A server of tools by the Model Context Protocol: exactly one of `url` and `command`.

@@ -48,6 +48,16 @@ pub(in crate::http) struct ConversationPath {
     id: String,
 }
 
+/// Which blob.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(in crate::http) struct BlobPath {
+    /// The blob's id. One that cannot exist is answered like one that does not.
+    #[param(pattern = "^blob_[0-9a-f]{64}$")]
+    id: String,
+}
+
 /// Which call.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -42,7 +42,7 @@ fn own(operation: &str) -> Option<&'static [Kind]> {
         PayloadTooLarge, TurnInFlight,
     };
     Some(match operation {
-        "put_agent" => &[InvalidRequest, PayloadTooLarge],
+        "put_agent" | "put_blob" => &[InvalidRequest, PayloadTooLarge],
         "list_conversations" | "list_pending" => &[InvalidRequest],
         "get_agent"
         | "delete_agent"
@@ -66,7 +66,7 @@ fn own(operation: &str) -> Option<&'static [Kind]> {
         "dispatch_tool" => {
             &[InvalidRequest, PayloadTooLarge, NotFound, ApprovalRequired, AgentMissing]
         }
-        "get_conversation" => &[NotFound],
+        "get_conversation" | "get_blob" => &[NotFound],
         "list_agents" | "get_openapi" => &[],
         _ => return None,
     })
@@ -132,7 +132,7 @@ fn why(status: StatusCode) -> &'static str {
         StatusCode::BAD_REQUEST => "The request cannot be read",
         StatusCode::NOT_FOUND => "There is no such thing",
         StatusCode::CONFLICT => "The state does not allow it",
-        StatusCode::PAYLOAD_TOO_LARGE => "The body is larger than 1 MiB",
+        StatusCode::PAYLOAD_TOO_LARGE => "The body is larger than 1 MiB, or a blob than 20 MiB",
         StatusCode::UNPROCESSABLE_ENTITY => "A field is wrong; `detail` names it",
         StatusCode::TOO_MANY_REQUESTS => "Too much waits here already",
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "The headers are larger than 32 KiB",

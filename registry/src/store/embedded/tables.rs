@@ -45,6 +45,18 @@ pub(super) const AGENTS: TableDefinition<Text, Text> = TableDefinition::new("age
 pub(super) const REVISIONS: TableDefinition<Text, Json> = TableDefinition::new("revisions");
 /// Agent, decision → remembered decision.
 pub(super) const DECISIONS: TableDefinition<(Text, Text), Json> = TableDefinition::new("decisions");
+/// Blob → its bytes.
+pub(super) const BLOBS: TableDefinition<Text, &[u8]> = TableDefinition::new("blobs");
+/// Blob → its media type and size.
+pub(super) const BLOB_TYPES: TableDefinition<Text, (Text, u64)> =
+    TableDefinition::new("blob_types");
+/// Conversation, key → an entry of the audit.
+pub(super) const AUDIT: TableDefinition<(Text, Text), Json> = TableDefinition::new("audit");
+/// Conversation, key → when the entry expires.
+pub(super) const AUDITED: TableDefinition<(Text, Text), Nanos> = TableDefinition::new("audited");
+/// Expiry, conversation, key of an entry.
+pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
+    TableDefinition::new("audit_expiries");
 
 /// What is kept of a conversation beside its journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,6 +82,11 @@ pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Error> {
     transaction.open_table(AGENTS)?;
     transaction.open_table(REVISIONS)?;
     transaction.open_table(DECISIONS)?;
+    transaction.open_table(BLOBS)?;
+    transaction.open_table(BLOB_TYPES)?;
+    transaction.open_table(AUDIT)?;
+    transaction.open_table(AUDITED)?;
+    transaction.open_table(AUDIT_EXPIRIES)?;
     Ok(())
 }
 

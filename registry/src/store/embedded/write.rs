@@ -1,11 +1,14 @@
 //! One write of a batch: checked first, then written whole.
 
+use abide_actors::blobs::Blob;
 use abide_actors::journal::{Answer, Commit, Head, Holding, InboxEntry, Refusal};
-use abide_conversation::{AgentName, ConversationId, DecisionId, Timestamp};
+use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 use serde::Serialize;
 
 use super::super::rules;
+use super::audit::{self, Audit};
+use super::blobs;
 use super::tables::{self, Nanos, Record, nanos};
 
 /// Expired answers that one commit removes: more than the few it can add, so that they never pile
@@ -25,6 +28,9 @@ pub(super) enum Write {
     DeleteAgent { name: AgentName, answer: Option<Kept> },
     Reserve { answer: Kept, now: Timestamp },
     SetDecision { agent: AgentName, id: DecisionId, json: Option<Vec<u8>> },
+    PutBlob { id: BlobId, blob: Blob },
+    DeleteBlob { id: BlobId },
+    Audit(audit::Kept),
 }
 
 impl Write {
@@ -36,7 +42,10 @@ impl Write {
             Write::PutAgent { .. }
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
-            | Write::SetDecision { .. } => None,
+            | Write::SetDecision { .. }
+            | Write::PutBlob { .. }
+            | Write::DeleteBlob { .. }
+            | Write::Audit(_) => None,
         }
     }
 }
@@ -99,6 +108,7 @@ pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
 
 /// The tables of one write transaction, opened once for all its writes.
 pub(super) struct Open<'t> {
+    transaction: &'t WriteTransaction,
     journal: Table<'t, (&'static str, u64), &'static [u8]>,
     doomed: Table<'t, &'static str, ()>,
     heads: Table<'t, &'static str, &'static [u8]>,
@@ -112,11 +122,13 @@ pub(super) struct Open<'t> {
     agents: Table<'t, &'static str, &'static str>,
     revisions: Table<'t, &'static str, &'static [u8]>,
     decisions: Table<'t, (&'static str, &'static str), &'static [u8]>,
+    audit: Audit<'t>,
 }
 
 impl<'t> Open<'t> {
     pub(super) fn new(transaction: &'t WriteTransaction) -> Result<Self, Error> {
         Ok(Self {
+            transaction,
             journal: transaction.open_table(tables::JOURNAL)?,
             doomed: transaction.open_table(tables::DOOMED)?,
             heads: transaction.open_table(tables::HEADS)?,
@@ -130,6 +142,7 @@ impl<'t> Open<'t> {
             agents: transaction.open_table(tables::AGENTS)?,
             revisions: transaction.open_table(tables::REVISIONS)?,
             decisions: transaction.open_table(tables::DECISIONS)?,
+            audit: Audit::open(transaction)?,
         })
     }
 
@@ -164,6 +177,15 @@ impl<'t> Open<'t> {
                 };
                 Ok(Ok(was_there))
             }
+            Write::PutBlob { id, blob } => blobs::put(self.transaction, id.as_str(), blob).map(Ok),
+            Write::DeleteBlob { id } => blobs::delete(self.transaction, id.as_str()).map(Ok),
+            Write::Audit(entry) => {
+                let there = self.heads.get(entry.id.as_str())?.is_some();
+                if there {
+                    self.audit.keep(entry)?;
+                }
+                Ok(Ok(there))
+            }
             Write::Reserve { answer, now } => {
                 let old = self.answers.get((answer.scope.as_str(), answer.key.as_str()))?;
                 let old =
@@ -185,14 +207,18 @@ impl<'t> Open<'t> {
             | Write::PutAgent { .. }
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
-            | Write::SetDecision { .. } => Ok(false),
+            | Write::SetDecision { .. }
+            | Write::PutBlob { .. }
+            | Write::DeleteBlob { .. }
+            | Write::Audit(_) => Ok(false),
         }
     }
 
     /// Removes some of the events that deletions left, those of `first` before all others. Returns
     /// whether there were any.
     pub(super) fn sweep(&mut self, first: Option<&str>) -> Result<bool, Error> {
-        let (mut rows, mut bytes, mut swept) = (REMOVED, REMOVED_BYTES, false);
+        let (mut rows, mut bytes) = (REMOVED, REMOVED_BYTES);
+        let mut swept = self.audit.sweep_doomed()?;
         let mut first = first.map(str::to_owned);
         while rows > 0 && bytes > 0 {
             let next = self.doomed.first()?.map(|row| row.0.value().to_owned());
@@ -218,7 +244,7 @@ impl<'t> Open<'t> {
 
     /// Whether deletions left events.
     pub(super) fn has_doomed(&self) -> Result<bool, Error> {
-        Ok(self.doomed.first()?.is_some())
+        Ok(self.doomed.first()?.is_some() || self.audit.has_doomed()?)
     }
 
     fn append(&mut self, append: &Append) -> Result<Outcome, Error> {
@@ -247,6 +273,7 @@ impl<'t> Open<'t> {
         }
         if let Some(event) = commit.events.last() {
             self.expire(event.at)?;
+            self.audit.sweep(nanos(event.at))?;
         }
         self.keep(&append.answers)?;
         Ok(Ok(true))
@@ -255,6 +282,7 @@ impl<'t> Open<'t> {
     fn delete(&mut self, id: &str) -> Result<(), Error> {
         let old = self.head(id)?;
         self.mark(id, old.as_ref(), None)?;
+        self.audit.forget(id)?;
         self.heads.remove(id)?;
         self.states.remove(id)?;
         if old.is_some() {

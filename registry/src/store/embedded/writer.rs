@@ -186,7 +186,10 @@ impl Writer {
             Write::PutAgent { .. }
             | Write::DeleteAgent { .. }
             | Write::Reserve { .. }
-            | Write::SetDecision { .. } => true,
+            | Write::SetDecision { .. }
+            | Write::PutBlob { .. }
+            | Write::DeleteBlob { .. }
+            | Write::Audit(_) => true,
         }
     }
 

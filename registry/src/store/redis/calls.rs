@@ -7,6 +7,8 @@ use std::time::Duration;
 use abide_actors::journal::Refusal;
 use futures::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, FromRedisValue, Pipeline, RedisError, ServerErrorKind, Value};
+use tokio::sync::SemaphorePermit;
+use tokio::time::timeout;
 
 use super::Redis;
 use super::keys::Tag;
@@ -15,6 +17,9 @@ use super::script::Call;
 
 /// How long replicas may take to have a write: within the patience for the answer itself.
 const REPLICATED_WITHIN: Duration = Duration::from_millis(1_500);
+/// How long megabytes may take, and may wait for their turn: less than a conversation waits for a
+/// write, and enough for the largest blob on a line of 50 Mbit/s.
+pub(super) const PATIENCE_LARGE: Duration = Duration::from_secs(4);
 /// Pipelines that are under way at once on a cluster: enough to hide the round trips.
 const AT_ONCE: usize = 32;
 
@@ -74,6 +79,33 @@ impl Redis {
             lines => &self.durable[self.turn.fetch_add(1, Ordering::Relaxed) % lines],
         };
         run(line, &call, self.replicas).await.and_then(|value| read("script", value))
+    }
+}
+
+impl Redis {
+    /// Calls a script that is given megabytes, on the line for those; its effect is to be kept as
+    /// well as was promised.
+    pub(super) async fn carry<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
+        let _place = self.place_to_carry().await?;
+        run(&self.large, &call, self.replicas).await.and_then(|value| read("script", value))
+    }
+
+    /// Asks one thing whose answer is megabytes, on the same line.
+    pub(super) async fn fetch<T: FromRedisValue>(
+        &self,
+        tag: Tag,
+        command: Cmd,
+    ) -> Result<T, Refusal> {
+        let _place = self.place_to_carry().await?;
+        let answers = send(&self.large, tag, command, None).await?;
+        read("answer", answers.into_iter().next().unwrap_or(Value::Nil))
+    }
+
+    async fn place_to_carry(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        match timeout(PATIENCE_LARGE, self.carrying.acquire()).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(refused("too many megabytes are under way".to_owned())),
+        }
     }
 }
 

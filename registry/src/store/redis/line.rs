@@ -36,6 +36,7 @@ const REDIRECT_WAIT_MS: (u64, u64) = (10, 200);
 /// the worst, two connections and two answers take eight seconds, and mostly it is one answer.
 pub(super) struct Line {
     url: Arc<RedisUrl>,
+    patience: Duration,
     place: Mutex<Place>,
 }
 
@@ -62,7 +63,12 @@ enum Open {
 
 impl Line {
     pub(super) fn new(url: Arc<RedisUrl>) -> Self {
-        Self { url, place: Mutex::default() }
+        Self::with_patience(url, PATIENCE)
+    }
+
+    /// One whose answers may take longer.
+    pub(super) fn with_patience(url: Arc<RedisUrl>, patience: Duration) -> Self {
+        Self { url, patience, place: Mutex::default() }
     }
 
     /// Sends commands for one tag, in order and on one connection. A command that the server refused
@@ -71,7 +77,7 @@ impl Line {
         let mut again = true;
         loop {
             let (number, mut open) = self.open().await?;
-            let outcome = match timeout(PATIENCE, open.send(tag, commands)).await {
+            let outcome = match timeout(self.patience, open.send(tag, commands)).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
                     self.replace(number).await;
@@ -106,7 +112,8 @@ impl Line {
         if let Some(failed) = paused {
             return Err(failed.error.clone());
         }
-        let opened = timeout(CONNECT, connect(&self.url)).await.unwrap_or_else(|_| Err(late()));
+        let opened = timeout(CONNECT, connect(&self.url, self.patience)).await;
+        let opened = opened.unwrap_or_else(|_| Err(late()));
         match opened {
             Ok(open) => {
                 place.failed = None;
@@ -146,11 +153,15 @@ impl Open {
     }
 }
 
-async fn connect(url: &RedisUrl) -> RedisResult<Open> {
+async fn connect(url: &RedisUrl, patience: Duration) -> RedisResult<Open> {
     let [first, ..] = url.hosts() else { return Err(late()) };
+    let one = |mut open: MultiplexedConnection| {
+        open.set_response_timeout(patience);
+        Open::One(open)
+    };
     match &url.kind {
-        Kind::Single => Ok(Open::One(dial(url.server(first)?, CONNECT).await?)),
-        Kind::Sentinel(name) => Ok(Open::One(sentinel::primary(url, name).await?.1)),
+        Kind::Single => dial(url.server(first)?, CONNECT).await.map(one),
+        Kind::Sentinel(name) => sentinel::primary(url, name).await.map(|found| one(found.1)),
         Kind::Cluster => {
             let hosts = url.hosts().iter().map(|host| url.server(host));
             let client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?)
@@ -158,7 +169,7 @@ async fn connect(url: &RedisUrl) -> RedisResult<Open> {
                 .min_retry_wait(REDIRECT_WAIT_MS.0)
                 .max_retry_wait(REDIRECT_WAIT_MS.1)
                 .connection_timeout(CONNECT)
-                .response_timeout(PATIENCE)
+                .response_timeout(patience)
                 .tcp_settings(TcpSettings::default().set_nodelay(true))
                 .build()?;
             Ok(Open::Many(client.get_async_connection().await?))

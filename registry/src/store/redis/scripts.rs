@@ -1,8 +1,10 @@
 //! The scripts, each with the one function that calls it.
 
+use abide_actors::audit::{Entry, MOST_ENTRIES};
+use abide_actors::blobs::Blob;
 use abide_actors::journal::{Answer, Commit, Holder, Holding, InboxEntry, Refusal};
 use abide_conversation::remembered::Remembered;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Timestamp};
+use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
 use serde::Serialize;
 
 use super::super::StoredAgent;
@@ -10,6 +12,7 @@ use super::Redis;
 use super::calls::refused;
 use super::keys::{self, Tag};
 use super::script::{Call, Script, hash};
+use super::{audit, blobs};
 use crate::agents;
 use crate::membership::Member;
 
@@ -39,6 +42,8 @@ scripts! {
     RESERVE = "shared" "reserve";
     AGENT = "shared" "agent";
     DECISION = "decision";
+    BLOB = "blob";
+    AUDIT = "audit";
     ENTER = "members" "enter";
     RENEW = "members" "renew";
     BURY = "members" "bury";
@@ -136,6 +141,7 @@ impl Redis {
         let tag = Tag::of(id);
         let mut keys = of_conversation(tag, id);
         keys.extend([tag.key("floor"), tag.key_of("deleted", id.as_str())]);
+        keys.extend(audit::of(tag, id));
         let call = Call::new(&DELETE, tag, keys)
             .holding(held)
             .arg(self.nonce())
@@ -205,6 +211,39 @@ impl Redis {
             .arg(id.as_str())
             .arg(decision.map(json).transpose()?.unwrap_or_default());
         self.commit(call).await
+    }
+
+    /// Whether it is new, or was there to be removed.
+    pub(super) async fn blob_by_script(
+        &self,
+        id: &BlobId,
+        blob: Option<&Blob>,
+    ) -> Result<bool, Refusal> {
+        let (tag, key) = blobs::place(id);
+        let mut call = Call::new(&BLOB, tag, vec![key]);
+        if let Some(blob) = blob {
+            let bytes = blob.bytes();
+            call = call.arg(blob.media_type()).arg(bytes.len()).arg(&bytes[..]);
+        }
+        self.carry(call).await
+    }
+
+    pub(super) async fn audit_by_script(
+        &self,
+        id: &ConversationId,
+        entry: &Entry,
+        expires_at: Timestamp,
+    ) -> Result<(), Refusal> {
+        let tag = Tag::of(id);
+        let mut keys = audit::of(tag, id).to_vec();
+        keys.push(tag.key_of("c", id.as_str()));
+        let call = Call::new(&AUDIT, tag, keys)
+            .arg(keys::score_until(entry.at))
+            .arg(MOST_ENTRIES)
+            .arg(entry.key())
+            .arg(keys::score(expires_at))
+            .arg(json(entry)?);
+        self.carry::<bool>(call).await.map(|_| ())
     }
 
     pub(super) async fn enter_by_script(&self, me: &Member) -> Result<Option<Alive>, Refusal> {

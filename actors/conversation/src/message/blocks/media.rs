@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::form::media_type;
 use super::{Kind, Wrong, base64};
+use crate::ids::BlobId;
 
 /// The longest address of a source: what browsers and proxies take.
 const URL_BYTES: usize = 8 << 10;
@@ -26,6 +27,8 @@ pub enum Source<'a> {
     Base64 { media_type: &'a str, data: &'a str },
     /// On the web, over HTTP.
     Url(&'a str),
+    /// Kept beside the journal, under this id.
+    Blob(&'a str),
     /// At the provider, uploaded before.
     File(&'a str),
     /// In a store of objects: `s3` or `gs`, its bucket, the name in it.
@@ -39,7 +42,7 @@ impl<'a> Media<'a> {
         let kind = kind.ok_or_else(|| Wrong::here("is no media").within("type"))?;
         let field = |name: &str| block.get(name).and_then(Value::as_str);
         let source = match kind {
-            Kind::GeneratedImage => bytes(block, None)?,
+            Kind::GeneratedImage if block["source"]["type"] != "blob" => bytes(block, None)?,
             _ => match block.get("source") {
                 Some(source) => Source::of(source, block).map_err(|it| it.within("source"))?,
                 None => return Err(Wrong::here("is missing").within("source")),
@@ -99,10 +102,14 @@ impl<'a> Source<'a> {
                 url if is_web(url) => Ok(Source::Url(url)),
                 _ => Err(Wrong::here("must be an http or https address").within("url")),
             },
+            "blob" => match text(source, "blobId")? {
+                id if BlobId::parse(id).is_some() => Ok(Source::Blob(id)),
+                _ => Err(Wrong::here("must be an id that a blob has").within("blobId")),
+            },
             "file_id" => Ok(Source::File(text(source, "fileId")?)),
             "s3" => stored("s3", "bucket", "key"),
             "gcs" => stored("gs", "bucket", "object"),
-            _ => Err(Wrong::here("must be base64, url, file_id, s3 or gcs").within("type")),
+            _ => Err(Wrong::here("must be base64, blob, url, file_id, s3 or gcs").within("type")),
         }
     }
 }

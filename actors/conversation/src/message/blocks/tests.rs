@@ -123,6 +123,7 @@ fn a_source_is_judged_by_its_type() {
         png("AA=="),
         json!({"type": "base64", "data": "AA==", "media_type": "image/png"}),
         json!({"type": "url", "url": "HTTP://127.0.0.1/i.png"}),
+        json!({"type": "blob", "blobId": format!("blob_{}", "0a".repeat(32))}),
         json!({"type": "file_id", "fileId": "file-1"}),
         json!({"type": "s3", "bucket": "b", "key": "k"}),
         json!({"type": "gcs", "bucket": "b", "object": "o"}),
@@ -132,6 +133,8 @@ fn a_source_is_judged_by_its_type() {
     for (source, at) in [
         (json!("AA=="), ".source"),
         (json!({"type": "ftp"}), ".source.type"),
+        (json!({"type": "blob"}), ".source.blobId"),
+        (json!({"type": "blob", "blobId": format!("blob_{}", "0A".repeat(32))}), ".source.blobId"),
         (json!({"type": "file_id"}), ".source.fileId"),
         (json!({"type": "gcs", "bucket": "b"}), ".source.object"),
         (json!({"type": "url", "url": "data:image/png;base64,AA=="}), ".source.url"),
@@ -213,4 +216,13 @@ fn a_block_within_a_result_is_named_by_its_place() {
     assert_eq!(check(&broken).unwrap_err().at, ".content[1].source");
     let deep = (0..9).fold(result(json!([])), |inner, _| result(json!([inner])));
     assert!(check(&deep).unwrap_err().why.contains("too deep"));
+}
+
+#[test]
+fn a_generated_image_has_its_bytes_in_a_blob_or_itself() {
+    let id = format!("blob_{}", "0".repeat(64));
+    let block = json!({"type": "generated_image", "source": {"type": "blob", "blobId": id}});
+    assert_eq!(check(&block), Ok(()));
+    assert_eq!(Media::of(&block).unwrap().source, Source::Blob(&id));
+    assert_eq!(as_text(&block).unwrap(), format!("[generated_image in blob {id}]"));
 }

@@ -100,6 +100,7 @@ fn media(block: &Value) -> String {
             format!("{media_type}, {}", spoken(base64::size(data)))
         }
         Source::Url(url) => format!("{} at {url}", word),
+        Source::Blob(id) => format!("{word} in blob {id}"),
         Source::File(id) => format!("{} in file {id}", word),
         Source::Stored { scheme, bucket, name } => {
             format!("{} at {scheme}://{bucket}/{name}", word)

@@ -1,0 +1,166 @@
+//! What becomes of bytes on their way into the journal and out of it.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use abide_conversation::MessageId;
+use abide_conversation::message::{Message, Role};
+use serde_json::{Value, json};
+
+use super::*;
+
+#[derive(Default)]
+struct Shelf {
+    blobs: Mutex<HashMap<BlobId, Blob>>,
+    away: bool,
+}
+
+#[async_trait]
+impl Blobs for Shelf {
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal> {
+        match self.away {
+            true => Err(Refusal::Unavailable("away".to_owned())),
+            false => {
+                let old = self.blobs.lock().unwrap().insert(id.clone(), blob.clone());
+                Ok(old.is_none())
+            }
+        }
+    }
+
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal> {
+        Ok(self.blob(id).await?.map(|blob| blob.info()))
+    }
+
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, Refusal> {
+        Ok(self.blobs.lock().unwrap().get(id).cloned())
+    }
+
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, Refusal> {
+        Ok(self.blobs.lock().unwrap().remove(id).is_some())
+    }
+}
+
+fn base64(bytes: usize) -> String {
+    "AAEC".repeat(bytes / 3)
+}
+
+fn image(bytes: usize) -> Value {
+    let source = json!({"type": "base64", "mimeType": "image/png", "data": base64(bytes)});
+    json!({"type": "image", "altText": "a cat", "source": source})
+}
+
+fn message(content: Vec<Value>) -> Message {
+    Message {
+        id: MessageId::new("m"),
+        role: Role::User,
+        content,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        status: None,
+        object: None,
+    }
+}
+
+async fn taken(shelf: &Shelf, mut value: Value) -> Value {
+    stored(shelf, &mut value).await.unwrap();
+    value
+}
+
+#[tokio::test]
+async fn bytes_leave_their_blocks_wherever_those_stand_and_come_back_the_same() {
+    let shelf = Shelf::default();
+    let generated = json!({"type": "generated_image", "mimeType": "image/webp", "altText": "a",
+        "data": base64(900)});
+    let within = json!({"type": "tool_result", "toolUseId": "c", "name": "t",
+        "content": [image(1_200)]});
+    let value = json!({"photos": [image(900), generated, within], "other": "x"});
+    let named = taken(&shelf, value.clone()).await;
+    assert!(named.to_string().len() < 1_500, "{named}");
+    assert_eq!(shelf.blobs.lock().unwrap().len(), 3);
+    let source = &named["photos"][0]["source"];
+    let blob = Blob::new("image/png", [0, 1, 2].repeat(300));
+    assert_eq!(
+        *source,
+        json!({"type": "blob", "blobId": blob.id(), "mimeType": "image/png",
+        "size": 900})
+    );
+    let photos = vec![named["photos"][0].clone(), named["photos"][1].clone()];
+    let back = filled(&shelf, vec![message(photos)]).await.unwrap();
+    assert_eq!(back[0].content, value["photos"].as_array().unwrap()[..2]);
+}
+
+#[tokio::test]
+async fn what_is_small_or_no_media_stays_where_it_is() {
+    let shelf = Shelf::default();
+    let bad = json!({"type": "image", "source":
+        {"type": "base64", "mimeType": "image/png", "data": "?".repeat(2_000)}});
+    for value in [
+        image(600),
+        bad,
+        json!({"data": base64(3_000)}),
+        json!({"type": "image", "source": {"type": "url", "url": "http://a/b.png"}}),
+        json!({"type": "html", "text": base64(3_000)}),
+    ] {
+        assert_eq!(taken(&shelf, value.clone()).await, value);
+    }
+    assert!(shelf.blobs.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_same_bytes_as_another_type_are_another_blob() {
+    let one = Blob::new("image/png", "x");
+    assert_eq!(one.id(), Blob::new(" image/png ", "x").id());
+    assert_ne!(one.id(), Blob::new("image/gif", "x").id());
+    assert_eq!(
+        one.id().as_str(),
+        "blob_87ed7c34a44df2d24355d486ce2e1f556e6e138672a8b1f4985b8e3dd4b4efc8"
+    );
+    for odd in ["", "image/\npng", &"x".repeat(256)] {
+        assert_eq!(Blob::new(odd, "x").media_type(), "application/octet-stream");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_refuses_the_value() {
+    let shelf = Shelf { away: true, ..Shelf::default() };
+    assert!(stored(&shelf, &mut image(900)).await.is_err());
+    assert_eq!(stored(&shelf, &mut image(30)).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_blob_that_is_gone_is_told_as_text() {
+    let shelf = Shelf::default();
+    let named = taken(&shelf, image(900)).await;
+    shelf.blobs.lock().unwrap().clear();
+    let back = filled(&shelf, vec![message(vec![named])]).await.unwrap();
+    assert_eq!(back[0].content, [json!({"type": "text", "text": "[image: no longer stored]"})]);
+}
+
+#[tokio::test]
+async fn a_blob_of_another_type_than_its_block_is_not_shown() {
+    let shelf = Shelf::default();
+    let pdf = Blob::new("application/pdf", "x");
+    shelf.put_blob(&pdf.id(), &pdf).await.unwrap();
+    let block = |kind: &str| json!({"type": kind, "source": {"type": "blob", "blobId": pdf.id()}});
+    let blocks = vec![block("image"), block("document")];
+    let back = filled(&shelf, vec![message(blocks)]).await.unwrap();
+    assert_eq!(back[0].content[0]["text"], "[image: cannot be shown]");
+    assert_eq!(back[0].content[1]["source"]["mimeType"], "application/pdf");
+}
+
+#[tokio::test]
+async fn the_newest_blobs_fill_a_request_and_the_older_are_left_out() {
+    let shelf = Shelf::default();
+    let mut messages = Vec::new();
+    for fill in 0..4_u8 {
+        let blob = Blob::new("image/png", vec![fill; 8 << 20]);
+        shelf.put_blob(&blob.id(), &blob).await.unwrap();
+        let source = json!({"type": "blob", "blobId": blob.id()});
+        messages.push(message(vec![json!({"type": "image", "source": source})]));
+    }
+    let back = filled(&shelf, messages).await.unwrap();
+    let types: Vec<_> = back.iter().map(|it| it.content[0]["type"].clone()).collect();
+    assert_eq!(types, ["text", "text", "image", "image"]);
+    assert!(back[0].text().contains("left out"), "{}", back[0].text());
+}

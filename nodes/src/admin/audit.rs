@@ -1,0 +1,38 @@
+//! What was sent to models and what came back.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Admin;
+use crate::http::parse::{Path, Query, conversation, limit};
+use crate::http::problem::Problem;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditQuery {
+    limit: Option<usize>,
+    before: Option<String>,
+}
+
+/// The entries of one conversation, newest first; `cursor` goes into `before` for those below.
+pub(super) async fn list(
+    State(admin): State<Admin>,
+    Path(id): Path<String>,
+    Query(query): Query<AuditQuery>,
+) -> Result<Json<Value>, Problem> {
+    let id = conversation(&id)?;
+    // An entry may be some megabytes.
+    let limit = limit(query.limit, 10, 50)?;
+    if admin.store.head(&id).await?.is_none() {
+        return Err(Problem::not_found("such conversation"));
+    }
+    let now = admin.clock.now();
+    let before = query.before.as_deref();
+    let mut entries = admin.store.entries(&id, before, limit + 1, now).await?;
+    let more = entries.len() > limit;
+    entries.truncate(limit);
+    let cursor = entries.last().filter(|_| more).map(|entry| entry.key());
+    Ok(Json(json!({"conversation_id": id, "entries": entries, "cursor": cursor})))
+}

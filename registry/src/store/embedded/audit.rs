@@ -1,0 +1,167 @@
+//! The audit in the file: what was kept is found by conversation, and swept by its time.
+
+use abide_actors::audit::{AuditLog, Entry, MOST_ENTRIES};
+use abide_actors::journal::Refusal;
+use abide_conversation::{ConversationId, Timestamp};
+use async_trait::async_trait;
+use redb::{Error, ReadTransaction, ReadableTable, Table, WriteTransaction};
+
+use super::Embedded;
+use super::tables::{self, Nanos, nanos};
+use super::write::{self, Write};
+
+/// Entries that one commit removes: more than the one it can add, and some megabytes at most.
+const REMOVED: usize = 8;
+/// When an entry expires of which nobody may know any more.
+const DOOMED: Nanos = Nanos::MIN;
+
+/// An entry as bytes.
+pub(super) struct Kept {
+    pub(super) id: ConversationId,
+    key: String,
+    at: Timestamp,
+    expires_at: Timestamp,
+    json: Vec<u8>,
+}
+
+#[async_trait]
+impl AuditLog for Embedded {
+    async fn keep_entry(
+        &self,
+        id: &ConversationId,
+        entry: &Entry,
+        expires_at: Timestamp,
+    ) -> Result<(), Refusal> {
+        let (id, key, json) = (id.clone(), entry.key(), write::json(entry)?);
+        let kept = Kept { id, key, at: entry.at, expires_at, json };
+        self.write(Write::Audit(kept)).await.map(|_| ())
+    }
+
+    async fn entries(
+        &self,
+        id: &ConversationId,
+        before: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Entry>, Refusal> {
+        let (id, before) = (id.clone(), before.map(str::to_owned));
+        self.read(move |from| entries(from, id.as_str(), before.as_deref(), limit, now)).await
+    }
+}
+
+fn entries(
+    from: &ReadTransaction,
+    id: &str,
+    before: Option<&str>,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<Entry>, Error> {
+    let (kept, entries) = (from.open_table(tables::AUDITED)?, from.open_table(tables::AUDIT)?);
+    let mut found = Vec::new();
+    for (key, expires_at) in of(&kept, id)?.into_iter().rev() {
+        let wanted = nanos(now) < expires_at && before.is_none_or(|before| key.as_str() < before);
+        if !wanted {
+            continue;
+        }
+        if found.len() == limit {
+            break;
+        }
+        if let Some(json) = entries.get((id, key.as_str()))? {
+            found.push(tables::parse("audit entry", json.value())?);
+        }
+    }
+    Ok(found)
+}
+
+/// The keys of one conversation and when each expires: no more than it may have.
+fn of(
+    kept: &impl ReadableTable<(&'static str, &'static str), Nanos>,
+    id: &str,
+) -> Result<Vec<(String, Nanos)>, Error> {
+    let mut keys = Vec::new();
+    for row in kept.range((id, "")..)? {
+        let (key, expires_at) = row?;
+        let (conversation, key) = key.value();
+        if conversation != id {
+            break;
+        }
+        keys.push((key.to_owned(), expires_at.value()));
+    }
+    Ok(keys)
+}
+
+/// The tables of one write transaction.
+pub(super) struct Audit<'t> {
+    /// Conversation, key → entry.
+    entries: Table<'t, (&'static str, &'static str), &'static [u8]>,
+    /// Conversation, key → expiry: what is not here is there for nobody.
+    kept: Table<'t, (&'static str, &'static str), Nanos>,
+    /// Expiry, conversation, key.
+    expiries: Table<'t, (Nanos, &'static str, &'static str), ()>,
+}
+
+impl<'t> Audit<'t> {
+    pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, Error> {
+        Ok(Self {
+            entries: transaction.open_table(tables::AUDIT)?,
+            kept: transaction.open_table(tables::AUDITED)?,
+            expiries: transaction.open_table(tables::AUDIT_EXPIRIES)?,
+        })
+    }
+
+    /// Keeps an entry of a conversation that is there; the oldest beyond the most go.
+    pub(super) fn keep(&mut self, entry: &Kept) -> Result<(), Error> {
+        let (id, key, expires_at) = (entry.id.as_str(), &entry.key[..], nanos(entry.expires_at));
+        self.entries.insert((id, key), entry.json.as_slice())?;
+        self.kept.insert((id, key), expires_at)?;
+        self.expiries.insert((expires_at, id, key), ())?;
+        let keys = of(&self.kept, id)?;
+        let surplus = keys.len().saturating_sub(MOST_ENTRIES);
+        for (key, expires_at) in &keys[..surplus] {
+            self.doom(id, key, *expires_at)?;
+        }
+        self.sweep(nanos(entry.at)).map(|_| ())
+    }
+
+    /// Lets nobody find the entries of a conversation; they are removed little by little.
+    pub(super) fn forget(&mut self, id: &str) -> Result<(), Error> {
+        for (key, expires_at) in of(&self.kept, id)? {
+            self.doom(id, &key, expires_at)?;
+        }
+        Ok(())
+    }
+
+    fn doom(&mut self, id: &str, key: &str, expires_at: Nanos) -> Result<(), Error> {
+        self.kept.remove((id, key))?;
+        self.expiries.remove((expires_at, id, key))?;
+        self.expiries.insert((DOOMED, id, key), ())?;
+        Ok(())
+    }
+
+    /// Removes some of what has expired by `now`. Returns whether there was any.
+    pub(super) fn sweep(&mut self, now: Nanos) -> Result<bool, Error> {
+        for removed in 0..REMOVED {
+            let first = self.expiries.first()?.map(|first| {
+                let (expires_at, id, key) = first.0.value();
+                (expires_at, id.to_owned(), key.to_owned())
+            });
+            let Some((expires_at, id, key)) = first.filter(|(at, ..)| *at <= now) else {
+                return Ok(removed > 0);
+            };
+            self.expiries.remove((expires_at, id.as_str(), key.as_str()))?;
+            self.kept.remove((id.as_str(), key.as_str()))?;
+            self.entries.remove((id.as_str(), key.as_str()))?;
+        }
+        Ok(true)
+    }
+
+    /// Removes some of what nobody may find any more. Returns whether there was any.
+    pub(super) fn sweep_doomed(&mut self) -> Result<bool, Error> {
+        self.sweep(DOOMED)
+    }
+
+    /// Whether there is some.
+    pub(super) fn has_doomed(&self) -> Result<bool, Error> {
+        Ok(self.expiries.first()?.is_some_and(|first| first.0.value().0 == DOOMED))
+    }
+}

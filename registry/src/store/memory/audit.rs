@@ -1,0 +1,50 @@
+//! The audit in memory.
+
+use std::collections::BTreeMap;
+
+use abide_actors::audit::{AuditLog, Entry, MOST_ENTRIES};
+use abide_actors::journal::Refusal;
+use abide_conversation::{ConversationId, Timestamp};
+use async_trait::async_trait;
+
+use super::Memory;
+
+/// By conversation and key, entries and when they expire.
+pub(super) type Entries = BTreeMap<ConversationId, BTreeMap<String, (Timestamp, Entry)>>;
+
+#[async_trait]
+impl AuditLog for Memory {
+    async fn keep_entry(
+        &self,
+        id: &ConversationId,
+        entry: &Entry,
+        expires_at: Timestamp,
+    ) -> Result<(), Refusal> {
+        let mut tables = self.tables();
+        if !tables.conversations.contains_key(id) {
+            return Ok(());
+        }
+        let of = tables.audit.entry(id.clone()).or_default();
+        of.retain(|_, (expires_at, _)| entry.at < *expires_at);
+        of.insert(entry.key(), (expires_at, entry.clone()));
+        while of.len() > MOST_ENTRIES {
+            of.pop_first();
+        }
+        Ok(())
+    }
+
+    async fn entries(
+        &self,
+        id: &ConversationId,
+        before: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Entry>, Refusal> {
+        let tables = self.tables();
+        let all = tables.audit.get(id).into_iter().flatten().rev();
+        let live = all.filter(|(key, (expires_at, _))| {
+            now < *expires_at && before.is_none_or(|before| key.as_str() < before)
+        });
+        Ok(live.take(limit).map(|(_, (_, entry))| entry.clone()).collect())
+    }
+}

@@ -1,0 +1,53 @@
+//! The audit in Redis: beside its conversation, and gone by itself when its time is over.
+
+use abide_actors::audit::{AuditLog, Entry};
+use abide_actors::journal::Refusal;
+use abide_conversation::{ConversationId, Timestamp};
+use async_trait::async_trait;
+use redis::cmd;
+
+use super::Redis;
+use super::keys::{self, Tag};
+use super::rows;
+
+#[async_trait]
+impl AuditLog for Redis {
+    async fn keep_entry(
+        &self,
+        id: &ConversationId,
+        entry: &Entry,
+        expires_at: Timestamp,
+    ) -> Result<(), Refusal> {
+        self.audit_by_script(id, entry, expires_at).await
+    }
+
+    async fn entries(
+        &self,
+        id: &ConversationId,
+        before: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Entry>, Refusal> {
+        let tag = Tag::of(id);
+        let [entries, expiries] = of(tag, id);
+        let mut command = cmd("ZRANGE");
+        let after = format!("({}", keys::score_until(now));
+        command.arg(expiries).arg(after).arg("+inf").arg("BYSCORE");
+        let mut live: Vec<String> = self.ask(tag, command).await?;
+        live.retain(|key| before.is_none_or(|before| key.as_str() < before));
+        live.sort_by(|one, other| other.cmp(one));
+        live.truncate(limit);
+        if live.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut command = cmd("HMGET");
+        command.arg(entries).arg(live);
+        let found: Vec<Option<Vec<u8>>> = self.fetch(tag, command).await?;
+        found.into_iter().flatten().map(|json| rows::parse("audit entry", &json)).collect()
+    }
+}
+
+/// The keys of a conversation's audit: the entries, and when each expires.
+pub(super) fn of(tag: Tag, id: &ConversationId) -> [String; 2] {
+    ["u", "ux"].map(|kind| tag.key_of(kind, id.as_str()))
+}

@@ -1,0 +1,54 @@
+//! Blobs in Redis: one key each, in the partition that its id falls into.
+
+use abide_actors::blobs::{Blob, BlobInfo, Blobs};
+use abide_actors::journal::Refusal;
+use abide_conversation::BlobId;
+use async_trait::async_trait;
+use bytes::Bytes;
+use redis::{Cmd, cmd};
+
+use super::Redis;
+use super::keys::Tag;
+use crate::partition::Partition;
+
+#[async_trait]
+impl Blobs for Redis {
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal> {
+        self.blob_by_script(id, Some(blob)).await
+    }
+
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal> {
+        let (tag, command) = ask(id, ["type", "size"]);
+        let row: (Option<String>, Option<u64>) = self.ask(tag, command).await?;
+        Ok(match row {
+            (Some(media_type), Some(size)) => Some(BlobInfo { media_type, size }),
+            _ => None,
+        })
+    }
+
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, Refusal> {
+        let (tag, command) = ask(id, ["type", "bytes"]);
+        let row: (Option<String>, Option<Bytes>) = self.fetch(tag, command).await?;
+        Ok(match row {
+            (Some(media_type), Some(bytes)) => Some(Blob::new(&media_type, bytes)),
+            _ => None,
+        })
+    }
+
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, Refusal> {
+        self.blob_by_script(id, None).await
+    }
+}
+
+/// The tag and the key of a blob.
+pub(super) fn place(id: &BlobId) -> (Tag, String) {
+    let tag = Tag::Partition(Partition::of(id.as_str()));
+    (tag, tag.key_of("b", id.as_str()))
+}
+
+fn ask(id: &BlobId, fields: [&str; 2]) -> (Tag, Cmd) {
+    let (tag, key) = place(id);
+    let mut command = cmd("HMGET");
+    command.arg(key).arg(&fields);
+    (tag, command)
+}
