@@ -7,6 +7,7 @@ pub mod agent;
 pub mod audit;
 pub mod blobs;
 pub mod clock;
+pub mod context;
 pub mod conversation;
 pub mod door;
 pub mod hooks;

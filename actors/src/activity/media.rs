@@ -27,6 +27,7 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
             }
         }
         Action::Create(_)
+        | Action::Copied(_)
         | Action::Send(_)
         | Action::Start(_)
         | Action::ModelFailed(_)

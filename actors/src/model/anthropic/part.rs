@@ -54,7 +54,7 @@ fn image(source: Source<'_>) -> Option<Value> {
         }
         Source::Url(url) => is_secure(url).then(|| json!({"type": "url", "url": url})),
         Source::File(id) => Some(json!({"type": "file", "file_id": id})),
-        Source::Stored { .. } => None,
+        Source::Blob(_) | Source::Stored { .. } => None,
     }
 }
 
@@ -72,7 +72,7 @@ fn document(media: &Media<'_>) -> Option<Value> {
             Some(json!({"type": "url", "url": url}))
         }
         Source::File(id) => Some(json!({"type": "file", "file_id": id})),
-        Source::Url(_) | Source::Stored { .. } => None,
+        Source::Url(_) | Source::Blob(_) | Source::Stored { .. } => None,
     }
 }
 
