@@ -8,6 +8,7 @@ pub mod retry;
 pub mod scripted;
 #[cfg(test)]
 mod testing;
+pub(crate) mod tokens;
 pub mod wire;
 
 use std::collections::BTreeMap;

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod asking;
+mod budgets;
 mod calls;
 mod child_deaths;
 mod children;
+mod contexts;
 mod deaths;
 mod decisions;
 mod door;
@@ -21,8 +23,10 @@ mod plan;
 mod repeats;
 mod revival;
 mod rig;
+mod scene;
 mod soundness;
 mod storm;
+mod summaries;
 mod time;
 mod town;
 mod turns;
