@@ -46,6 +46,14 @@ pub struct Summary {
     pub upto: u64,
 }
 
+impl Context {
+    /// Whether turns are shown no longer that no summary covers. Both the marks of a summary and
+    /// those of dropped turns begin right after a turn's end.
+    pub fn has_dropped(&self) -> bool {
+        self.marks.since > self.summary.map_or(0, |summary| summary.upto).saturating_add(1)
+    }
+}
+
 impl Marks {
     /// Whether they leave out no less than the others.
     pub fn includes(&self, other: &Self) -> bool {

@@ -120,7 +120,7 @@ async fn each_answer_is_read_where_it_fits() {
         (
             "pre",
             r#"{"content": [{"type": "json", "data": 1}]}"#,
-            Reply::Add(vec![json!({"type": "json", "data": "one two three four five"})]),
+            Reply::Add(vec![json!({"type": "json", "data": 1})]),
         ),
         ("pre", r#"{"halt": "no"}"#, Reply::Halt("no".to_owned())),
         ("post", r#"{"refuse": "no"}"#, Reply::Refuse("no".to_owned())),

@@ -177,10 +177,8 @@ impl<'a> Read<'a> {
             let event = events.iter().find(|event| event.seq == summary.seq)?;
             if let Data::Summarized(summarized) = &event.data { Some(summarized) } else { None }
         });
-        let covered = context.summary.map_or(0, |summary| summary.upto);
         let mut content: Vec<Value> = summary.map(summary_block).into_iter().collect();
-        // Both the marks of a summary and those of dropped turns begin right after a turn's end.
-        if context.marks.since > covered.saturating_add(1) {
+        if context.has_dropped() {
             content.push(text_block(DROPPED));
         }
         if !content.is_empty() {

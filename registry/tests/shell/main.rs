@@ -3,9 +3,11 @@
 
 mod asking;
 mod audit;
+mod budgets;
 mod calls;
 mod child_deaths;
 mod children;
+mod contexts;
 mod deaths;
 mod decisions;
 mod door;
@@ -24,8 +26,10 @@ mod plan;
 mod repeats;
 mod revival;
 mod rig;
+mod scene;
 mod soundness;
 mod storm;
+mod summaries;
 mod time;
 mod town;
 mod turns;

@@ -8,7 +8,6 @@ use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
 use abide_conversation::command::Answer;
 use abide_conversation::event::{Data, Ending};
 use abide_conversation::{BlobId, ConversationId};
-use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
 use async_trait::async_trait;
 use serde_json::{Value, json};

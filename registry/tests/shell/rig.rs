@@ -1,14 +1,12 @@
 //! One node without HTTP: everything real but the clock.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_actors::agent::{Definition, Format, from_text};
 use abide_actors::clock::Clock;
 use abide_actors::journal::Holder;
-use abide_actors::model::scripted::Scripted;
-use abide_actors::model::{Failure as ModelFailure, Model, Part, Parts, Request as Prompt};
 use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest, SendRequest};
 use abide_actors::shell::{Launcher, Limits, Sandbox, Shell};
 use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
@@ -30,12 +28,12 @@ use abide_registry::placement::Policy;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
 use async_trait::async_trait;
-use futures::StreamExt;
 use ractor::ActorRef;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
 use crate::asking::Seat;
+pub use crate::scene::Scene;
 pub use crate::time::clock;
 
 /// How long a silent rig is still believed alive.
@@ -340,44 +338,6 @@ pub fn say(text: &str, if_busy: IfBusy) -> Request {
         shape: Shape::Agent,
         if_busy,
     })
-}
-
-/// The scripted model, but for some words: `panic` crashes, `stumble` fails the first time, `drip`
-/// says a word and then nothing.
-#[derive(Default)]
-pub struct Scene {
-    pub asked: AtomicU32,
-    /// While set, "panic" panics.
-    pub calm: AtomicBool,
-    /// While set, it thinks for a second.
-    pub slow: AtomicBool,
-    /// The texts of what it read last.
-    pub read: Mutex<Vec<String>>,
-    scripted: Scripted,
-}
-
-#[async_trait]
-impl Model for Scene {
-    async fn ask(&self, prompt: Prompt) -> Result<Parts, ModelFailure> {
-        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
-        *self.read.lock().unwrap() = prompt.messages.iter().map(|it| it.text()).collect();
-        if self.slow.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-        let said = prompt.messages.iter().rev().find(|message| message.tool_call_id.is_none());
-        let said = said.map(|message| message.text()).unwrap_or_default();
-        if said == "panic" && !self.calm.load(Ordering::SeqCst) {
-            panic!("as the test wants it");
-        }
-        if said == "stumble" && asked == 0 {
-            return Err(ModelFailure::transient("it stumbled"));
-        }
-        if said == "drip" {
-            let first = futures::stream::iter([Ok(Part::Text("half a ".to_owned()))]);
-            return Ok(first.chain(futures::stream::pending()).boxed());
-        }
-        self.scripted.ask(prompt).await
-    }
 }
 
 struct Hold(Tools);

@@ -42,11 +42,12 @@ pub(super) fn summarize(state: &mut State, seq: u64, summarized: &Summarized) {
     context.summarize = None;
 }
 
-/// A turn has ended: if too much is read by now, the oldest part is to be summarized, one summary at
-/// a time.
+/// A turn has ended: if too much is read by now, or turns were dropped, the oldest part is to be
+/// summarized, one summary at a time.
 pub(super) fn turn_ended(state: &mut State, seq: u64, over: Option<u64>) {
     let context = &mut state.context;
-    if over.is_some_and(|over| context.tokens > over) && context.summarize.is_none() {
+    let is_due = |over| context.tokens > over || context.has_dropped();
+    if over.is_some_and(is_due) && context.summarize.is_none() {
         context.summarize = Some(seq);
     }
 }

@@ -21,6 +21,8 @@ use crate::tools::bounds::cut;
 
 /// So many percent of the budget are left as they are: what was said last.
 const KEPT: u64 = 30;
+/// What has less of the budget is not worth a model's call; it waits for more.
+const WORTH: u64 = 10;
 /// What the model reads of one message, and of one result: those of old are of little use.
 const MESSAGE: usize = 16 * 1024;
 const RESULT: usize = 2 * 1024;
@@ -32,6 +34,8 @@ pub(super) struct Span {
     pub(super) marks: Marks,
     /// A block a message.
     pub(super) transcript: Vec<Value>,
+    /// The tokens of what is new in it.
+    pub(super) length: u64,
     /// What it takes out of the context, roughly.
     pub(super) tokens: u64,
 }
@@ -59,9 +63,11 @@ impl Span {
         };
         let counter = Counter::rough(settings.provider);
         let all = events.last().is_none_or(|event| event.seq >= upto);
-        let kept = all.then(|| share(definition.context_budget(), KEPT));
+        let budget = definition.context_budget();
+        let kept = all.then(|| share(budget, KEPT));
         let past = Past { events: &events, context, rules: &rules, counter, upto };
-        Ok(past.span(kept, readable))
+        let worth = |span: &Span| context.has_dropped() || span.length >= share(budget, WORTH);
+        Ok(past.span(kept, readable).filter(worth))
     }
 }
 
@@ -91,13 +97,16 @@ impl Past<'_> {
         if let Some(mut left) = kept {
             covered = covered.saturating_sub(1);
             left = left.saturating_sub(turns.last().map_or(0, |turn| turn.tokens));
-            while let Some(turn) = turns[..covered].last().filter(|turn| turn.tokens <= left) {
+            // One that is shown no longer is to be covered, and all before it.
+            let fits = |turn: &&Turn, left| turn.tokens > 0 && turn.tokens <= left;
+            while let Some(turn) = turns[..covered].last().filter(|turn| fits(turn, left)) {
                 (left, covered) = (left - turn.tokens, covered - 1);
             }
         }
         let mut transcript: Vec<Value> = earlier.iter().map(told).collect();
         let mut tokens = self.counter.content(&transcript);
-        let (mut end, mut room) = (None, readable.saturating_sub(tokens));
+        let all = readable.saturating_sub(tokens);
+        let (mut end, mut room) = (None, all);
         for turn in &turns[..covered] {
             let length = self.counter.content(&turn.transcript);
             if end.is_some() && length > room {
@@ -116,7 +125,7 @@ impl Past<'_> {
         let upto = end?;
         let since = upto.saturating_add(1);
         let marks = Marks { since, from: from(self.events, since), ..self.context.marks };
-        Some(Span { upto, marks, transcript, tokens })
+        Some(Span { upto, marks, transcript, length: all - room, tokens })
     }
 
     /// What stands for what is covered already, and the turns that have ended since.

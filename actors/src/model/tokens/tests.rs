@@ -97,7 +97,7 @@ fn an_estimate_is_never_more_than_a_tenth_under() {
         let real = encoders.iter().map(|encoder| encoder.count_ordinary(&text)).max().unwrap();
         let estimate = Counter::rough(Provider::Anthropic).text(&text);
         assert!(estimate * 10 >= real as u64 * 9, "{name}: {estimate} for {real}");
-        assert!(estimate <= real as u64 * 2, "{name}: {estimate} for {real}");
+        assert!(estimate * 2 <= real as u64 * 5, "{name}: {estimate} for {real}");
     }
 }
 

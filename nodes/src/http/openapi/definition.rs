@@ -48,10 +48,52 @@ pub(in crate::http) struct AgentDefinition {
     tools: Option<Vec<ToolDefinition>>,
     #[schema(max_items = 64)]
     hooks: Option<Vec<HookDefinition>>,
-    /// What `pre` hooks may add to one step, in tokens; 4 bytes of a block's text, or of its JSON,
-    /// count as one. More halts the turn.
+    /// What `pre` hooks may add to one step, in tokens. More halts the turn.
     #[schema(default = 4000, minimum = 1, maximum = 1_000_000)]
     injection_reserve: Option<u32>,
+    /// How many tokens a prompt may have, what hooks may add included; never more than three
+    /// quarters of the model's window. What is over it is reduced: old results by their `retention`,
+    /// then the oldest turns.
+    #[schema(default = 30000, minimum = 1, maximum = 10_000_000)]
+    working_budget: Option<u32>,
+    /// `false`, or how the oldest turns are summarized. By default they are, but for `scripted`.
+    #[schema(value_type = Option<SummarySettings>)]
+    summary: Option<Value>,
+}
+
+/// How the oldest turns are summarized, when a turn has ended and beside those that follow.
+#[derive(ToSchema)]
+struct SummarySettings {
+    /// The agent's own if absent.
+    model: Option<ModelSettings>,
+    /// What the model is told to do; there is a good one.
+    #[schema(max_length = 16384)]
+    prompt: Option<String>,
+    /// A context of more tokens is summarized. By default three fifths of what `working_budget`
+    /// leaves.
+    #[schema(minimum = 1, maximum = 10_000_000)]
+    over: Option<u32>,
+}
+
+/// How long a tool's results are shown to the model once its prompt is over the budget; later ones
+/// read `[result expired]`.
+#[derive(ToSchema)]
+struct RetentionSettings {
+    /// `age`: as long as they are at most `value` model steps old; `count`: the newest `value`. If
+    /// the tool says nothing, 6 steps.
+    mode: Option<RetentionMode>,
+    #[schema(minimum = 1)]
+    value: Option<u32>,
+    /// They are always shown.
+    #[schema(default = false)]
+    never_evict: Option<bool>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum RetentionMode {
+    Age,
+    Count,
 }
 
 /// Keeps for operators what was sent to the model and what came back; left out, nothing is kept.
@@ -233,7 +275,7 @@ pub(in crate::http) struct ToolDefinition {
     result_schema: Option<Map<String, Value>>,
     /// Provider name to opaque JSON, merged into the wire definition.
     provider_options: Option<Map<String, Value>>,
-    retention: Option<Map<String, Value>>,
+    retention: Option<RetentionSettings>,
 }
 
 /// How a server tool runs: exactly one of these.
@@ -308,7 +350,7 @@ struct HookDefinition {
     fail_closed: Option<bool>,
 }
 
-/// When a hook is called. Nothing is compacted yet, so two of them are never called.
+/// When a hook is called: of summaries, `PreCompact` before and `PostCompact` after.
 #[derive(ToSchema)]
 enum HookMoment {
     #[schema(rename = "pre")]

@@ -91,6 +91,25 @@ fn a_large_context_is_summarized_when_its_turn_has_ended_one_at_a_time() {
 }
 
 #[test]
+fn turns_that_were_dropped_are_summarized_however_little_is_left() {
+    let mut story = Story::empty();
+    turn(&mut story, "turn_1", 700);
+    let mut said = message("turn_2", IfBusy::Reject);
+    said.basis.summarize_over = Some(800);
+    story.then(Action::Send(said));
+    let Action::ContextReduced { reduced, .. } = reduced(1, marks(6, 0), Pressure::Budget) else {
+        unreachable!()
+    };
+    story.then(Action::ContextReduced { turn: TurnId::new("turn_2"), reduced });
+    story.reply(vec![]).unwrap();
+    let upto = story.state.seq;
+    assert_eq!(story.wants(), [format!("summary up to {upto}")]);
+    story.then(summarized(0, upto));
+    turn(&mut story, "turn_3", 700);
+    assert!(story.wants().is_empty());
+}
+
+#[test]
 fn a_summary_is_a_compare_and_set_on_what_was_covered_before() {
     let mut story = large();
     let upto = story.state.seq;

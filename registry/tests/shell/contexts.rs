@@ -1,0 +1,168 @@
+//! Conversations that are longer than what their model reads.
+
+use std::sync::atomic::Ordering;
+
+use abide_actors::model::Request;
+use abide_conversation::event::{ContextReduced, Data, Ending, Event, Pressure};
+use serde_json::{Value, json};
+
+use crate::rig::Rig;
+use crate::scene::length;
+
+const ID: &str = "x";
+/// What a person says, about 60 tokens.
+const WORDS: &str = "the quick brown fox jumps over the lazy dog and then it goes home again to \
+    sleep for a while, since the day was long and the night will be short, as it always is in \
+    June when the sun hardly sets and nobody wants to go to bed before the last of the guests";
+
+/// Two calls of `echo` a turn, whose results are about as long, within 800 tokens.
+pub fn agent() -> Value {
+    let echo = || json!({"calls": [{"name": "echo", "args": {"n": 1, "unit": WORDS}}]});
+    json!({
+        "name": "a",
+        "model": {"provider": "scripted", "script": [echo(), echo(), {"text": "I heard {{ user }}"}]},
+        "working_budget": 900,
+        "injection_reserve": 100,
+        "tools": [{"name": "echo", "run": {"native": "echo"},
+            "retention": {"mode": "count", "value": 2}}],
+    })
+}
+
+pub async fn talk(rig: &Rig, turns: std::ops::RangeInclusive<usize>) {
+    for turn in turns {
+        rig.send(ID, &format!("{turn} {WORDS}")).await.unwrap();
+        assert_eq!(rig.ended(ID, turn).await, (Ending::Completed, None));
+    }
+}
+
+pub fn reductions(events: &[Event]) -> Vec<ContextReduced> {
+    let reduced = |event: &Event| match &event.data {
+        Data::ContextReduced(reduced) => Some(reduced.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(reduced).collect()
+}
+
+/// What the next step sends again, a text a message.
+fn prefix(prompt: &Request) -> Vec<String> {
+    prompt.messages[..prompt.stable].iter().map(|message| json!(message).to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_hundred_steps_the_prefix_changes_only_where_the_journal_says_so() {
+    let mut agent = agent();
+    agent["working_budget"] = json!(3_100);
+    let rig = Rig::new(&agent.to_string()).await;
+    rig.model.records.store(true, Ordering::SeqCst);
+    talk(&rig, 1..=40).await;
+    let prompts = std::mem::take(&mut *rig.model.prompts.lock().unwrap());
+    let events = rig.journal(ID).await;
+    // Before which requests the journal has a reduction.
+    let mut reduced = Vec::new();
+    let mut requests = 0;
+    for event in &events {
+        match &event.data {
+            Data::AssistantMsg(_) => requests += 1,
+            Data::ContextReduced(_) => reduced.push(requests),
+            _ => {}
+        }
+    }
+    assert_eq!((requests, prompts.len()), (120, 120));
+    let changed = |at: &usize| !prefix(&prompts[*at]).starts_with(&prefix(&prompts[*at - 1]));
+    let changed: Vec<usize> = (1..120).filter(changed).collect();
+    assert_eq!(changed, reduced);
+    assert!((5..30).contains(&changed.len()), "now and then: {changed:?}");
+    for prompt in &prompts {
+        let texts: Vec<String> = prompt.messages.iter().map(|it| it.text()).collect();
+        assert!(length(&texts) < 15_000, "within the budget");
+    }
+    let marks = rig.state(ID).await.context.marks;
+    assert!(marks.from > events.len() as u64 / 2, "only the tail is read: {marks:?}");
+    let first = prompts.last().unwrap().messages[0].text();
+    assert_eq!(first, "[Earlier turns of this conversation are not shown.]");
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_expire_before_turns_are_dropped() {
+    let rig = Rig::new(&agent().to_string()).await;
+    talk(&rig, 1..=6).await;
+    let first = reductions(&rig.journal(ID).await)[0].clone();
+    assert!(first.results > 0 && first.tokens_after < first.tokens_before, "{first:?}");
+    assert_eq!(first.why, Pressure::Budget);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_loses_no_mark() {
+    let rig = Rig::new(&agent().to_string()).await;
+    talk(&rig, 1..=10).await;
+    let before = rig.state(ID).await.context;
+    rig.kill(ID).await;
+    talk(&rig, 11..=11).await;
+    let after = rig.state(ID).await.context;
+    assert!(after.marks.includes(&before.marks) && before.marks.since > 0);
+    let first = rig.model.read.lock().unwrap()[0].clone();
+    assert_eq!(first, "[Earlier turns of this conversation are not shown.]");
+    rig.check(ID).await;
+}
+
+/// The same with a budget that is never reached.
+fn roomy() -> Value {
+    let mut agent = agent();
+    agent["working_budget"] = json!(100_000);
+    agent
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_long_for_the_provider_is_halved_and_asked_once_more() {
+    let rig = Rig::new(&roomy().to_string()).await;
+    talk(&rig, 1..=8).await;
+    let longest = length(&rig.model.read.lock().unwrap()) - 1_000;
+    rig.model.longest.store(longest, Ordering::SeqCst);
+    talk(&rig, 9..=9).await;
+    let reduced = reductions(&rig.journal(ID).await);
+    assert_eq!(reduced.len(), 1);
+    let ContextReduced { why, tokens_before, tokens_after, .. } = reduced[0];
+    assert_eq!(why, Pressure::TooLong);
+    assert!(tokens_after * 2 <= tokens_before);
+    assert!(length(&rig.model.read.lock().unwrap()) < longest);
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_still_too_long_fails_the_turn() {
+    let rig = Rig::new(&roomy().to_string()).await;
+    talk(&rig, 1..=8).await;
+    rig.model.longest.store(10, Ordering::SeqCst);
+    let asked = rig.model.asked.load(Ordering::SeqCst);
+    rig.send(ID, WORDS).await.unwrap();
+    assert_eq!(rig.ended(ID, 9).await, (Ending::Failed, Some("too long".to_owned())));
+    assert_eq!(rig.model.asked.load(Ordering::SeqCst) - asked, 2);
+    assert_eq!(reductions(&rig.journal(ID).await).len(), 1);
+    rig.model.longest.store(0, Ordering::SeqCst);
+    rig.send(ID, WORDS).await.unwrap();
+    assert_eq!(rig.ended(ID, 10).await, (Ending::Completed, None), "and harms no other");
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_window_holds_halts_the_turn_and_not_the_conversation() {
+    let mut agent = roomy();
+    agent["model"]["window"] = json!(2_000);
+    let rig = Rig::new(&agent.to_string()).await;
+    rig.send(ID, &WORDS.repeat(40)).await.unwrap();
+    assert_eq!(rig.ended(ID, 1).await, (Ending::Halted, Some("context_window".to_owned())));
+    assert_eq!(rig.model.asked.load(Ordering::SeqCst), 0);
+    rig.send(ID, WORDS).await.unwrap();
+    assert_eq!(rig.ended(ID, 2).await, (Ending::Completed, None), "the large turn was dropped");
+    rig.check(ID).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_its_budget_and_cannot_be_reduced_is_sent() {
+    let rig = Rig::new(&agent().to_string()).await;
+    rig.send(ID, &WORDS.repeat(30)).await.unwrap();
+    assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+    assert_eq!(reductions(&rig.journal(ID).await), []);
+    rig.check(ID).await;
+}
