@@ -112,13 +112,17 @@ fn field() -> impl Strategy<Value = Value> {
 }
 
 fn any_event() -> impl Strategy<Value = Value> {
-    let inner = (field(), field(), field(), field()).prop_map(|(kind, id, text, input)| {
+    let often = |kind: &'static str| Just(Value::from(kind));
+    let block = prop_oneof![2 => often("tool_use"), 3 => field()];
+    let inner = (block, field(), field(), field()).prop_map(|(kind, id, text, input)| {
         json!({"type": kind, "id": id, "tool_use_id": id, "text": text, "thinking": text,
             "signature": text, "partial_json": text, "input": input, "content": input,
             "citation": input, "citations": input, "stop_reason": text, "usage": input})
     });
     let inner = prop_oneof![4 => inner, 1 => field()];
-    (field(), 0..3_u64, inner.clone(), inner).prop_map(|(kind, index, block, delta)| {
+    let (starts, goes_on) = (often("content_block_start"), often("content_block_delta"));
+    let kind = prop_oneof![2 => starts, 2 => goes_on, 1 => field()];
+    (kind, 0..3_u64, inner.clone(), inner).prop_map(|(kind, index, block, delta)| {
         json!({"type": kind, "index": index, "content_block": block, "delta": delta,
             "message": delta, "usage": delta, "error": delta})
     })
