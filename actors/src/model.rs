@@ -1,5 +1,6 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+mod anthropic;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod numbers;

@@ -1,6 +1,7 @@
 //! One list of cases that the adapter of every provider passes, over a real socket.
 #![allow(clippy::unwrap_used)]
 
+mod anthropic;
 mod cases;
 mod draw;
 mod failing;
@@ -20,8 +21,8 @@ use super::Provider;
 use super::testing::Answer;
 
 /// The dialects that are spoken, in the order of the table's columns.
-const DIALECTS: [&dyn Dialect; 3] =
-    [&openai::Openai, &openai_responses::OpenaiResponses, &ollama::Ollama];
+const DIALECTS: [&dyn Dialect; 4] =
+    [&openai::Openai, &openai_responses::OpenaiResponses, &anthropic::Anthropic, &ollama::Ollama];
 
 /// Why a dialect has no word for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

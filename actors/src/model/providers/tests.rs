@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use abide_conversation::message::Stop;
 use serde_json::{Value, json};
 
 use super::Models;
@@ -25,6 +26,7 @@ fn legal_settings_are_accepted() {
         json!({"provider": "scripted", "script": []}),
         json!({"provider": "scripted", "name": "demo", "script": [{"text": "Hi"}]}),
         json!({"provider": "openai", "name": "gpt-5"}),
+        json!({"provider": "anthropic", "name": "claude", "temperature": 1.0}),
         json!({"provider": "openai", "name": "m", "base_url": "http://127.0.0.1:9000/v1",
                "api_key_env": "_KEY_2", "temperature": 2.0, "max_tokens": 1}),
         json!({"provider": "openai_responses", "name": "m", "options": {"include": []}}),
@@ -60,6 +62,10 @@ fn every_mistake_names_its_field() {
         (openai("options", json!({"conversation": "c"})), "model.options.conversation: "),
         (json!({"provider": "openai_responses"}), "model.name: "),
         (json!({"provider": "ollama", "name": "m", "temperature": 3.0}), "model.temperature: "),
+        (
+            json!({"provider": "anthropic", "name": "m", "temperature": 1.1}),
+            "model.temperature: must be between 0 and 1",
+        ),
     ] {
         let mistake = checked(settings.clone()).unwrap_err();
         assert!(mistake.starts_with(field), "{settings}: {mistake}");
@@ -69,7 +75,7 @@ fn every_mistake_names_its_field() {
 
 #[tokio::test]
 async fn providers_of_later_versions_are_refused() {
-    for provider in ["anthropic", "gemini"] {
+    for provider in ["gemini"] {
         let message = format!("{provider} is not supported by this version");
         let settings = json!({"provider": provider, "name": "m"});
         assert_eq!(checked(settings.clone()), Err(format!("model.provider: {message}")));
@@ -87,6 +93,6 @@ async fn the_settings_say_who_is_asked() {
     let server = Server::start([Answer::stream([finish("stop")])]).await;
     let openai = json!({"provider": "openai", "name": "m", "base_url": server.url});
     let parts = whole(answered(&models(), request(serde_json::from_value(openai).unwrap())).await);
-    assert_eq!(parts, [Part::Done(Done::default())]);
+    assert_eq!(parts, [Part::Done(Done { stop: Some(Stop::End), ..Done::default() })]);
     assert_eq!(server.asked().len(), 1);
 }
