@@ -63,13 +63,13 @@ fn every_mistake_names_its_field() {
         (openai("options", json!({"messages": []})), "model.options.messages: "),
         (openai("prices", json!({"input": -1.0})), "model.prices.input: "),
         (openai("prices", json!({"cached_input": 1e7})), "model.prices.cached_input: "),
+        (openai("options", json!({"conversation": "c"})), "model.options.conversation: "),
+        (json!({"provider": "openai_responses"}), "model.name: "),
+        (json!({"provider": "ollama", "name": "m", "temperature": 3.0}), "model.temperature: "),
         (
             json!({"provider": "anthropic", "name": "m", "temperature": 1.1}),
             "model.temperature: must be between 0 and 1",
         ),
-        (openai("options", json!({"conversation": "c"})), "model.options.conversation: "),
-        (json!({"provider": "openai_responses"}), "model.name: "),
-        (json!({"provider": "ollama", "name": "m", "temperature": 3.0}), "model.temperature: "),
     ] {
         let mistake = checked(settings.clone()).unwrap_err();
         assert!(mistake.starts_with(field), "{settings}: {mistake}");
