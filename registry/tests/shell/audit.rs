@@ -9,7 +9,6 @@ use abide_actors::model::Purpose;
 use abide_actors::request::Request;
 use abide_conversation::ConversationId;
 use abide_conversation::event::Ending;
-use abide_registry::store::Store;
 use serde_json::json;
 
 use crate::flaky::Flaky;
@@ -75,7 +74,6 @@ async fn a_call_that_was_cut_off_is_audited_as_far_as_it_came() {
     let mut signals = crate::rig::page(&rig, "x");
     rig.send("x", "drip").await.unwrap();
     let speaks = async {
-        use futures::StreamExt;
         while let Some(signal) = signals.next().await {
             if format!("{signal:?}").contains("half a ") {
                 return;
