@@ -28,10 +28,10 @@ use super::problem::{Kind, Problem};
 use upload::Upload;
 
 /// How many blobs may be on their way in or out: each is held in memory, whole.
-pub const AT_ONCE: usize = 16;
+pub(crate) const AT_ONCE: usize = 16;
 /// How long a request waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
-/// How long a client may take to read a blob, which holds its place for so long: 20 MiB at 0.6 Mbit/s.
+/// How long a client may take to read a blob, and holds its place: 20 MiB at 0.6 Mbit/s.
 const READ: Duration = Duration::from_secs(300);
 /// So much of a blob is handed over at once.
 const CHUNK: usize = 64 << 10;
