@@ -1,5 +1,6 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+mod gemini;
 pub(crate) mod numbers;
 mod openai;
 pub mod prompt;

@@ -12,7 +12,7 @@ use super::wire::Wire;
 use super::{Failure, Model, Parts, Prices, Provider, Request, Settings};
 
 /// The options that are this program's own to send.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "model",
     "messages",
     "input",
@@ -22,6 +22,7 @@ const OWN: [&str; 10] = [
     "system",
     "instructions",
     "systemInstruction",
+    "system_instruction",
     "store",
 ];
 
@@ -73,11 +74,10 @@ impl Settings {
         }
         match self.provider {
             Provider::Scripted => self.check_scripted(),
-            Provider::Openai => self.check_wire(),
-            later @ (Provider::OpenaiResponses
-            | Provider::Anthropic
-            | Provider::Gemini
-            | Provider::Ollama) => Err(mistake("provider", &unsupported(later))),
+            Provider::Openai | Provider::Gemini => self.check_wire(),
+            later @ (Provider::OpenaiResponses | Provider::Anthropic | Provider::Ollama) => {
+                Err(mistake("provider", &unsupported(later)))
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
+use super::super::gemini::Gemini;
 use super::super::openai::Openai;
 use crate::model::providers::unsupported;
 use crate::model::{Failure, Part, Provider, Request};
@@ -32,10 +33,10 @@ pub(crate) trait Format: Send + Sync + 'static {
 pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, Failure> {
     match provider {
         Provider::Openai => Ok(&Openai),
+        Provider::Gemini => Ok(&Gemini),
         other @ (Provider::Scripted
         | Provider::OpenaiResponses
         | Provider::Anthropic
-        | Provider::Gemini
         | Provider::Ollama) => Err(Failure::permanent(unsupported(other))),
     }
 }
