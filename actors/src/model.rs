@@ -1,8 +1,12 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+#[cfg(test)]
+mod conformance;
 mod gemini;
 pub(crate) mod numbers;
+mod ollama;
 mod openai;
+mod openai_responses;
 pub mod prompt;
 pub mod providers;
 pub mod retry;

@@ -5,7 +5,7 @@ mod part;
 mod reply;
 #[cfg(test)]
 mod tests;
-mod tool;
+pub(super) mod tool;
 
 use super::wire::{Auth, Call, Format, Reply, below};
 use super::{Failure, Request};

@@ -12,7 +12,7 @@ use super::wire::Wire;
 use super::{Failure, Model, Parts, Prices, Provider, Request, Settings};
 
 /// The options that are this program's own to send.
-const OWN: [&str; 11] = [
+const OWN: [&str; 14] = [
     "model",
     "messages",
     "input",
@@ -24,6 +24,9 @@ const OWN: [&str; 11] = [
     "systemInstruction",
     "system_instruction",
     "store",
+    "previous_response_id",
+    "conversation",
+    "background",
 ];
 
 /// Every provider of this version. Ask through one value, so that connections are shared.
@@ -74,10 +77,10 @@ impl Settings {
         }
         match self.provider {
             Provider::Scripted => self.check_scripted(),
-            Provider::Openai | Provider::Gemini => self.check_wire(),
-            later @ (Provider::OpenaiResponses | Provider::Anthropic | Provider::Ollama) => {
-                Err(mistake("provider", &unsupported(later)))
+            Provider::Openai | Provider::OpenaiResponses | Provider::Gemini | Provider::Ollama => {
+                self.check_wire()
             }
+            later @ Provider::Anthropic => Err(mistake("provider", &unsupported(later))),
         }
     }
 

@@ -6,10 +6,12 @@
 
 pub(crate) mod failure;
 mod format;
+pub(crate) mod ids;
 mod lines;
 pub(crate) mod options;
 mod reading;
 mod sse;
+pub(crate) mod written;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,7 +23,7 @@ use reqwest::{Client, Response, redirect};
 use serde_json::Value;
 use tokio::time::timeout;
 
-pub(crate) use self::format::{Auth, Call, Format, Frame, Reply, below};
+pub(crate) use self::format::{Auth, Call, Format, Frame, Framing, Reply, below};
 use self::reading::Reading;
 use super::{Failure, Model, Part, Parts, Request, Settings};
 use crate::clock::Clock;

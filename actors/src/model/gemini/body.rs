@@ -98,11 +98,14 @@ fn contents(request: &Request, strict: bool) -> Vec<Value> {
 
 fn spoken(request: &Request, message: &Message, strict: bool) -> Vec<Value> {
     let verbatim = request.verbatim.get(&message.id).filter(|it| it.provider == PROVIDER);
-    let replayed = verbatim.and_then(|it| replayed(&it.items, &message.tool_calls));
-    let mut parts = replayed.unwrap_or_else(|| rendered(message));
+    let replayed = verbatim.and_then(|it| {
+        let parts = replayed(&it.items, &message.tool_calls)?;
+        Some((parts, is_strict(&it.model)))
+    });
+    let (mut parts, signed) = replayed.unwrap_or_else(|| (rendered(message), false));
     let mut calls = parts.iter_mut().filter(|part| part.get("functionCall").is_some());
     // Of parallel calls only the first is signed.
-    if let Some(Value::Object(first)) = calls.next().filter(|_| strict) {
+    if let Some(Value::Object(first)) = calls.next().filter(|_| strict && !signed) {
         first.entry("thoughtSignature").or_insert(UNSIGNED.into());
     }
     parts

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::part::part;
 use super::tool;
 use crate::model::Request;
+use crate::model::wire::ids::legal as legal_id;
 use crate::model::wire::options::merge;
 
 /// What the model reads at the end of a message that was cut.
@@ -15,8 +16,12 @@ const CUT: &str = "[interrupted]";
 /// How long a function's name may be on this wire.
 const NAME: usize = 64;
 
+/// How long a call's id may be on this wire.
+const ID: usize = 40;
+
 /// Renders a request. `own` says that OpenAI itself is asked: its newer models know the limit of
-/// tokens only by its new name, other servers often only by the old one.
+/// tokens only by its new name, other servers often only by the old one; and only its own cache is
+/// sure to have names.
 pub(super) fn body(request: &Request, own: bool) -> Value {
     let settings = &request.settings;
     let system =
@@ -29,7 +34,8 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    let tools: Vec<Value> = request.tools.iter().filter_map(tool::definition).collect();
+    let tools: Vec<Value> =
+        request.tools.iter().filter_map(|spec| tool::definition(spec, "openai")).collect();
     if !tools.is_empty() {
         body["tools"] = tools.into();
     }
@@ -38,6 +44,9 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
     }
     if let Some(limit) = settings.max_tokens {
         body[if own { "max_completion_tokens" } else { "max_tokens" }] = json!(limit);
+    }
+    if own {
+        body["prompt_cache_key"] = request.cache_key.as_str().into();
     }
     if let Some(schema) = &request.schema {
         let shape = json!({"name": "answer", "schema": schema});
@@ -54,9 +63,9 @@ fn message(message: &Message) -> Value {
         Role::User => json!({"role": "user", "content": user(&message.content)}),
         Role::Assistant => assistant(message),
         Role::Tool => {
-            let id = message.tool_call_id.as_ref().map(|id| id.as_str());
+            let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
             let text = texts(&message.content).join("\n");
-            json!({"role": "tool", "tool_call_id": id.unwrap_or_default(), "content": text})
+            json!({"role": "tool", "tool_call_id": legal_id(id, ID), "content": text})
         }
     }
 }
@@ -78,7 +87,7 @@ fn assistant(message: &Message) -> Value {
 fn call(call: &abide_conversation::message::CallRef) -> Value {
     let args = if call.args.is_object() { call.args.to_string() } else { "{}".to_owned() };
     let function = json!({"name": legal(&call.name), "arguments": args});
-    json!({"id": call.id, "type": "function", "function": function})
+    json!({"id": legal_id(call.id.as_str(), ID), "type": "function", "function": function})
 }
 
 /// A name that the wire allows. A model that once invented another one must not make every later

@@ -18,6 +18,7 @@ pub(super) struct Reply {
     usage: Option<Usage>,
     finish: Option<String>,
     refused: bool,
+    spoke: bool,
     bytes: usize,
     done: bool,
 }
@@ -73,6 +74,9 @@ impl wire::Reply for Reply {
             Some("content_filter") => Some(Stop::Refusal),
             Some(_) | None => None,
         };
+        if stop == Some(Stop::Refusal) && !self.spoke && self.calls.is_empty() {
+            return Err(failure::refused(""));
+        }
         let calls = self.calls.into_iter().map(|call| Part::Call(call.assemble(cut)));
         let done = Done { usage: self.usage, stop, verbatim: None };
         Ok(calls.chain([Part::Done(done)]).collect())
@@ -89,6 +93,7 @@ impl Reply {
         self.refused |= delta.refusal.as_ref().is_some_and(|said| !said.is_null());
         for said in [text(delta.content), text(delta.refusal)].into_iter().flatten() {
             self.count(said.len())?;
+            self.spoke = true;
             parts.push(Part::Text(said));
         }
         for fragment in delta.tool_calls.unwrap_or_default() {

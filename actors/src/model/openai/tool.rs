@@ -6,19 +6,16 @@ use serde_json::{Map, Value, json};
 use crate::model::ToolSpec;
 use crate::model::wire::options::merge;
 
-/// Whose `provider_options` are heeded on this wire.
-const PROVIDER: &str = "openai";
-
-/// The definition of a tool; `None` if this provider is not to know of it.
+/// The definition of a tool; `None` if `provider` is not to know of it.
 ///
 /// A tool that is run here is `{"type": "function", "function": {…}}`, with the tool's
-/// `provider_options.openai` merged into all of it: where both have an object, key by key at every
+/// `provider_options` of this provider merged into all of it: where both have an object, key by key at every
 /// depth, so that `{"function": {"strict": true}}` adds to the function; elsewhere the option
-/// stands in the place of what was there. A tool that the provider runs is its
-/// `provider_options.openai` and nothing else; without them it belongs to another provider.
-pub(super) fn definition(spec: &ToolSpec) -> Option<Value> {
+/// stands in the place of what was there. A tool that the provider runs is its options and nothing
+/// else; without them it belongs to another provider.
+pub(in crate::model) fn definition(spec: &ToolSpec, provider: &str) -> Option<Value> {
     let ToolSpec { name, description, parameters, executor, provider_options } = spec;
-    let options = provider_options.get(PROVIDER).and_then(Value::as_object);
+    let options = provider_options.get(provider).and_then(Value::as_object);
     match executor {
         Executor::Provider => options.cloned().map(Value::Object),
         Executor::Server | Executor::Human | Executor::Client => {
@@ -39,13 +36,14 @@ mod tests {
 
     fn defined(executor: Executor, options: Value) -> Option<Value> {
         let provider_options = options.as_object().cloned().unwrap_or_default();
-        definition(&ToolSpec {
+        let spec = ToolSpec {
             name: "look".to_owned(),
             description: "Looks.".to_owned(),
             parameters: json!({"type": "object", "properties": {"at": {"type": "string"}}}),
             executor,
             provider_options,
-        })
+        };
+        definition(&spec, "openai")
     }
 
     #[test]

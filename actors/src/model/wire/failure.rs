@@ -51,9 +51,19 @@ pub(crate) fn in_stream(error: &Value) -> Failure {
     let text = code.as_str().or(error["type"].as_str()).unwrap_or_default();
     let kind = error["type"].as_str().unwrap_or_default();
     let lasting = |word: &str| {
-        ["invalid", "authentication", "permission", "quota", "not_found", "context_length"]
-            .iter()
-            .any(|part| word.contains(part))
+        [
+            "invalid",
+            "authentication",
+            "permission",
+            "quota",
+            "not_found",
+            "context_length",
+            "policy",
+            "image_",
+            "unsupported",
+        ]
+        .iter()
+        .any(|part| word.contains(part))
     };
     let retry = match number.and_then(|number| u16::try_from(number).ok()) {
         _ if is_too_long(error) => Retry::Shorter,
@@ -113,6 +123,12 @@ pub(crate) fn too_many_calls(limit: usize) -> Failure {
     Failure::permanent(format!("the model's reply has more than {limit} calls"))
 }
 
+/// The provider would not answer, and the model said nothing; `why` is the provider's word for it.
+pub(crate) fn refused(why: &str) -> Failure {
+    let why = if why.is_empty() { String::new() } else { format!(": {}", shown(why)) };
+    Failure::permanent(format!("the model's provider refused to answer{why}"))
+}
+
 /// The same failure without the key, or a part of it, in its message.
 pub(crate) fn redacted(failure: Failure, key: Option<&str>) -> Failure {
     let Some(key) = key else { return failure };
@@ -134,13 +150,16 @@ pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
 }
 
 /// How providers say that a request has more tokens than their model reads, in lower case.
-const TOO_LONG: [&str; 7] = [
+const TOO_LONG: [&str; 10] = [
     "context_length_exceeded",
     "prompt is too long",
     "maximum context length",
     "input token count",
     "exceeds the context window",
     "exceeds the available context size",
+    "exceeds the context length",
+    "exceeded max context length",
+    "longer than the context length",
     "input length and `max_tokens` exceed context limit",
 ];
 

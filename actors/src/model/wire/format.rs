@@ -5,7 +5,9 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::super::gemini::Gemini;
+use super::super::ollama::Ollama;
 use super::super::openai::Openai;
+use super::super::openai_responses::OpenaiResponses;
 use crate::model::providers::unsupported;
 use crate::model::{Failure, Part, Provider, Request};
 
@@ -33,11 +35,12 @@ pub(crate) trait Format: Send + Sync + 'static {
 pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, Failure> {
     match provider {
         Provider::Openai => Ok(&Openai),
+        Provider::OpenaiResponses => Ok(&OpenaiResponses),
         Provider::Gemini => Ok(&Gemini),
-        other @ (Provider::Scripted
-        | Provider::OpenaiResponses
-        | Provider::Anthropic
-        | Provider::Ollama) => Err(Failure::permanent(unsupported(other))),
+        Provider::Ollama => Ok(&Ollama),
+        other @ (Provider::Scripted | Provider::Anthropic) => {
+            Err(Failure::permanent(unsupported(other)))
+        }
     }
 }
 

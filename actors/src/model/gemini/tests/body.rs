@@ -154,6 +154,18 @@ fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
     for name in ["gemini-2.5-pro", "models/gemini-1.5-flash", "gemma-3-27b-it"] {
         assert_eq!(signature(name, 1), None);
     }
+    // A message of an older model goes back as it came but for that.
+    let parts = |model: &str| {
+        let mut request = named("gemini-3-pro");
+        request.messages = vec![called("2", &calls[..1])];
+        let made = verbatim(json!([{"functionCall": {"name": "f"}}])).unwrap();
+        let made = Verbatim { model: model.to_owned(), ..made };
+        request.verbatim.insert(MessageId::new("2"), made);
+        body(&request)["contents"][0]["parts"].clone()
+    };
+    let call = json!({"functionCall": {"name": "f", "id": "a"}});
+    assert_eq!(parts("gemini-3-flash"), json!([call]));
+    assert_eq!(parts("gemini-2.5-pro")[0]["thoughtSignature"], "skip_thought_signature_validator");
 }
 
 #[test]

@@ -1,0 +1,160 @@
+//! One list of cases that the adapter of every provider passes, over a real socket.
+#![allow(clippy::unwrap_used)]
+
+mod cases;
+mod draw;
+mod failing;
+mod gemini;
+mod openai;
+mod reading;
+mod replaying;
+mod table;
+mod writing;
+
+use abide_conversation::message::{Stop, Usage};
+use serde_json::Value;
+
+use self::cases::CASES;
+use super::Provider;
+use super::testing::Answer;
+
+/// The dialects that are spoken, in the order of the table's columns.
+const DIALECTS: [&dyn Dialect; 2] = [&openai::Openai, &gemini::Gemini];
+
+/// Why a dialect has no word for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NotOnThisWire(&'static str);
+
+type Drawn<T> = Result<T, NotOnThisWire>;
+
+/// A piece of what a provider says, in the order in which it says it.
+#[derive(Clone, Copy, Debug)]
+enum Say<'a> {
+    /// One delta of text; several in a row are of one block.
+    Text(&'a str),
+    /// Text for which the provider names its source.
+    Cited(&'a str),
+    /// Deltas of thinking, and the signature that must go back with it.
+    Thinking(&'a [&'a str], Option<&'a str>),
+    /// Thinking that nobody but the provider can read.
+    Sealed(&'a str),
+    /// A call, its arguments in fragments.
+    Call(&'a str, &'a str, &'a [&'a str]),
+    /// The provider runs the tool of [`Dialect::hosted`], with its result.
+    Hosted,
+    /// It begins to run it.
+    HostedBegins,
+    /// It has run what a message before this one began.
+    HostedEnds,
+    /// Words of a refusal.
+    Refuses(&'a str),
+    /// What only keeps the connection open.
+    KeepAlive,
+}
+
+/// How a message ends.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    stop: Stop,
+    usage: Usage,
+}
+
+/// How a provider says no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    RateLimit,
+    Overload,
+    BadRequest,
+    TooLong,
+}
+
+/// A tool that the provider runs, and one run of it.
+struct Hosted {
+    /// Its `provider_options`.
+    options: Value,
+    args: Value,
+    /// As it stands in the provider's reply.
+    result: Value,
+}
+
+/// How a provider draws what the cases have it say, and where things stand in a request to it.
+trait Dialect: Sync {
+    fn provider(&self) -> Provider;
+
+    /// The frames of a message that says this; without an end, of its beginning.
+    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>>;
+
+    /// A frame that holds this and nothing else.
+    fn frame(&self, data: &str) -> String {
+        format!("data: {data}\n\n")
+    }
+
+    /// The answer that streams these pieces.
+    fn answer(&self, pieces: Vec<Vec<u8>>) -> Answer {
+        Answer::stream(pieces)
+    }
+
+    /// Whether calls have ids of their own.
+    fn has_ids(&self) -> bool {
+        true
+    }
+
+    /// Status and body of an error; its message has `said` in it.
+    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value);
+
+    /// The frame of an error in the stream.
+    fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String>;
+
+    /// Where the list of messages stands in a body.
+    fn messages(&self) -> &'static str;
+
+    /// The ids, or else the names, of the calls in a body, in their order.
+    fn calls(&self, body: &Value) -> Vec<String>;
+
+    /// The ids, or else the names, that the results in a body answer, in their order.
+    fn results(&self, body: &Value) -> Vec<String>;
+
+    /// Whether the provider takes such an id.
+    fn is_legal(&self, id: &str) -> bool;
+
+    /// How an image of [`draw::PNG`] stands in a body.
+    fn image(&self) -> Drawn<Value>;
+
+    /// How a document of [`draw::PDF`], titled `R`, stands in a body.
+    fn document(&self) -> Drawn<Value>;
+
+    /// What a body has for a structured answer of this schema.
+    fn structured(&self, schema: &Value) -> Drawn<Value>;
+
+    /// The texts in a body at which a cache mark stands, in their order.
+    fn marked(&self, body: &Value) -> Drawn<Vec<String>>;
+
+    /// A body without its cache marks.
+    fn unmarked(&self, body: &Value) -> Value {
+        body.clone()
+    }
+
+    /// Where a body for the provider's own server names the conversation, for its cache.
+    fn cache_key(&self) -> Drawn<&'static str>;
+
+    /// The tool of [`Say::Hosted`].
+    fn hosted(&self) -> Drawn<Hosted>;
+}
+
+/// One thing that every adapter does.
+struct Case {
+    /// What it does, as the table says it.
+    name: &'static str,
+    run: fn(&'static dyn Dialect) -> futures::future::BoxFuture<'static, Drawn<()>>,
+}
+
+/// Runs all cases; what a wire has no word for is told with its reason.
+async fn verdicts(dialect: &'static dyn Dialect) -> Vec<Drawn<()>> {
+    let mut verdicts = Vec::new();
+    for case in CASES {
+        // Shown beside a failure, to say whose it is.
+        println!("{}: {}", dialect.provider().name(), case.name);
+        verdicts.push((case.run)(dialect).await);
+    }
+    verdicts
+}

@@ -1,0 +1,146 @@
+//! Chat completions.
+
+use abide_conversation::message::{Stop, Usage};
+use serde_json::{Value, json};
+
+use super::draw::{PDF, PNG};
+use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
+use crate::model::Provider;
+use crate::model::testing::{DONE, delta, event, finish};
+
+pub(super) struct Openai;
+
+const NO_TOOLS: NotOnThisWire = NotOnThisWire("it runs no tools of its own");
+const NO_SEALS: NotOnThisWire = NotOnThisWire("it takes no thinking back");
+
+impl Dialect for Openai {
+    fn provider(&self) -> Provider {
+        Provider::Openai
+    }
+
+    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>> {
+        let mut frames = vec![delta(json!({"role": "assistant", "content": ""}))];
+        let mut calls = 0;
+        for say in said {
+            match *say {
+                Say::Text(text) => frames.push(delta(json!({"content": text}))),
+                Say::Refuses(text) => frames.push(delta(json!({"refusal": text}))),
+                Say::Thinking(pieces, None) => {
+                    frames.extend(pieces.iter().map(|it| delta(json!({"reasoning_content": it}))));
+                }
+                Say::Thinking(_, Some(_)) | Say::Sealed(_) => return Err(NO_SEALS),
+                Say::Call(id, name, args) => {
+                    frames.extend(call(calls, id, name, args));
+                    calls += 1;
+                }
+                Say::Cited(_) => return Err(NotOnThisWire("it cites nothing")),
+                Say::Hosted | Say::HostedBegins | Say::HostedEnds => return Err(NO_TOOLS),
+                Say::KeepAlive => frames.push(": keep-alive\n\n".to_owned()),
+            }
+        }
+        let Some(End { stop, usage }) = end else { return Ok(frames) };
+        frames.push(finish(match stop {
+            Stop::End => "stop",
+            Stop::ToolCalls => "tool_calls",
+            Stop::MaxTokens => "length",
+            Stop::Refusal if said.iter().any(|say| matches!(say, Say::Refuses(_))) => "stop",
+            Stop::Refusal => "content_filter",
+            Stop::Paused => return Err(NO_TOOLS),
+        }));
+        if usage.cache_write_tokens > 0 {
+            return Err(NotOnThisWire("it does not tell what it writes into its cache"));
+        }
+        frames.push(event(json!({"choices": [], "usage": tokens(usage)})));
+        frames.push(DONE.to_owned());
+        Ok(frames)
+    }
+
+    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value) {
+        let error = |status, kind: &str, code: Value, message: &str| {
+            let message = format!("{message}{said}");
+            (status, json!({"error": {"message": message, "type": kind, "code": code}}))
+        };
+        match trouble {
+            Trouble::RateLimit => error(429, "requests", json!("rate_limit_exceeded"), ""),
+            Trouble::Overload => error(503, "server_error", Value::Null, "Overloaded. "),
+            Trouble::BadRequest => error(400, "invalid_request_error", Value::Null, ""),
+            Trouble::TooLong => {
+                let code = json!("context_length_exceeded");
+                let message = "This model's maximum context length is 8192 tokens. ";
+                error(400, "invalid_request_error", code, message)
+            }
+        }
+    }
+
+    fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String> {
+        Ok(event(self.trouble(trouble, said).1))
+    }
+
+    fn messages(&self) -> &'static str {
+        "/messages"
+    }
+
+    fn calls(&self, body: &Value) -> Vec<String> {
+        let messages = body["messages"].as_array().unwrap().iter();
+        let calls = messages.filter_map(|message| message["tool_calls"].as_array()).flatten();
+        calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn results(&self, body: &Value) -> Vec<String> {
+        let messages = body["messages"].as_array().unwrap().iter();
+        let answered = messages.filter_map(|message| message.get("tool_call_id"));
+        answered.map(|id| id.as_str().unwrap().to_owned()).collect()
+    }
+
+    fn is_legal(&self, id: &str) -> bool {
+        (1..=40).contains(&id.len()) && id.chars().all(|c| c.is_ascii_graphic())
+    }
+
+    fn image(&self) -> Drawn<Value> {
+        let url = format!("data:image/png;base64,{PNG}");
+        Ok(json!({"type": "image_url", "image_url": {"url": url}}))
+    }
+
+    fn document(&self) -> Drawn<Value> {
+        let data = format!("data:application/pdf;base64,{PDF}");
+        Ok(json!({"type": "file", "file": {"filename": "R", "file_data": data}}))
+    }
+
+    fn structured(&self, schema: &Value) -> Drawn<Value> {
+        let shape = json!({"name": "answer", "schema": schema});
+        Ok(json!({"type": "json_schema", "json_schema": shape}))
+    }
+
+    fn marked(&self, _: &Value) -> Drawn<Vec<String>> {
+        Err(NotOnThisWire("it finds the prefix by itself"))
+    }
+
+    fn cache_key(&self) -> Drawn<&'static str> {
+        Ok("/prompt_cache_key")
+    }
+
+    fn hosted(&self) -> Drawn<Hosted> {
+        Err(NO_TOOLS)
+    }
+}
+
+fn call(index: u64, id: &str, name: &str, args: &[&str]) -> Vec<String> {
+    let function = json!({"name": name, "arguments": ""});
+    let begun = json!({"index": index, "id": id, "type": "function", "function": function});
+    let more = |args: &&str| json!({"index": index, "function": {"arguments": args}});
+    let fragments = [begun].into_iter().chain(args.iter().map(more));
+    fragments.map(|fragment| delta(json!({"tool_calls": [fragment]}))).collect()
+}
+
+fn tokens(usage: Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    })
+}
+
+#[tokio::test]
+async fn openai_does_what_every_adapter_does() {
+    verdicts(&Openai).await;
+}

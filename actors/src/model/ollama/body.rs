@@ -1,0 +1,148 @@
+//! The body of a chat request.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence, texts};
+use abide_conversation::message::{CallRef, Message, Role};
+use serde_json::{Map, Value, json};
+
+use super::PROVIDER;
+use crate::model::openai::tool;
+use crate::model::wire::options::merge;
+use crate::model::wire::written::{args, name, spoken};
+use crate::model::{Request, Settings};
+
+/// Before the schema of the answer.
+const ANSWER: &str =
+    "When you have what you need, answer with nothing but JSON that satisfies this JSON Schema: ";
+
+/// The names of the calls so far, by their ids: a result tells whose it is by both.
+type Names<'a> = HashMap<&'a str, &'a str>;
+
+/// Renders a request.
+///
+/// A prompt longer than the server's window is to be refused: by itself the server leaves out its
+/// beginning and says nothing. The definition's `window`, if it has one, is the window.
+pub(super) fn body(request: &Request) -> Value {
+    let settings = &request.settings;
+    let tools = request.tools.iter().filter_map(|spec| tool::definition(spec, PROVIDER));
+    let tools: Vec<Value> = tools.collect();
+    let system = system(request, !tools.is_empty());
+    let mut names = Names::new();
+    let mut messages = Vec::new();
+    if !system.is_empty() {
+        messages.push(json!({"role": "system", "content": system}));
+    }
+    for said in &request.messages {
+        let called = said.tool_calls.iter();
+        names.extend(called.map(|call| (call.id.as_str(), call.name.as_str())));
+        messages.push(message(request, said, &names));
+    }
+    let mut body = json!({
+        "model": settings.name,
+        "messages": messages,
+        "stream": true,
+        "truncate": false,
+        "shift": false,
+    });
+    let options = options(settings);
+    if !options.is_empty() {
+        body["options"] = options.into();
+    }
+    match (&request.schema, tools.is_empty()) {
+        (Some(schema), true) => body["format"] = schema.clone(),
+        (None, true) => {}
+        (_, false) => body["tools"] = tools.into(),
+    }
+    if let Some(body) = body.as_object_mut() {
+        merge(body, &settings.options);
+    }
+    body
+}
+
+/// A `format` lets the model write nothing but the answer, so that it could never call: beside
+/// tools, it is told of the schema instead.
+fn system(request: &Request, calls: bool) -> String {
+    let told = request.schema.as_ref().filter(|_| calls);
+    let told = told.map(|schema| format!("{ANSWER}{schema}"));
+    let system = [Some(request.system.as_str()), told.as_deref()];
+    let said = system.into_iter().flatten().filter(|text| !text.is_empty());
+    said.collect::<Vec<&str>>().join("\n\n")
+}
+
+fn options(settings: &Settings) -> Map<String, Value> {
+    let options = [
+        ("temperature", settings.temperature.map(Value::from)),
+        ("num_predict", settings.max_tokens.map(Value::from)),
+        ("num_ctx", settings.window.map(Value::from)),
+    ];
+    options.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn message(request: &Request, message: &Message, names: &Names<'_>) -> Value {
+    match message.role {
+        Role::User => user(&message.content),
+        Role::Assistant => assistant(request, message),
+        Role::Tool => {
+            let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
+            let called = name(names.get(id).copied().unwrap_or_default());
+            let text = texts(&message.content).join("\n");
+            json!({"role": "tool", "tool_call_id": id, "tool_name": called, "content": text})
+        }
+    }
+}
+
+fn assistant(request: &Request, message: &Message) -> Value {
+    let mut said = json!({"role": "assistant", "content": spoken(message)});
+    if let Some(thinking) = thinking(request, message) {
+        said["thinking"] = thinking.clone();
+    }
+    let call = |call: &CallRef| {
+        let function = json!({"name": name(&call.name), "arguments": args(call)});
+        json!({"id": call.id, "function": function})
+    };
+    let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();
+    if !calls.is_empty() {
+        said["tool_calls"] = calls.into();
+    }
+    said
+}
+
+/// What the same model thought before its calls.
+fn thinking<'a>(request: &'a Request, message: &Message) -> Option<&'a Value> {
+    let verbatim = request.verbatim.get(&message.id)?;
+    let own = verbatim.provider == PROVIDER && verbatim.model == request.settings.name;
+    verbatim.items.iter().filter(|_| own).find_map(|item| item.get("thinking"))
+}
+
+/// Images stand beside the text, which is all else.
+fn user(blocks: &[Value]) -> Value {
+    let mut images = Vec::new();
+    let mut texts: Vec<Cow<'_, str>> = Vec::new();
+    for block in blocks {
+        match image(block) {
+            Some(image) => images.push(image),
+            None => texts.extend(as_text(block)),
+        }
+    }
+    match images.is_empty() {
+        true => json!({"role": "user", "content": texts.join("\n")}),
+        false => json!({"role": "user", "content": texts.join("\n"), "images": images}),
+    }
+}
+
+/// The bytes of an image that the server can decode; it fetches none.
+fn image(block: &Value) -> Option<&str> {
+    match Media::of(block).ok()? {
+        Media {
+            kind: Kind::Image | Kind::GeneratedImage,
+            source: Source::Base64 { media_type, data },
+            ..
+        } => {
+            let known = ["image/png", "image/jpeg", "image/jpg", "image/webp"];
+            known.contains(&essence(media_type).as_str()).then_some(data)
+        }
+        _ => None,
+    }
+}

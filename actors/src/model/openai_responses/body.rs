@@ -1,0 +1,96 @@
+//! The body of a request for a response.
+
+use abide_conversation::message::blocks::texts;
+use abide_conversation::message::{Message, Role};
+use serde_json::{Value, json};
+
+use super::part::part;
+use super::{PROVIDER, item, tool};
+use crate::model::Request;
+use crate::model::wire::ids;
+use crate::model::wire::options::merge;
+use crate::model::wire::written::{args, name, spoken};
+
+/// How long an id may be on this wire, a call's and a cache's.
+pub(super) const ID: usize = 64;
+
+/// Renders a request. `own` says that OpenAI itself is asked, whose cache has names.
+///
+/// The provider stores nothing: the journal has the conversation, and what only the provider can
+/// read of its thinking is asked for, sealed, to be sent back. A model that does not think may
+/// refuse that; the definition's `options: {include: []}` leaves it out.
+pub(super) fn body(request: &Request, own: bool) -> Value {
+    let settings = &request.settings;
+    let input: Vec<Value> = request.messages.iter().flat_map(|it| items(request, it)).collect();
+    let mut body = json!({
+        "model": settings.name,
+        "input": input,
+        "stream": true,
+        "store": false,
+        "include": ["reasoning.encrypted_content"],
+    });
+    if !request.system.is_empty() {
+        body["instructions"] = request.system.as_str().into();
+    }
+    let tools: Vec<Value> = request.tools.iter().filter_map(tool::definition).collect();
+    if !tools.is_empty() {
+        body["tools"] = tools.into();
+    }
+    if let Some(temperature) = settings.temperature {
+        body["temperature"] = json!(temperature);
+    }
+    if let Some(limit) = settings.max_tokens {
+        body["max_output_tokens"] = json!(limit);
+    }
+    if let Some(schema) = &request.schema {
+        let format = json!({"type": "json_schema", "name": "answer", "schema": schema});
+        body["text"] = json!({"format": format});
+    }
+    if own {
+        body["prompt_cache_key"] = ids::legal(&request.cache_key, ID).into();
+    }
+    if let Some(body) = body.as_object_mut() {
+        merge(body, &settings.options);
+    }
+    body
+}
+
+fn items(request: &Request, message: &Message) -> Vec<Value> {
+    match message.role {
+        Role::User => vec![json!({"role": "user", "content": user(&message.content)})],
+        Role::Assistant => {
+            let verbatim = request.verbatim.get(&message.id);
+            let verbatim = verbatim.filter(|verbatim| verbatim.provider == PROVIDER);
+            let replayed = verbatim
+                .and_then(|verbatim| item::replayed(verbatim, message, &request.settings.name));
+            replayed.unwrap_or_else(|| assistant(message))
+        }
+        Role::Tool => {
+            let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
+            let output = texts(&message.content).join("\n");
+            let id = ids::legal(id, ID);
+            vec![json!({"type": "function_call_output", "call_id": id, "output": output})]
+        }
+    }
+}
+
+fn assistant(message: &Message) -> Vec<Value> {
+    let text = spoken(message);
+    let text = (!text.is_empty()).then(|| json!({"role": "assistant", "content": text}));
+    let calls = message.tool_calls.iter().map(|call| {
+        let id = ids::legal(call.id.as_str(), ID);
+        let (name, args) = (name(&call.name), args(call).to_string());
+        json!({"type": "function_call", "call_id": id, "name": name, "arguments": args})
+    });
+    text.into_iter().chain(calls).collect()
+}
+
+/// One text where it is all text.
+fn user(blocks: &[Value]) -> Value {
+    let parts: Vec<Value> = blocks.iter().filter_map(part).collect();
+    if parts.iter().all(|part| part["type"] == "input_text") {
+        let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        return texts.join("\n").into();
+    }
+    Value::Array(parts)
+}

@@ -1,0 +1,150 @@
+//! The items of an assistant's message: what they tell, and how they go back.
+
+use abide_conversation::message::{Message, Verbatim};
+use serde_json::{Map, Value};
+
+use super::body::ID;
+use super::tool::Hosted;
+use crate::model::wire::ids;
+use crate::model::{GivenCall, numbers};
+
+/// The fields of a run that are not its arguments.
+const NO_ARGS: [&str; 9] =
+    ["id", "type", "status", "call_id", "result", "results", "output", "outputs", "error"];
+
+/// A question whether a tool may run, which nobody here can answer.
+const APPROVAL: &str = "mcp_approval_request";
+
+/// The items as they may be sent back: without thinking that is not sealed, since the provider
+/// stored none, or that nothing follows, and without calls that nobody has run.
+pub(super) fn kept(items: &[Value]) -> Vec<Value> {
+    let sent = |item: &&Value| match kind(item) {
+        "reasoning" => item["encrypted_content"].is_string(),
+        APPROVAL => false,
+        _ => !is_unanswered(item, items),
+    };
+    let mut kept: Vec<Value> = items.iter().filter(sent).cloned().collect();
+    while kept.last().is_some_and(|item| kind(item) == "reasoning") {
+        kept.pop();
+    }
+    kept
+}
+
+/// Whether text and calls are all there is to an item.
+pub(super) fn is_plain(item: &Value) -> bool {
+    let empty = |field: &Value| match field {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => false,
+    };
+    let words = |part: &Value| match part["type"].as_str() {
+        Some("output_text") => empty(&part["annotations"]),
+        kind => kind == Some("refusal"),
+    };
+    match kind(item) {
+        "message" => {
+            let parts = item["content"].as_array();
+            empty(&item["phase"]) && parts.is_none_or(|parts| parts.iter().all(words))
+        }
+        "function_call" => empty(&item["namespace"]) && empty(&item["caller"]),
+        _ => false,
+    }
+}
+
+/// The call that an item is, or the run of a tool of the provider's; `None` of any other item.
+/// `cut` says that the message ended in the middle.
+pub(super) fn call(
+    item: &Value,
+    items: &[Value],
+    hosted: &[Hosted],
+    cut: bool,
+) -> Option<GivenCall> {
+    let text = |field: &str| item[field].as_str().unwrap_or_default().to_owned();
+    let kind = match kind(item) {
+        "function_call" => {
+            let (id, name) = (text("call_id"), text("name"));
+            return Some(GivenCall::collected(id, name, text("arguments"), cut));
+        }
+        APPROVAL => "mcp",
+        _ if is_unanswered(item, items) => return None,
+        kind => kind.strip_suffix("_call")?,
+    };
+    Some(GivenCall {
+        id: text("id"),
+        name: Hosted::name(hosted, kind, item),
+        args: Ok(args(item)),
+        provided: Some(output(item, items).unwrap_or(item).clone()),
+    })
+}
+
+/// The items as they came, but for the ids of calls, which are those by which `message` knows
+/// them; `None` if it does not have the same calls.
+///
+/// What a model thought is sealed for it alone: another one gets the rest, without the ids by which
+/// the provider would look for the thinking.
+pub(super) fn replayed(verbatim: &Verbatim, message: &Message, model: &str) -> Option<Vec<Value>> {
+    let mut calls = message.tool_calls.iter();
+    let mut replayed = Vec::new();
+    for item in &verbatim.items {
+        let mut item = item.clone();
+        let kind = kind(&item).to_owned();
+        let fields = item.as_object_mut()?;
+        if kind == "function_call" {
+            let id = ids::legal(calls.next()?.id.as_str(), ID);
+            fields.insert("call_id".to_owned(), id.into());
+            readable(fields);
+        }
+        if verbatim.model != model {
+            match kind.as_str() {
+                "reasoning" | "compaction" => continue,
+                "message" | "function_call" => drop(fields.remove("id")),
+                _ => {}
+            }
+        }
+        replayed.push(item);
+    }
+    calls.next().is_none().then_some(replayed)
+}
+
+/// Arguments that were cut must not make every later request fail.
+fn readable(call: &mut Map<String, Value>) {
+    let args = call.get("arguments").and_then(Value::as_str).unwrap_or_default();
+    if serde_json::from_str::<Map<String, Value>>(args).is_err() {
+        call.insert("arguments".to_owned(), "{}".into());
+    }
+}
+
+fn kind(item: &Value) -> &str {
+    item["type"].as_str().unwrap_or_default()
+}
+
+/// Of a run whose output is an item of its own.
+fn output<'a>(run: &Value, items: &'a [Value]) -> Option<&'a Value> {
+    let id = run["call_id"].as_str()?;
+    items.iter().find(|item| item["call_id"] == id && kind(item).ends_with("_output"))
+}
+
+/// Whether it is a call to somebody else than a function or the provider: the output of such a one
+/// is an item that only its runner can write.
+fn is_unanswered(item: &Value, items: &[Value]) -> bool {
+    let called = item["call_id"].is_string() && kind(item) != "function_call";
+    called && !kind(item).ends_with("_output") && output(item, items).is_none()
+}
+
+/// What a run was asked, as far as its item says.
+fn args(item: &Value) -> Value {
+    let mut args = item.as_object().cloned().unwrap_or_default();
+    args.retain(|field, _| !NO_ARGS.contains(&field.as_str()));
+    if let Some(Value::String(text)) = args.get("arguments") {
+        let read = numbers::exactly(text.clone()).unwrap_or_else(Value::String);
+        args.insert("arguments".to_owned(), read);
+    }
+    match args.remove("action") {
+        Some(Value::Object(action)) => Value::Object(action),
+        Some(other) => {
+            args.insert("action".to_owned(), other);
+            Value::Object(args)
+        }
+        None => Value::Object(args),
+    }
+}

@@ -1,0 +1,47 @@
+//! A block of a user's message as a part on the wire.
+
+use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence};
+use serde_json::{Value, json};
+
+/// A document without a title still needs a name.
+const UNTITLED: &str = "document.pdf";
+
+/// The part for a block; `None` for one that is not sent back.
+///
+/// What the wire does not know is its text: one part that the provider refuses would make every
+/// later request of the conversation fail.
+pub(super) fn part(block: &Value) -> Option<Value> {
+    let shown = Media::of(block).ok().and_then(|media| shown(&media));
+    shown.or_else(|| as_text(block).map(|text| json!({"type": "input_text", "text": text})))
+}
+
+fn shown(media: &Media<'_>) -> Option<Value> {
+    match (media.kind, media.source) {
+        (Kind::Image | Kind::GeneratedImage, Source::Url(url)) => Some(image("image_url", url)),
+        (Kind::Image | Kind::GeneratedImage, Source::File(id)) => Some(image("file_id", id)),
+        (Kind::Image | Kind::GeneratedImage, Source::Base64 { media_type, data }) => {
+            let known = match essence(media_type).as_str() {
+                "image/png" => "image/png",
+                "image/jpeg" | "image/jpg" => "image/jpeg",
+                "image/gif" => "image/gif",
+                "image/webp" => "image/webp",
+                _ => return None,
+            };
+            Some(image("image_url", &format!("data:{known};base64,{data}")))
+        }
+        (Kind::Document, Source::Base64 { media_type, data })
+            if essence(media_type) == "application/pdf" =>
+        {
+            let data = format!("data:application/pdf;base64,{data}");
+            let name = media.name.unwrap_or(UNTITLED);
+            Some(json!({"type": "input_file", "filename": name, "file_data": data}))
+        }
+        (Kind::Document, Source::Url(url)) => Some(json!({"type": "input_file", "file_url": url})),
+        (Kind::Document, Source::File(id)) => Some(json!({"type": "input_file", "file_id": id})),
+        _ => None,
+    }
+}
+
+fn image(source: &str, at: &str) -> Value {
+    json!({"type": "input_image", source: at, "detail": "auto"})
+}
