@@ -1,16 +1,14 @@
 //! The body of a `streamGenerateContent` request.
 
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{CallRef, Message, Role, Status};
+use abide_conversation::message::{CallRef, Message, Role};
 use serde_json::{Map, Value, json};
 
 use super::part::{part, text};
 use super::{PROVIDER, tool};
 use crate::model::Request;
 use crate::model::wire::options::merge;
-
-/// What the model reads at the end of a message that was cut.
-const CUT: &str = "[interrupted]";
+use crate::model::wire::written::{args, spoken};
 
 /// How long a function's name may be on this wire.
 const NAME: usize = 128;
@@ -83,7 +81,7 @@ fn contents(request: &Request, strict: bool) -> Vec<Value> {
             Role::User => ("user", message.content.iter().filter_map(part).collect()),
             Role::Assistant => {
                 calls = &message.tool_calls;
-                ("model", spoken(request, message, strict))
+                ("model", assistant(request, message, strict))
             }
             Role::Tool => ("user", vec![result(message, calls)]),
         };
@@ -96,7 +94,7 @@ fn contents(request: &Request, strict: bool) -> Vec<Value> {
     full.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
 }
 
-fn spoken(request: &Request, message: &Message, strict: bool) -> Vec<Value> {
+fn assistant(request: &Request, message: &Message, strict: bool) -> Vec<Value> {
     let verbatim = request.verbatim.get(&message.id).filter(|it| it.provider == PROVIDER);
     let replayed = verbatim.and_then(|it| {
         let parts = replayed(&it.items, &message.tool_calls)?;
@@ -125,15 +123,11 @@ fn replayed(items: &[Value], calls: &[CallRef]) -> Option<Vec<Value>> {
 }
 
 fn rendered(message: &Message) -> Vec<Value> {
-    let mut said = texts(&message.content).concat();
-    if matches!(message.status, Some(Status::Cancelled | Status::Error)) {
-        let space = if said.is_empty() { "" } else { " " };
-        said = format!("{said}{space}{CUT}");
-    }
+    let said = spoken(message);
     let said = (!said.is_empty()).then(|| text(&said));
     let call = |call: &CallRef| {
-        let args = if call.args.is_object() { call.args.clone() } else { json!({}) };
-        json!({"functionCall": {"id": call.id, "name": legal(&call.name), "args": args}})
+        let (name, args) = (legal(&call.name), args(call));
+        json!({"functionCall": {"id": call.id, "name": name, "args": args}})
     };
     said.into_iter().chain(message.tool_calls.iter().map(call)).collect()
 }
