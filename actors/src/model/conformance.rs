@@ -5,7 +5,9 @@ mod cases;
 mod draw;
 mod failing;
 mod gemini;
+mod ollama;
 mod openai;
+mod openai_responses;
 mod reading;
 mod replaying;
 mod table;
@@ -19,7 +21,8 @@ use super::Provider;
 use super::testing::Answer;
 
 /// The dialects that are spoken, in the order of the table's columns.
-const DIALECTS: [&dyn Dialect; 2] = [&openai::Openai, &gemini::Gemini];
+const DIALECTS: [&dyn Dialect; 4] =
+    [&openai::Openai, &openai_responses::OpenaiResponses, &gemini::Gemini, &ollama::Ollama];
 
 /// Why a dialect has no word for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

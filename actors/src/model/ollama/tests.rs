@@ -1,1 +1,170 @@
+//! What this wire has that others have not; the rest is in the conformance suite.
+#![allow(clippy::unwrap_used)]
 
+mod body;
+
+use std::sync::Arc;
+
+use abide_conversation::event::Executor;
+use abide_conversation::message::{CallRef, Message, Role, Stop, Verbatim, text_block};
+use abide_conversation::{CallId, MessageId};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::reply::Reply;
+use crate::model::testing::{Answer, Server, Still, answered, request, settings, whole};
+use crate::model::wire::{self, Frame, Limits, REPLY, Wire};
+use crate::model::{Done, Failure, GivenCall, Part, Provider, Request, Retry, Settings, ToolSpec};
+
+fn asking() -> Request {
+    request(Settings { name: "some-model".to_owned(), ..settings(Provider::Ollama) })
+}
+
+/// All that comes of these lines.
+fn heard<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<Part>, Failure> {
+    let mut reply: Box<dyn wire::Reply> = Box::new(Reply::new(&asking()));
+    let mut parts = Vec::new();
+    for line in lines {
+        parts.extend(reply.take(Frame { event: String::new(), data: line.to_string() })?);
+    }
+    parts.extend(reply.end()?);
+    Ok(parts)
+}
+
+fn says(message: Value) -> Value {
+    json!({"message": message, "done": false})
+}
+
+fn done(reason: &str) -> Value {
+    json!({"message": {"role": "assistant", "content": ""}, "done": true, "done_reason": reason})
+}
+
+fn call(id: &str, args: Result<Value, &str>) -> Part {
+    let (id, name, args) = (id.to_owned(), "f".to_owned(), args.map_err(str::to_owned));
+    Part::Call(GivenCall { id, name, args, provided: None })
+}
+
+fn ends(stop: Option<Stop>) -> Part {
+    Part::Done(Done { usage: None, stop, verbatim: None })
+}
+
+#[test]
+fn calls_need_no_id_and_arguments_may_be_text() {
+    let made = |function: Value| says(json!({"tool_calls": [{"function": function}]}));
+    let lines = [
+        made(json!({"name": "f", "arguments": {"q": [1]}})),
+        made(json!({"name": "f", "arguments": "{\"q\": 2}"})),
+        made(json!({"name": "f", "arguments": "{\"q\": "})),
+        made(json!({"name": "f", "arguments": null})),
+        made(json!({"name": "f"})),
+        says(json!({"tool_calls": [{"id": "a"}]})),
+        done("stop"),
+    ];
+    let mut parts = heard(lines).unwrap();
+    let nameless = GivenCall::collected("a".to_owned(), String::new(), String::new(), false);
+    assert_eq!(parts.remove(5), Part::Call(nameless));
+    let expected = [
+        call("", Ok(json!({"q": [1]}))),
+        call("", Ok(json!({"q": 2}))),
+        call("", Err("{\"q\": ")),
+        call("", Ok(json!({}))),
+        call("", Ok(json!({}))),
+        ends(Some(Stop::ToolCalls)),
+    ];
+    assert_eq!(parts, expected);
+}
+
+#[test]
+fn an_end_has_its_reason() {
+    for (reason, stop) in
+        [("stop", Some(Stop::End)), ("length", Some(Stop::MaxTokens)), ("load", None)]
+    {
+        assert_eq!(heard([done(reason)]).unwrap(), [ends(stop)]);
+    }
+}
+
+#[tokio::test]
+async fn the_last_line_needs_no_end_and_an_error_comes_after_its_text() {
+    let hi = format!("{}\n", says(json!({"content": "Hi"})));
+    let lines = [hi.clone(), done("stop").to_string()];
+    let server = Server::start([
+        Answer::stream(lines),
+        Answer::stream([hi, json!({"error": "an error was encountered"}).to_string()]),
+    ]);
+    let server = server.await;
+    let wire = Wire::new(Arc::new(Still), Limits::default(), |_| Some("key".to_owned()));
+    let mut asked = asking();
+    asked.settings.base_url = Some(server.url.replace("/v1", ""));
+    let parts = whole(answered(&wire, asked.clone()).await);
+    assert_eq!(parts, [Part::Text("Hi".to_owned()), ends(Some(Stop::End))]);
+    asked.settings.api_key_env = Some("A_KEY".to_owned());
+    let mut parts = answered(&wire, asked).await;
+    let failure = parts.pop().unwrap().unwrap_err();
+    assert_eq!(failure.message, "the model's provider failed: an error was encountered");
+    assert_eq!(failure.retry, Retry::After(None));
+    assert_eq!(parts, [Ok(Part::Text("Hi".to_owned()))]);
+    let sent = server.asked();
+    assert_eq!(sent[0].path, "/api/chat");
+    assert_eq!(sent[0].headers.get("authorization"), None);
+    assert_eq!(sent[1].headers["authorization"], "Bearer key");
+}
+
+#[test]
+fn a_prompt_that_is_too_long_may_be_shorter() {
+    let nested = json!({"error": {"code": 400, "type": "exceed_context_size_error",
+        "message": "request (8889 tokens) exceeds the available context size (4096 tokens)"}});
+    for error in [
+        json!(nested.to_string()),
+        json!("the prompt is longer than the context length currently available to the model"),
+        json!("prompt too long; exceeded max context length by 17 tokens"),
+        json!("the input length exceeds the context length"),
+    ] {
+        assert_eq!(heard([json!({"error": error})]).unwrap_err().retry, Retry::Shorter, "{error}");
+    }
+}
+
+#[test]
+fn a_reply_without_end_is_refused() {
+    let piece = "x".repeat(1 << 20);
+    let pieces = REPLY / piece.len() + 1;
+    let call = json!({"function": {"name": "f", "arguments": {"q": piece}}});
+    for message in
+        [json!({"content": piece}), json!({"thinking": piece}), json!({"tool_calls": [call]})]
+    {
+        assert_eq!(heard(vec![says(message); pieces]).unwrap_err().retry, Retry::Never);
+    }
+    let call = says(json!({"tool_calls": [{"function": {"name": "f"}}]}));
+    let failure = heard(vec![call; 257]).unwrap_err();
+    assert_eq!(failure.message, "the model's reply has more than 256 calls");
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        Just(json!({})),
+        Just(json!([{"function": {}}, 7])),
+        any::<u64>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        "[a-z{}\"]{0,4}".prop_map(Value::from),
+    ]
+}
+
+fn any_line() -> impl Strategy<Value = Value> {
+    (any_value(), any_value(), any_value(), any_value()).prop_map(|(a, b, c, d)| {
+        let call = json!({"id": a, "function": {"name": b, "arguments": c}});
+        let message = json!({"content": d, "thinking": b, "tool_calls": [call, a]});
+        json!({"message": message, "done": c, "done_reason": a, "error": d, "eval_count": b})
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_line_makes_it_panic(lines in prop::collection::vec(any_line(), 0..20)) {
+        let mut reply: Box<dyn wire::Reply> = Box::new(Reply::new(&asking()));
+        for line in lines {
+            let _ = reply.take(Frame { event: String::new(), data: line.to_string() });
+        }
+        let ended = matches!(reply.end().unwrap_or_default().last(), Some(Part::Done(_)));
+        prop_assert!(ended);
+    }
+}

@@ -1,7 +1,7 @@
 //! The body of a chat completions request.
 
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{Message, Role, Status};
+use abide_conversation::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::part::part;
@@ -9,12 +9,7 @@ use super::tool;
 use crate::model::Request;
 use crate::model::wire::ids::legal as legal_id;
 use crate::model::wire::options::merge;
-
-/// What the model reads at the end of a message that was cut.
-const CUT: &str = "[interrupted]";
-
-/// How long a function's name may be on this wire.
-const NAME: usize = 64;
+use crate::model::wire::written::{args, name, spoken};
 
 /// How long a call's id may be on this wire.
 const ID: usize = 40;
@@ -71,11 +66,7 @@ fn message(message: &Message) -> Value {
 }
 
 fn assistant(message: &Message) -> Value {
-    let mut text = texts(&message.content).concat();
-    if matches!(message.status, Some(Status::Cancelled | Status::Error)) {
-        let space = if text.is_empty() { "" } else { " " };
-        text = format!("{text}{space}{CUT}");
-    }
+    let text = spoken(message);
     let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();
     match (text.is_empty(), calls.is_empty()) {
         (_, true) => json!({"role": "assistant", "content": text}),
@@ -85,17 +76,8 @@ fn assistant(message: &Message) -> Value {
 }
 
 fn call(call: &abide_conversation::message::CallRef) -> Value {
-    let args = if call.args.is_object() { call.args.to_string() } else { "{}".to_owned() };
-    let function = json!({"name": legal(&call.name), "arguments": args});
+    let function = json!({"name": name(&call.name), "arguments": args(call).to_string()});
     json!({"id": legal_id(call.id.as_str(), ID), "type": "function", "function": function})
-}
-
-/// A name that the wire allows. A model that once invented another one must not make every later
-/// request of its conversation fail.
-fn legal(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(NAME).map(plain).collect();
-    if name.is_empty() { "_".to_owned() } else { name }
 }
 
 /// One text where it is all text, since not every server takes parts.

@@ -27,6 +27,8 @@ fn legal_settings_are_accepted() {
         json!({"provider": "openai", "name": "gpt-5"}),
         json!({"provider": "openai", "name": "m", "base_url": "http://127.0.0.1:9000/v1",
                "api_key_env": "_KEY_2", "temperature": 2.0, "max_tokens": 1}),
+        json!({"provider": "openai_responses", "name": "m", "options": {"include": []}}),
+        json!({"provider": "ollama", "name": "m", "options": {"options": {"num_ctx": 8192}}}),
     ] {
         assert_eq!(checked(settings.clone()), Ok(()), "{settings}");
     }
@@ -55,6 +57,9 @@ fn every_mistake_names_its_field() {
         (openai("temperature", json!(2.1)), "model.temperature: "),
         (openai("temperature", json!(-0.1)), "model.temperature: "),
         (openai("max_tokens", json!(0)), "model.max_tokens: "),
+        (openai("options", json!({"conversation": "c"})), "model.options.conversation: "),
+        (json!({"provider": "openai_responses"}), "model.name: "),
+        (json!({"provider": "ollama", "name": "m", "temperature": 3.0}), "model.temperature: "),
     ] {
         let mistake = checked(settings.clone()).unwrap_err();
         assert!(mistake.starts_with(field), "{settings}: {mistake}");

@@ -1,0 +1,256 @@
+//! OpenAI's responses.
+
+use abide_conversation::message::{Stop, Usage};
+use serde_json::{Value, json};
+
+use super::draw::{PDF, PNG};
+use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
+use crate::model::Provider;
+use crate::model::testing::event;
+
+pub(super) struct OpenaiResponses;
+
+const NO_PAUSE: NotOnThisWire = NotOnThisWire("it never pauses");
+
+impl Dialect for OpenaiResponses {
+    fn provider(&self) -> Provider {
+        Provider::OpenaiResponses
+    }
+
+    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>> {
+        let mut drawn = Drawing::default();
+        let begun = response("in_progress", &[], Value::Null);
+        drawn.event("response.created", json!({"response": begun}));
+        let mut said = said.iter().peekable();
+        while let Some(say) = said.next() {
+            match *say {
+                Say::Text(text) => {
+                    let more = |say: &&Say<'_>| matches!(say, Say::Text(_));
+                    let more = std::iter::from_fn(|| said.next_if(more));
+                    let more = more.map(|say| if let Say::Text(text) = *say { text } else { "" });
+                    drawn.text(&[text].into_iter().chain(more).collect::<Vec<_>>(), json!([]));
+                }
+                Say::Cited(text) => drawn.text(&[text], json!([cites()])),
+                Say::Refuses(text) => drawn.refusal(text),
+                Say::Thinking(pieces, sealed) => drawn.thinking(pieces, sealed),
+                Say::Sealed(sealed) => drawn.thinking(&[], Some(sealed)),
+                Say::Call(id, name, args) => drawn.call(id, name, args),
+                Say::Hosted => drawn.item(search()),
+                Say::HostedBegins | Say::HostedEnds => return Err(NO_PAUSE),
+                Say::KeepAlive => drawn.frames.push(": keep-alive\n\n".to_owned()),
+            }
+        }
+        if let Some(end) = end {
+            drawn.end(end)?;
+        }
+        Ok(drawn.frames)
+    }
+
+    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value) {
+        let error = |status, kind: &str, code: Value, message: &str| {
+            let message = format!("{message}{said}");
+            (status, json!({"error": {"message": message, "type": kind, "code": code}}))
+        };
+        match trouble {
+            Trouble::RateLimit => error(429, "requests", json!("rate_limit_exceeded"), ""),
+            Trouble::Overload => error(503, "server_error", json!("server_error"), "Overloaded. "),
+            Trouble::BadRequest => {
+                error(400, "invalid_request_error", json!("invalid_prompt"), "No. ")
+            }
+            Trouble::TooLong => {
+                let code = json!("context_length_exceeded");
+                let message = "Your input exceeds the context window of this model. ";
+                error(400, "invalid_request_error", code, message)
+            }
+        }
+    }
+
+    fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String> {
+        let (_, body) = self.trouble(trouble, said);
+        let error = json!({"code": body["error"]["code"], "message": body["error"]["message"]});
+        let mut failed = response("failed", &[], Value::Null);
+        failed["error"] = error;
+        let failed = json!({"type": "response.failed", "response": failed, "sequence_number": 9});
+        Ok(event(failed))
+    }
+
+    fn messages(&self) -> &'static str {
+        "/input"
+    }
+
+    fn calls(&self, body: &Value) -> Vec<String> {
+        ids(body, "function_call")
+    }
+
+    fn results(&self, body: &Value) -> Vec<String> {
+        ids(body, "function_call_output")
+    }
+
+    fn is_legal(&self, id: &str) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        (1..=64).contains(&id.len()) && id.chars().all(plain)
+    }
+
+    fn image(&self) -> Drawn<Value> {
+        let url = format!("data:image/png;base64,{PNG}");
+        Ok(json!({"type": "input_image", "image_url": url, "detail": "auto"}))
+    }
+
+    fn document(&self) -> Drawn<Value> {
+        let data = format!("data:application/pdf;base64,{PDF}");
+        Ok(json!({"type": "input_file", "filename": "R", "file_data": data}))
+    }
+
+    fn structured(&self, schema: &Value) -> Drawn<Value> {
+        Ok(json!({"format": {"type": "json_schema", "name": "answer", "schema": schema}}))
+    }
+
+    fn marked(&self, _: &Value) -> Drawn<Vec<String>> {
+        Err(NotOnThisWire("it finds the prefix by itself"))
+    }
+
+    fn cache_key(&self) -> Drawn<&'static str> {
+        Ok("/prompt_cache_key")
+    }
+
+    fn hosted(&self) -> Drawn<Hosted> {
+        let options = json!({"openai_responses": {"type": "web_search_preview"}});
+        let args = search()["action"].clone();
+        Ok(Hosted { options, args, result: search() })
+    }
+}
+
+fn search() -> Value {
+    let action = json!({"type": "search", "query": "weather"});
+    json!({"id": "ws_1", "type": "web_search_call", "status": "completed", "action": action})
+}
+
+fn cites() -> Value {
+    json!({"type": "url_citation", "start_index": 0, "end_index": 9, "title": "Weather",
+        "url": "https://example.org/"})
+}
+
+fn ids(body: &Value, kind: &str) -> Vec<String> {
+    let items = body["input"].as_array().unwrap().iter().filter(|item| item["type"] == kind);
+    items.map(|item| item["call_id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The events of a message, and the items that they tell of.
+#[derive(Default)]
+struct Drawing {
+    frames: Vec<String>,
+    items: Vec<Value>,
+    refused: bool,
+}
+
+impl Drawing {
+    fn event(&mut self, kind: &str, mut fields: Value) {
+        fields["type"] = kind.into();
+        fields["sequence_number"] = self.frames.len().into();
+        self.frames.push(format!("event: {kind}\n{}", event(fields)));
+    }
+
+    /// Of the item that comes next.
+    fn within(&mut self, kind: &str, mut fields: Value) {
+        fields["item_id"] = "item".into();
+        fields["output_index"] = self.items.len().into();
+        self.event(kind, fields);
+    }
+
+    fn item(&mut self, item: Value) {
+        let output_index = self.items.len();
+        let fields = json!({"output_index": output_index, "item": item});
+        self.event("response.output_item.done", fields);
+        self.items.push(item);
+    }
+
+    fn text(&mut self, pieces: &[&str], annotations: Value) {
+        for piece in pieces {
+            let fields = json!({"content_index": 0, "delta": piece, "logprobs": []});
+            self.within("response.output_text.delta", fields);
+        }
+        let text = pieces.concat();
+        self.message(json!({"type": "output_text", "text": text, "annotations": annotations}));
+    }
+
+    fn refusal(&mut self, text: &str) {
+        self.refused = true;
+        let fields = json!({"content_index": 0, "delta": text});
+        self.within("response.refusal.delta", fields);
+        self.message(json!({"type": "refusal", "refusal": text}));
+    }
+
+    fn message(&mut self, part: Value) {
+        let id = format!("msg_{}", self.items.len());
+        self.item(json!({"id": id, "type": "message", "status": "completed", "role": "assistant",
+            "content": [part]}));
+    }
+
+    fn thinking(&mut self, pieces: &[&str], sealed: Option<&str>) {
+        let part = |text: &str| json!({"type": "summary_text", "text": text});
+        if !pieces.is_empty() {
+            let fields = json!({"summary_index": 0, "part": part("")});
+            self.within("response.reasoning_summary_part.added", fields);
+        }
+        for piece in pieces {
+            let fields = json!({"summary_index": 0, "delta": piece});
+            self.within("response.reasoning_summary_text.delta", fields);
+        }
+        let whole = pieces.concat();
+        let summary: Vec<Value> =
+            [part(&whole)].into_iter().filter(|_| !whole.is_empty()).collect();
+        let id = format!("rs_{}", self.items.len());
+        self.item(json!({"id": id, "type": "reasoning", "summary": summary,
+            "encrypted_content": sealed}));
+    }
+
+    fn call(&mut self, id: &str, name: &str, args: &[&str]) {
+        let item = |args: &str, status: &str| {
+            json!({"id": "fc_1", "type": "function_call", "status": status, "call_id": id,
+                "name": name, "arguments": args})
+        };
+        let begun = json!({"output_index": self.items.len(), "item": item("", "in_progress")});
+        self.event("response.output_item.added", begun);
+        for piece in args {
+            self.within("response.function_call_arguments.delta", json!({"delta": piece}));
+        }
+        self.item(item(&args.concat(), "completed"));
+    }
+
+    fn end(&mut self, End { stop, usage }: End) -> Drawn<()> {
+        let reason = match stop {
+            Stop::End | Stop::ToolCalls => None,
+            Stop::MaxTokens => Some("max_output_tokens"),
+            Stop::Refusal if self.refused => None,
+            Stop::Refusal => Some("content_filter"),
+            Stop::Paused => return Err(NO_PAUSE),
+        };
+        let status = if reason.is_some() { "incomplete" } else { "completed" };
+        let mut response = response(status, &self.items, tokens(usage));
+        response["incomplete_details"] = json!(reason.map(|reason| json!({"reason": reason})));
+        self.event(&format!("response.{status}"), json!({"response": response}));
+        Ok(())
+    }
+}
+
+fn response(status: &str, items: &[Value], usage: Value) -> Value {
+    json!({"id": "resp_1", "object": "response", "created_at": 0, "model": "m", "status": status,
+        "output": items, "usage": usage, "tools": [], "tool_choice": "auto",
+        "parallel_tool_calls": true})
+}
+
+fn tokens(usage: Usage) -> Value {
+    json!({
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.tokens(),
+    })
+}
+
+#[tokio::test]
+async fn openai_responses_does_what_every_adapter_does() {
+    verdicts(&OpenaiResponses).await;
+}

@@ -1,0 +1,138 @@
+//! What a request says on the wire.
+
+use super::*;
+use crate::model::openai_responses::body::body;
+
+fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
+    Message {
+        id: MessageId::new(id),
+        role,
+        content,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        status: None,
+        object: None,
+    }
+}
+
+fn spoken(text: &str, ids: &[&str]) -> Message {
+    let call = |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}) };
+    let tool_calls = ids.iter().map(call).collect();
+    Message { tool_calls, ..message("2", Role::Assistant, vec![text_block(text)]) }
+}
+
+/// The items of a message with calls of these ids, of which this is the provider's form.
+pub(super) fn replayed(verbatim: Verbatim, ids: &[&str], model: &str) -> Value {
+    let mut asked = asking();
+    asked.settings.name = model.to_owned();
+    asked.messages = vec![spoken("Hi", ids)];
+    asked.verbatim = [(MessageId::new("2"), verbatim)].into();
+    body(&asked, false)["input"].clone()
+}
+
+fn verbatim(items: &[Value]) -> Verbatim {
+    let (provider, model) = ("openai_responses".to_owned(), "some-model".to_owned());
+    Verbatim { provider, model, items: items.to_vec() }
+}
+
+#[test]
+fn the_body_on_the_wire_is_as_written() {
+    let mut asked = asking();
+    asked.system = "Be brief.".to_owned();
+    asked.settings.temperature = Some(0.5);
+    asked.settings.max_tokens = Some(100);
+    asked.settings.options =
+        json!({"reasoning": {"effort": "low"}, "include": []}).as_object().cloned().unwrap();
+    let image = json!({"type": "image", "source": {"type": "url", "url": "http://h/i.png"}});
+    let file = json!({"type": "document", "source": {"type": "file_id", "fileId": "file_1"}});
+    let result = Message {
+        tool_call_id: Some(CallId::new("c~2")),
+        ..message("r", Role::Tool, vec![text_block("{\"ok\":true}")])
+    };
+    let calls = [CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!("cut") }];
+    let reasoning = json!({"type": "reasoning", "text": "hidden"});
+    asked.messages = vec![
+        message("1", Role::User, vec![text_block("one"), text_block("two")]),
+        Message {
+            tool_calls: calls.to_vec(),
+            ..message("2", Role::Assistant, vec![reasoning, text_block("I look.")])
+        },
+        result,
+        message("3", Role::User, vec![text_block("see"), image, file]),
+        message("4", Role::Assistant, Vec::new()),
+    ];
+    let options = json!({"openai_responses": {"strict": true}});
+    asked.tools = vec![ToolSpec {
+        name: "look".to_owned(),
+        description: "Looks.".to_owned(),
+        parameters: json!({"type": "object", "properties": {}}),
+        executor: Executor::Human,
+        provider_options: options.as_object().cloned().unwrap(),
+    }];
+    let sent = body(&asked, true);
+    let id = sent["input"][3]["call_id"].clone();
+    assert!(id.as_str().unwrap().starts_with("c_2_"), "{id}");
+    let wanted = json!({
+        "model": "some-model",
+        "input": [
+            {"role": "user", "content": "one\ntwo"},
+            {"role": "assistant", "content": "I look."},
+            {"type": "function_call", "call_id": id, "name": "a_b", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": id, "output": "{\"ok\":true}"},
+            {"role": "user", "content": [
+                {"type": "input_text", "text": "see"},
+                {"type": "input_image", "image_url": "http://h/i.png", "detail": "auto"},
+                {"type": "input_file", "file_id": "file_1"},
+            ]},
+        ],
+        "stream": true,
+        "store": false,
+        "include": [],
+        "instructions": "Be brief.",
+        "tools": [{"type": "function", "name": "look", "description": "Looks.",
+            "parameters": {"type": "object", "properties": {}}, "strict": true}],
+        "temperature": 0.5,
+        "max_output_tokens": 100,
+        "prompt_cache_key": "conv_1",
+        "reasoning": {"effort": "low"},
+    });
+    assert_eq!(sent, wanted);
+    asked.tools[0].provider_options.clear();
+    asked.settings.options.clear();
+    let sent = body(&asked, false);
+    assert_eq!(sent["tools"][0]["strict"], json!(false), "a schema is sent as it is written");
+    assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));
+    assert_eq!(sent.get("prompt_cache_key"), None);
+}
+
+#[test]
+fn another_model_gets_what_was_not_sealed_for_it() {
+    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
+    let items = [sealed(json!("S")), search.clone(), said("Hi"), function_call("a", "{}")];
+    let sent = replayed(verbatim(&items), &["a"], "some-model");
+    assert_eq!(sent, json!(items), "to the same model, as they came");
+    let sent = replayed(verbatim(&items), &["a"], "other-model");
+    let (mut said, mut called) = (said("Hi"), function_call("a", "{}"));
+    said.as_object_mut().unwrap().remove("id");
+    called.as_object_mut().unwrap().remove("id");
+    assert_eq!(sent, json!([search, said, called]));
+}
+
+#[test]
+fn a_form_that_has_other_calls_than_the_message_is_not_sent() {
+    let items = [sealed(json!("S")), function_call("a", "{}")];
+    for ids in [&[][..], &["a", "b"]] {
+        let sent = replayed(verbatim(&items), ids, "some-model");
+        assert_eq!(sent[0], json!({"role": "assistant", "content": "Hi"}));
+        assert_eq!(sent.as_array().unwrap().len(), 1 + ids.len());
+    }
+    let sent = replayed(verbatim(&[json!(7)]), &[], "some-model");
+    assert_eq!(sent, json!([{"role": "assistant", "content": "Hi"}]));
+}
+
+#[test]
+fn arguments_that_were_cut_go_back_as_none() {
+    let items = [sealed(json!("S")), function_call("a", "{\"q\": ")];
+    let sent = replayed(verbatim(&items), &["a"], "some-model");
+    assert_eq!(sent[1]["arguments"], json!("{}"));
+}
