@@ -4,7 +4,9 @@ mod child;
 mod keep;
 mod model_step;
 mod page;
+mod reading;
 mod start;
+mod summarize;
 mod tool_run;
 
 use std::collections::BTreeMap;
@@ -99,9 +101,7 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
             }
             Activity::Release { child } => Ok(child::release(&around, child).await),
             Activity::Tell { turn } => child::tell(&around, turn).await,
-            Activity::Summarize { .. } => {
-                Ok(Action::SummaryFailed { reason: "no summary is asked for".to_owned() })
-            }
+            Activity::Summarize { upto } => summarize::summarize(&around, *upto).await,
             Activity::Keep { decision } => keep::keep(&around, decision).await,
         }
     };

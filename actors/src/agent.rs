@@ -1,5 +1,6 @@
 //! Agents as data: definitions, checked whole, named by what they contain.
 
+mod context;
 mod document;
 mod duration;
 mod endpoint;
@@ -23,6 +24,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::context::SummaryPolicy;
 use crate::hooks::Declared;
 use crate::journal::Refusal;
 use crate::mcp::Set;
@@ -79,8 +81,12 @@ pub struct Definition {
     pub sets: Vec<Set>,
     /// The same.
     pub hooks: Vec<Declared>,
-    /// What `pre` hooks may add to one step, in tokens of 4 bytes.
+    /// What `pre` hooks may add to one step, in tokens.
     pub injection_reserve: u32,
+    /// How many tokens a prompt may have before it is reduced, what hooks add included.
+    pub working_budget: u32,
+    /// `None`: nothing is summarized.
+    pub summary: Option<SummaryPolicy>,
     /// The document as it was given.
     pub source: Value,
     /// Of `source`.
@@ -125,7 +131,7 @@ impl Definition {
             revision: self.revision.clone(),
             max_steps: self.max_steps,
             budget: self.budget,
-            summarize_over: None,
+            summarize_over: self.summary.as_ref().map(|summary| summary.over),
         }
     }
 
@@ -159,6 +165,9 @@ impl Definition {
         let entries = entry::tools(&mut fields, &known, &mut warnings);
         let hooks = hooks::hooks(&mut fields, natives);
         let definition = definition(&mut fields, natives, (entries, hooks), source, revision);
+        if let Some(definition) = &definition {
+            context::check(&mut fields, definition);
+        }
         warnings.extend(definition.iter().flat_map(permissions::warnings));
         warnings.extend(definition.iter().flat_map(hooks::warnings));
         let mistakes = fields.finish();
@@ -178,6 +187,7 @@ fn definition(
 ) -> Option<Definition> {
     let name = name(fields);
     let model = model(fields);
+    let reading = context::read(fields, model.as_ref());
     Some(Definition {
         description: fields.text("description", LONGEST_DESCRIPTION).unwrap_or_default(),
         system_prompt: fields.text("system_prompt", LARGEST_DEFINITION).unwrap_or_default(),
@@ -192,7 +202,9 @@ fn definition(
         assigns: fields.map("assigns"),
         permissions: permissions::permissions(fields),
         workspace: permissions::workspace(fields),
-        injection_reserve: fields.number("injection_reserve", 1..=1_000_000).unwrap_or(4_000),
+        injection_reserve: reading.injection_reserve,
+        working_budget: reading.working_budget,
+        summary: reading.summary,
         middleware: middleware::read(fields, natives),
         tools: entries.tools,
         sets: entries.sets,
@@ -224,6 +236,7 @@ fn name(fields: &mut Fields) -> Option<AgentName> {
     name
 }
 
+/// Another `model` within the definition is read by the same rules.
 fn model(fields: &mut Fields) -> Option<Settings> {
     let Some(value) = fields.any("model") else {
         fields.wrong("model", "is missing");

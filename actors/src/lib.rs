@@ -5,6 +5,7 @@
 pub mod activity;
 pub mod agent;
 pub mod clock;
+pub mod context;
 pub mod conversation;
 pub mod door;
 pub mod hooks;

@@ -31,6 +31,10 @@ pub struct Marks {
     pub since: u64,
     /// Results up to this event that are past their tool's retention there are shown as expired.
     pub expired: u64,
+    /// Results up to this event are, whatever their retention; but never those of a tool whose
+    /// results stay for good.
+    #[serde(default)]
+    pub forced: u64,
 }
 
 /// The latest summary.
@@ -45,6 +49,19 @@ pub struct Summary {
 impl Marks {
     /// Whether they leave out no less than the others.
     pub fn includes(&self, other: &Self) -> bool {
-        self.from >= other.from && self.since >= other.since && self.expired >= other.expired
+        self.from >= other.from
+            && self.since >= other.since
+            && self.expired >= other.expired
+            && self.forced >= other.forced
+    }
+
+    /// What both leave out.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            from: self.from.max(other.from),
+            since: self.since.max(other.since),
+            expired: self.expired.max(other.expired),
+            forced: self.forced.max(other.forced),
+        }
     }
 }

@@ -2,30 +2,31 @@
 
 mod hooked;
 mod planned;
+mod prompt;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use abide_conversation::command::{ModelFailed, ModelReplied};
-use abide_conversation::event::{Event, Shape};
-use abide_conversation::message::{Message, Usage};
+use abide_conversation::event::Shape;
+use abide_conversation::message::Usage;
 use abide_conversation::state::{Activeness, Turn};
 use abide_conversation::{Action, MessageId};
 use futures::StreamExt;
 use serde_json::Value;
 
+use self::prompt::{Prompt, Weight};
 use super::Surroundings;
+use super::reading;
 use crate::agent::Definition;
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::model::retry::Retrying;
-use crate::model::{Done, GivenCall, Model, Part, Parts, Purpose, Request, prompt};
+use crate::model::tokens::Counter;
+use crate::model::{Done, Failure, GivenCall, Model, Part, Parts, Purpose, Request, Retry};
 use crate::streaming::Piece;
 use crate::tools::schema::Schema;
 use crate::tools::{Gate, Toolbox};
 
-/// How many events are read at once.
-const PAGE: usize = 1_000;
 /// More text than this is a model that never stops.
 const TEXT_BYTES: usize = 4 << 20;
 
@@ -47,6 +48,7 @@ struct Step<'a> {
     schema: Option<Value>,
     /// One for the whole step: a call is judged by what the model was told.
     toolbox: Toolbox,
+    counter: Counter,
 }
 
 pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Action, Refusal> {
@@ -61,55 +63,51 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
         Shape::Schema(schema) => Some(schema.clone()),
     };
     let toolbox = around.toolbox(definition.clone()).await;
-    let step = Step { around, turn, step, definition, schema, toolbox };
-    let events = journal(around).await?;
+    let counter = Counter::of(&definition.model).await;
+    let step = Step { around, turn, step, definition, schema, toolbox, counter };
+    let events = reading::context(&*around.deps.journal, &around.id, &around.state.context).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
-    let messages = match step.messages(&events).await {
-        Ok(messages) => messages,
+    let prompt = match step.prompt(&events).await {
+        Ok(prompt) => prompt,
         Err(instead) => return Ok(instead),
     };
-    match step.speak(&id, messages).await {
-        Ok(heard) => step.replied(id, heard).await,
-        Err(reason) => Ok(step.failed(reason)),
+    let weight = prompt.weight;
+    match step.speak(&id, prompt).await {
+        Ok(heard) => step.replied(id, heard, weight).await,
+        Err(failure) => {
+            let is_unheard = failure.retry == Retry::Shorter && !around.stream.speaks();
+            let shorter = is_unheard.then(|| step.shorter(&events, weight)).flatten();
+            Ok(shorter.unwrap_or_else(|| step.failed(failure.message)))
+        }
     }
 }
 
 impl Step<'_> {
-    /// What the model reads; or what is to be journalled first, or instead.
-    async fn messages(&self, events: &[Event]) -> Result<Vec<Message>, Action> {
-        let is_builtin =
-            |name: &str| self.toolbox.tool(name).is_some_and(|tool| tool.builtin().is_some());
-        let mut messages = prompt::messages(events, &self.turn.id, &is_builtin);
-        let added = self.prepare(events, &messages).await?;
-        messages.extend(added);
-        Ok(messages)
-    }
-
-    async fn speak(&self, id: &MessageId, messages: Vec<Message>) -> Result<Heard, String> {
+    async fn speak(&self, id: &MessageId, prompt: Prompt) -> Result<Heard, Failure> {
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
-            stable: messages.len(),
-            verbatim: BTreeMap::new(),
+            stable: prompt.stable,
+            verbatim: prompt.verbatim,
             cache_key: self.around.id.to_string(),
             purpose: Purpose::Step,
-            messages,
+            messages: prompt.messages,
             tools: self.toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };
         let deps = &self.around.deps;
         let model = Retrying::new(deps.model.clone(), self.definition.retry, deps.clock.clone());
-        let parts = model.ask(request).await.map_err(|failure| failure.message)?;
+        let parts = model.ask(request).await?;
         self.listen(id, self.filtered(parts)).await
     }
 
-    async fn listen(&self, id: &MessageId, mut parts: Parts) -> Result<Heard, String> {
+    async fn listen(&self, id: &MessageId, mut parts: Parts) -> Result<Heard, Failure> {
         let around = self.around;
         let live = &*around.deps.live;
         let mut heard = Heard::default();
         let mut bytes = 0_usize;
         while let Some(part) = parts.next().await {
-            let part = part.map_err(|failure| failure.message)?;
+            let part = part?;
             if !around.stream.speaks() {
                 around.stream.begin(id.clone(), self.turn.id.clone(), self.step);
                 let (state, seq) = (Activeness::Streaming, around.state.seq);
@@ -135,18 +133,19 @@ impl Step<'_> {
                 }
             }
             if bytes > TEXT_BYTES {
-                return Err("the model's message is too long".to_owned());
+                return Err(Failure::permanent("the model's message is too long"));
             }
         }
-        Err("the model's stream ended before its message did".to_owned())
+        Err(Failure::permanent("the model's stream ended before its message did"))
     }
 
-    async fn replied(self, id: MessageId, heard: Heard) -> Result<Action, Refusal> {
+    async fn replied(self, id: MessageId, heard: Heard, weight: Weight) -> Result<Action, Refusal> {
         let object = self.schema.as_ref().filter(|_| heard.calls.is_empty());
         let object = match object.cloned() {
             Some(schema) => Some(judged(schema, heard.text.clone()).await),
             None => None,
         };
+        let context_tokens = Some(self.counted(&heard, weight).await);
         let mut judged = self.judged(&heard).await;
         let prices = self.definition.model.prices;
         let priced = |usage: Usage| Usage { cost: prices.cost(&usage), ..usage };
@@ -160,12 +159,24 @@ impl Step<'_> {
                 usage: heard.done.usage.map(priced),
                 stop: heard.done.stop,
                 verbatim: heard.done.verbatim,
-                context_tokens: None,
+                context_tokens,
                 object,
                 judged,
             }),
             None => self.failed("the model's calls could not be planned".to_owned()),
         })
+    }
+
+    /// The tokens of the context with the reply: the provider's count, if it gave one.
+    async fn counted(&self, heard: &Heard, weight: Weight) -> u64 {
+        let usage = heard.done.usage.map(|usage| usage.tokens()).filter(|tokens| *tokens > 0);
+        if let Some(tokens) = usage {
+            return tokens.saturating_sub(weight.passing);
+        }
+        let counter = self.counter;
+        let (content, calls) = (heard.content.clone(), heard.calls.clone());
+        let said = self.aside(move || counter.reply(&content, &calls)).await;
+        weight.tokens.saturating_add(said.unwrap_or_default())
     }
 
     fn gate(&self) -> Gate {
@@ -179,20 +190,7 @@ impl Step<'_> {
     }
 }
 
-async fn journal(around: &Surroundings) -> Result<Vec<Event>, Refusal> {
-    let mut events: Vec<Event> = Vec::new();
-    loop {
-        let after = events.last().map(|event| event.seq).unwrap_or_default();
-        let page = around.deps.journal.events(&around.id, after, PAGE).await?;
-        let last = page.len() < PAGE;
-        events.extend(page);
-        if last {
-            return Ok(events);
-        }
-    }
-}
-
-/// The same, aside: schemas may be large.
+/// Judges a structured answer aside: schemas may be large.
 async fn judged(schema: Value, text: String) -> Result<Value, String> {
     let judged = tokio::task::spawn_blocking(move || judge(&schema, &text)).await;
     judged.unwrap_or_else(|error| Err(format!("the answer could not be judged: {error}")))

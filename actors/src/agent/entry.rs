@@ -15,6 +15,7 @@ use super::fields::Fields;
 use super::invalid::Invalid;
 use super::servers::Servers;
 use super::{LONGEST_DESCRIPTION, MOST_TOOLS, middleware, schema};
+use crate::context::{Keep, Retention};
 use crate::mcp::Set;
 use crate::tools::Builtin;
 use crate::tools::bounds::cut;
@@ -319,19 +320,25 @@ fn provider_options(fields: &mut Fields) -> Map<String, Value> {
     options
 }
 
-/// `{mode: age | count, value: n, never_evict: bool}`, kept as it is.
-fn retention(fields: &mut Fields) -> Option<Value> {
-    let kept = fields.peek("retention").cloned();
-    let mut retention = fields.nested("retention")?;
-    let never = retention.flag("never_evict", false);
-    let mode: Option<String> = retention.word("mode", "age, count");
-    let value = retention.number("value", 1..=u32::MAX);
-    match mode.as_deref() {
-        None if never => {}
-        Some("age" | "count") if never || value.is_some() => {}
-        Some("age" | "count") => retention.wrong("value", "is missing"),
-        None | Some(_) => retention.wrong("mode", "must be one of age, count"),
-    }
-    fields.absorb(retention);
-    kept
+/// `{mode: age | count, value: n, never_evict: bool}`.
+fn retention(fields: &mut Fields) -> Retention {
+    let Some(mut nested) = fields.nested("retention") else { return Retention::default() };
+    let never_evict = nested.flag("never_evict", false);
+    let mode: Option<String> = nested.word("mode", "age, count");
+    let value = nested.number("value", 1..=u32::MAX);
+    let keep = match (mode.as_deref(), value) {
+        (Some("age"), Some(steps)) => Keep::Age(steps),
+        (Some("count"), Some(newest)) => Keep::Count(newest),
+        (None | Some("age" | "count"), _) if never_evict => Retention::default().keep,
+        (Some("age" | "count"), None) => {
+            nested.wrong("value", "is missing");
+            Retention::default().keep
+        }
+        (None | Some(_), _) => {
+            nested.wrong("mode", "must be one of age, count");
+            Retention::default().keep
+        }
+    };
+    fields.absorb(nested);
+    Retention { keep, never_evict }
 }

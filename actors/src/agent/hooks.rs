@@ -137,8 +137,9 @@ pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     // What servers offer is not known here.
     let all_known = definition.sets.is_empty();
     let of_hook = |hook: &Declared| {
-        let idle = matches!(hook.on, On::PreCompact | On::PostCompact)
-            .then(|| format!("hook {}: is never called: nothing is compacted yet", hook.name));
+        let compacts = matches!(hook.on, On::PreCompact | On::PostCompact);
+        let idle = (compacts && definition.summary.is_none())
+            .then(|| format!("hook {}: is never called: nothing is summarized", hook.name));
         let matches = |matching: &Matching| names.iter().any(|name| matching.matches(name));
         let lost = hook.matching.as_ref().is_some_and(|matching| all_known && !matches(matching));
         let lost = lost.then(|| format!("hook {}: match: fits no tool of this agent", hook.name));

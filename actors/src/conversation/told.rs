@@ -155,6 +155,7 @@ fn told(data: &Data) -> &'static [On] {
         Data::Suspension(_) => &[On::Notification],
         Data::ChildStarted(_) => &[On::SubagentStart],
         Data::ChildEnded(_) => &[On::SubagentStop],
+        Data::Summarized(_) => &[On::PostCompact],
         Data::TurnStarted(_)
         | Data::AssistantMsg(_)
         | Data::ToolStarted(_)
@@ -163,7 +164,6 @@ fn told(data: &Data) -> &'static [On] {
         | Data::ContextAdded(_)
         | Data::MessageRefused(_)
         | Data::ContextReduced(_)
-        | Data::Summarized(_)
         | Data::SummaryFailed(_)
         | Data::DispatchStarted(_)
         | Data::PhaseChanged(_)

@@ -7,27 +7,26 @@ use serde_json::Value;
 
 use super::{Declared, Failed, HookCaller, Occasion, Reply, What};
 use crate::model::prompt;
-
-/// The bytes that count as a token: near enough for a reserve, and the same for every model.
-const TOKEN: usize = 4;
+use crate::model::tokens::Counter;
 
 /// How much may still be added to one step.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Reserve {
     /// In tokens.
     whole: u32,
-    used: usize,
+    used: u64,
+    counter: Counter,
 }
 
 impl Reserve {
-    pub(crate) fn new(whole: u32) -> Self {
-        Self { whole, used: 0 }
+    pub(crate) fn new(whole: u32, counter: Counter) -> Self {
+        Self { whole, used: 0, counter }
     }
 
     /// Takes what was added out of it; the error is why the turn ends.
     pub(crate) fn take(&mut self, hook: &str, content: &[Value]) -> Result<(), String> {
-        self.used = self.used.saturating_add(tokens(content));
-        match self.used > self.whole as usize {
+        self.used = self.used.saturating_add(self.counter.content(content));
+        match self.used > u64::from(self.whole) {
             true => {
                 Err(format!("hook {hook} went over the injection reserve of {} tokens", self.whole))
             }
@@ -81,13 +80,4 @@ pub(crate) fn transient(added: Vec<Added>) -> impl Iterator<Item = Message> {
         prompt::inserted(format!("{}now_{at}", prompt::CONTEXT), added.content)
     };
     added.into_iter().enumerate().map(message)
-}
-
-/// What the content costs of the model's attention, roughly: its text form at 4 bytes a token.
-fn tokens(content: &[Value]) -> usize {
-    let bytes = |block: &Value| match block["text"].as_str() {
-        Some(text) if block["type"] == "text" => text.len(),
-        Some(_) | None => crate::tools::bounds::encoded_len(block),
-    };
-    content.iter().map(bytes).fold(0, usize::saturating_add).div_ceil(TOKEN)
 }

@@ -42,7 +42,7 @@ pub enum Target {
 }
 
 /// When a hook is called. The first four are asked and waited for; the others are told, after the
-/// commit of what they are told of, in the order of a conversation's events and at most once: a node
+/// commit of what they are told of (`PreCompact` has none), in the order of a conversation's events and at most once: a node
 /// that dies, or whose queue is full, loses them. The journal is the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum On {
@@ -69,9 +69,9 @@ pub enum On {
     StopFailure,
     SubagentStart,
     SubagentStop,
-    /// Never called: nothing is compacted yet.
+    /// The oldest turns are about to be summarized; there is no event of that yet.
     PreCompact,
-    /// Never called: nothing is compacted yet.
+    /// They are.
     PostCompact,
     PermissionDenied,
     /// A call waits for a person or a page.

@@ -72,7 +72,7 @@ pub enum What {
         tool: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         args: Option<Value>,
-        /// As the journal has it; `None` of a conversation that was deleted.
+        /// As the journal has it; `None` of a conversation that was deleted, and of `PreCompact`.
         event: Option<Arc<Event>>,
     },
 }

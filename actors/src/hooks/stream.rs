@@ -21,6 +21,8 @@ pub(crate) struct Filter {
     pub(crate) step: u32,
     /// Those that failed.
     pub(crate) left_out: Vec<String>,
+    /// Whether any text is not as the model said it.
+    pub(crate) changed: bool,
 }
 
 /// Text of one kind on its way through the hooks.
@@ -38,7 +40,7 @@ struct Flow {
     /// The hooks at work on a chunk, or at rest.
     hooks: Hooks,
     /// What the model ended with, told when all of its text has been.
-    ended: Option<Part>,
+    ended: Option<Done>,
     heard: usize,
     said: [bool; 2],
     over: bool,
@@ -101,7 +103,7 @@ impl Flow {
                     }
                 }
                 () = std::future::ready(()), if self.ended.is_some() && !is_busy => {
-                    return Ok(self.ended.take().unwrap_or(Part::Done(Done::default())));
+                    return Ok(Part::Done(self.whole()));
                 }
             }
         }
@@ -119,12 +121,22 @@ impl Flow {
         };
     }
 
+    /// What the model ended with. Its provider's own form of the message would tell what hooks have
+    /// changed.
+    fn whole(&mut self) -> Done {
+        let mut done = self.ended.take().unwrap_or_default();
+        if matches!(&self.hooks, Hooks::Idle(filter) if filter.changed) {
+            done.verbatim = None;
+        }
+        done
+    }
+
     /// Takes what the model says; what is no text passes at once.
     fn take(&mut self, part: Option<Result<Part, Failure>>) -> Result<Option<Part>, Failure> {
         match part {
             Some(Ok(Part::Text(text))) => self.wait(Kind::Text, text),
             Some(Ok(Part::Thinking(text))) => self.wait(Kind::Thinking, text),
-            Some(Ok(done @ Part::Done(_))) => {
+            Some(Ok(Part::Done(done))) => {
                 for (kind, said) in [Kind::Thinking, Kind::Text].into_iter().zip(self.said) {
                     let text = String::new();
                     self.waiting.extend(said.then_some(Chunk { kind, text, is_final: true }));
@@ -162,7 +174,10 @@ async fn pass(mut filter: Filter, chunk: Chunk) -> Passed {
             continue;
         }
         match filter.ask(hook, kind, &text, is_final).await {
-            Ok(Some(shown)) => text = shown,
+            Ok(Some(shown)) => {
+                filter.changed |= shown != text;
+                text = shown;
+            }
             Ok(None) => {}
             Err(failure) => return (filter, Err(failure)),
         }

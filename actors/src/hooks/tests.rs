@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use abide_conversation::event::Executor;
-use abide_conversation::message::Message;
+use abide_conversation::message::{Message, Verbatim};
 use abide_conversation::{ConversationId, Principal, TurnId};
 use axum::Router;
 use axum::body::Bytes;
@@ -23,7 +23,8 @@ use super::stream::{Filter, filtered};
 use super::*;
 use crate::agent::Definition;
 use crate::model::prompt::inserted;
-use crate::model::{Done, Failure, GivenCall, Part};
+use crate::model::tokens::Counter;
+use crate::model::{Done, Failure, GivenCall, Part, Provider};
 use crate::tools::Natives;
 use crate::tools::fixtures::{StillClock, scope, source};
 
@@ -119,7 +120,7 @@ async fn each_answer_is_read_where_it_fits() {
         (
             "pre",
             r#"{"content": [{"type": "json", "data": 1}]}"#,
-            Reply::Add(vec![json!({"type": "json", "data": 1})]),
+            Reply::Add(vec![json!({"type": "json", "data": "one two three four five"})]),
         ),
         ("pre", r#"{"halt": "no"}"#, Reply::Halt("no".to_owned())),
         ("post", r#"{"refuse": "no"}"#, Reply::Refuse("no".to_owned())),
@@ -187,6 +188,7 @@ async fn through(
         occasion: occasion(),
         step: 1,
         left_out: Vec::new(),
+        changed: false,
     };
     let passed = filtered(futures::stream::iter(parts).boxed(), filter).collect().await;
     let heard = heard.lock().unwrap().clone();
@@ -209,6 +211,17 @@ async fn what_comes_while_a_hook_is_busy_is_joined_and_its_last_call_flushes() {
     assert_eq!(heard.first().map(|it| it.0), Some("a"));
     assert_eq!(heard[1..], [("bcd", false), ("", true)]);
     assert_eq!(through(vec![done()]).await, (vec![done()], Vec::new()), "it is not asked in vain");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_a_hook_changed_goes_back_in_no_other_form() {
+    let (provider, model) = ("anthropic".to_owned(), "m".to_owned());
+    let verbatim = Verbatim { provider, model, items: vec![json!({"text": "a"})] };
+    let done = Done { verbatim: Some(verbatim), ..Done::default() };
+    let (passed, _) = through(vec![text("a"), Ok(Part::Done(done.clone()))]).await;
+    assert_eq!(passed, [text("[a]"), Ok(Part::Done(Done::default()))]);
+    let (passed, _) = through(vec![Ok(Part::Done(done.clone()))]).await;
+    assert_eq!(passed, [Ok(Part::Done(done))]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,13 +248,16 @@ fn a_hook_reads_the_newest_messages_within_a_megabyte_and_the_last_in_any_case()
 }
 
 #[test]
-fn four_bytes_of_text_count_as_a_token_and_others_blocks_by_their_json() {
-    let mut reserve = Reserve::new(4);
+fn a_reserve_is_counted_as_the_models_messages_are() {
+    let mut reserve = Reserve::new(4, Counter::rough(Provider::Scripted));
     let block = |text: &str| vec![json!({"type": "text", "text": text})];
-    assert_eq!(reserve.take("a", &block("12345")), Ok(()));
-    assert_eq!(reserve.take("b", &block("12345678")), Ok(()));
+    assert_eq!(reserve.take("a", &block("one")), Ok(()));
+    assert_eq!(reserve.take("b", &block("two three four")), Ok(()));
     let over = "hook c went over the injection reserve of 4 tokens".to_owned();
-    assert_eq!(reserve.take("c", &block("1")), Err(over.clone()));
-    let mut reserve = Reserve::new(4);
-    assert_eq!(reserve.take("c", &[json!({"type": "json", "data": 1})]), Err(over));
+    assert_eq!(reserve.take("c", &block("five")), Err(over.clone()));
+    let mut reserve = Reserve::new(4, Counter::rough(Provider::Scripted));
+    assert_eq!(
+        reserve.take("c", &[json!({"type": "json", "data": "one two three four five"})]),
+        Err(over)
+    );
 }

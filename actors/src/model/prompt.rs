@@ -1,27 +1,34 @@
 //! From the journal to what the model reads: every call followed by its one result.
 
+mod provided;
 mod result;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
 
+use abide_conversation::context::Context;
 use abide_conversation::event::{
-    Added, AssistantMsg, ContextAdded, Data, Event, MessageRefused, RepairRequested,
+    Added, AssistantMsg, ContextAdded, Data, Event, MessageRefused, RepairRequested, Summarized,
 };
-use abide_conversation::message::{CallRef, ErrorType, Message, Outcome, Role, Status, text_block};
+use abide_conversation::message::{
+    CallRef, ErrorType, Message, Outcome, Role, Status, Verbatim, text_block,
+};
 use abide_conversation::{CallId, MessageId, TurnId};
 use serde_json::Value;
 
 use self::result::Beside;
+use crate::context::Retention;
+use crate::context::retention;
 
 /// How much is told of what was wrong with a structured answer.
 const REASON: usize = 4 * 1024;
 
-/// How the ids begin of a request for a repair, and of what shows the media of results; a person's
-/// message never has such an id.
+/// How the ids begin of a request for a repair, of what shows the media of results, and of what
+/// tells of turns that are not shown; a person's message never has such an id.
 const REPAIR: &str = "repair_";
 const MEDIA: &str = "media_";
+const EARLIER: &str = "earlier_";
 /// How the id of what a hook put in begins.
 pub(crate) const CONTEXT: &str = "context_";
 
@@ -31,56 +38,105 @@ pub(crate) const OWN_ERROR: &str = "error: ";
 /// What stands in place of what was cut off.
 const TRUNCATED: &str = "[...truncated...]";
 
-/// The messages for a step of `turn`, oldest first.
-///
-/// Turns stand in the order in which they started, up to `turn`; a message whose turn has not
-/// started is absent. Right after an assistant message stand the results of its calls, in call
-/// order; a call whose result the events lack is told as interrupted, and a result without its
-/// call is left out, so that no provider ever sees an orphan, whatever the events are.
-///
-/// A result is its envelope as JSON; but of a tool that `is_builtin`, its own error is the text
-/// `error: <code>…` (contract §7). Media in results are only named there: one message of role user
-/// shows them, right after the results of all the message's calls.
-pub fn messages(
-    events: &[Event],
-    turn: &TurnId,
-    is_builtin: &dyn Fn(&str) -> bool,
-) -> Vec<Message> {
-    let mut read =
-        Read { results: results(events), told: HashSet::new(), messages: Vec::new(), is_builtin };
-    let mut by_turn: HashMap<&TurnId, Vec<&Event>> = HashMap::new();
-    for event in events {
-        if let Some(of) = &event.turn_id {
-            by_turn.entry(of).or_default().push(event);
-        }
-    }
-    for started in started(events, turn) {
-        let events = by_turn.remove(started).unwrap_or_default();
-        let said = events.iter().find_map(|event| {
-            if let Data::UserMsg(said) = &event.data { Some(&said.message) } else { None }
-        });
-        read.messages.extend(said.cloned());
-        for event in events {
-            read.take(event);
-        }
-    }
-    read.messages
+/// What a result reads as whose retention is over.
+const EXPIRED: &str = "[result expired]";
+
+/// What the model reads of turns that were dropped, and that no summary covers.
+const DROPPED: &str = "[Earlier turns of this conversation are not shown.]";
+
+/// What the prompt must know of a tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rule {
+    pub is_builtin: bool,
+    pub retention: Retention,
 }
 
-/// The turns that have started, up to the one that is asked for.
-fn started<'a>(events: &'a [Event], turn: &TurnId) -> Vec<&'a TurnId> {
-    let mut turns = Vec::new();
-    let mut known = HashSet::new();
-    for event in events.iter().filter(|event| matches!(event.data, Data::TurnStarted(_))) {
-        let Some(id) = &event.turn_id else { continue };
-        if known.insert(id) {
-            turns.push(id);
+/// By a tool's name.
+pub type Rules<'a> = dyn Fn(&str) -> Rule + Sync + 'a;
+
+/// All that a prompt is drawn from: the same makes the same on every node.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Those from `marks.from` on, and the one that has the summary.
+    pub events: &'a [Event],
+    pub turn: &'a TurnId,
+    pub context: &'a Context,
+    pub rules: &'a Rules<'a>,
+}
+
+/// One message as the model reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown<'a> {
+    pub message: Message,
+    /// The event with which it came into the context; 0 of what stands for earlier turns.
+    pub seq: u64,
+    /// `None` of what stands for earlier turns.
+    pub turn: Option<&'a TurnId>,
+    /// As its provider wrote it, if it is whole.
+    pub verbatim: Option<&'a Verbatim>,
+}
+
+impl View<'_> {
+    /// The messages, oldest first.
+    ///
+    /// Turns stand in the order in which they started, from the marks on and up to `turn`; a message
+    /// whose turn has not started is absent. Right after an assistant message stand the results of
+    /// its calls, in call order; a call whose result the events lack is told as interrupted, and a
+    /// result without its call is left out, so that no provider ever sees an orphan, whatever the
+    /// events and the marks are. What the provider ran by itself is no call here: a text tells of it.
+    ///
+    /// A result is its envelope as JSON; but of a built-in tool, its own error is the text
+    /// `error: <code>…` (contract §7). Media in results are only named there: one message of role
+    /// user shows them, right after the results of all the message's calls.
+    pub fn messages(&self) -> Vec<Shown<'_>> {
+        let View { events, context, rules, .. } = *self;
+        let mut read = Read {
+            results: results(events),
+            expired: retention::expired(events, &context.marks, rules),
+            provided: provided::calls(events),
+            told: HashSet::new(),
+            messages: Vec::new(),
+            turn: None,
+            rules,
+        };
+        read.earlier(events, context);
+        let mut by_turn: HashMap<&TurnId, Vec<&Event>> = HashMap::new();
+        for event in events {
+            if let Some(of) = &event.turn_id {
+                by_turn.entry(of).or_default().push(event);
+            }
         }
-        if id == turn {
-            break;
+        for (seq, started) in self.started() {
+            let events = by_turn.remove(started).unwrap_or_default();
+            let said = events.iter().find_map(|event| {
+                if let Data::UserMsg(said) = &event.data { Some(&said.message) } else { None }
+            });
+            read.turn = Some(started);
+            read.push(seq, said.cloned());
+            for event in events {
+                read.take(event);
+            }
         }
+        read.messages
     }
-    turns
+
+    /// The turns that have started and are shown, up to the one that is asked for.
+    fn started(&self) -> Vec<(u64, &TurnId)> {
+        let mut turns = Vec::new();
+        let mut known = HashSet::new();
+        let starts = |event: &&Event| matches!(event.data, Data::TurnStarted(_));
+        for event in self.events.iter().filter(starts) {
+            let Some(id) = &event.turn_id else { continue };
+            let shown = event.seq >= self.context.marks.since || id == self.turn;
+            if known.insert(id) && shown {
+                turns.push((event.seq, id));
+            }
+            if id == self.turn {
+                break;
+            }
+        }
+        turns
+    }
 }
 
 fn results(events: &[Event]) -> HashMap<&CallId, &Outcome> {
@@ -95,19 +151,50 @@ fn results(events: &[Event]) -> HashMap<&CallId, &Outcome> {
 
 struct Read<'a> {
     results: HashMap<&'a CallId, &'a Outcome>,
+    /// Calls whose results are shown no longer.
+    expired: HashSet<&'a CallId>,
+    /// Calls that the provider ran.
+    provided: HashSet<&'a CallId>,
     /// Calls that were told; an id is told once.
     told: HashSet<CallId>,
-    messages: Vec<Message>,
-    is_builtin: &'a dyn Fn(&str) -> bool,
+    messages: Vec<Shown<'a>>,
+    /// The one that is read.
+    turn: Option<&'a TurnId>,
+    rules: &'a Rules<'a>,
 }
 
-impl Read<'_> {
-    fn take(&mut self, event: &Event) {
+impl<'a> Read<'a> {
+    fn push(&mut self, seq: u64, messages: impl IntoIterator<Item = Message>) {
+        let turn = self.turn;
+        let shown =
+            messages.into_iter().map(|message| Shown { message, seq, turn, verbatim: None });
+        self.messages.extend(shown);
+    }
+
+    /// What stands for the turns that are not shown.
+    fn earlier(&mut self, events: &[Event], context: &Context) {
+        let summary = context.summary.and_then(|summary| {
+            let event = events.iter().find(|event| event.seq == summary.seq)?;
+            if let Data::Summarized(summarized) = &event.data { Some(summarized) } else { None }
+        });
+        let covered = context.summary.map_or(0, |summary| summary.upto);
+        let mut content: Vec<Value> = summary.map(summary_block).into_iter().collect();
+        // Both the marks of a summary and those of dropped turns begin right after a turn's end.
+        if context.marks.since > covered.saturating_add(1) {
+            content.push(text_block(DROPPED));
+        }
+        if !content.is_empty() {
+            self.push(0, [inserted(format!("{EARLIER}{}", context.marks.since), content)]);
+        }
+    }
+
+    fn take(&mut self, event: &'a Event) {
+        let seq = event.seq;
         match &event.data {
-            Data::AssistantMsg(spoken) => self.spoken(spoken),
-            Data::RepairRequested(wrong) => self.messages.push(repair(event.seq, wrong)),
-            Data::ContextAdded(added) => self.messages.extend(added_context(event.seq, added)),
-            Data::MessageRefused(refused) => self.messages.push(refusal(event.seq, refused)),
+            Data::AssistantMsg(spoken) => self.spoken(seq, spoken),
+            Data::RepairRequested(wrong) => self.push(seq, [repair(seq, wrong)]),
+            Data::ContextAdded(added) => self.push(seq, added_context(seq, added)),
+            Data::MessageRefused(refused) => self.push(seq, [refusal(seq, refused)]),
             Data::Created(_)
             | Data::UserMsg(_)
             | Data::TurnStarted(_)
@@ -137,27 +224,36 @@ impl Read<'_> {
         }
     }
 
-    fn spoken(&mut self, spoken: &AssistantMsg) {
+    fn spoken(&mut self, seq: u64, spoken: &'a AssistantMsg) {
         let mut message = spoken.message.clone();
+        let verbatim = spoken.verbatim.as_ref().filter(|_| spoken.status == Status::Complete);
         message.status = match spoken.status {
             Status::Complete => None,
             cut @ (Status::Cancelled | Status::Error) => Some(cut),
         };
         message.tool_calls.retain(|call| self.told.insert(call.id.clone()));
+        let (provided, calls): (Vec<_>, _) =
+            message.tool_calls.into_iter().partition(|call| self.provided.contains(&call.id));
+        message.tool_calls = calls;
+        message.content.extend(provided.iter().map(|it| provided::told(it, self.outcome(it))));
         let mut beside = Beside::default();
         let result = |call| self.result(call, &mut beside);
         let results: Vec<Message> = message.tool_calls.iter().map(result).collect();
         let media = beside.message(&message.id);
-        self.messages.push(message);
-        self.messages.extend(results);
-        self.messages.extend(media);
+        self.messages.push(Shown { message, seq, turn: self.turn, verbatim });
+        // They came after it, one by one; the step that reads them is the same.
+        self.push(seq.saturating_add(1), results.into_iter().chain(media));
+    }
+
+    fn outcome(&self, call: &CallRef) -> Option<&'a Outcome> {
+        self.results.get(&call.id).copied()
     }
 
     fn result(&self, call: &CallRef, beside: &mut Beside) -> Message {
         let cut = Outcome::Err("tool call interrupted".to_owned(), ErrorType::Interrupted);
-        let outcome = self.results.get(&call.id).copied().unwrap_or(&cut);
-        let text = match outcome {
-            Outcome::Err(error, ErrorType::ToolError) if (self.is_builtin)(&call.name) => {
+        let text = match self.outcome(call).unwrap_or(&cut) {
+            _ if self.expired.contains(&call.id) => EXPIRED.to_owned(),
+            Outcome::Err(error, ErrorType::ToolError) if (self.rules)(&call.name).is_builtin => {
                 bounded(format!("{OWN_ERROR}{error}"), result::RESULT)
             }
             outcome => beside.envelope(call, outcome),
@@ -177,7 +273,11 @@ impl Read<'_> {
 /// Whether a person said it, rather than that it was made here.
 pub(crate) fn is_a_persons(message: &Message) -> bool {
     let made = |prefix| message.id.as_str().starts_with(prefix);
-    message.role == Role::User && ![REPAIR, MEDIA, CONTEXT].into_iter().any(made)
+    message.role == Role::User && ![REPAIR, MEDIA, EARLIER, CONTEXT].into_iter().any(made)
+}
+
+fn summary_block(summarized: &Summarized) -> Value {
+    text_block(format!("Summary of the conversation before this:\n{}", summarized.text))
 }
 
 fn repair(seq: u64, wrong: &RepairRequested) -> Message {

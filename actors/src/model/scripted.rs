@@ -38,6 +38,8 @@
 //! A template (minijinja) sees `user`, the last user message with every block as text, a line each,
 //! and `results`: by tool name, the envelope of its last result in this turn. A repair of a
 //! structured answer is one more step.
+//!
+//! Asked for a summary, it says `Summary of N messages.`, whatever the script is.
 
 mod script;
 #[cfg(test)]
@@ -57,7 +59,7 @@ use serde_json::{Map, Value, json};
 
 use self::script::{Call, Entry, Script};
 use super::prompt::{OWN_ERROR, is_a_persons};
-use super::{Done, Failure, GivenCall, Model, Part, Parts, Request, numbers};
+use super::{Done, Failure, GivenCall, Model, Part, Parts, Purpose, Request, numbers};
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
 const KEPT: usize = 32;
@@ -77,6 +79,11 @@ pub fn check(script: &Value) -> Result<(), String> {
 #[async_trait]
 impl Model for Scripted {
     async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+        if request.purpose == Purpose::Summary {
+            let told = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
+            let (_, pieces) = say(&format!("Summary of {told} messages."));
+            return Ok(stream::iter(pieces).boxed());
+        }
         let source = request.settings.script.as_ref().unwrap_or(&Value::Null);
         let script = self.compiled(source)?;
         let scene = Scene::of(&request.messages);
@@ -144,11 +151,12 @@ fn envelope(text: String) -> Value {
 
 type Pieces = Vec<Result<Part, Failure>>;
 
+fn say(text: &str) -> (Duration, Pieces) {
+    let done = Part::Done(Done::default());
+    (Duration::ZERO, words(text, Part::Text).chain([Ok(done)]).collect())
+}
+
 fn play(script: &Script, scene: &Scene) -> Result<(Duration, Pieces), Failure> {
-    let say = |text: &str| {
-        let done = Part::Done(Done::default());
-        (Duration::ZERO, words(text, Part::Text).chain([Ok(done)]).collect())
-    };
     let Some(entries) = script.entries(&scene.user) else {
         return Ok(say("No rule of the script matches this message."));
     };

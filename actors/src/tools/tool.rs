@@ -14,6 +14,7 @@ use super::condition::Condition;
 use super::schema::Schema;
 use super::scope::Scope;
 use super::template::Template;
+use crate::context::Retention;
 use crate::mcp::Pick;
 
 /// The longest name of a tool, in bytes, as providers allow; a model may make up a longer one.
@@ -52,8 +53,8 @@ pub struct Tool {
     pub result_schema: Option<Schema>,
     /// By provider, merged into the wire definition as it is.
     pub provider_options: Map<String, Value>,
-    /// How long its results stay in the prompt; checked for its shape and kept.
-    pub retention: Option<Value>,
+    /// How long its results stay in the prompt once room is needed.
+    pub retention: Retention,
 }
 
 /// The gate in front of a call.

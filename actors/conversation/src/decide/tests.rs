@@ -7,6 +7,8 @@ mod cancelling;
 mod cells;
 mod chance;
 mod children;
+mod contexts;
+mod costs;
 mod deadlines;
 mod dispatching;
 mod hooked;

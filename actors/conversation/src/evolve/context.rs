@@ -37,9 +37,7 @@ pub(super) fn summarize(state: &mut State, seq: u64, summarized: &Summarized) {
     let saved = tokens_before.saturating_sub(tokens_after);
     context.tokens = context.tokens.saturating_sub(saved);
     // A reduction may have gone further meanwhile.
-    context.marks.from = context.marks.from.max(marks.from);
-    context.marks.since = context.marks.since.max(marks.since);
-    context.marks.expired = context.marks.expired.max(marks.expired);
+    context.marks = context.marks.and(marks);
     context.summary = Some(Summary { seq, upto });
     context.summarize = None;
 }

@@ -34,7 +34,7 @@ impl Step<'_> {
         let (durable, passing): (Vec<_>, Vec<_>) = hooks.into_iter().partition(|it| it.durable);
         let what = What::Pre { step: self.step, messages: kept(messages) };
         let occasion = self.occasion();
-        let mut reserve = Reserve::new(self.definition.injection_reserve);
+        let mut reserve = Reserve::new(self.definition.injection_reserve, self.counter);
         let (turn, step) = (self.turn.id.clone(), self.step);
         if self.turn.prepared < step && !durable.is_empty() {
             let added = additions(self.caller(), &durable, &occasion, &what, &mut reserve).await;
@@ -79,6 +79,7 @@ impl Step<'_> {
             occasion: self.occasion(),
             step: self.step,
             left_out: Vec::new(),
+            changed: false,
         };
         filtered(parts, filter)
     }

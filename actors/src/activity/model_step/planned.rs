@@ -67,14 +67,14 @@ impl Step<'_> {
         Ok(Planner { toolbox, scope, gate, clock })
     }
 
-    /// Conditions and messages may take a while; they must not hold up other conversations.
-    async fn aside<T: Send + 'static>(
+    /// Conditions, messages and counting may take a while; they must not hold up other conversations.
+    pub(super) async fn aside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let done = tokio::task::spawn_blocking(work).await;
         let id = &self.around.id;
-        done.inspect_err(|error| tracing::error!(conversation = %id, %error, "planning failed"))
+        done.inspect_err(|error| tracing::error!(conversation = %id, %error, "work aside failed"))
             .ok()
     }
 }

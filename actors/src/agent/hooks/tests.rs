@@ -117,6 +117,6 @@ fn a_hook_that_will_never_be_called_is_worth_a_warning() {
     assert!(lost("write|edit").is_empty());
     for on in ["PreCompact", "PostCompact"] {
         let warnings = parse(json!([hook(on)])).unwrap().warnings;
-        assert_eq!(warnings, [format!("hook {on}: is never called: nothing is compacted yet")]);
+        assert_eq!(warnings, [format!("hook {on}: is never called: nothing is summarized")]);
     }
 }

@@ -14,8 +14,15 @@ use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Time
 use proptest::prelude::*;
 use serde_json::json;
 
+use abide_conversation::context::{Context, Marks, Summary};
+
 use super::result::{Beside, RESULT};
-use super::{Read, messages, results};
+use super::{Read, Rule, View, results};
+
+/// What a step reads of a journal of which nothing was left out.
+fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
+    drawn(events, turn.as_str(), &Context::default())
+}
 
 fn message(id: &str, role: Role, text: &str) -> Message {
     Message {
@@ -96,9 +103,19 @@ fn journal(events: impl IntoIterator<Item = (&'static str, Data)>) -> Vec<Event>
     events.into_iter().enumerate().map(event).collect()
 }
 
+fn drawn(events: &[Event], turn: &str, context: &Context) -> Vec<Message> {
+    let (turn, rules) = (&TurnId::new(turn), |name: &str| rule(name));
+    let view = View { events, turn, context, rules: &rules };
+    view.messages().into_iter().map(|shown| shown.message).collect()
+}
+
 /// One line a message: its role, its text, and what binds it to calls.
 fn told(events: &[Event], turn: &str) -> Vec<String> {
-    let line = |message: Message| {
+    told_of(&drawn(events, turn, &Context::default()))
+}
+
+fn told_of(messages: &[Message]) -> Vec<String> {
+    let line = |message: &Message| {
         let role = match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
@@ -108,8 +125,12 @@ fn told(events: &[Event], turn: &str) -> Vec<String> {
         let of = message.tool_call_id.as_ref().map_or("", |id| id.as_str());
         format!("{role} {} {}{of}", message.text(), calls.join(","))
     };
-    messages(events, &TurnId::new(turn), &|_| false).into_iter().map(line).collect()
+    messages.iter().map(line).collect()
 }
+
+mod marks;
+
+use marks::{provided, rule};
 
 #[test]
 fn a_journal_is_told_turn_by_turn() {
@@ -139,7 +160,7 @@ fn a_journal_is_told_turn_by_turn() {
     let second = ["user two ", "assistant half "];
     assert_eq!(told(&events, "t2"), [first.as_slice(), &second].concat());
     assert_eq!(told(&events, "t1"), first);
-    let last = messages(&events, &TurnId::new("t2"), &|_| false).pop().unwrap();
+    let last = messages(&events, &TurnId::new("t2")).pop().unwrap();
     assert_eq!(last.status, Some(Status::Cancelled));
 }
 
@@ -164,7 +185,7 @@ fn a_repair_is_asked_for_where_it_happened() {
         ("t1", spoken("{}", &[], Status::Complete)),
         ("t1", Data::RepairRequested(RepairRequested { reason: "name: is missing".into() })),
     ]);
-    let told = messages(&events, &TurnId::new("t1"), &|_| false).pop().unwrap();
+    let told = messages(&events, &TurnId::new("t1")).pop().unwrap();
     assert_eq!(told.role, Role::User);
     assert!(told.text().contains("name: is missing"));
     assert_eq!(told.id.as_str(), "repair_4");
@@ -179,7 +200,7 @@ fn a_large_result_is_cut_between_characters() {
             ("t1", spoken("", &["a"], Status::Complete)),
             ("t1", returned("a", Outcome::Ok(json!(text)))),
         ]);
-        let told = messages(&events, &TurnId::new("t1"), &|_| false).pop().unwrap().text();
+        let told = messages(&events, &TurnId::new("t1")).pop().unwrap().text();
         assert_eq!(told.ends_with("ä\"}"), whole);
         assert_eq!(told.ends_with("ä[...truncated...]"), !whole);
         assert!(told.len() <= RESULT + super::TRUNCATED.len());
@@ -215,7 +236,7 @@ fn media_are_shown_after_all_results_and_the_prompt_only_grows() {
         "user Media in the result of a (t): ".to_owned(),
     ];
     assert_eq!(told(&events, "t2")[..5], expected);
-    let read = |events: &[Event], turn| json!(messages(events, &TurnId::new(turn), &|_| false));
+    let read = |events: &[Event], turn| json!(messages(events, &TurnId::new(turn)));
     let whole = read(&events, "t2");
     for (events, turn) in [(&events[..5], "t1"), (&events[..7], "t1"), (&events[..9], "t1")] {
         let earlier = read(events, turn);
@@ -228,6 +249,7 @@ fn any_event() -> impl Strategy<Value = (&'static str, Data)> {
     let turn = prop::sample::select(vec!["t1", "t2", "t3", ""]);
     let id = prop::sample::select(vec!["a", "b", "c", "d", "e", "f"]);
     let ids = prop::collection::vec(id.clone(), 0..4);
+    let id2 = id.clone();
     let status = prop::sample::select(vec![Status::Complete, Status::Cancelled, Status::Error]);
     let data = prop_oneof![
         2 => Just(started()),
@@ -237,9 +259,20 @@ fn any_event() -> impl Strategy<Value = (&'static str, Data)> {
         2 => id.prop_map(|id| returned(id, Outcome::Ok(json!([id, image()])))),
         1 => Just(ended()),
         1 => Just(dispatched()),
+        1 => id2.prop_map(provided),
         1 => Just(Data::RepairRequested(RepairRequested { reason: "no".into() })),
     ];
     (turn, data)
+}
+
+fn any_context() -> impl Strategy<Value = Context> {
+    let summary = prop::option::of((0..40_u64, 0..40_u64));
+    let marks = (0..40_u64, 0..40_u64, 0..40_u64, 0..40_u64);
+    (marks, summary).prop_map(|((from, since, expired, forced), summary)| Context {
+        marks: Marks { from, since, expired, forced },
+        summary: summary.map(|(seq, upto)| Summary { seq, upto }),
+        ..Context::default()
+    })
 }
 
 proptest! {
@@ -248,10 +281,11 @@ proptest! {
     fn every_call_is_followed_by_its_one_result(
         events in prop::collection::vec(any_event(), 0..40),
         turn in prop::sample::select(vec!["t1", "t2", "t3"]),
+        context in any_context(),
     ) {
         let mut due = Vec::new();
         let mut seen = std::collections::HashSet::new();
-        for message in messages(&journal(events), &TurnId::new(turn), &|_| false) {
+        for message in drawn(&journal(events), turn, &context) {
             let hidden = |block: &serde_json::Value| {
                 *block == image() || !block.to_string().contains("SECRET")
             };
@@ -281,8 +315,10 @@ fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
         let events = [result_of("a", outcome)];
         let results = results(&events);
         let told = HashSet::new();
-        let is_builtin = |name: &str| name == "read";
-        Read { results, told, messages: Vec::new(), is_builtin: &is_builtin }
+        let rules = |name: &str| Rule { is_builtin: name == "read", ..Rule::default() };
+        let (messages, turn) = (Vec::new(), None);
+        let (expired, provided) = Default::default();
+        Read { results, expired, provided, told, messages, turn, rules: &rules }
             .result(&call, &mut Beside::default())
             .text()
     };

@@ -255,7 +255,7 @@ impl Run {
         let seq = self.state.seq.saturating_sub(u64::from(throw.which % 8));
         let reduced = ContextReduced {
             step,
-            marks: Marks { from: seq, since: seq, expired: seq },
+            marks: Marks { from: seq, since: seq, expired: seq, forced: 0 },
             why: [Pressure::Budget, Pressure::TooLong][usize::from(throw.which % 2)],
             results: 0,
             turns: 0,
@@ -384,7 +384,7 @@ fn summarized(state: &State, upto: u64, how: u8) -> Action {
     }
     let summarized = Summarized {
         upto,
-        marks: Marks { from: upto, since: upto, expired: 0 },
+        marks: Marks { from: upto, since: upto, ..Marks::default() },
         text: "short".to_owned(),
         usage: None,
         tokens_before: 9,

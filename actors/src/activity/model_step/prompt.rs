@@ -1,0 +1,124 @@
+//! What the model reads in one step, within its budget.
+
+use std::collections::BTreeMap;
+
+use abide_conversation::event::{Event, Pressure};
+use abide_conversation::message::{Message, Verbatim};
+use abide_conversation::{Action, MessageId};
+
+use super::Step;
+use crate::context::limits::{sendable, window};
+use crate::context::reduce::Crowded;
+use crate::model::prompt::{Rule, Shown, View};
+use crate::model::tokens::Counter;
+
+/// The messages of a request.
+pub(super) struct Prompt {
+    pub(super) messages: Vec<Message>,
+    /// How many of them the next step sends again.
+    pub(super) stable: usize,
+    pub(super) verbatim: BTreeMap<MessageId, Verbatim>,
+    pub(super) weight: Weight,
+}
+
+/// What a prompt costs, in tokens.
+#[derive(Clone, Copy)]
+pub(super) struct Weight {
+    /// All that the next step sends again.
+    pub(super) tokens: u64,
+    /// What hooks added to this step only.
+    pub(super) passing: u64,
+}
+
+impl Step<'_> {
+    /// What the model reads; or what is to be journalled first, or instead.
+    pub(super) async fn prompt(&self, events: &[Event]) -> Result<Prompt, Action> {
+        let rules = |name: &str| self.rule(name);
+        let view = self.view(events, &rules);
+        let shown = view.messages();
+        let tokens = self.estimate(&shown).await;
+        self.make_room(view, tokens)?;
+        let verbatim = shown.iter().filter_map(|shown| {
+            shown.verbatim.map(|verbatim| (shown.message.id.clone(), verbatim.clone()))
+        });
+        let verbatim = verbatim.collect();
+        let mut messages: Vec<Message> = shown.into_iter().map(|shown| shown.message).collect();
+        let stable = messages.len();
+        let added = self.prepare(events, &messages).await?;
+        let passing = added.iter().map(|message| self.counter.message(message)).sum();
+        messages.extend(added);
+        Ok(Prompt { messages, stable, verbatim, weight: Weight { tokens, passing } })
+    }
+
+    /// Half of what was too long for the provider, once a step.
+    pub(super) fn shorter(&self, events: &[Event], sent: Weight) -> Option<Action> {
+        let rules = |name: &str| self.rule(name);
+        let crowded = self.crowded(self.view(events, &rules), sent.tokens, Pressure::TooLong);
+        let reduced = crowded.down_to(sent.tokens / 2)?;
+        let is_first = self.turn.too_long < self.step;
+        is_first.then(|| Action::ContextReduced { turn: self.turn.id.clone(), reduced })
+    }
+
+    fn view<'a>(
+        &'a self,
+        events: &'a [Event],
+        rules: &'a crate::model::prompt::Rules<'a>,
+    ) -> View<'a> {
+        View { events, turn: &self.turn.id, context: &self.around.state.context, rules }
+    }
+
+    /// What the provider counted last, and what has come since; all of it only where nothing was
+    /// counted yet.
+    async fn estimate(&self, shown: &[Shown<'_>]) -> u64 {
+        let context = &self.around.state.context;
+        let since = |shown: &&Shown<'_>| context.counted == 0 || shown.seq > context.counted;
+        let new: Vec<Message> =
+            shown.iter().filter(since).map(|shown| shown.message.clone()).collect();
+        let (counter, definition) = (self.counter, self.definition.clone());
+        let tools =
+            if context.counted == 0 { self.toolbox.specs(&self.gate()) } else { Vec::new() };
+        let is_first = context.counted == 0;
+        let count = move || {
+            let head = || counter.head(&definition.system_prompt, &tools);
+            let head = if is_first { head() } else { 0 };
+            new.iter().map(|message| counter.message(message)).fold(head, u64::saturating_add)
+        };
+        context.tokens.saturating_add(self.aside(count).await.unwrap_or_default())
+    }
+
+    /// Reduces what is over its budget. What is over and stays is sent as long as the model reads it.
+    fn make_room(&self, view: View<'_>, tokens: u64) -> Result<(), Action> {
+        let (budget, window) = (self.definition.context_budget(), window(&self.definition.model));
+        if tokens <= budget {
+            return Ok(());
+        }
+        let crowded = self.crowded(view, tokens, Pressure::Budget);
+        let too_many = tokens > window;
+        let reduced = crowded
+            .within(budget)
+            .or_else(|| too_many.then(|| crowded.down_to(sendable(window))).flatten());
+        let turn = self.turn.id.clone();
+        match reduced {
+            Some(reduced) => Err(Action::ContextReduced { turn, reduced }),
+            None if too_many => {
+                let reason = "context_window".to_owned();
+                Err(Action::Halt { turn, step: self.step, reason })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn crowded<'a>(&self, view: View<'a>, tokens: u64, why: Pressure) -> Crowded<'a> {
+        let counter = Counter::rough(self.definition.model.provider);
+        let tools = self.toolbox.specs(&self.gate());
+        let head = counter.head(&self.definition.system_prompt, &tools);
+        Crowded { view, step: self.step, why, tokens, head, counter }
+    }
+
+    fn rule(&self, name: &str) -> Rule {
+        let tool = self.toolbox.tool(name);
+        let rule = tool
+            .map(|tool| Rule { is_builtin: tool.builtin().is_some(), retention: tool.retention });
+        rule.unwrap_or_default()
+    }
+}

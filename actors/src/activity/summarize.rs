@@ -1,0 +1,136 @@
+//! A summary of the oldest turns, written beside whatever turn runs.
+
+mod span;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_conversation::Action;
+use abide_conversation::event::Summarized;
+use abide_conversation::message::{Usage, text_block};
+use futures::StreamExt;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use self::span::Span;
+use super::Surroundings;
+use crate::agent::Definition;
+use crate::context::SummaryPolicy;
+use crate::hooks::teller::{Note, Whose};
+use crate::hooks::{Occasion, On};
+use crate::journal::Refusal;
+use crate::model::retry::Retrying;
+use crate::model::tokens::Counter;
+use crate::model::{Failure, Model, Part, Purpose, Request, Settings, prompt};
+use crate::tools::bounds::cut;
+
+/// Nobody waits for it, but its actor stays in memory: a model that takes longer hangs.
+const LONGEST: Duration = Duration::from_secs(600);
+/// What is kept of a summary: every later step sends it.
+const TEXT: usize = 32 * 1024;
+/// More text than this is a model that never stops.
+const HEARD: usize = 4 << 20;
+
+/// Covers the oldest of the turns that ended up to `upto`. Whatever goes wrong is no failure of the
+/// conversation: it is summarized after a later turn.
+pub(super) async fn summarize(around: &Surroundings, upto: u64) -> Result<Action, Refusal> {
+    let failed = |reason: &str| Ok(Action::SummaryFailed { reason: reason.to_owned() });
+    let Some(agent) = &around.state.agent else { return failed("agent-missing") };
+    let Some(definition) = around.deps.agents.newest(agent).await? else {
+        return failed("agent-missing");
+    };
+    let Some(policy) = &definition.summary else { return failed("no summary is asked for") };
+    let settings = policy.model.clone().unwrap_or_else(|| definition.model.clone());
+    let Some(span) = Span::read(around, &definition, &settings, upto).await? else {
+        return failed("there is nothing to cover yet");
+    };
+    tell(around, &definition);
+    match ask(around, &definition, policy, &settings, span.transcript.clone()).await {
+        Ok((text, _)) if text.trim().is_empty() => failed("the summary was empty"),
+        Ok((text, usage)) => Ok(summarized(around, &settings, span, &text, usage)),
+        Err(failure) => {
+            tracing::warn!(conversation = %around.id, reason = %failure, "no summary was written");
+            failed(&failure.message)
+        }
+    }
+}
+
+fn summarized(
+    around: &Surroundings,
+    settings: &Settings,
+    span: Span,
+    text: &str,
+    usage: Option<Usage>,
+) -> Action {
+    let context = &around.state.context;
+    let text = cut(text.trim(), TEXT);
+    let own = Counter::rough(settings.provider).content(&[text_block(text.as_str())]);
+    let tokens_after = context.tokens.saturating_sub(span.tokens).saturating_add(own);
+    let usage = usage.map(|usage| Usage { cost: settings.prices.cost(&usage), ..usage });
+    let after = context.summary.map_or(0, |summary| summary.upto);
+    let summarized = Summarized {
+        upto: span.upto,
+        marks: span.marks,
+        text,
+        usage,
+        tokens_before: context.tokens,
+        tokens_after: tokens_after.min(context.tokens),
+    };
+    Action::Summarized { after, summarized }
+}
+
+async fn ask(
+    around: &Surroundings,
+    definition: &Definition,
+    policy: &SummaryPolicy,
+    settings: &Settings,
+    transcript: Vec<Value>,
+) -> Result<(String, Option<Usage>), Failure> {
+    let deps = &around.deps;
+    let request = Request {
+        settings: settings.clone(),
+        system: policy.prompt.clone(),
+        messages: vec![prompt::inserted(format!("{}part", prompt::CONTEXT), transcript)],
+        stable: 0,
+        verbatim: Default::default(),
+        cache_key: around.id.to_string(),
+        purpose: Purpose::Summary,
+        tools: Vec::new(),
+        schema: None,
+    };
+    let model = Retrying::new(deps.model.clone(), definition.retry, deps.clock.clone());
+    let answer = async {
+        let (mut parts, mut text) = (model.ask(request).await?, String::new());
+        while let Some(part) = parts.next().await {
+            match part? {
+                Part::Text(more) => text.push_str(&more),
+                Part::Done(done) => return Ok((text, done.usage)),
+                Part::Thinking(_) | Part::Call(_) => {}
+            }
+            if text.len() > HEARD {
+                return Err(Failure::permanent("the summary is too long"));
+            }
+        }
+        Err(Failure::permanent("the model's stream ended before its message did"))
+    };
+    let late = |_| Failure::permanent("the model took too long");
+    timeout(LONGEST, answer).await.map_err(late)?
+}
+
+/// Tells the hooks that want to know before.
+fn tell(around: &Surroundings, definition: &Arc<Definition>) {
+    let on = On::PreCompact;
+    if !definition.hooks.iter().any(|hook| hook.concerns(on, None)) {
+        return;
+    }
+    let occasion = Occasion {
+        conversation_id: around.id.clone(),
+        turn_id: None,
+        principal: None,
+        assigns: around.state.assigns.clone(),
+    };
+    let whose = Whose::Definition(definition.clone());
+    let (tool, args, event) = Default::default();
+    let note = Note { whose, occasion, on, tool, args, event };
+    around.deps.runner.hooks().teller.tell(&around.deps, note);
+}

@@ -1,0 +1,171 @@
+//! Takes out of the context what is over its budget, the cheapest first.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use abide_conversation::TurnId;
+use abide_conversation::context::{Context, Marks};
+use abide_conversation::event::{ContextReduced, Data, Event, Pressure};
+
+use super::limits::share;
+use super::retention::expired;
+use crate::model::prompt::View;
+use crate::model::tokens::Counter;
+
+/// When turns are dropped, so many percent of the budget stay: the next steps then only append.
+const LOW: u64 = 60;
+/// What frees less of the budget is not worth a prefix that no cache knows.
+const WORTH: u64 = 10;
+
+/// A context that is too large.
+pub(crate) struct Crowded<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) step: u32,
+    pub(crate) why: Pressure,
+    /// The tokens of the whole, as they are known.
+    pub(crate) tokens: u64,
+    /// The tokens of what stands before the messages, roughly.
+    pub(crate) head: u64,
+    /// Estimates: only shares matter here.
+    pub(crate) counter: Counter,
+}
+
+/// The context as some marks show it.
+struct Weighed {
+    marks: Marks,
+    /// By turn, oldest first.
+    turns: Vec<(TurnId, u64)>,
+    tokens: u64,
+}
+
+impl Crowded<'_> {
+    /// Expires results that are past their retention, then drops the oldest turns; nothing, if that
+    /// is not worth it.
+    pub(crate) fn within(&self, budget: u64) -> Option<ContextReduced> {
+        let frees = |it: &Weighed| self.tokens.saturating_sub(it.tokens);
+        let worth = |it: &Weighed| frees(it) > 0 && frees(it) >= share(budget, WORTH);
+        let now = self.weighed(self.view.context.marks, 1, 1);
+        let aged = self.relative(self.aged(), &now);
+        if aged.tokens <= budget && worth(&aged) {
+            return Some(self.reduced(&aged));
+        }
+        let dropped = self.dropped(&aged, share(budget, LOW), &now);
+        worth(&dropped).then(|| self.reduced(&dropped))
+    }
+
+    /// The same down to so many tokens; if that is not enough, expires all results but those of the
+    /// last step, whatever their retention. `None`: nothing more can be taken out.
+    pub(crate) fn down_to(&self, tokens: u64) -> Option<ContextReduced> {
+        let now = self.weighed(self.view.context.marks, 1, 1);
+        let aged = self.relative(self.aged(), &now);
+        let dropped = self.dropped(&aged, tokens, &now);
+        let forced = self.relative(self.forced(dropped.marks), &now);
+        let steps = [aged, dropped, forced];
+        let enough = steps.iter().find(|it| it.tokens <= tokens).or(steps.last())?;
+        (enough.tokens < self.tokens).then(|| self.reduced(enough))
+    }
+
+    fn aged(&self) -> Marks {
+        let last = self.view.events.last().map_or(0, |event| event.seq);
+        let marks = self.view.context.marks;
+        Marks { expired: marks.expired.max(last), ..marks }
+    }
+
+    /// All results before the running turn's last step.
+    fn forced(&self, marks: Marks) -> Marks {
+        let steps = |data: &Data| matches!(data, Data::AssistantMsg(_) | Data::TurnStarted(_));
+        let is_own = |of: &Option<TurnId>| of.as_ref() == Some(self.view.turn);
+        let mut events = self.view.events.iter().rev();
+        let last = events.find(|event| is_own(&event.turn_id) && steps(&event.data));
+        Marks { forced: marks.forced.max(last.map_or(0, |event| event.seq)), ..marks }
+    }
+
+    /// Drops the oldest turns, never the running one, until no more than so many tokens are left.
+    fn dropped(&self, aged: &Weighed, most: u64, now: &Weighed) -> Weighed {
+        let ends: HashMap<&TurnId, u64> = self
+            .view
+            .events
+            .iter()
+            .filter_map(|event| {
+                let ends = matches!(event.data, Data::TurnEnded(_));
+                event.turn_id.as_ref().filter(|_| ends).map(|turn| (turn, event.seq))
+            })
+            .collect();
+        let (mut marks, mut left) = (aged.marks, aged.tokens);
+        for (turn, tokens) in &aged.turns {
+            let Some(end) = ends.get(turn).filter(|_| left > most && turn != self.view.turn) else {
+                break;
+            };
+            marks.since = end.saturating_add(1);
+            left = left.saturating_sub(*tokens);
+        }
+        marks.from = marks.from.max(from(self.view.events, marks.since));
+        self.relative(marks, now)
+    }
+
+    fn relative(&self, marks: Marks, now: &Weighed) -> Weighed {
+        self.weighed(marks, self.tokens, now.tokens.max(1))
+    }
+
+    /// Each count is multiplied by `known` and divided by `rough`, so that all of the present context
+    /// comes to what is known of it.
+    fn weighed(&self, marks: Marks, known: u64, rough: u64) -> Weighed {
+        let scaled = |tokens: u64| {
+            let scaled = u128::from(tokens) * u128::from(known) / u128::from(rough);
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        };
+        let context = Context { marks, ..self.view.context.clone() };
+        let view = View { context: &context, ..self.view };
+        let mut turns: Vec<(TurnId, u64)> = Vec::new();
+        let mut earlier = self.head;
+        for shown in view.messages() {
+            let tokens = self.counter.message(&shown.message);
+            match (shown.turn, turns.last_mut()) {
+                (None, _) => earlier = earlier.saturating_add(tokens),
+                (Some(turn), Some(last)) if last.0 == *turn => last.1 += tokens,
+                (Some(turn), _) => turns.push((turn.clone(), tokens)),
+            }
+        }
+        let all = turns.iter().fold(earlier, |all, (_, tokens)| all.saturating_add(*tokens));
+        let turns = turns.into_iter().map(|(turn, tokens)| (turn, scaled(tokens))).collect();
+        Weighed { marks, turns, tokens: scaled(all) }
+    }
+
+    fn reduced(&self, to: &Weighed) -> ContextReduced {
+        let View { events, context, rules, .. } = self.view;
+        let results = |marks| expired(events, marks, rules).len();
+        let starts = events.iter().filter(|event| {
+            let dropped = (context.marks.since..to.marks.since).contains(&event.seq);
+            dropped && matches!(event.data, Data::TurnStarted(_))
+        });
+        let newly = results(&to.marks).saturating_sub(results(&context.marks));
+        ContextReduced {
+            step: self.step,
+            marks: to.marks,
+            why: self.why,
+            results: u32::try_from(newly).unwrap_or(u32::MAX),
+            turns: u32::try_from(starts.count()).unwrap_or(u32::MAX),
+            tokens_before: self.tokens,
+            tokens_after: to.tokens,
+        }
+    }
+}
+
+/// The first event that must be read when turns are shown that started at `since` or later: a
+/// message that was queued stands before its turn.
+pub(crate) fn from(events: &[Event], since: u64) -> u64 {
+    let gone: Vec<&TurnId> = events
+        .iter()
+        .filter_map(|event| {
+            let gone = event.seq < since && matches!(event.data, Data::TurnStarted(_));
+            event.turn_id.as_ref().filter(|_| gone)
+        })
+        .collect();
+    let kept = events.iter().find(|event| match &event.turn_id {
+        Some(turn) => matches!(event.data, Data::UserMsg(_)) && !gone.contains(&turn),
+        None => false,
+    });
+    kept.map_or(since, |event| event.seq.min(since))
+}

@@ -1,0 +1,192 @@
+//! Contexts that are too large, as journals.
+#![allow(clippy::unwrap_used)]
+
+use abide_conversation::event::{
+    AssistantMsg, Ending, Shape, ToolResult, TurnEnded, TurnStarted, UserMsg,
+};
+use abide_conversation::message::{CallRef, Message, Outcome, Role, Status, text_block};
+use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Timestamp};
+use serde_json::json;
+
+use super::*;
+use crate::context::{Keep, Retention};
+use crate::model::Provider;
+use crate::model::prompt::Rule;
+
+/// A journal in the making.
+#[derive(Default)]
+struct Past(Vec<Event>);
+
+impl Past {
+    fn push(&mut self, turn: &str, data: Data) {
+        let (seq, turn_id) = (self.0.len() as u64 + 1, Some(TurnId::new(turn)));
+        self.0.push(Event { seq, at: Timestamp::UNIX_EPOCH, turn_id, data });
+    }
+
+    fn said(mut self, turn: &str) -> Self {
+        let message = message("u", Role::User, "Go on.");
+        let (principal, schema) = (Principal::new("ada"), Shape::Agent);
+        let (message_id, assigns) = Default::default();
+        let said = UserMsg { message, message_id, principal, assigns, schema };
+        self.push(turn, Data::UserMsg(said));
+        self
+    }
+
+    fn started(mut self, turn: &str) -> Self {
+        let (agent, revision) = (AgentName::new("a"), Revision::new("r"));
+        let (budget, summarize_over) = Default::default();
+        let started = TurnStarted { agent, revision, max_steps: 9, budget, summarize_over };
+        self.push(turn, Data::TurnStarted(started));
+        self
+    }
+
+    /// A call of a tool with a result of so many words.
+    fn step(mut self, turn: &str, tool: &str, words: usize) -> Self {
+        let id = CallId::new(format!("c{}", self.0.len()));
+        let call = CallRef { id: id.clone(), name: tool.to_owned(), args: json!({}) };
+        let message = Message { tool_calls: vec![call], ..message("a", Role::Assistant, "") };
+        self.push(turn, Data::AssistantMsg(spoken(message)));
+        let outcome = Outcome::Ok(json!("word ".repeat(words)));
+        self.push(turn, Data::ToolResult(ToolResult { call_id: id, outcome, ui: None, ran: None }));
+        self
+    }
+
+    fn ended(mut self, turn: &str) -> Self {
+        self.push(turn, Data::AssistantMsg(spoken(message("a", Role::Assistant, "Done."))));
+        self.push(turn, Data::TurnEnded(TurnEnded { outcome: Ending::Completed, reason: None }));
+        self
+    }
+
+    /// A whole turn of one step.
+    fn turn(self, turn: &str, words: usize) -> Self {
+        self.said(turn).started(turn).step(turn, "kept", words).ended(turn)
+    }
+
+    fn tokens(&self, turn: &str, context: &Context) -> u64 {
+        let (turn, counter) = (TurnId::new(turn), Counter::rough(Provider::Scripted));
+        let view = View { events: &self.0, turn: &turn, context, rules: &rule };
+        view.messages().iter().map(|shown| counter.message(&shown.message)).sum()
+    }
+
+    fn crowded<T>(&self, turn: &str, act: impl FnOnce(&Crowded<'_>) -> T) -> T {
+        let (turn_id, context) = (TurnId::new(turn), Context::default());
+        act(&Crowded {
+            view: View { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
+            step: 1,
+            why: Pressure::Budget,
+            tokens: self.tokens(turn, &context),
+            head: 0,
+            counter: Counter::rough(Provider::Scripted),
+        })
+    }
+
+    /// What a reduction leaves.
+    fn left(&self, turn: &str, reduced: &ContextReduced) -> u64 {
+        self.tokens(turn, &Context { marks: reduced.marks, ..Context::default() })
+    }
+}
+
+/// `kept` never expires, `brief` keeps its newest.
+fn rule(name: &str) -> Rule {
+    let keep = if name == "brief" { Keep::Count(1) } else { Retention::default().keep };
+    Rule { is_builtin: false, retention: Retention { keep, never_evict: name == "kept" } }
+}
+
+fn copy<'a>(it: &Crowded<'a>) -> Crowded<'a> {
+    let Crowded { view, step, why, tokens, head, counter } = *it;
+    Crowded { view, step, why, tokens, head, counter }
+}
+
+fn message(id: &str, role: Role, text: &str) -> Message {
+    Message {
+        id: MessageId::new(id),
+        role,
+        content: vec![text_block(text)],
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        status: None,
+        object: None,
+    }
+}
+
+fn spoken(message: Message) -> AssistantMsg {
+    let (status, step) = (Status::Complete, 1);
+    let (usage, stop, verbatim, context_tokens) = Default::default();
+    AssistantMsg { message, status, step, usage, stop, verbatim, context_tokens }
+}
+
+#[test]
+fn expired_results_are_taken_first_and_may_be_enough() {
+    let past = Past::default().said("t1").started("t1");
+    let past = (0..4).fold(past, |past, _| past.step("t1", "brief", 200));
+    let reduced = past.crowded("t1", |it| it.within(600)).unwrap();
+    assert_eq!((reduced.results, reduced.turns), (3, 0));
+    assert_eq!((reduced.marks.since, reduced.marks.expired), (0, 10));
+    assert_eq!(reduced.tokens_after, past.left("t1", &reduced));
+    assert!(reduced.tokens_after < 600 && reduced.tokens_before > 800);
+}
+
+#[test]
+fn then_the_oldest_turns_go_down_to_three_fifths_of_the_budget() {
+    let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
+    let past = past.said("t5").started("t5");
+    let whole = past.tokens("t5", &Context::default());
+    let reduced = past.crowded("t5", |it| it.within(whole - 1)).unwrap();
+    assert_eq!((reduced.results, reduced.turns), (0, 2));
+    // A turn is six events; the third one's message is event 13.
+    assert_eq!((reduced.marks.from, reduced.marks.since), (13, 13));
+    assert!(reduced.tokens_after * 5 <= whole * 3);
+    // The line that says so stands there, too.
+    assert!(reduced.tokens_after.abs_diff(past.left("t5", &reduced)) <= 1);
+}
+
+#[test]
+fn the_running_turn_is_never_dropped() {
+    let past = Past::default().turn("t1", 10).said("t2").started("t2").step("t2", "look", 900);
+    let reduced = past.crowded("t2", |it| it.down_to(10)).unwrap();
+    assert_eq!(reduced.turns, 1);
+    let context = Context { marks: reduced.marks, ..Context::default() };
+    assert!(past.tokens("t2", &context) > 900, "nor is the result of its last step");
+}
+
+#[test]
+fn little_is_not_worth_another_prefix() {
+    let past = Past::default().said("t1").started("t1");
+    let past = (0..9).fold(past, |past, at| past.step("t1", "look", if at < 2 { 5 } else { 300 }));
+    assert_eq!(past.crowded("t1", |it| it.within(1_000)), None);
+    assert!(past.crowded("t1", |it| it.down_to(1_000)).is_some());
+}
+
+#[test]
+fn under_need_all_results_expire_but_those_of_the_last_step_and_of_tools_that_keep_theirs() {
+    let past = Past::default().said("t1").started("t1");
+    let past = past.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
+    let reduced = past.crowded("t1", |it| it.down_to(250)).unwrap();
+    assert_eq!((reduced.results, reduced.marks.forced), (1, 7));
+    assert_eq!(past.crowded("t1", |it| it.within(250)), None, "a budget is no need");
+    let context = Context { marks: reduced.marks, ..Context::default() };
+    let turn = TurnId::new("t1");
+    let view = View { events: &past.0, turn: &turn, context: &context, rules: &rule };
+    let again = past.crowded("t1", |it| Crowded { view, tokens: 230, ..copy(it) }.down_to(100));
+    assert_eq!(again, None, "nothing is left to take");
+}
+
+#[test]
+fn a_message_that_was_queued_before_is_still_read() {
+    let past = Past::default().said("t1").started("t1").said("t2").step("t1", "look", 900);
+    let past = past.ended("t1").started("t2");
+    let reduced = past.crowded("t2", |it| it.within(100)).unwrap();
+    assert_eq!((reduced.marks.from, reduced.marks.since), (3, 8));
+}
+
+#[test]
+fn shares_are_of_what_the_provider_counted() {
+    let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
+    let past = past.said("t5").started("t5");
+    let ours = past.tokens("t5", &Context::default());
+    let reduced = past
+        .crowded("t5", |it| Crowded { tokens: ours * 10, ..copy(it) }.within(ours * 9))
+        .unwrap();
+    assert_eq!((reduced.turns, reduced.tokens_before), (2, ours * 10));
+    assert!(reduced.tokens_after * 5 <= ours * 9 * 3);
+}

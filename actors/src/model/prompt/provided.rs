@@ -1,0 +1,33 @@
+//! What a provider ran by itself, for models that cannot read it in that provider's own form.
+
+use std::collections::HashSet;
+
+use abide_conversation::CallId;
+use abide_conversation::event::{Data, Event, Executor};
+use abide_conversation::message::blocks::without_bytes;
+use abide_conversation::message::{CallRef, Outcome, text_block};
+use serde_json::{Value, json};
+
+use super::bounded;
+
+/// How much is told of one run's arguments, and of its result: what mattered of it is in the words
+/// that the model said after it.
+const ARGS: usize = 1024;
+const RESULT: usize = 8 * 1024;
+
+/// The calls that providers ran.
+pub(super) fn calls(events: &[Event]) -> HashSet<&CallId> {
+    let provided = events.iter().filter_map(|event| match &event.data {
+        Data::ToolCall(call) if call.executor == Executor::Provider => Some(&call.call_id),
+        _ => None,
+    });
+    provided.collect()
+}
+
+/// One run as text.
+pub(super) fn told(call: &CallRef, outcome: Option<&Outcome>) -> Value {
+    let args = bounded(call.args.to_string(), ARGS);
+    let told = |outcome: &Outcome| without_bytes(&json!(outcome)).to_string();
+    let outcome = outcome.map_or_else(|| "no result".to_owned(), told);
+    text_block(format!("[{} was run with {args}: {}]", call.name, bounded(outcome, RESULT)))
+}

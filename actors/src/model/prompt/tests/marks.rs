@@ -1,0 +1,204 @@
+//! What is left out of long journals, and what stands in its place.
+
+use abide_conversation::event::{Executor, Intent, OnInterrupt, Summarized, ToolCall};
+use abide_conversation::message::{Usage, Verbatim};
+
+use super::*;
+use crate::context::{Keep, Retention};
+
+/// `age` keeps one step, `count` two results, `all` everything; the others have the default.
+pub(super) fn rule(name: &str) -> Rule {
+    let keep = |keep| Retention { keep, never_evict: false };
+    let retention = match name {
+        "age" => keep(Keep::Age(1)),
+        "count" => keep(Keep::Count(2)),
+        "all" => Retention { never_evict: true, ..keep(Keep::Count(1)) },
+        _ => Retention::default(),
+    };
+    Rule { is_builtin: false, retention }
+}
+
+pub(super) fn provided(id: &str) -> Data {
+    Data::ToolCall(ToolCall {
+        call_id: CallId::new(id),
+        tool: "web".to_owned(),
+        args: json!({}),
+        executor: Executor::Provider,
+        intent: Intent::Compute,
+        started: true,
+        message: String::new(),
+        timeout_ms: 0,
+        grace_ms: None,
+        on_interrupt: OnInterrupt::Redispatch,
+        answer: None,
+        gate: None,
+        child: None,
+        lane: None,
+    })
+}
+
+fn calling(tool: &str, id: &str) -> Data {
+    let Data::AssistantMsg(mut spoken) = spoken("", &[id], Status::Complete) else { panic!() };
+    spoken.message.tool_calls[0].name = tool.to_owned();
+    Data::AssistantMsg(spoken)
+}
+
+fn summary(upto: u64, text: &str) -> Data {
+    let marks = Marks::default();
+    let (tokens_before, tokens_after) = (0, 0);
+    let (text, usage) = (text.to_owned(), None::<Usage>);
+    Data::Summarized(Summarized { upto, marks, text, usage, tokens_before, tokens_after })
+}
+
+/// Three turns of one message and one answer each; the third runs.
+fn three() -> Vec<Event> {
+    journal([
+        ("t1", user("one")),
+        ("t1", started()),
+        ("t1", spoken("first", &[], Status::Complete)),
+        ("t1", ended()),
+        ("t3", user("three")),
+        ("t2", user("two")),
+        ("t2", started()),
+        ("t2", spoken("second", &[], Status::Complete)),
+        ("t2", ended()),
+        ("t3", started()),
+        ("", summary(4, "They counted.")),
+    ])
+}
+
+fn marked(events: &[Event], marks: Marks, summary: Option<Summary>) -> Vec<String> {
+    let context = Context { marks, summary, ..Context::default() };
+    let events: Vec<Event> = events
+        .iter()
+        .filter(|event| event.seq >= marks.from || summary.is_some_and(|it| it.seq == event.seq))
+        .cloned()
+        .collect();
+    told_of(&drawn(&events, "t3", &context))
+}
+
+#[test]
+fn a_summary_stands_for_the_turns_that_it_covers() {
+    let summary = Some(Summary { seq: 11, upto: 4 });
+    let marks = Marks { from: 5, since: 5, ..Marks::default() };
+    let earlier = "user Summary of the conversation before this:\nThey counted. ";
+    let shown = marked(&three(), marks, summary);
+    assert_eq!(shown, [earlier, "user two ", "assistant second ", "user three "]);
+}
+
+#[test]
+fn dropped_turns_that_no_summary_covers_are_told_of() {
+    let marks = Marks { from: 5, since: 10, ..Marks::default() };
+    let dropped = "[Earlier turns of this conversation are not shown.]";
+    assert_eq!(marked(&three(), marks, None), [&format!("user {dropped} "), "user three "]);
+    let summary = Some(Summary { seq: 11, upto: 4 });
+    let both = format!("user Summary of the conversation before this:\nThey counted.{dropped} ");
+    assert_eq!(marked(&three(), marks, summary), [&both, "user three "]);
+}
+
+#[test]
+fn what_stands_for_earlier_turns_is_no_persons_message() {
+    let context = Context {
+        marks: Marks { since: 10, ..Marks::default() },
+        summary: Some(Summary { seq: 11, upto: 4 }),
+        ..Context::default()
+    };
+    let shown = drawn(&three(), "t3", &context);
+    let persons: Vec<bool> = shown.iter().map(crate::model::prompt::is_a_persons).collect();
+    assert_eq!(persons, [false, true]);
+}
+
+/// A turn whose every step calls one tool.
+fn steps(tool: &str, steps: usize) -> Vec<Event> {
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let call = |id: &&'static str| {
+        [("t1", calling(tool, id)), ("t1", returned(id, Outcome::Ok(json!("data"))))]
+    };
+    let calls = ids.iter().take(steps).flat_map(call);
+    journal([("t1", user("go")), ("t1", started())].into_iter().chain(calls))
+}
+
+/// Whether each result is expired, by the marks.
+fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
+    let marks = Marks { expired, forced, ..Marks::default() };
+    let shown = drawn(events, "t1", &Context { marks, ..Context::default() });
+    let results = shown.iter().filter(|message| message.role == Role::Tool);
+    results.map(|message| message.text() == super::super::EXPIRED).collect()
+}
+
+#[test]
+fn results_expire_by_their_tools_retention_as_of_the_mark() {
+    let [t, f] = [true, false];
+    // The nth call's result is event 2n + 2.
+    for (tool, mark, shown) in [
+        ("age", 0, [f, f, f, f, f]),
+        ("age", 12, [t, t, t, f, f]),
+        ("age", 10, [t, t, f, f, f]),
+        ("count", 12, [t, t, t, f, f]),
+        ("count", 9, [t, f, f, f, f]),
+        ("all", 12, [f, f, f, f, f]),
+        ("other", 12, [f, f, f, f, f]),
+    ] {
+        assert_eq!(expired(&steps(tool, 5), mark, 0), shown, "{tool} at {mark}");
+    }
+    let shown = expired(&steps("other", 10), 22, 0);
+    assert_eq!(shown, [t, t, t, f, f, f, f, f, f, f], "after six steps");
+}
+
+#[test]
+fn a_mark_shows_the_same_whatever_follows_it() {
+    for tool in ["age", "count", "other"] {
+        let at_once = expired(&steps(tool, 5), 12, 0);
+        let later = expired(&steps(tool, 10), 12, 0);
+        assert_eq!((&later[..5], &later[5..]), (&at_once[..], &[false; 5][..]), "{tool}");
+    }
+}
+
+#[test]
+fn what_is_forced_expires_whatever_its_retention_but_never_what_stays_for_good() {
+    assert_eq!(expired(&steps("other", 4), 10, 7), [true, true, false, false]);
+    assert_eq!(expired(&steps("all", 4), 10, 7), [false; 4]);
+}
+
+#[test]
+fn the_media_of_an_expired_result_are_not_shown() {
+    let mut events = steps("age", 5);
+    events[3].data = returned("a", Outcome::Ok(json!([image()])));
+    let shown = |mark| {
+        let marks = Marks { expired: mark, ..Marks::default() };
+        json!(drawn(&events, "t1", &Context { marks, ..Context::default() })).to_string()
+    };
+    assert!(shown(0).contains("SECRET") && !shown(12).contains("SECRET"));
+}
+
+#[test]
+fn what_the_provider_ran_is_a_text_and_no_call() {
+    let events = journal([
+        ("t1", user("one")),
+        ("t1", started()),
+        ("t1", spoken("found", &["w", "a"], Status::Complete)),
+        ("t1", provided("w")),
+        ("t1", returned("w", Outcome::Ok(json!("x".repeat(20_000))))),
+        ("t1", returned("a", Outcome::Ok(json!(1)))),
+    ]);
+    let told = told(&events, "t1");
+    let run = "assistant found[t was run with {}: {\"ok\":true,\"result\":\"xxx";
+    assert!(told[1].starts_with(run) && told[1].ends_with("[...truncated...]] a"), "{}", told[1]);
+    assert!(told[1].len() < 9_000);
+    assert_eq!(told[2..], [r#"tool {"ok":true,"result":1} a"#]);
+}
+
+#[test]
+fn only_a_whole_message_goes_back_as_its_provider_wrote_it() {
+    for (status, kept) in
+        [(Status::Complete, true), (Status::Cancelled, false), (Status::Error, false)]
+    {
+        let Data::AssistantMsg(mut said) = spoken("so", &[], status) else { panic!() };
+        let (provider, model) = ("anthropic".to_owned(), "m".to_owned());
+        said.verbatim = Some(Verbatim { provider, model, items: vec![json!({"signed": 1})] });
+        let events = journal([("t1", started()), ("t1", Data::AssistantMsg(said))]);
+        let (turn, context, rules) = (TurnId::new("t1"), Context::default(), |it: &str| rule(it));
+        let view = View { events: &events, turn: &turn, context: &context, rules: &rules };
+        assert_eq!(view.messages()[0].verbatim.is_some(), kept, "{status:?}");
+    }
+}
