@@ -34,9 +34,11 @@ def check(number, body):
         image = contents[-1]["parts"][1]
         data = {"mimeType": "image/png", "data": story.PNG}
         story.expect(image, {"inlineData": data}, "the image")
-    if number == 1:
-        results = [part["functionResponse"]["id"] for part in contents[-1]["parts"]]
-        story.expect(results, [id for id, _, _ in story.CALLS], "the results")
+        return
+    sent = [json.loads(data(part)[len("data: "):]) for part in items()]
+    story.expect(contents[1]["parts"], sent, "what goes back")
+    results = [part["functionResponse"]["id"] for part in contents[2]["parts"]]
+    story.expect(results, [id for id, _, _ in story.CALLS], "the results")
     if number == 2:
         story.expect(config["responseJsonSchema"], story.SCHEMA, "the schema")
 
@@ -57,18 +59,28 @@ def reply(number):
     yield from map(data, [calls, after, answer][number]())
 
 
-def calls():
-    for text in story.THINKING:
-        yield chunk(types.Part(text=text, thought=True))
-    yield chunk(types.Part(text=story.TEXT[0]))
+def items():
+    """The story's first message; text that streamed is one part."""
+    yield types.Part(text="".join(story.THINKING), thought=True)
+    yield types.Part(text=story.TEXT[0])
     code = types.ExecutableCode(id="run", code="print(1)", language=types.Language.PYTHON)
-    yield chunk(types.Part(executable_code=code))
+    yield types.Part(executable_code=code)
     result = types.CodeExecutionResult(id="run", outcome=types.Outcome.OUTCOME_OK, output="1\n")
-    yield chunk(types.Part(code_execution_result=result), types.Part(text=story.TEXT[1]))
+    yield types.Part(code_execution_result=result)
+    yield types.Part(text=story.TEXT[1])
     made = [types.FunctionCall(id=id, name=name, args=args) for id, name, args in story.CALLS]
     first, second = [types.Part(function_call=call) for call in made]
     first.thought_signature = b"SIGNED"
-    yield chunk(first, second)
+    yield from [first, second]
+
+
+def calls():
+    for text in story.THINKING:
+        yield chunk(types.Part(text=text, thought=True))
+    _, text, code, result, *rest = items()
+    for part in [text, code]:
+        yield chunk(part)
+    yield chunk(result, *rest)
     yield end()
 
 

@@ -145,3 +145,32 @@ async fn gemini_s_own_types_agree() {
     let (provider, model) = ("gemini", "gemini-3-pro");
     is_told_whole(Wire { provider, model, thinks: true, hosted: Some(hosted) }).await;
 }
+
+#[tokio::test]
+async fn openai_responses_own_types_agree() {
+    let search = json!({"type": "search", "query": "cats", "queries": ["cats"]});
+    let run = json!({"id": "w", "type": "web_search_call", "status": "completed",
+        "action": search});
+    let options = json!({"type": "web_search"});
+    let hosted = Some(Hosted { options, args: search, result: run });
+    let (provider, model) = ("openai_responses", "m");
+    is_told_whole(Wire { provider, model, thinks: true, hosted }).await;
+}
+
+#[tokio::test]
+async fn ollama_s_own_types_agree() {
+    let hosted = None;
+    is_told_whole(Wire { provider: "ollama", model: "m", thinks: true, hosted }).await;
+}
+
+#[tokio::test]
+async fn anthropic_s_own_types_agree() {
+    let page = json!({"type": "web_search_result", "title": "Cats", "url": "https://cats.example",
+        "encrypted_content": "U0VBTEVE"});
+    let result = json!({"type": "web_search_tool_result", "tool_use_id": "srv", "content": [page]});
+    let options = json!({"type": "web_search_20250305", "name": "web_search"});
+    let args = json!({"query": "cats"});
+    let hosted = Some(Hosted { options, args, result });
+    let (provider, model) = ("anthropic", "claude-sonnet-4-5");
+    is_told_whole(Wire { provider, model, thinks: true, hosted }).await;
+}

@@ -144,13 +144,11 @@ impl Reply {
         let calls = self.calls.iter().any(|call| call.provided.is_none());
         let reason = self.blocked.as_deref().or(self.finish.as_deref()).unwrap_or_default();
         let why = self.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-        let ended = format!("{}{}", failure::shown(reason), failure::shown(&why));
+        let ended = failure::shown(&format!("{reason}{why}"));
         let refuses = self.blocked.is_some() || REFUSALS.contains(&reason);
         match reason {
             _ if refuses && said => Ok(Some(Stop::Refusal)),
-            _ if refuses => {
-                Err(Failure::permanent(format!("the model's provider refused to answer: {ended}")))
-            }
+            _ if refuses => Err(failure::refused(&ended)),
             "STOP" if calls => Ok(Some(Stop::ToolCalls)),
             "STOP" => Ok(Some(Stop::End)),
             "MAX_TOKENS" | "CONTINUATION" => Ok(Some(Stop::MaxTokens)),
