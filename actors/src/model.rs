@@ -1,5 +1,6 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
+mod anthropic;
 #[cfg(test)]
 mod conformance;
 mod gemini;
@@ -13,6 +14,7 @@ pub mod retry;
 pub mod scripted;
 #[cfg(test)]
 mod testing;
+pub(crate) mod tokens;
 pub mod wire;
 
 use std::collections::BTreeMap;

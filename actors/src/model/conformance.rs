@@ -1,6 +1,7 @@
 //! One list of cases that the adapter of every provider passes, over a real socket.
 #![allow(clippy::unwrap_used)]
 
+mod anthropic;
 mod cases;
 mod draw;
 mod failing;
@@ -21,8 +22,13 @@ use super::Provider;
 use super::testing::Answer;
 
 /// The dialects that are spoken, in the order of the table's columns.
-const DIALECTS: [&dyn Dialect; 4] =
-    [&openai::Openai, &openai_responses::OpenaiResponses, &gemini::Gemini, &ollama::Ollama];
+const DIALECTS: [&dyn Dialect; 5] = [
+    &openai::Openai,
+    &openai_responses::OpenaiResponses,
+    &anthropic::Anthropic,
+    &gemini::Gemini,
+    &ollama::Ollama,
+];
 
 /// Why a dialect has no word for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,9 +78,9 @@ impl Settings {
         match self.provider {
             Provider::Scripted => self.check_scripted(),
             Provider::Openai | Provider::OpenaiResponses | Provider::Gemini | Provider::Ollama => {
-                self.check_wire()
+                self.check_wire(2.0)
             }
-            later @ Provider::Anthropic => Err(mistake("provider", &unsupported(later))),
+            Provider::Anthropic => self.check_wire(1.0),
         }
     }
 
@@ -121,7 +121,7 @@ impl Settings {
         }
     }
 
-    fn check_wire(&self) -> Result<(), Mistake> {
+    fn check_wire(&self, hottest: f64) -> Result<(), Mistake> {
         let provider = self.provider.name();
         if self.name.trim().is_empty() {
             return Err(mistake("name", &format!("is needed by provider {provider}")));
@@ -139,8 +139,8 @@ impl Settings {
             let message = "must be the name of an environment variable, never a key";
             return Err(mistake("api_key_env", message));
         }
-        if self.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
-            return Err(mistake("temperature", "must be between 0 and 2"));
+        if self.temperature.is_some_and(|given| !(0.0..=hottest).contains(&given)) {
+            return Err(mistake("temperature", &format!("must be between 0 and {hottest}")));
         }
         if self.max_tokens == Some(0) {
             return Err(mistake("max_tokens", "must be at least 1"));
@@ -151,10 +151,6 @@ impl Settings {
 
 fn mistake(field: &str, message: &str) -> Mistake {
     Mistake { field: format!("model.{field}"), message: message.to_owned() }
-}
-
-pub(super) fn unsupported(provider: Provider) -> String {
-    format!("{} is not supported by this version", provider.name())
 }
 
 fn check_base_url(base: &str) -> Result<(), Mistake> {

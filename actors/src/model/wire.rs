@@ -161,7 +161,13 @@ impl Model for Wire {
         let format = format::of(request.settings.provider)?;
         let key = self.key(&request.settings, format.key())?;
         let call = format.call(&request)?;
-        let response = self.begin(call, format.auth(), key.as_deref()).await;
+        let mut response = self.begin(call, format.auth(), key.as_deref()).await;
+        if let Err(failure) = &response
+            && let Some(call) = format.instead(&request, failure)
+        {
+            tracing::warn!(model = request.settings.name, %failure, "asked otherwise");
+            response = self.begin(call, format.auth(), key.as_deref()).await;
+        }
         let response = response.map_err(|failure| failure::redacted(failure, key.as_deref()))?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if kind.is_some_and(|kind| kind.starts_with("application/json")) {

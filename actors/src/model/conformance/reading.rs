@@ -65,16 +65,22 @@ pub(super) async fn large_numbers_are_kept(on: &dyn Dialect) -> Drawn<()> {
     Ok(())
 }
 
+/// Every byte ends a piece of some stream, and in the first one every byte is a piece.
 pub(super) async fn bytes_may_be_split_anywhere(on: &dyn Dialect) -> Drawn<()> {
     let stream = on.frames(&TWO_CALLS, draw::end(Stop::ToolCalls))?.concat().into_bytes();
-    let split = |at: usize| on.answer(vec![stream[..at].to_vec(), stream[at..].to_vec()]);
-    let bytes = on.answer(stream.chunks(1).map(<[u8]>::to_vec).collect());
-    let server = Server::start((1..stream.len()).map(split).chain([bytes])).await;
+    let split = |(size, from): (usize, usize)| {
+        let (begin, rest) = stream.split_at(from);
+        let pieces = [begin].into_iter().chain(rest.chunks(size));
+        on.answer(pieces.map(<[u8]>::to_vec).collect())
+    };
+    let splits = [1, 2, 3, 7, 64].into_iter().flat_map(|size| (0..size).map(move |at| (size, at)));
+    let splits: Vec<(usize, usize)> = splits.collect();
+    let server = Server::start(splits.iter().copied().map(split)).await;
     let wire = draw::wire();
     let request = Request { tools: draw::tools(on), ..draw::asking(on, &server.url) };
-    for at in 1..=stream.len() {
+    for (size, from) in splits {
         let (parts, _) = done(whole(answered(&wire, request.clone()).await));
-        assert_eq!(plain(on, parts), two_calls(on), "split at {at}");
+        assert_eq!(plain(on, parts), two_calls(on), "pieces of {size} from {from}");
     }
     Ok(())
 }

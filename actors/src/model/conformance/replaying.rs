@@ -10,8 +10,9 @@ use crate::model::testing::{Server, answered, whole};
 use crate::model::{GivenCall, Part};
 
 /// All pieces of the message stand in the body, as they were.
-fn goes_back(body: &Value, verbatim: &Verbatim) {
+fn goes_back(on: &dyn Dialect, body: &Value, verbatim: &Verbatim) {
     assert!(!verbatim.items.is_empty());
+    let body = &on.unmarked(body);
     for item in &verbatim.items {
         assert!(has(body, item), "{item} is not in {body}");
     }
@@ -21,7 +22,7 @@ async fn replayed(on: &dyn Dialect, said: &[Say<'_>], sealed: &[&str]) -> Drawn<
     let message = done(parts(on, said, Stop::ToolCalls).await?);
     let (mut request, verbatim) = continued(on, message, &["call_a"]);
     let sent = body(&request);
-    goes_back(&sent, &verbatim);
+    goes_back(on, &sent, &verbatim);
     for word in sealed {
         assert_eq!(sent.to_string().matches(word).count(), 1, "{word} in {sent}");
     }
@@ -50,7 +51,7 @@ pub(super) async fn citations_go_back(on: &dyn Dialect) -> Drawn<()> {
     let (parts, end) = done(parts(on, &[Say::Cited("It rains.")], Stop::End).await?);
     assert_eq!(parts, [draw::text("It rains.")]);
     let (request, verbatim) = continued(on, (parts, end), &[]);
-    goes_back(&body(&request), &verbatim);
+    goes_back(on, &body(&request), &verbatim);
     Ok(())
 }
 
@@ -96,11 +97,11 @@ pub(super) async fn hosted_runs_go_back(on: &dyn Dialect) -> Drawn<()> {
     assert_eq!(run[0].provided, Some(hosted.result.clone()));
     let (request, verbatim) = continued(on, (parts, end), &["call_a"]);
     let sent = body(&request);
-    goes_back(&sent, &verbatim);
+    goes_back(on, &sent, &verbatim);
     assert!(has(&sent, &hosted.result), "{sent}");
     assert_eq!(on.results(&sent), on.calls(&sent));
     let declared = hosted.options[on.provider().name()].clone();
-    assert!(has(&sent, &declared), "{declared} in {sent}");
+    assert!(has(&on.unmarked(&sent), &declared), "{declared} in {sent}");
     Ok(())
 }
 
@@ -110,7 +111,7 @@ pub(super) async fn a_pause_is_gone_on_from(on: &dyn Dialect) -> Drawn<()> {
     let (parts, end) = done(parts(on, &paused, Stop::Paused).await?);
     assert_eq!((end.stop, &*parts), (Some(Stop::Paused), &[draw::text("I look.")][..]));
     let (request, verbatim) = continued(on, (parts, end), &[]);
-    goes_back(&body(&request), &verbatim);
+    goes_back(on, &body(&request), &verbatim);
 
     let server = Server::start([message(on, &[Say::HostedEnds, Say::Text("Found.")], Stop::End)?]);
     let server = server.await;

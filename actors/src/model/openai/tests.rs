@@ -40,8 +40,8 @@ fn said(text: &str) -> Result<Part, Failure> {
     Ok(Part::Text(text.to_owned()))
 }
 
-fn done() -> Part {
-    Part::Done(Done::default())
+fn done(stop: Stop) -> Part {
+    Part::Done(Done { stop: Some(stop), ..Done::default() })
 }
 
 fn failure(mut parts: Vec<Result<Part, Failure>>) -> Failure {
@@ -85,7 +85,8 @@ async fn thinking_streams_under_either_of_its_names() {
     ];
     let parts = whole(reply(Answer::stream(pieces)).await);
     let thinking = |text: &str| Part::Thinking(text.to_owned());
-    let expected = [thinking("Hm."), thinking(" So."), Part::Text("Yes".to_owned()), done()];
+    let expected =
+        [thinking("Hm."), thinking(" So."), Part::Text("Yes".to_owned()), done(Stop::End)];
     assert_eq!(parts, expected);
 }
 
@@ -132,7 +133,7 @@ async fn two_calls_are_whole_wherever_the_stream_is_split() {
         Part::Text("Über ".to_owned()),
         call("call_a", "search", Ok(json!({"q": "größe 🦀"}))),
         call("call_b", "mail", Ok(json!({"to": "a@b.c"}))),
-        done(),
+        done(Stop::ToolCalls),
     ];
     for at in splits {
         let parts = whole(answered(&openai, asking(&server)).await);
@@ -164,8 +165,11 @@ async fn a_server_may_leave_out_the_index_or_repeat_it() {
             finish("tool_calls"),
         ];
         let parts = whole(reply(Answer::stream(pieces)).await);
-        let expected =
-            [call("a", "f", Ok(json!({"id": 1}))), call("b", "f", Ok(json!({"id": 2}))), done()];
+        let expected = [
+            call("a", "f", Ok(json!({"id": 1}))),
+            call("b", "f", Ok(json!({"id": 2}))),
+            done(Stop::ToolCalls),
+        ];
         assert_eq!(parts, expected, "index {index}");
     }
 }
@@ -189,8 +193,9 @@ async fn arguments_that_are_not_json_are_handed_on_raw() {
         ("", "length", Err(String::new())),
         ("{}", "length", Ok(json!({}))),
     ] {
+        let stop = if reason == "length" { Stop::MaxTokens } else { Stop::ToolCalls };
         let parts = whole(reply(args(given, reason)).await);
-        assert_eq!(parts, [call("a", "f", expected), done()], "{given} {reason}");
+        assert_eq!(parts, [call("a", "f", expected), done(stop)], "{given} {reason}");
     }
 }
 
@@ -201,7 +206,7 @@ async fn a_message_that_has_ended_needs_no_goodbye() {
         let pieces = [delta(json!({"content": "Hi"})), finish("stop")];
         let server = Server::start([Answer::stream(pieces).ending(end)]).await;
         let parts = whole(answered(&openai(limits), asking(&server)).await);
-        assert_eq!(parts, [Part::Text("Hi".to_owned()), done()], "{end:?}");
+        assert_eq!(parts, [Part::Text("Hi".to_owned()), done(Stop::End)], "{end:?}");
     }
 }
 
@@ -209,7 +214,7 @@ async fn a_message_that_has_ended_needs_no_goodbye() {
 async fn comments_after_the_end_keep_nobody() {
     let limits = Limits { tail: Duration::from_millis(50), ..Limits::default() };
     let server = Server::start([Answer::stream([finish("stop")]).ending(End::Chats)]).await;
-    assert_eq!(whole(answered(&openai(limits), asking(&server)).await), [done()]);
+    assert_eq!(whole(answered(&openai(limits), asking(&server)).await), [done(Stop::End)]);
 }
 
 #[tokio::test]

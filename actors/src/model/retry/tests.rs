@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use abide_conversation::message::Stop;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use serde_json::json;
@@ -38,7 +39,10 @@ fn hello() -> Answer {
 async fn a_provider_that_was_busy_is_asked_again() {
     let busy = Answer::error(429, "busy").with("retry-after", "0");
     let (parts, asked) = over_the_wire(vec![busy, hello()]).await;
-    assert_eq!(whole(parts), [Part::Text("Hi".into()), Part::Done(Done::default())]);
+    assert_eq!(
+        whole(parts),
+        [Part::Text("Hi".into()), Part::Done(Done { stop: Some(Stop::End), ..Done::default() })]
+    );
     assert_eq!(asked, 2);
 }
 

@@ -50,21 +50,7 @@ pub(crate) fn in_stream(error: &Value) -> Failure {
     let number = code.as_u64().or_else(|| code.as_str()?.parse().ok());
     let text = code.as_str().or(error["type"].as_str()).unwrap_or_default();
     let kind = error["type"].as_str().unwrap_or_default();
-    let lasting = |word: &str| {
-        [
-            "invalid",
-            "authentication",
-            "permission",
-            "quota",
-            "not_found",
-            "context_length",
-            "policy",
-            "image_",
-            "unsupported",
-        ]
-        .iter()
-        .any(|part| word.contains(part))
-    };
+    let lasting = |word: &str| LASTING.iter().any(|part| word.contains(part));
     let retry = match number.and_then(|number| u16::try_from(number).ok()) {
         _ if is_too_long(error) => Retry::Shorter,
         Some(number) if !passes(number) => Retry::Never,
@@ -149,8 +135,23 @@ pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
 }
 
+/// What the codes have in them of errors that would only happen again.
+const LASTING: [&str; 10] = [
+    "invalid",
+    "authentication",
+    "permission",
+    "billing",
+    "quota",
+    "not_found",
+    "context_length",
+    "policy",
+    "image_",
+    "unsupported",
+];
+
 /// How providers say that a request has more tokens than their model reads, in lower case.
-const TOO_LONG: [&str; 10] = [
+const TOO_LONG: [&str; 11] = [
+    "request_too_large",
     "context_length_exceeded",
     "prompt is too long",
     "maximum context length",

@@ -4,11 +4,11 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
+use super::super::anthropic::Anthropic;
 use super::super::gemini::Gemini;
 use super::super::ollama::Ollama;
 use super::super::openai::Openai;
 use super::super::openai_responses::OpenaiResponses;
-use crate::model::providers::unsupported;
 use crate::model::{Failure, Part, Provider, Request};
 
 /// One provider's format.
@@ -27,6 +27,12 @@ pub(crate) trait Format: Send + Sync + 'static {
     /// The whole request, but for the key. The same request is always written in the same bytes.
     fn call(&self, request: &Request) -> Result<Call, Failure>;
 
+    /// What to ask instead of a request that was refused; `None` if that would be refused too.
+    fn instead(&self, request: &Request, failure: &Failure) -> Option<Call> {
+        let _ = (request, failure);
+        None
+    }
+
     /// Reads the reply to a request.
     fn reply(&self, request: &Request) -> Box<dyn Reply>;
 }
@@ -36,11 +42,10 @@ pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, Failure> {
     match provider {
         Provider::Openai => Ok(&Openai),
         Provider::OpenaiResponses => Ok(&OpenaiResponses),
+        Provider::Anthropic => Ok(&Anthropic),
         Provider::Gemini => Ok(&Gemini),
         Provider::Ollama => Ok(&Ollama),
-        other @ (Provider::Scripted | Provider::Anthropic) => {
-            Err(Failure::permanent(unsupported(other)))
-        }
+        Provider::Scripted => Err(Failure::permanent("scripted is asked over no wire")),
     }
 }
 

@@ -56,9 +56,9 @@ fn wire_messages() -> Value {
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "one\n{\"z\":1,\"a\":2}\n[video that cannot be shown]"},
         {"role": "assistant", "content": "I look.",
-         "tool_calls": [call("call_1", "search", "{\"z\":1,\"a\":2}"), call("c~2", "a_b", "{}")]},
+         "tool_calls": [call("call_1", "search", "{\"z\":1,\"a\":2}"), call("c_2_c63b914d4a85", "a_b", "{}")]},
         {"role": "tool", "tool_call_id": "call_1", "content": "{\"ok\":true,\"result\":1}"},
-        {"role": "tool", "tool_call_id": "c~2", "content": "{\"ok\":false}"},
+        {"role": "tool", "tool_call_id": "c_2_c63b914d4a85", "content": "{\"ok\":false}"},
         {"role": "assistant", "content": "Half a [interrupted]"},
         {"role": "user", "content": [
             {"type": "text", "text": "see"},

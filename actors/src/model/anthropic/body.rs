@@ -1,0 +1,114 @@
+//! The body of a messages request.
+
+use abide_conversation::message::Role;
+use serde_json::{Map, Value, json};
+
+use super::said::{Said, assistant, container, result, user};
+use super::{schema, tool};
+use crate::model::Request;
+use crate::model::wire::options::merge;
+
+/// How long an answer may be unless the definition says it: the wire wants to know, and every model
+/// can do this much. What it thinks comes on top.
+const MOST_TOKENS: u64 = 8192;
+
+/// Said where the provider would take an unfinished message for one to complete, which many models
+/// refuse.
+const GO_ON: &str = "[go on]";
+
+/// Renders a request, with the thinking that goes back or without.
+pub(super) fn body(request: &Request, thinking: bool) -> Value {
+    let settings = &request.settings;
+    let options = &settings.options;
+    let budget = options.get("thinking").and_then(|it| it.get("budget_tokens")?.as_u64());
+    let most = MOST_TOKENS.saturating_add(budget.unwrap_or(0));
+    let mut body = Map::new();
+    body.insert("model".to_owned(), settings.name.as_str().into());
+    body.insert("max_tokens".to_owned(), settings.max_tokens.map_or(most, u64::from).into());
+    let mut tools: Vec<Value> = request.tools.iter().filter_map(tool::definition).collect();
+    let mut system = Vec::new();
+    if !request.system.trim().is_empty() {
+        system.push(json!({"type": "text", "text": request.system}));
+    }
+    // A mark covers all that stands before it, and the tools stand before the system prompt.
+    let deferred = |tool: &Value| tool["defer_loading"] == true;
+    match (system.last_mut(), tools.iter_mut().rfind(|tool| !deferred(tool))) {
+        (Some(last), _) | (None, Some(last)) => mark(last),
+        (None, None) => {}
+    }
+    for (name, list) in [("tools", tools), ("system", system)] {
+        if !list.is_empty() {
+            body.insert(name.to_owned(), list.into());
+        }
+    }
+    body.insert("messages".to_owned(), messages(request, thinking).into());
+    body.insert("stream".to_owned(), true.into());
+    if let Some(temperature) = settings.temperature {
+        body.insert("temperature".to_owned(), json!(temperature));
+    }
+    if let Some(wanted) = &request.schema {
+        let format = json!({"type": "json_schema", "schema": schema::strict(wanted)});
+        body.insert("output_config".to_owned(), json!({"format": format}));
+    }
+    if let Some(id) = container(request) {
+        body.insert("container".to_owned(), json!({"id": id}));
+    }
+    merge(&mut body, options);
+    // Said in a header.
+    body.remove("betas");
+    Value::Object(body)
+}
+
+/// The results of one message's calls are one message, or the model unlearns to make several calls
+/// at once.
+fn messages(request: &Request, thinking: bool) -> Vec<Value> {
+    let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
+    let mut answering = false;
+    for (at, message) in request.messages.iter().enumerate() {
+        let (role, blocks) = match message.role {
+            Role::User => ("user", user(message)),
+            Role::Assistant => {
+                let said = assistant(request, at, thinking);
+                let blocks = match said {
+                    Said::Verbatim(blocks) | Said::Written(blocks) => blocks,
+                };
+                ("assistant", blocks)
+            }
+            Role::Tool => ("user", vec![result(message)]),
+        };
+        match messages.last_mut().filter(|_| answering && message.role == Role::Tool) {
+            Some((_, results)) => results.extend(blocks),
+            None if blocks.is_empty() => {}
+            None => messages.push((role, blocks)),
+        }
+        answering = message.role == Role::Tool;
+        if at + 1 == request.stable
+            && let Some((_, blocks)) = messages.last_mut()
+            && let Some(last) = blocks.iter_mut().rfind(|block| takes_mark(block))
+        {
+            mark(last);
+        }
+    }
+    let unfinished = request.messages.len().checked_sub(1).is_some_and(|last| {
+        request.messages[last].role == Role::Assistant
+            && matches!(assistant(request, last, thinking), Said::Written(_))
+    });
+    if unfinished {
+        messages.push(("user", vec![json!({"type": "text", "text": GO_ON})]));
+    }
+    let message = |(role, content): (&str, Vec<Value>)| json!({"role": role, "content": content});
+    messages.into_iter().map(message).collect()
+}
+
+fn mark(block: &mut Value) {
+    if let Some(block) = block.as_object_mut() {
+        block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
+    }
+}
+
+/// Thinking takes none; what is not known may not either.
+fn takes_mark(block: &Value) -> bool {
+    let kind = block["type"].as_str().unwrap_or_default();
+    matches!(kind, "text" | "image" | "document" | "tool_use" | "tool_result" | "server_tool_use")
+        || kind.ends_with("_tool_result")
+}

@@ -1,0 +1,87 @@
+//! A block of a user's message as a block on the wire.
+
+use abide_conversation::message::blocks::{Kind, Media, Source, as_text, base64, essence};
+use serde_json::{Value, json};
+
+/// The largest image that the provider takes everywhere it runs, in bytes.
+const IMAGE: usize = 5 << 20;
+
+/// How much of a document's title is told.
+const TITLE: usize = 200;
+
+/// The block for a block; `None` for one that is not sent back, or has nothing in it.
+///
+/// What the wire does not know is its text: one block that the provider refuses would make every
+/// later request of the conversation fail.
+pub(super) fn part(block: &Value) -> Option<Value> {
+    let shown = Media::of(block).ok().and_then(|media| shown(&media));
+    shown.or_else(|| text(&as_text(block)?))
+}
+
+/// A text; the provider refuses one of white space.
+pub(super) fn text(text: &str) -> Option<Value> {
+    (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
+}
+
+fn shown(media: &Media<'_>) -> Option<Value> {
+    match media.kind {
+        Kind::Image | Kind::GeneratedImage => {
+            image(media.source).map(|source| json!({"type": "image", "source": source}))
+        }
+        Kind::Document => {
+            let mut document = json!({"type": "document", "source": document(media)?});
+            if let Some(title) = media.name {
+                document["title"] = title.chars().take(TITLE).collect::<String>().into();
+            }
+            Some(document)
+        }
+        _ => None,
+    }
+}
+
+fn image(source: Source<'_>) -> Option<Value> {
+    match source {
+        Source::Base64 { media_type, data } => {
+            let known = match essence(media_type).as_str() {
+                "image/png" => "image/png",
+                "image/jpeg" | "image/jpg" => "image/jpeg",
+                "image/gif" => "image/gif",
+                "image/webp" => "image/webp",
+                _ => return None,
+            };
+            let fits = base64::size(data) <= IMAGE;
+            fits.then(|| json!({"type": "base64", "media_type": known, "data": data}))
+        }
+        Source::Url(url) => is_secure(url).then(|| json!({"type": "url", "url": url})),
+        Source::File(id) => Some(json!({"type": "file", "file_id": id})),
+        Source::Stored { .. } => None,
+    }
+}
+
+fn document(media: &Media<'_>) -> Option<Value> {
+    match media.source {
+        Source::Base64 { media_type, data } if essence(media_type) == "application/pdf" => {
+            Some(json!({"type": "base64", "media_type": "application/pdf", "data": data}))
+        }
+        Source::Base64 { .. } => {
+            let text = media.written().filter(|text| !text.trim().is_empty())?;
+            Some(json!({"type": "text", "media_type": "text/plain", "data": text}))
+        }
+        // Behind an address it reads nothing else.
+        Source::Url(url) if is_secure(url) && is_pdf(url) => {
+            Some(json!({"type": "url", "url": url}))
+        }
+        Source::File(id) => Some(json!({"type": "file", "file_id": id})),
+        Source::Url(_) | Source::Stored { .. } => None,
+    }
+}
+
+/// The provider fetches nothing over plain HTTP.
+fn is_secure(url: &str) -> bool {
+    url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
+}
+
+fn is_pdf(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    path.to_ascii_lowercase().ends_with(".pdf")
+}

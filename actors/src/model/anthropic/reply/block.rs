@@ -1,0 +1,118 @@
+//! One block of a reply, while its deltas come.
+
+use serde_json::{Map, Value, json};
+
+use super::super::said::{is_run, run_of};
+use crate::model::{GivenCall, Part};
+
+/// A block, in the form in which it goes back.
+pub(super) struct Block {
+    pub(super) index: Option<u64>,
+    pub(super) item: Value,
+    /// A call's arguments, if they come as text.
+    args: Option<String>,
+}
+
+impl Block {
+    /// A block as it begins, and what it says already.
+    pub(super) fn new(index: Option<u64>, block: Map<String, Value>) -> (Self, Option<Part>) {
+        let item = Value::Object(block);
+        let part = match item["type"].as_str() {
+            Some("text") => said(&item, "text").map(Part::Text),
+            Some("thinking") => said(&item, "thinking").map(Part::Thinking),
+            _ => None,
+        };
+        (Self { index, item, args: None }, part)
+    }
+
+    /// Adds a delta, and returns how many bytes it has and what it says.
+    pub(super) fn add(&mut self, delta: Value) -> (usize, Option<Part>) {
+        let (field, part): (_, Option<fn(String) -> Part>) = match delta["type"].as_str() {
+            Some("text_delta") => ("text", Some(Part::Text)),
+            Some("thinking_delta") => ("thinking", Some(Part::Thinking)),
+            Some("signature_delta") => ("signature", None),
+            Some("input_json_delta") => {
+                let more = delta["partial_json"].as_str().unwrap_or_default();
+                self.args.get_or_insert_default().push_str(more);
+                return (more.len(), None);
+            }
+            Some("citations_delta") => return (self.cite(delta), None),
+            _ => return (0, None),
+        };
+        let Some(more) = said(&delta, field) else { return (0, None) };
+        if let Value::Object(item) = &mut self.item {
+            match item.get_mut(field) {
+                Some(Value::String(text)) => text.push_str(&more),
+                Some(_) | None => drop(item.insert(field.to_owned(), more.as_str().into())),
+            }
+        }
+        (more.len(), part.map(|part| part(more)))
+    }
+
+    fn cite(&mut self, mut delta: Value) -> usize {
+        let citation = delta["citation"].take();
+        let bytes = citation.to_string().len();
+        if let Value::Object(item) = &mut self.item {
+            match item.get_mut("citations") {
+                Some(Value::Array(citations)) => citations.push(citation),
+                Some(_) | None => drop(item.insert("citations".to_owned(), json!([citation]))),
+            }
+        }
+        bytes
+    }
+
+    pub(super) fn is_call(&self) -> bool {
+        self.item["type"] == "tool_use" || is_run(&self.item)
+    }
+
+    /// The call; `cut` says that the message was cut short.
+    pub(super) fn call(&self, cut: bool) -> GivenCall {
+        let field = |name: &str| self.item[name].as_str().unwrap_or_default().to_owned();
+        let (id, name) = (field("id"), field("name"));
+        let whole = self.item["input"].as_object().filter(|input| !input.is_empty());
+        match (&self.args, whole) {
+            (None, Some(input)) => {
+                GivenCall { id, name, args: Ok(input.clone().into()), provided: None }
+            }
+            (args, _) => GivenCall::collected(id, name, args.clone().unwrap_or_default(), cut),
+        }
+    }
+
+    /// Whether it says more than its text, or its call's name and arguments.
+    pub(super) fn says_more(&self) -> bool {
+        match self.item["type"].as_str() {
+            Some("text") => self.item["citations"].as_array().is_some_and(|it| !it.is_empty()),
+            Some("thinking") => self.is_signed(),
+            Some("tool_use") => {
+                let caller = &self.item["caller"]["type"];
+                !(caller.is_null() || caller == "direct") || self.item["toolset_name"].is_string()
+            }
+            _ => true,
+        }
+    }
+
+    /// The block as it goes back; `None` for one that the provider would refuse: thinking without
+    /// its signature, and text without a word.
+    pub(super) fn item(mut self) -> Option<Value> {
+        if self.is_call() {
+            let args = self.call(false).args.ok().filter(Value::is_object);
+            self.item["input"] = args.unwrap_or_else(|| json!({}));
+        }
+        match self.item["type"].as_str()? {
+            "text" => !self.item["text"].as_str()?.trim().is_empty(),
+            "thinking" => self.is_signed(),
+            kind => !kind.ends_with("_tool_result") || run_of(&self.item).is_some(),
+        }
+        .then_some(self.item)
+    }
+
+    fn is_signed(&self) -> bool {
+        said(&self.item, "signature").is_some()
+    }
+}
+
+/// The text under this name; nothing if it is empty.
+fn said(value: &Value, name: &str) -> Option<String> {
+    let text = value[name].as_str().filter(|text| !text.is_empty());
+    text.map(str::to_owned)
+}

@@ -1,0 +1,124 @@
+//! What this wire has besides what every adapter does.
+#![allow(clippy::unwrap_used)]
+
+mod body;
+mod reply;
+
+use std::sync::Arc;
+
+use abide_conversation::message::{Message, Role, Verbatim, text_block};
+use abide_conversation::{CallId, MessageId};
+use serde_json::{Value, json};
+
+use crate::model::testing::{Answer, Server, Still, answered, request, settings, whole};
+use crate::model::wire::{Limits, Wire};
+use crate::model::{Provider, Request, Retry, Settings};
+
+fn wire() -> Wire {
+    Wire::new(Arc::new(Still), Limits::default(), |_| Some("key".to_owned()))
+}
+
+fn asking(messages: Vec<Message>) -> Request {
+    let settings = Settings { name: "some-model".to_owned(), ..settings(Provider::Anthropic) };
+    Request { messages, ..request(settings) }
+}
+
+fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
+    Message {
+        id: MessageId::new(id),
+        role,
+        content,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        status: None,
+        object: None,
+    }
+}
+
+fn asks(id: &str, text: &str) -> Message {
+    message(id, Role::User, vec![text_block(text)])
+}
+
+fn says(id: &str, text: &str) -> Message {
+    message(id, Role::Assistant, vec![text_block(text)])
+}
+
+fn result(id: &str) -> Message {
+    Message {
+        tool_call_id: Some(CallId::new(id)),
+        ..message(&format!("result_{id}"), Role::Tool, vec![text_block("found")])
+    }
+}
+
+/// The message as this provider wrote it.
+fn wrote(id: &str, items: Value) -> (MessageId, Verbatim) {
+    let (provider, model) = ("anthropic".to_owned(), "some-model".to_owned());
+    let items = items.as_array().unwrap().clone();
+    (MessageId::new(id), Verbatim { provider, model, items })
+}
+
+fn event(event: Value) -> String {
+    format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())
+}
+
+/// A message of these blocks, each with its deltas.
+fn streamed(blocks: &[(Value, &[Value])], end: Value) -> Vec<String> {
+    let mut events = vec![event(json!({"type": "message_start", "message": {}}))];
+    for (index, (block, deltas)) in blocks.iter().enumerate() {
+        events.push(event(
+            json!({"type": "content_block_start", "index": index, "content_block": block}),
+        ));
+        events.extend(deltas.iter().map(|delta| {
+            event(json!({"type": "content_block_delta", "index": index, "delta": delta}))
+        }));
+        events.push(event(json!({"type": "content_block_stop", "index": index})));
+    }
+    events.push(event(json!({"type": "message_delta", "delta": end})));
+    events.push(event(json!({"type": "message_stop"})));
+    events
+}
+
+#[tokio::test]
+async fn the_version_the_key_and_betas_stand_in_headers() {
+    let answer = streamed(&[], json!({"stop_reason": "end_turn"}));
+    let server = Server::start([Answer::stream(answer)]).await;
+    let mut request = asking(vec![asks("1", "go")]);
+    request.settings.base_url = Some(server.url.clone());
+    request.settings.api_key_env = Some("A_KEY".to_owned());
+    let binding = json!({"type": "adaptive", "block_binding": {}});
+    request.settings.options.insert("betas".to_owned(), json!(["one", "two"]));
+    request.settings.options.insert("thinking".to_owned(), binding.clone());
+    whole(answered(&wire(), request).await);
+    let asked = server.asked().remove(0);
+    assert_eq!(asked.path, "/v1/messages");
+    assert_eq!(asked.headers["x-api-key"], "key");
+    assert_eq!(asked.headers["anthropic-version"], "2023-06-01");
+    let betas = "one,two,thinking-binding-controls-2026-08-01";
+    assert_eq!(asked.headers["anthropic-beta"], betas);
+    assert_eq!((&asked.body["thinking"], asked.body.get("betas")), (&binding, None));
+}
+
+#[tokio::test]
+async fn thinking_that_is_not_read_any_more_is_left_out() {
+    let said = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound \
+                to a different conversation.";
+    let answer = streamed(&[], json!({"stop_reason": "end_turn"}));
+    let server = Server::start([Answer::error(400, said), Answer::stream(answer)]).await;
+    let mut request = asking(vec![asks("1", "go"), says("2", "Hm"), asks("3", "on")]);
+    request.settings.base_url = Some(server.url.clone());
+    let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
+    let text = json!({"type": "text", "text": "Hm"});
+    request.verbatim = [wrote("2", json!([thinking, text]))].into();
+    let parts = whole(answered(&wire(), request.clone()).await);
+    assert_eq!(parts.len(), 1);
+    let asked = server.asked();
+    assert_eq!(asked[0].body["messages"][1]["content"], json!([thinking, text]));
+    assert_eq!(asked[1].body["messages"][1]["content"], json!([text]));
+
+    // Where nothing was thought, there is nothing to leave out.
+    let server = Server::start([Answer::error(400, said)]).await;
+    request.settings.base_url = Some(server.url.clone());
+    request.verbatim.clear();
+    let failure = answered(&wire(), request).await.remove(0).unwrap_err();
+    assert_eq!((failure.retry, server.asked().len()), (Retry::Never, 1));
+}

@@ -1,0 +1,48 @@
+//! One tool as the wire defines it.
+
+use abide_conversation::event::Executor;
+use serde_json::{Map, Value};
+
+use crate::model::wire::options::merge;
+use crate::model::{Provider, ToolSpec};
+
+/// The definition of a tool; `None` if this provider is not to know of it.
+///
+/// A tool that is run here is its name, description and parameters, with the tool's
+/// `provider_options.anthropic` merged into them. A tool that the provider runs is its
+/// `provider_options.anthropic` and nothing else; without them it belongs to another provider.
+pub(super) fn definition(spec: &ToolSpec) -> Option<Value> {
+    let options = options(spec);
+    match spec.executor {
+        Executor::Provider => options.cloned().map(Value::Object),
+        Executor::Server | Executor::Human | Executor::Client => {
+            let mut definition = Map::new();
+            definition.insert("name".to_owned(), spec.name.as_str().into());
+            if !spec.description.is_empty() {
+                definition.insert("description".to_owned(), spec.description.as_str().into());
+            }
+            let mut parameters = spec.parameters.as_object().cloned().unwrap_or_default();
+            parameters.entry("type").or_insert_with(|| "object".into());
+            definition.insert("input_schema".to_owned(), parameters.into());
+            options.into_iter().for_each(|options| merge(&mut definition, options));
+            Some(Value::Object(definition))
+        }
+    }
+}
+
+/// What the definition calls the tool that the provider ran under this name; else that name.
+///
+/// The provider's `code_execution` runs under several names, which all end like its own.
+pub(super) fn known(tools: &[ToolSpec], name: &str) -> String {
+    let runs = |spec: &&ToolSpec| spec.executor == Executor::Provider;
+    let named = |spec: &ToolSpec| options(spec)?.get("name")?.as_str().map(str::to_owned);
+    let is = |spec: &&ToolSpec| named(spec).is_some_and(|own| own == name);
+    let kind = |spec: &&ToolSpec| named(spec).is_some_and(|own| name.ends_with(&format!("_{own}")));
+    let provided = || tools.iter().filter(runs);
+    let tool = provided().find(is).or_else(|| provided().find(kind));
+    tool.map_or(name, |tool| tool.name.as_str()).to_owned()
+}
+
+fn options(spec: &ToolSpec) -> Option<&Map<String, Value>> {
+    spec.provider_options.get(Provider::Anthropic.name()).and_then(Value::as_object)
+}
