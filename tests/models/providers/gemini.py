@@ -32,10 +32,10 @@ def check(number, body):
     story.expect(spelled(body), spelled(theirs), "the request")
     if number == 0:
         image = contents[-1]["parts"][1]
-        data = {"mimeType": "image/png", "data": story.PNG}
-        story.expect(image, {"inlineData": data}, "the image")
+        blob = {"mimeType": "image/png", "data": story.PNG}
+        story.expect(image, {"inlineData": blob}, "the image")
         return
-    sent = [json.loads(data(part)[len("data: "):]) for part in items()]
+    sent = [json.loads(written(part)) for part in items()]
     story.expect(contents[1]["parts"], sent, "what goes back")
     results = [part["functionResponse"]["id"] for part in contents[2]["parts"]]
     story.expect(results, [id for id, _, _ in story.CALLS], "the results")
@@ -110,5 +110,9 @@ def end():
     return types.GenerateContentResponse(candidates=[stop], usage_metadata=usage)
 
 
+def written(value):
+    return value.model_dump_json(by_alias=True, exclude_none=True)
+
+
 def data(chunk):
-    return f"data: {chunk.model_dump_json(by_alias=True, exclude_none=True)}\r\n\r\n"
+    return f"data: {written(chunk)}\r\n\r\n"

@@ -3,16 +3,20 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use abide_tests::journal::Journal;
 use abide_tests::node::Site;
-use abide_tests::patience::within;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 use crate::ABIDE;
 use crate::agents::{agent, tool};
+
+/// How long an SDK may take to be imported: some are thousands of files.
+const IMPORT: Duration = Duration::from_secs(120);
 
 /// What a provider has beside text, calls and structured answers.
 struct Wire {
@@ -47,7 +51,8 @@ impl Sdk {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let url = within("the SDK's server", lines.next_line()).await.unwrap().unwrap();
+        let line = timeout(IMPORT, lines.next_line()).await.expect("the SDK's server never served");
+        let url = line.unwrap().expect("the SDK's server says where it serves");
         Self { url, _process: process }
     }
 }
@@ -125,7 +130,7 @@ async fn is_told_whole(wire: Wire) {
         let call = &call.unwrap()["data"];
         assert_eq!((&call["executor"], &call["args"]), (&json!("provider"), &hosted.args));
         let result = journal.result(call["call_id"].as_str().unwrap());
-        assert_eq!(result["data"]["result"], hosted.result);
+        assert_eq!(result["result"], hosted.result, "{result:#}");
     }
 }
 
