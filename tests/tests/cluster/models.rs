@@ -172,10 +172,9 @@ async fn ollama_s_own_types_agree() {
 async fn anthropic_s_own_types_agree() {
     let page = json!({"type": "web_search_result", "title": "Cats", "url": "https://cats.example",
         "encrypted_content": "U0VBTEVE"});
-    let result = json!({"type": "web_search_tool_result", "tool_use_id": "srv", "content": [page]});
     let options = json!({"type": "web_search_20250305", "name": "web_search"});
     let args = json!({"query": "cats"});
-    let hosted = Some(Hosted { options, args, result });
+    let hosted = Some(Hosted { options, args, result: json!([page]) });
     let (provider, model) = ("anthropic", "claude-sonnet-4-5");
     is_told_whole(Wire { provider, model, thinks: true, hosted }).await;
 }
