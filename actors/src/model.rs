@@ -3,6 +3,7 @@
 mod anthropic;
 #[cfg(test)]
 mod conformance;
+mod gemini;
 pub(crate) mod numbers;
 mod ollama;
 mod openai;

@@ -5,6 +5,7 @@ mod anthropic;
 mod cases;
 mod draw;
 mod failing;
+mod gemini;
 mod ollama;
 mod openai;
 mod openai_responses;
@@ -21,8 +22,13 @@ use super::Provider;
 use super::testing::Answer;
 
 /// The dialects that are spoken, in the order of the table's columns.
-const DIALECTS: [&dyn Dialect; 4] =
-    [&openai::Openai, &openai_responses::OpenaiResponses, &anthropic::Anthropic, &ollama::Ollama];
+const DIALECTS: [&dyn Dialect; 5] = [
+    &openai::Openai,
+    &openai_responses::OpenaiResponses,
+    &anthropic::Anthropic,
+    &gemini::Gemini,
+    &ollama::Ollama,
+];
 
 /// Why a dialect has no word for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::wire::Wire;
 use super::{Failure, Model, Parts, Prices, Provider, Request, Settings};
 
 /// The options that are this program's own to send.
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "model",
     "messages",
     "input",
@@ -22,6 +22,7 @@ const OWN: [&str; 13] = [
     "system",
     "instructions",
     "systemInstruction",
+    "system_instruction",
     "store",
     "previous_response_id",
     "conversation",
@@ -76,9 +77,10 @@ impl Settings {
         }
         match self.provider {
             Provider::Scripted => self.check_scripted(),
-            Provider::Openai | Provider::OpenaiResponses | Provider::Ollama => self.check_wire(2.0),
+            Provider::Openai | Provider::OpenaiResponses | Provider::Gemini | Provider::Ollama => {
+                self.check_wire(2.0)
+            }
             Provider::Anthropic => self.check_wire(1.0),
-            later @ Provider::Gemini => Err(mistake("provider", &unsupported(later))),
         }
     }
 
@@ -149,10 +151,6 @@ impl Settings {
 
 fn mistake(field: &str, message: &str) -> Mistake {
     Mistake { field: format!("model.{field}"), message: message.to_owned() }
-}
-
-pub(super) fn unsupported(provider: Provider) -> String {
-    format!("{} is not supported by this version", provider.name())
 }
 
 fn check_base_url(base: &str) -> Result<(), Mistake> {

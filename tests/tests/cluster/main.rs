@@ -10,6 +10,7 @@ mod killed;
 mod many;
 mod mcp;
 mod mistakes;
+mod models;
 mod operators;
 mod outcomes;
 mod pages;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_conversation::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::StatusCode;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::model::{Failure, Retry};
 
@@ -18,8 +18,14 @@ const TELLTALE: usize = 6;
 /// The provider answered with an error. `body` is the beginning of its answer, of which nothing is
 /// told but the message of a JSON error: whatever else answers may show what is behind it.
 pub(crate) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> Failure {
-    let body: Map<String, Value> = serde_json::from_str(body).unwrap_or_default();
-    let body = Value::Object(body);
+    let body = match serde_json::from_str(body) {
+        // Gemini may answer a list with one error in it.
+        Ok(Value::Array(mut list)) if list.len() == 1 => list.remove(0),
+        Ok(body) => body,
+        Err(_) => Value::Null,
+    };
+    let body = if body.is_object() { body } else { Value::Null };
+    let wait = wait.or_else(|| retry_delay(&body));
     let said = said(&body);
     let said = if said.is_empty() { said } else { format!(": {}", shown(&said)) };
     let retry = match status.as_u16() {
@@ -28,6 +34,13 @@ pub(crate) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> 
         _ => Retry::Never,
     };
     Failure { message: format!("the model's provider answered {status}{said}"), retry }
+}
+
+/// How long Gemini asks to wait, which it says in its error and not in a header.
+fn retry_delay(error: &Value) -> Option<Duration> {
+    let details = error.pointer("/error/details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
 /// The provider said in its stream that it failed.
@@ -174,7 +187,7 @@ fn said(error: &Value) -> String {
 }
 
 /// On one line, and bounded.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let line = text.split(|c: char| c.is_control() || c.is_whitespace());
     let line = line.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SHOWN) {
@@ -206,6 +219,15 @@ mod tests {
         assert_eq!(wait(" 7"), Some(Duration::from_secs(7)));
         assert_eq!(wait("Sat, 21 Nov 2026 08:01:30 GMT"), Some(Duration::from_secs(90)));
         assert_eq!(wait("Sat, 21 Nov 2026 07:00:00 GMT"), Some(Duration::ZERO));
+        let asked = |delay: &str| {
+            let details = json!([{"@type": "x"}, {"retryDelay": delay}]);
+            let body = json!([{"error": {"code": 429, "details": details}}]).to_string();
+            status(StatusCode::TOO_MANY_REQUESTS, None, &body).retry
+        };
+        assert_eq!(asked("34.5s"), Retry::After(Some(Duration::from_millis(34_500))));
+        for nonsense in ["s", "-1s", "NaNs", "1e99s", "7"] {
+            assert_eq!(asked(nonsense), Retry::After(None), "{nonsense}");
+        }
         for nonsense in ["soon", "-1", "", "99999999999999999999999"] {
             assert_eq!(wait(nonsense), None, "{nonsense}");
         }
@@ -240,7 +262,9 @@ mod tests {
             let failure = status(StatusCode::BAD_GATEWAY, None, body);
             assert_eq!(failure.message, "the model's provider answered 502 Bad Gateway", "{body}");
         }
-        for body in [json!({"error": {"message": "no"}}), json!({"error": "no"})] {
+        for body in
+            [json!({"error": {"message": "no"}}), json!({"error": "no"}), json!([{"error": "no"}])]
+        {
             let failure = status(StatusCode::BAD_REQUEST, None, &body.to_string());
             assert_eq!(failure.message, "the model's provider answered 400 Bad Request: no");
         }

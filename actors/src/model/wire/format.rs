@@ -5,10 +5,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::super::anthropic::Anthropic;
+use super::super::gemini::Gemini;
 use super::super::ollama::Ollama;
 use super::super::openai::Openai;
 use super::super::openai_responses::OpenaiResponses;
-use crate::model::providers::unsupported;
 use crate::model::{Failure, Part, Provider, Request};
 
 /// One provider's format.
@@ -43,10 +43,9 @@ pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, Failure> {
         Provider::Openai => Ok(&Openai),
         Provider::OpenaiResponses => Ok(&OpenaiResponses),
         Provider::Anthropic => Ok(&Anthropic),
+        Provider::Gemini => Ok(&Gemini),
         Provider::Ollama => Ok(&Ollama),
-        other @ (Provider::Scripted | Provider::Gemini) => {
-            Err(Failure::permanent(unsupported(other)))
-        }
+        Provider::Scripted => Err(Failure::permanent("scripted is asked over no wire")),
     }
 }
 

@@ -1,0 +1,107 @@
+//! A block of a user's message as a part on the wire.
+
+use abide_conversation::message::blocks::{Media, Source, as_text, essence};
+use serde_json::{Value, json};
+
+use super::GEMINI;
+
+/// A part of text.
+pub(super) fn text(text: &str) -> Value {
+    json!({"text": text})
+}
+
+/// The part for a block; `None` for one that is not sent back, or is empty.
+///
+/// What the wire does not know is its text: one part that the server refuses would make every
+/// later request of the conversation fail.
+pub(super) fn part(block: &Value) -> Option<Value> {
+    let shown = Media::of(block).ok().and_then(|media| shown(&media, block));
+    let said = || as_text(block).filter(|said| !said.is_empty()).map(|said| text(&said));
+    shown.or_else(said)
+}
+
+fn shown(media: &Media<'_>, block: &Value) -> Option<Value> {
+    let file = |uri: &str, kind: &str| json!({"fileData": {"mimeType": kind, "fileUri": uri}});
+    match media.source {
+        Source::Base64 { media_type, data } => {
+            let kind = known(&essence(media_type))?;
+            Some(json!({"inlineData": {"mimeType": kind, "data": data}}))
+        }
+        // The server fetches it, from elsewhere than where it may be seen here.
+        Source::Url(url) if url.starts_with("https://") => Some(file(url, kind_of(url, block)?)),
+        Source::File(id) if id.starts_with("files/") => {
+            let kind = kind_of(id, block)?;
+            Some(file(&format!("{GEMINI}/{id}"), kind))
+        }
+        Source::File(id) if id.starts_with(&format!("{GEMINI}/files/")) => {
+            Some(file(id, kind_of(id, block)?))
+        }
+        Source::Stored { scheme: scheme @ "gs", bucket, name } => {
+            let kind = kind_of(name, block)?;
+            Some(file(&format!("{scheme}://{bucket}/{name}"), kind))
+        }
+        Source::Url(_) | Source::File(_) | Source::Blob(_) | Source::Stored { .. } => None,
+    }
+}
+
+/// The media type of what lies elsewhere: as the block says, or by the end of its name.
+fn kind_of(place: &str, block: &Value) -> Option<&'static str> {
+    let said = block["source"]["mimeType"].as_str().or(block["mimeType"].as_str());
+    if let Some(said) = said {
+        return known(&essence(said));
+    }
+    let path = place.split(['?', '#']).next().unwrap_or_default();
+    let (_, end) = path.rsplit_once('.')?;
+    let kind = match end.to_ascii_lowercase().as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "heic" => "image/heic",
+        "heif" => "image/heif",
+        "pdf" => "application/pdf",
+        "wav" => "audio/wav",
+        "mp3" => "audio/mp3",
+        "flac" => "audio/flac",
+        "ogg" => "audio/ogg",
+        "mp4" => "video/mp4",
+        "webm" => "video/webm",
+        "mov" => "video/mov",
+        _ => return None,
+    };
+    Some(kind)
+}
+
+/// The types that the wire takes, as it spells them.
+fn known(essence: &str) -> Option<&'static str> {
+    const KNOWN: [&str; 22] = [
+        "image/png",
+        "image/jpeg",
+        "image/webp",
+        "image/heic",
+        "image/heif",
+        "application/pdf",
+        "audio/wav",
+        "audio/mp3",
+        "audio/aiff",
+        "audio/aac",
+        "audio/ogg",
+        "audio/flac",
+        "video/mp4",
+        "video/mpeg",
+        "video/mov",
+        "video/avi",
+        "video/x-flv",
+        "video/mpg",
+        "video/webm",
+        "video/wmv",
+        "video/3gpp",
+        "video/quicktime",
+    ];
+    let spelled = match essence {
+        "image/jpg" => "image/jpeg",
+        "audio/mpeg" => "audio/mp3",
+        "audio/x-wav" | "audio/wave" | "audio/vnd.wave" => "audio/wav",
+        other => other,
+    };
+    KNOWN.into_iter().find(|known| *known == spelled)
+}

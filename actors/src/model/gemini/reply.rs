@@ -1,0 +1,302 @@
+//! A reply of Gemini, collected from the chunks of its stream.
+
+use abide_conversation::message::blocks::as_text;
+use abide_conversation::message::{Stop, Usage, Verbatim};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::PROVIDER;
+use super::chunk::{Candidate, Chunk, FunctionCall, InlineData, Piece};
+use super::hosted::Runs;
+use crate::model::numbers::exactly;
+use crate::model::wire::{self, Frame, REPLY, failure};
+use crate::model::{Done, Failure, GivenCall, MOST_CALLS, Part, Request};
+
+/// How many calls one message may make before it counts as endless. More than are carried out, so
+/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
+const CALLS: usize = 2 * MOST_CALLS;
+
+/// How many pieces one message may have; text that streams is one. Each takes memory beside its
+/// bytes.
+const ITEMS: usize = 16_384;
+
+/// The reasons to end a message that are a refusal to say more.
+const REFUSALS: [&str; 12] = [
+    "SAFETY",
+    "RECITATION",
+    "LANGUAGE",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "ESCALATION",
+    "MODEL_ARMOR",
+    "PUP_LIMITED_DISABLED",
+];
+
+/// What has come so far of one reply.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    model: String,
+    items: Vec<Value>,
+    /// Whether the items say more than text and calls do.
+    more: bool,
+    /// Whether anything was said for people.
+    said: bool,
+    calls: Vec<GivenCall>,
+    runs: Runs,
+    grounding: Map<String, Value>,
+    pages: Map<String, Value>,
+    usage: Option<Usage>,
+    finish: Option<String>,
+    why: Option<String>,
+    blocked: Option<String>,
+    bytes: usize,
+}
+
+impl Reply {
+    /// The reply to a request, of which nothing has come.
+    pub(super) fn to(request: &Request) -> Self {
+        let (model, runs) = (request.settings.name.clone(), Runs::of(&request.tools));
+        Self { model, runs, ..Self::default() }
+    }
+
+    fn candidate(&mut self, candidate: Candidate) -> Result<Vec<Part>, Failure> {
+        let mut parts = Vec::new();
+        for raw in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
+            parts.extend(self.part(&raw)?);
+        }
+        let full = |metadata: &Map<String, Value>| !metadata.is_empty();
+        if let Some(metadata) = candidate.grounding_metadata.filter(full) {
+            self.grounding = metadata;
+        }
+        if let Some(metadata) = candidate.url_context_metadata.filter(full) {
+            self.pages = metadata;
+        }
+        self.finish = candidate.finish_reason.or(self.finish.take());
+        self.why = candidate.finish_message.or(self.why.take());
+        Ok(parts)
+    }
+
+    fn part(&mut self, raw: &RawValue) -> Result<Option<Part>, Failure> {
+        self.bytes += raw.get().len();
+        if self.bytes > REPLY {
+            return Err(failure::too_large());
+        }
+        let piece: Piece = serde_json::from_str(raw.get()).map_err(|_| failure::garbled())?;
+        let mut item = serde_json::from_str(raw.get()).map_err(|_| failure::garbled())?;
+        let thinks = piece.thought == Some(true);
+        let mut text = piece.text.filter(|text| !text.is_empty());
+        if let Some(call) = piece.function_call {
+            self.calls.push(given(call));
+        }
+        for begun in [piece.executable_code, piece.tool_call].into_iter().flatten() {
+            self.runs.begin(begun);
+        }
+        for ended in [piece.code_execution_result, piece.tool_response].into_iter().flatten() {
+            let call = self.runs.end(ended);
+            self.calls.push(call);
+        }
+        if self.calls.len() + self.runs.open() > CALLS {
+            return Err(failure::too_many_calls(CALLS));
+        }
+        if let Some(data) = piece.inline_data {
+            text = named(data);
+            item = json!({"text": text});
+        }
+        self.keep(item)?;
+        Ok(text.map(|text| {
+            self.said |= !thinks;
+            if thinks { Part::Thinking(text) } else { Part::Text(text) }
+        }))
+    }
+
+    /// Keeps a piece for the message as the provider wrote it. Text that streams is joined, but
+    /// never with what is signed.
+    fn keep(&mut self, mut item: Value) -> Result<(), Failure> {
+        if let Some(text) = plain(&mut item) {
+            if text.is_empty() {
+                return Ok(());
+            }
+            let text = std::mem::take(text);
+            let last = self.items.last_mut().filter(|last| last["thought"] == item["thought"]);
+            if let Some(last) = last.and_then(plain) {
+                last.push_str(&text);
+                return Ok(());
+            }
+            item["text"] = text.into();
+        } else {
+            let fields = item.as_object().map(Map::len);
+            self.more |= fields != Some(1) || item.get("functionCall").is_none();
+        }
+        if self.items.len() == ITEMS {
+            return Err(failure::too_large());
+        }
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// Why the message ended, or why it is none.
+    fn stop(&self) -> Result<Option<Stop>, Failure> {
+        let said = self.said || !self.calls.is_empty();
+        let calls = self.calls.iter().any(|call| call.provided.is_none());
+        let reason = self.blocked.as_deref().or(self.finish.as_deref()).unwrap_or_default();
+        let why = self.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let ended = failure::shown(&format!("{reason}{why}"));
+        let refuses = self.blocked.is_some() || REFUSALS.contains(&reason);
+        match reason {
+            _ if refuses && said => Ok(Some(Stop::Refusal)),
+            _ if refuses => Err(failure::refused(&ended)),
+            "STOP" if calls => Ok(Some(Stop::ToolCalls)),
+            "STOP" => Ok(Some(Stop::End)),
+            "MAX_TOKENS" | "CONTINUATION" => Ok(Some(Stop::MaxTokens)),
+            // What the model meant to call is lost, and with it what it said of it.
+            "MALFORMED_FUNCTION_CALL"
+            | "MALFORMED_RESPONSE"
+            | "UNEXPECTED_TOOL_CALL"
+            | "TOO_MANY_TOOL_CALLS" => {
+                Err(Failure::transient(format!("the model's reply is not usable: {ended}")))
+            }
+            "MISSING_THOUGHT_SIGNATURE" => {
+                Err(Failure::permanent(format!("the model's provider failed: {ended}")))
+            }
+            _ if said => Ok(None),
+            _ => Err(Failure::transient(format!("the model said nothing: {ended}"))),
+        }
+    }
+}
+
+impl wire::Reply for Reply {
+    fn take(&mut self, frame: Frame) -> Result<Vec<Part>, Failure> {
+        let chunk: Chunk = serde_json::from_str(&frame.data).map_err(|_| failure::garbled())?;
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(failure::in_stream(&error));
+        }
+        if let Some(tokens) = chunk.usage_metadata {
+            self.usage = Some(tokens.usage());
+        }
+        let blocked = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason);
+        self.blocked = blocked.or(self.blocked.take());
+        let mut candidates = chunk.candidates.unwrap_or_default().into_iter();
+        match candidates.find(|candidate| candidate.index.unwrap_or(0) == 0) {
+            Some(candidate) => self.candidate(candidate),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn finished(&self) -> bool {
+        self.finish.is_some() || self.blocked.is_some()
+    }
+
+    /// The stream's own end is the only sign of it.
+    fn done(&self) -> bool {
+        false
+    }
+
+    fn end(mut self: Box<Self>) -> Result<Vec<Part>, Failure> {
+        let stop = self.stop()?;
+        if !self.grounding.is_empty() {
+            self.calls.push(self.runs.grounded(std::mem::take(&mut self.grounding)));
+        }
+        if !self.pages.is_empty() {
+            self.calls.push(self.runs.fetched(std::mem::take(&mut self.pages)));
+        }
+        let Self { model, items, usage, calls, .. } = *self;
+        let more = self.more || calls.iter().any(|call| call.provided.is_some());
+        let verbatim = more.then(|| Verbatim { provider: PROVIDER.to_owned(), model, items });
+        let done = Part::Done(Done { usage, stop, verbatim });
+        Ok(calls.into_iter().map(Part::Call).chain([done]).collect())
+    }
+}
+
+/// The text of a piece that has nothing besides.
+fn plain(item: &mut Value) -> Option<&mut String> {
+    let fields = item.as_object_mut()?;
+    let bare = fields.keys().all(|key| matches!(key.as_str(), "text" | "thought"));
+    match fields.get_mut("text").filter(|_| bare) {
+        Some(Value::String(text)) => Some(text),
+        Some(_) | None => None,
+    }
+}
+
+fn given(call: FunctionCall) -> GivenCall {
+    let args = call.args.map(|args| args.get().to_owned());
+    let args = args.filter(|args| args != "null").unwrap_or_else(|| "{}".to_owned());
+    GivenCall {
+        id: call.id.unwrap_or_default(),
+        name: call.name.unwrap_or_default(),
+        args: exactly(args),
+        provided: None,
+    }
+}
+
+/// Media that the model made are named and not kept: a journal's events hold no bytes.
+fn named(data: InlineData) -> Option<String> {
+    let block = json!({"type": "generated_image", "mimeType": data.mime_type, "data": data.data});
+    as_text(&block).map(|text| text.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn field() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            Just(json!({})),
+            Just(json!([])),
+            Just(json!(true)),
+            any::<u64>().prop_map(Value::from),
+            Just(json!({"id": "a", "name": "f", "args": {"n": 1}, "toolType": "URL_CONTEXT"})),
+            Just(json!({"mimeType": "image/png", "data": "AA=="})),
+            "[a-z{}\"]{0,4}".prop_map(Value::from),
+        ]
+    }
+
+    fn chunk() -> impl Strategy<Value = Value> {
+        const KEYS: [&str; 9] = [
+            "text",
+            "thought",
+            "thoughtSignature",
+            "functionCall",
+            "executableCode",
+            "codeExecutionResult",
+            "toolCall",
+            "toolResponse",
+            "inlineData",
+        ];
+        let part = (0..KEYS.len(), field(), 0..KEYS.len(), field())
+            .prop_map(|(key, value, other, more)| json!({KEYS[key]: value, KEYS[other]: more}));
+        (part, field(), field(), 0..4_usize).prop_map(|(part, a, b, shape)| match shape {
+            0 => json!({"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]}),
+            1 => json!({"candidates": [{"content": {"parts": [part, a]}, "index": b}]}),
+            2 => json!({"candidates": [{"groundingMetadata": a, "urlContextMetadata": b}]}),
+            _ => json!({"promptFeedback": a, "usageMetadata": b, "candidates": null}),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_chunk_makes_it_panic_and_every_end_has_a_reason(
+            chunks in prop::collection::vec(chunk(), 0..20),
+        ) {
+            let mut reply = Reply::default();
+            for chunk in chunks {
+                let data = chunk.to_string();
+                let _ = wire::Reply::take(&mut reply, Frame { event: String::new(), data });
+            }
+            let calls = reply.calls.len();
+            match wire::Reply::end(Box::new(reply)) {
+                Ok(parts) => {
+                    prop_assert!(matches!(parts.last(), Some(Part::Done(_))));
+                    prop_assert!(parts.len() > calls);
+                }
+                Err(failure) => prop_assert!(!failure.message.is_empty()),
+            }
+        }
+    }
+}

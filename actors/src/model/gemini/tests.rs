@@ -1,0 +1,243 @@
+//! Against a real server that speaks the wire format, well or badly.
+#![allow(clippy::unwrap_used)]
+
+mod body;
+mod hosted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_conversation::message::{Stop, Usage, Verbatim};
+use serde_json::{Value, json};
+
+use crate::model::testing::{Answer, Server, Still, answered, event, request, settings, whole};
+use crate::model::wire::{Limits, Wire};
+use crate::model::{Done, Failure, GivenCall, Part, Provider, Request, Retry, Settings};
+
+const KEY: &str = "AIza-test-0123456789";
+
+fn gemini() -> Wire {
+    let lookup = |name: &str| (name == "A_KEY").then(|| KEY.to_owned());
+    Wire::new(Arc::new(Still), Limits::default(), lookup)
+}
+
+fn asking(server: &Server) -> Request {
+    request(Settings {
+        name: "gemini-3-pro".to_owned(),
+        base_url: Some(server.url.clone()),
+        ..settings(Provider::Gemini)
+    })
+}
+
+async fn reply(pieces: Vec<String>) -> Vec<Result<Part, Failure>> {
+    let server = Server::start([Answer::stream(pieces)]).await;
+    answered(&gemini(), asking(&server)).await
+}
+
+fn parts(parts: Value) -> String {
+    event(json!({"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]}))
+}
+
+fn finish(reason: &str) -> String {
+    event(json!({"candidates": [{"finishReason": reason, "index": 0}]}))
+}
+
+fn text(text: &str) -> Part {
+    Part::Text(text.to_owned())
+}
+
+fn call(id: &str, name: &str, args: Result<Value, String>) -> Part {
+    Part::Call(GivenCall { id: id.to_owned(), name: name.to_owned(), args, provided: None })
+}
+
+fn done(stop: Stop) -> Part {
+    Part::Done(Done { stop: Some(stop), ..Done::default() })
+}
+
+fn verbatim(items: Value) -> Option<Verbatim> {
+    let (provider, model) = ("gemini".to_owned(), "gemini-3-pro".to_owned());
+    Some(Verbatim { provider, model, items: items.as_array().unwrap().clone() })
+}
+
+fn failure(mut parts: Vec<Result<Part, Failure>>) -> Failure {
+    parts.pop().unwrap().unwrap_err()
+}
+
+#[tokio::test]
+async fn text_streams_and_all_that_is_counted_is_usage() {
+    let usage = json!({"promptTokenCount": 10, "cachedContentTokenCount": 4,
+        "toolUsePromptTokenCount": 3, "candidatesTokenCount": 5, "thoughtsTokenCount": 7,
+        "totalTokenCount": 25});
+    let last = json!({"candidates": [{"content": {"parts": [{"text": " Gott"}]},
+        "finishReason": "STOP"}], "usageMetadata": usage});
+    let first = json!({"candidates": [{"content": {"parts": [{"text": "Grüß"}]}}],
+        "usageMetadata": {"promptTokenCount": 10}});
+    let pieces = vec![event(first), ": keep-alive\n\n".to_owned(), event(last)];
+    let usage = Usage { input_tokens: 13, output_tokens: 12, cached_tokens: 4, ..Usage::default() };
+    let end = Done { usage: Some(usage), stop: Some(Stop::End), verbatim: None };
+    assert_eq!(whole(reply(pieces).await), [text("Grüß"), text(" Gott"), Part::Done(end)]);
+}
+
+#[tokio::test]
+async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
+    let first =
+        json!({"functionCall": {"name": "f", "args": {"n": 1}}, "thoughtSignature": "c2ln"});
+    let second = json!({"functionCall": {"id": "b", "name": "g"}});
+    let pieces = vec![
+        parts(json!([{"text": "Hm", "thought": true}])),
+        parts(json!([{"text": ".", "thought": true}, {"text": "I "}])),
+        parts(json!([{"text": "look"}, {"text": ""}])),
+        parts(json!([{"text": ".", "thoughtSignature": "dGV4dA=="}])),
+        parts(json!([{"text": "", "thoughtSignature": "ZW1wdHk="}])),
+        parts(json!([first, second])),
+        finish("STOP"),
+    ];
+    let thinking = |text: &str| Part::Thinking(text.to_owned());
+    let items = json!([
+        {"text": "Hm.", "thought": true},
+        {"text": "I look"},
+        {"text": ".", "thoughtSignature": "dGV4dA=="},
+        {"text": "", "thoughtSignature": "ZW1wdHk="},
+        first,
+        second,
+    ]);
+    let end = Done { stop: Some(Stop::ToolCalls), verbatim: verbatim(items), usage: None };
+    let expected = [
+        thinking("Hm"),
+        thinking("."),
+        text("I "),
+        text("look"),
+        text("."),
+        call("", "f", Ok(json!({"n": 1}))),
+        call("b", "g", Ok(json!({}))),
+        Part::Done(end),
+    ];
+    assert_eq!(whole(reply(pieces).await), expected);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_message_that_is_text_and_calls() {
+    let large = r#"{"id": 12345678901234567890123}"#;
+    let raw = parts(json!([{"functionCall": {"name": "f", "args": {"id": 7}}}]));
+    let raw = raw.replace(r#"{"id":7}"#, large);
+    let pieces = vec![parts(json!([{"text": "So:"}])), raw, finish("STOP")];
+    let expected = [text("So:"), call("", "f", Err(large.to_owned())), done(Stop::ToolCalls)];
+    assert_eq!(whole(reply(pieces).await), expected);
+}
+
+#[tokio::test]
+async fn media_that_the_model_makes_are_named() {
+    let image = json!({"inlineData": {"mimeType": "image/png", "data": "AAEC"},
+        "thoughtSignature": "c2ln"});
+    let parts = whole(reply(vec![parts(json!([image])), finish("STOP")]).await);
+    assert_eq!(parts, [text("[image/png, 3 B]"), done(Stop::End)]);
+}
+
+#[tokio::test]
+async fn every_reason_to_end_has_its_meaning() {
+    for (reason, stop) in [
+        ("STOP", Some(Stop::End)),
+        ("MAX_TOKENS", Some(Stop::MaxTokens)),
+        ("SAFETY", Some(Stop::Refusal)),
+        ("RECITATION", Some(Stop::Refusal)),
+        ("PROHIBITED_CONTENT", Some(Stop::Refusal)),
+        ("OTHER", None),
+        ("FINISH_REASON_OF_TOMORROW", None),
+    ] {
+        let said = whole(reply(vec![parts(json!([{"text": "So"}])), finish(reason)]).await);
+        let end = Part::Done(Done { stop, ..Done::default() });
+        assert_eq!(said, [text("So"), end], "{reason}");
+    }
+    for (reason, retry) in [
+        ("SAFETY", Retry::Never),
+        ("BLOCKLIST", Retry::Never),
+        ("MISSING_THOUGHT_SIGNATURE", Retry::Never),
+        ("OTHER", Retry::After(None)),
+        ("MALFORMED_FUNCTION_CALL", Retry::After(None)),
+        ("UNEXPECTED_TOOL_CALL", Retry::After(None)),
+    ] {
+        let end = json!({"finishReason": reason, "finishMessage": "for a\nreason"});
+        let failed = failure(reply(vec![event(json!({"candidates": [end]}))]).await);
+        assert_eq!(failed.retry, retry, "{reason}");
+        assert!(failed.message.ends_with(&format!("{reason}: for a reason")), "{failed}");
+    }
+    assert_eq!(whole(reply(vec![finish("STOP")]).await), [done(Stop::End)]);
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_blocked_fails_for_good() {
+    let blocked = json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
+        "usageMetadata": {"promptTokenCount": 9}});
+    let failed = failure(reply(vec![event(blocked)]).await);
+    let message = "the model's provider refused to answer: PROHIBITED_CONTENT";
+    assert_eq!(failed, Failure::permanent(message));
+}
+
+#[tokio::test]
+async fn an_error_says_whether_it_may_pass() {
+    let error = |code: u16, status: &str, message: &str| {
+        json!({"error": {"code": code, "status": status, "message": message, "details": [
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}]}})
+    };
+    let long = "The input token count (1200000) exceeds the maximum number of tokens allowed \
+                (1048576).";
+    let wait = Retry::After(Some(Duration::from_secs(7)));
+    for (error, retry, streamed) in [
+        (error(429, "RESOURCE_EXHAUSTED", "Quota."), wait, Retry::After(None)),
+        (error(503, "UNAVAILABLE", "Overloaded."), wait, Retry::After(None)),
+        (error(400, "INVALID_ARGUMENT", "No."), Retry::Never, Retry::Never),
+        (error(400, "INVALID_ARGUMENT", long), Retry::Shorter, Retry::Shorter),
+    ] {
+        let status = u16::try_from(error["error"]["code"].as_u64().unwrap()).unwrap();
+        let body = json!([error]).to_string().into();
+        let answer = Answer { status, pieces: vec![body], ..Answer::error(status, "") };
+        let server = Server::start([answer]).await;
+        let failed = failure(answered(&gemini(), asking(&server)).await);
+        assert_eq!(failed.retry, retry, "{failed}");
+        let pieces = vec![parts(json!([{"text": "So"}])), event(error)];
+        assert_eq!(failure(reply(pieces).await).retry, streamed);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_before_its_message_is_a_failure() {
+    let ended = failure(reply(vec![parts(json!([{"text": "So"}]))]).await);
+    assert_eq!(ended, Failure::transient("the model's reply ended before it was whole"));
+    for garbled in ["data: {\n\n", "data: {\"candidates\": [{\"content\": {\"parts\": [7]}}]}\n\n"]
+    {
+        let garbled = failure(reply(vec![garbled.to_owned()]).await);
+        assert_eq!(garbled.message, "the model's provider sent something unreadable");
+    }
+}
+
+#[tokio::test]
+async fn more_calls_or_pieces_than_anybody_means_are_refused() {
+    let many = |part: Value, count: usize| vec![parts(vec![part; count].into()), finish("STOP")];
+    let call = json!({"functionCall": {"name": "f"}});
+    let calls = whole(reply(many(call.clone(), 256)).await);
+    assert_eq!(calls.len(), 257);
+    let most = "the model's reply has more than 256 calls";
+    assert_eq!(failure(reply(many(call, 257)).await), Failure::permanent(most));
+    let begun = json!({"executableCode": {}});
+    assert_eq!(failure(reply(many(begun, 257)).await), Failure::permanent(most));
+    let signed = json!({"thoughtSignature": ""});
+    let failed = failure(reply(many(signed, 16_385)).await);
+    assert!(failed.message.contains("more than 16777216 bytes"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_key_is_sent_in_its_header_and_the_name_in_the_address() {
+    let answers = [Answer::stream([finish("STOP")]), Answer::error(400, &format!("bad {KEY}"))];
+    let server = Server::start(answers).await;
+    let mut request = asking(&server);
+    request.settings.api_key_env = Some("A_KEY".to_owned());
+    whole(answered(&gemini(), request.clone()).await);
+    request.settings.name = "tunedModels/mine".to_owned();
+    let failed = failure(answered(&gemini(), request).await);
+    assert!(failed.message.ends_with("bad [key]"), "{failed}");
+    let asked = server.asked();
+    assert_eq!(asked[0].headers["x-goog-api-key"], KEY);
+    assert_eq!(asked[0].headers.get("authorization"), None);
+    assert_eq!(asked[0].path, "/v1/models/gemini-3-pro:streamGenerateContent?alt=sse");
+    assert_eq!(asked[1].path, "/v1/tunedModels/mine:streamGenerateContent?alt=sse");
+}
