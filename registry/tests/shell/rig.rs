@@ -28,7 +28,6 @@ use abide_registry::placement::Policy;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
 use async_trait::async_trait;
-use futures::StreamExt;
 use ractor::ActorRef;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
