@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use abide_conversation::CallId;
 use abide_conversation::event::{Data, Event, Executor};
-use abide_conversation::message::blocks::without_bytes;
 use abide_conversation::message::{CallRef, Outcome, text_block};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::bounded;
+use super::result::Beside;
 
 /// How much is told of one run's arguments, and of its result: what mattered of it is in the words
 /// that the model said after it.
@@ -27,7 +27,8 @@ pub(super) fn calls(events: &[Event]) -> HashSet<&CallId> {
 /// One run as text.
 pub(super) fn told(call: &CallRef, outcome: Option<&Outcome>) -> Value {
     let args = bounded(call.args.to_string(), ARGS);
-    let told = |outcome: &Outcome| without_bytes(&json!(outcome)).to_string();
+    // Its media are named there; they are shown in the provider's own form only.
+    let told = |outcome: &Outcome| Beside::default().envelope(call, outcome);
     let outcome = outcome.map_or_else(|| "no result".to_owned(), told);
     text_block(format!("[{} was run with {args}: {}]", call.name, bounded(outcome, RESULT)))
 }
