@@ -78,6 +78,19 @@ async fn the_mcp_server_of_the_readme_works_when_pasted() {
     assert!(said.contains(r#""tool":"every_get-sum""#), "it is remembered: {said}");
 }
 
+#[tokio::test]
+async fn a_conversation_that_lasts_of_the_readme_works_when_pasted() {
+    let site = Site::new(ABIDE);
+    let release = site.dir().join("target/release");
+    std::fs::create_dir_all(&release).unwrap();
+    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
+    let said = pasted(&site, "lasts", own_address()).await;
+    assert!(said.contains(r#""reason":"max_conversation_tokens""#), "it was halted: {said}");
+    assert!(said.contains("You said: Else"), "the fork went on: {said}");
+    assert!(said.contains(r#""media_type":"image/gif""#), "the blob was kept: {said}");
+    assert!(said.contains(r#""entries""#), "the audit was read: {said}");
+}
+
 /// Pastes the blocks of one name, at an address that is this test's own. Returns what was said.
 async fn pasted(site: &Site, name: &str, here: String) -> String {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");

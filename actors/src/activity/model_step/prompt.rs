@@ -37,7 +37,9 @@ impl Step<'_> {
         let view = self.view(events, &rules);
         let shown = view.messages();
         let tokens = self.estimate(&shown).await;
-        self.make_room(view, tokens)?;
+        if let Some(first) = self.make_room(view, tokens) {
+            return Err(first);
+        }
         let verbatim = shown.iter().filter_map(|shown| {
             shown.verbatim.map(|verbatim| (shown.message.id.clone(), verbatim.clone()))
         });
@@ -86,11 +88,12 @@ impl Step<'_> {
         context.tokens.saturating_add(self.aside(count).await.unwrap_or_default())
     }
 
-    /// Reduces what is over its budget. What is over and stays is sent as long as the model reads it.
-    fn make_room(&self, view: View<'_>, tokens: u64) -> Result<(), Action> {
+    /// What must happen before a prompt that is over its budget is sent; `None` also if nothing can
+    /// be left out, as long as the model reads it.
+    fn make_room(&self, view: View<'_>, tokens: u64) -> Option<Action> {
         let (budget, window) = (self.definition.context_budget(), window(&self.definition.model));
         if tokens <= budget {
-            return Ok(());
+            return None;
         }
         let crowded = self.crowded(view, tokens, Pressure::Budget);
         let too_many = tokens > window;
@@ -99,12 +102,12 @@ impl Step<'_> {
             .or_else(|| too_many.then(|| crowded.down_to(sendable(window))).flatten());
         let turn = self.turn.id.clone();
         match reduced {
-            Some(reduced) => Err(Action::ContextReduced { turn, reduced }),
+            Some(reduced) => Some(Action::ContextReduced { turn, reduced }),
             None if too_many => {
                 let reason = "context_window".to_owned();
-                Err(Action::Halt { turn, step: self.step, reason })
+                Some(Action::Halt { turn, step: self.step, reason })
             }
-            None => Ok(()),
+            None => None,
         }
     }
 
