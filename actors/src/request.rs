@@ -9,7 +9,7 @@ use abide_conversation::event::Shape;
 use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
 };
-use abide_conversation::message::{Outcome, Ui};
+use abide_conversation::message::{Outcome, Ui, Usage};
 use abide_conversation::remembered::{Match, Scope};
 use abide_conversation::{Rejection, State};
 use serde::{Deserialize, Serialize};
@@ -209,6 +209,10 @@ pub enum Reply {
     Revoked,
     /// Between conversations: it is journalled, or was before.
     Noted,
+    /// The same of a child that is wanted no more: what it has cost.
+    Abandoned {
+        usage: Usage,
+    },
 }
 
 /// Why it was not done, or not known to be done.

@@ -50,7 +50,11 @@ pub enum Action {
     ChildStarted(ChildStarted),
     ChildEnded(ChildEnded),
     /// A child that was to be stopped is.
-    ChildReleased(ConversationId),
+    ChildReleased {
+        child: ConversationId,
+        /// What it cost, and its own children.
+        usage: Usage,
+    },
     /// The parent was told of a turn.
     Told(TurnId),
     /// The workspace below this root is about to be used for the first time, on this storage.
@@ -181,6 +185,8 @@ pub struct ModelReplied {
     pub verbatim: Option<Verbatim>,
     /// Tokens of the context, this message included.
     pub context_tokens: Option<u64>,
+    /// The last event when its context was drawn.
+    pub read_at: u64,
     /// How a structured answer was judged; `None` for a plain one.
     pub object: Option<Result<Value, String>>,
     pub judged: Judged,

@@ -97,7 +97,7 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         Action::Spawn(spawn) => child::spawn(&mut draft, spawn)?,
         Action::ChildStarted(started) => child::started(&mut draft, started)?,
         Action::ChildEnded(ended) => child::ended(&mut draft, ended)?,
-        Action::ChildReleased(child) => child::released(&mut draft, child)?,
+        Action::ChildReleased { child, usage } => child::released(&mut draft, child, usage)?,
         Action::Told(turn) => child::told(&mut draft, turn)?,
         Action::WorkspaceOpened { root, storage } => {
             workspace_opened::workspace_opened(&mut draft, root, storage)?;

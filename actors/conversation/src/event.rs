@@ -477,6 +477,9 @@ pub struct ChildEnded {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChildReleased {
     pub conversation_id: ConversationId,
+    /// What it and its own children cost until then.
+    #[serde(default)]
+    pub usage: Usage,
 }
 
 /// The parent knows what the turn came to.

@@ -92,7 +92,12 @@ pub fn evolve(mut state: State, event: &Event) -> State {
             }
         }
         Data::ChildReleased(released) => {
-            state.orphans.remove(&released.conversation_id);
+            // The turn that asked it pays, if that still runs.
+            let call = state.orphans.remove(&released.conversation_id);
+            match call.is_some_and(|call| state.call(&call).is_some()) {
+                true => context::spend(&mut state, released.usage),
+                false => state.usage += released.usage,
+            }
         }
         Data::Told(_) => state.due = None,
         Data::Abandoned {} => {
@@ -118,6 +123,7 @@ pub fn replay<'a>(state: State, events: impl IntoIterator<Item = &'a Event>) -> 
 /// so is what it cost.
 fn fork(state: &mut State) {
     state.forking = None;
+    state.context.summarize = None;
     state.abandoned = false;
     state.due = None;
     state.decisions.clear();

@@ -8,7 +8,7 @@ use abide_conversation::child::{DEEPEST, Due, Parent};
 use abide_conversation::command::{ChildEnded, ChildStarted, Create};
 use abide_conversation::cost::Budget;
 use abide_conversation::event::{Data, Ending, Ran};
-use abide_conversation::message::{ErrorType, Message, Outcome, Ui};
+use abide_conversation::message::{ErrorType, Message, Outcome, Ui, Usage};
 use abide_conversation::permission::{Ceiling, PermissionPhase};
 use abide_conversation::{Action, ConversationId, TurnId};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::Surroundings;
 use super::tool_run::returned;
 use crate::journal::Refusal;
-use crate::request::{Failure, Request, SpawnRequest};
+use crate::request::{Failure, Reply, Request, SpawnRequest};
 use crate::tools::bounds::{LARGEST_VALUE, encoded_len};
 use crate::tools::builtin::spawn_agent::{Errand, errand, own_errand};
 use crate::tools::tool::{Target, Tool};
@@ -82,7 +82,7 @@ pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
         Action::ChildStarted(ChildStarted { call, attempt, within_ms, ran })
     };
     match timeout(limit, deliver(around, &child, Request::Spawn(Box::new(request)))).await {
-        Ok(Ok(())) => started(limit),
+        Ok(Ok(_)) => started(limit),
         Ok(Err(why)) => failed(format!("sub_agent_failed: {why}")),
         // It may be there or not: it had its time.
         Err(_) => started(Duration::ZERO),
@@ -95,11 +95,11 @@ async fn deliver(
     around: &Surroundings,
     to: &ConversationId,
     request: Request,
-) -> Result<(), Failure> {
+) -> Result<Reply, Failure> {
     let mut pause = PAUSE.0;
     loop {
         match around.deps.door.deliver(to, request.clone()).await {
-            Ok(_) => return Ok(()),
+            Ok(reply) => return Ok(reply),
             Err(failure) if passes(&failure) => {
                 tracing::debug!(conversation = %around.id, %to, %failure, "tries again");
             }
@@ -228,7 +228,7 @@ async fn shown(around: &Surroundings, due: &Due) -> Result<Ui, Refusal> {
         "subagent_id": around.id,
         "iterations": due.steps,
         "tool_calls_made": due.calls,
-        "cost_usd": null,
+        "cost_usd": around.state.usage.cost,
         "duration_ms": u64::try_from(took).unwrap_or_default(),
         "isolation": if own { "own" } else { "shared" },
     });
@@ -237,9 +237,9 @@ async fn shown(around: &Surroundings, due: &Due) -> Result<Ui, Refusal> {
 
 /// Stops a child that nobody waits for, or keeps it from ever beginning.
 pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Action {
-    let released = Action::ChildReleased(child.clone());
+    let released = |usage| Action::ChildReleased { child: child.clone(), usage };
     let (Some(call), Some(agent)) = (around.state.orphans.get(child), &around.state.agent) else {
-        return released;
+        return released(Usage::default());
     };
     let above = around.state.parent.as_ref();
     let root = above.map_or(&around.id, |above| &above.root_conversation_id);
@@ -265,8 +265,12 @@ pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Ac
         tools: Vec::new(),
         parent: Some(Box::new(parent)),
     };
-    if let Err(failure) = deliver(around, child, Request::Abandon(Box::new(create))).await {
-        tracing::debug!(conversation = %around.id, %child, %failure, "it is no child of this");
+    match deliver(around, child, Request::Abandon(Box::new(create))).await {
+        Ok(Reply::Abandoned { usage }) => released(usage),
+        Ok(_) => released(Usage::default()),
+        Err(failure) => {
+            tracing::debug!(conversation = %around.id, %child, %failure, "it is no child of this");
+            released(Usage::default())
+        }
     }
-    released
 }

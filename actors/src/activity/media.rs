@@ -40,7 +40,7 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
         | Action::Spawn(_)
         | Action::ChildStarted(_)
         | Action::ChildEnded(_)
-        | Action::ChildReleased(_)
+        | Action::ChildReleased { .. }
         | Action::Told(_)
         | Action::WorkspaceOpened { .. }
         | Action::Abandon(_)

@@ -139,7 +139,9 @@ impl Step<'_> {
     }
 
     async fn replied(self, id: MessageId, heard: Heard, weight: Weight) -> Result<Action, Refusal> {
-        let object = self.schema.as_ref().filter(|_| heard.calls.is_empty());
+        // What the provider ran by itself is part of the answer.
+        let answers = heard.calls.iter().all(|call| call.provided.is_some());
+        let object = self.schema.as_ref().filter(|_| answers);
         let object = match object.cloned() {
             Some(schema) => Some(judged(schema, heard.text.clone()).await),
             None => None,
@@ -159,6 +161,7 @@ impl Step<'_> {
                 stop: heard.done.stop,
                 verbatim: heard.done.verbatim,
                 context_tokens,
+                read_at: self.around.state.seq,
                 object,
                 judged,
             }),
@@ -166,16 +169,17 @@ impl Step<'_> {
         })
     }
 
-    /// The tokens of the context with the reply: the provider's count, if it gave one.
+    /// The tokens of the context with the reply. The input is the provider's count, if it gave one
+    /// and read nothing but what it was sent; of the output, only what is sent again counts.
     async fn counted(&self, heard: &Heard, weight: Weight) -> u64 {
-        let usage = heard.done.usage.map(|usage| usage.tokens()).filter(|tokens| *tokens > 0);
-        if let Some(tokens) = usage {
-            return tokens.saturating_sub(weight.passing);
-        }
+        let looped = heard.calls.iter().any(|call| call.provided.is_some());
+        let read = heard.done.usage.map(|usage| usage.input_tokens);
+        let read = read.filter(|tokens| *tokens > 0 && !looped);
+        let before = read.map_or(weight.tokens, |read| read.saturating_sub(weight.passing));
         let counter = self.counter;
         let (content, calls) = (heard.content.clone(), heard.calls.clone());
         let said = self.aside(move || counter.reply(&content, &calls)).await;
-        weight.tokens.saturating_add(said.unwrap_or_default())
+        before.saturating_add(said.unwrap_or_default())
     }
 
     fn gate(&self) -> Gate {

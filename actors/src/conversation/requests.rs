@@ -125,7 +125,10 @@ impl Loaded {
             Request::Delete => return self.delete(repeats).await,
             Request::Spawn(spawn) => self.spawn(*spawn).await?,
             Request::ChildEnded(ended) => ask(Action::ChildEnded(*ended), |_| Reply::Noted),
-            Request::Abandon(create) => ask(Action::Abandon(*create), |_| Reply::Noted),
+            Request::Abandon(create) => {
+                let usage = self.state.usage;
+                ask(Action::Abandon(*create), move |_| Reply::Abandoned { usage })
+            }
             Request::RevokeDecision(id) => ask(Action::RevokeDecision(id), |_| Reply::Revoked),
             Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool).into()),
             Request::Fork(_) => return Err(Rejection::ConversationExists.into()),

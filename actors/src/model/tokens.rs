@@ -71,12 +71,17 @@ impl Counter {
     }
 
     /// The tokens of what a model said.
-    pub(crate) fn reply(&self, content: &[Value], calls: &[GivenCall]) -> u64 {
-        let calls = calls.iter().map(|call| match &call.args {
+    pub(crate) fn reply(&self, content: &[Value], given: &[GivenCall]) -> u64 {
+        let calls = given.iter().map(|call| match &call.args {
             Ok(args) => self.call(&call.name, &args.to_string()),
             Err(raw) => self.call(&call.name, raw),
         });
-        MESSAGE + self.content(content) + calls.sum::<u64>()
+        // What the provider ran goes back with its results.
+        let provided = given
+            .iter()
+            .filter_map(|call| call.provided.as_ref())
+            .map(|result| self.text(&result.to_string()));
+        MESSAGE + self.content(content) + calls.sum::<u64>() + provided.sum::<u64>()
     }
 
     fn call(&self, name: &str, args: &str) -> u64 {
@@ -92,7 +97,11 @@ impl Counter {
         MESSAGE + self.text(system) + tools.sum::<u64>()
     }
 
+    /// Thinking counts nothing: providers drop it when it comes back, or never get it.
     fn block(&self, block: &Value) -> u64 {
+        if block["type"] == "reasoning" {
+            return 0;
+        }
         if let Some(text) = block["text"].as_str().filter(|_| block["type"] == "text") {
             return self.text(text);
         }

@@ -24,6 +24,9 @@ pub(super) fn plan(
     scope: &Scope,
     gate: &mut Gate,
 ) -> Planned {
+    if let Some(result) = &given.provided {
+        return provided(toolbox, given, result, scope, gate);
+    }
     let Some(tool) = toolbox.tool(&given.name).filter(|tool| tool.is_for_model()) else {
         let name = cut(&given.name, LONGEST_NAME);
         let message = format!("unknown tool: {name}");
@@ -35,7 +38,7 @@ pub(super) fn plan(
         Ok(args) => {
             let verdict = gate.judge(tool, &args, scope);
             gate.follow(tool, &args, &verdict);
-            let plan = decide(toolbox, tool, &args, given.provided.as_ref(), scope, &verdict);
+            let plan = decide(toolbox, tool, &args, scope, &verdict);
             (args, plan, Some(verdict))
         }
         Err(mistake) => {
@@ -104,14 +107,7 @@ fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String
     tool.check_args(&args).map(|()| args)
 }
 
-fn decide(
-    toolbox: &Toolbox,
-    tool: &Tool,
-    args: &Value,
-    provided: Option<&Value>,
-    scope: &Scope,
-    verdict: &Verdict,
-) -> Plan {
+fn decide(toolbox: &Toolbox, tool: &Tool, args: &Value, scope: &Scope, verdict: &Verdict) -> Plan {
     let (executor, intent) = (tool.executor, tool.intent);
     let at_once = |outcome| Plan::Answer { executor, intent, outcome };
     let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
@@ -121,7 +117,10 @@ fn decide(
         Decision::Deny => return at_once(verdict.denial(&tool.name)),
     };
     let (message, answer) = match (executor, &gate) {
-        (Executor::Provider, _) => return at_once(outcome(provided)),
+        (Executor::Provider, _) => {
+            let message = "the provider sent no result".to_owned();
+            return at_once(Outcome::Err(message, ErrorType::ToolError));
+        }
         (Executor::Client, None) if !tool.requires_response => {
             return at_once(Outcome::Ok(tool.default_result.clone()));
         }
@@ -149,15 +148,29 @@ fn decide(
     }
 }
 
-/// What the provider's own run of a call came to.
-fn outcome(provided: Option<&Value>) -> Outcome {
-    let failed = |message: &str| Outcome::Err(message.to_owned(), ErrorType::ToolError);
-    match provided {
-        Some(result) if encoded_len(result) > LARGEST_VALUE => {
-            failed("the result is larger than 1 MB")
-        }
-        Some(result) => Outcome::Ok(result.clone()),
-        None => failed("the provider sent no result"),
+/// A call that the provider has run: nothing can keep it from that any more, and the model has its
+/// result. The gate's verdict on it is for the record.
+pub(super) fn provided(
+    toolbox: &Toolbox,
+    given: &GivenCall,
+    result: &Value,
+    scope: &Scope,
+    gate: &mut Gate,
+) -> Planned {
+    let tool = toolbox.tool(&given.name).filter(|tool| tool.executor == Executor::Provider);
+    let args = shown(&given.args);
+    let outcome = Outcome::Ok(match encoded_len(result) {
+        small if small <= LARGEST_VALUE => result.clone(),
+        _ => Value::String("[the result is larger than 1 MB]".to_owned()),
+    });
+    let intent = tool.map(|tool| tool.intent).unwrap_or_default();
+    Planned {
+        given_id: given.id.clone(),
+        tool: cut(&given.name, LONGEST_NAME),
+        gate: tool.map(|tool| gate.judge(tool, &args, scope)),
+        args,
+        said: None,
+        plan: Plan::Answer { executor: Executor::Provider, intent, outcome },
     }
 }
 

@@ -179,7 +179,7 @@ fn provider_and_answered_client_calls_end_at_once() {
     assert_eq!(web, (Outcome::Ok(json!([1])), Executor::Provider));
     assert!(!outcome(plan("web", json!({}))).0.is_ok());
     let huge = json!("x".repeat(1024 * 1024));
-    assert!(!outcome(plan_of("web", Ok(json!({})), Some(huge))).0.is_ok());
+    assert!(outcome(plan_of("web", Ok(json!({})), Some(huge))).0.is_ok(), "it has run");
 }
 
 #[test]
@@ -241,4 +241,23 @@ fn the_gate_and_check_args_agree_with_the_plan() {
     assert_eq!(judged(json!({"to": "b", "amount": 1})), Decision::Allow);
     assert!(send.check_args(&json!({})).unwrap_err().contains("\"to\""));
     assert_eq!(send.check_args(&json!({"to": "b"})), Ok(()));
+}
+
+#[test]
+fn what_the_provider_has_run_is_answered_whatever_it_is() {
+    let large = json!("x".repeat(2 << 20));
+    let object = || Ok(json!({}));
+    for (name, args, result) in [
+        ("nobody_declared", object(), json!([1])),
+        ("nobody_declared", Err("no JSON".to_owned()), json!(null)),
+        ("nobody_declared", object(), large),
+    ] {
+        let planned = plan_of(name, args, Some(result.clone()));
+        assert_eq!(planned.tool, name);
+        assert!(planned.plan.is_provided(), "{planned:?}");
+        let Plan::Answer { outcome: Outcome::Ok(answer), .. } = planned.plan else {
+            unreachable!()
+        };
+        assert!(answer == result || answer.as_str().unwrap().contains("larger"), "{answer}");
+    }
 }

@@ -82,11 +82,16 @@ pub(super) fn gone(
 }
 
 /// A child that nobody waited for has been stopped.
-pub(super) fn released(draft: &mut Draft, child: ConversationId) -> Result<(), Rejection> {
+pub(super) fn released(
+    draft: &mut Draft,
+    child: ConversationId,
+    usage: Usage,
+) -> Result<(), Rejection> {
     if !draft.state.orphans.contains_key(&child) {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, Data::ChildReleased(event::ChildReleased { conversation_id: child }));
+    let released = event::ChildReleased { conversation_id: child, usage };
+    draft.push_of(None, Data::ChildReleased(released));
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use super::start::begin;
 use super::tool_returned::finish_dispatch;
 use crate::command::{Basis, Copied};
 use crate::event::{Data, Ending};
+use crate::fork::Fork;
 use crate::ids::Revision;
 use crate::message::{ErrorType, Outcome};
 
@@ -25,6 +26,8 @@ pub(super) fn copied(draft: &mut Draft, copied: Copied) -> Result<(), Rejection>
         draft.copy(event);
     }
     if copied.whole {
+        // Of a conversation that was deleted meanwhile there is no more.
+        let fork = Fork { at_seq: draft.state.seq, ..fork };
         close(draft);
         draft.push_of(None, Data::Forked(fork));
     }

@@ -39,7 +39,10 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
             return Ok(());
         }
     };
-    let (stop, verbatim, context_tokens) = (reply.stop, reply.verbatim, reply.context_tokens);
+    // A summary that came meanwhile has changed the context: what was counted is out of date.
+    let summary = draft.state.context.summary.map_or(0, |summary| summary.seq);
+    let context_tokens = reply.context_tokens.filter(|_| summary <= reply.read_at);
+    let (stop, verbatim) = (reply.stop, reply.verbatim);
     draft.push(Data::AssistantMsg(AssistantMsg {
         message,
         status,

@@ -34,9 +34,11 @@ pub(super) fn summarize(state: &mut State, seq: u64, summarized: &Summarized) {
     }
     let context = &mut state.context;
     let Summarized { upto, marks, tokens_before, tokens_after, .. } = *summarized;
-    let saved = tokens_before.saturating_sub(tokens_after);
-    context.tokens = context.tokens.saturating_sub(saved);
     // A reduction may have gone further meanwhile.
+    if context.marks.since <= upto {
+        let saved = tokens_before.saturating_sub(tokens_after);
+        context.tokens = context.tokens.saturating_sub(saved);
+    }
     context.marks = context.marks.and(marks);
     context.summary = Some(Summary { seq, upto });
     context.summarize = None;

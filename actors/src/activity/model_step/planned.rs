@@ -90,7 +90,9 @@ struct Planner {
 
 impl Planner {
     fn plan(mut self, calls: &[GivenCall]) -> Vec<Planned> {
-        let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS {
+        let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS
+            || given.provided.is_some()
+        {
             true => {
                 let planned = self.toolbox.plan(given, &self.scope, &mut self.gate);
                 self.with_child(planned)

@@ -39,6 +39,7 @@ fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
             stop: None,
             verbatim: None,
             context_tokens: None,
+            read_at: u64::MAX,
             object: None,
             judged: Default::default(),
         };

@@ -147,7 +147,9 @@ impl Run {
                 })
             }
             Activity::Page { call, suspension, .. } => missing(call.as_str(), *suspension),
-            Activity::Release { child } => Action::ChildReleased(child.clone()),
+            Activity::Release { child } => {
+                Action::ChildReleased { child: child.clone(), usage: Default::default() }
+            }
             Activity::Tell { turn } => Action::Told(turn.clone()),
             Activity::Keep { decision } => Action::DecisionKept(decision.clone()),
             Activity::Copy { .. } => unreachable!("nothing is forked here"),
@@ -410,6 +412,7 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
         stop: [None, Some(Stop::Paused), Some(Stop::Refusal)][usize::from(how / 9 % 3)],
         verbatim: None,
         context_tokens: (how % 4 != 3).then_some(u64::from(how)),
+        read_at: u64::MAX,
         object,
         judged: judged(how),
     })

@@ -73,8 +73,10 @@ fn a_cancelled_parent_stops_its_child_and_remembers_to() {
         story.then(cancel());
         assert_eq!(story.error("a"), json!(["[cancelled]", "CANCELLED"]));
         assert_eq!(story.wants(), ["release of kid_x"]);
-        story.then(Action::ChildReleased(ConversationId::new("kid_x")));
+        let usage = Usage { input_tokens: 7, ..Usage::default() };
+        story.then(Action::ChildReleased { child: ConversationId::new("kid_x"), usage });
         assert!(story.wants().is_empty());
+        assert_eq!(story.state.usage, usage, "what it cost is not lost");
     }
 }
 

@@ -155,3 +155,17 @@ fn a_summary_that_failed_is_tried_again_after_another_turn() {
     turn(&mut story, "turn_2", 900);
     assert_eq!(story.wants().len(), 1);
 }
+
+#[test]
+fn what_a_step_counted_is_out_of_date_once_a_summary_has_come() {
+    for (read_at, tokens) in [(0, 300), (u64::MAX, 950)] {
+        let mut story = large();
+        let upto = story.state.seq;
+        story.then(send("turn_2")).then(summarized(0, upto));
+        assert_eq!(story.state.context.tokens, 300);
+        let Action::ModelReplied(reply) = story.replied(vec![]) else { unreachable!() };
+        let context_tokens = Some(950);
+        story.then(Action::ModelReplied(ModelReplied { context_tokens, read_at, ..reply }));
+        assert_eq!(story.state.context.tokens, tokens);
+    }
+}

@@ -89,6 +89,7 @@ impl Story {
             stop: None,
             verbatim: None,
             context_tokens: None,
+            read_at: u64::MAX,
             object: None,
             judged: Judged::GoOn,
         })
