@@ -212,10 +212,24 @@ impl Node {
         at
     }
 
-    /// SIGSTOP, SIGCONT and the like.
+    /// SIGSTOP, SIGCONT and the like. Returns when a stop has happened: its threads go on for a
+    /// moment after the signal.
     pub async fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args(["-s", signal, &self.pid.to_string()]).status().await;
         assert!(sent.unwrap().success());
+        while signal == "STOP" && !self.is_stopped() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Whether all of its threads have stopped.
+    fn is_stopped(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap();
+        tasks.flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // The name, in brackets, may hold anything; the state is the first letter after.
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        })
     }
 
     fn log(&self) -> Vec<String> {
