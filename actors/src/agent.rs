@@ -174,6 +174,7 @@ impl Definition {
             context::check(&mut fields, definition);
         }
         warnings.extend(definition.iter().flat_map(permissions::warnings));
+        warnings.extend(definition.iter().flat_map(budget::warnings));
         warnings.extend(definition.iter().flat_map(hooks::warnings));
         let mistakes = fields.finish();
         match definition {

@@ -16,6 +16,7 @@ use self::span::Span;
 use super::{Surroundings, asked};
 use crate::agent::Definition;
 use crate::context::SummaryPolicy;
+use crate::context::limits::share;
 use crate::hooks::teller::{Note, Whose};
 use crate::hooks::{Occasion, On};
 use crate::journal::Refusal;
@@ -25,8 +26,10 @@ use crate::tools::bounds::cut;
 
 /// Nobody waits for it, but its actor stays in memory: a model that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(600);
-/// What is kept of a summary: every later step sends it.
-const TEXT: usize = 32 * 1024;
+/// What is kept of a summary, in percent of the budget: every later step sends it. A token has two
+/// bytes or more.
+const KEPT: u64 = 20;
+const TOKEN_BYTES: u64 = 2;
 /// More text than this is a model that never stops.
 const HEARD: usize = 4 << 20;
 
@@ -46,7 +49,14 @@ pub(super) async fn summarize(around: &Surroundings, upto: u64) -> Result<Action
     tell(around, &definition);
     match ask(around, &definition, policy, &settings, span.transcript.clone()).await {
         Ok((text, _)) if text.trim().is_empty() => failed("the summary was empty"),
-        Ok((text, usage)) => Ok(summarized(around, &settings, span, &text, usage)),
+        Ok((text, usage)) => {
+            let most = share(definition.context_budget(), KEPT).saturating_mul(TOKEN_BYTES);
+            let text = cut(text.trim(), usize::try_from(most).unwrap_or(usize::MAX));
+            match summarized(around, &settings, span, text, usage) {
+                Some(summarized) => Ok(summarized),
+                None => failed("the summary is no shorter than what it covers"),
+            }
+        }
         Err(failure) => {
             tracing::warn!(conversation = %around.id, reason = %failure, "no summary was written");
             failed(&failure.message)
@@ -54,17 +64,18 @@ pub(super) async fn summarize(around: &Surroundings, upto: u64) -> Result<Action
     }
 }
 
+/// `None` if nothing is won by it.
 fn summarized(
     around: &Surroundings,
     settings: &Settings,
     span: Span,
-    text: &str,
+    text: String,
     usage: Option<Usage>,
-) -> Action {
+) -> Option<Action> {
     let context = &around.state.context;
-    let text = cut(text.trim(), TEXT);
     let own = Counter::rough(settings.provider).content(&[text_block(text.as_str())]);
     let tokens_after = context.tokens.saturating_sub(span.tokens).saturating_add(own);
+    let is_shorter = own < span.tokens || context.has_dropped();
     let usage = usage.map(|usage| Usage { cost: settings.prices.cost(&usage), ..usage });
     let after = context.summary.map_or(0, |summary| summary.upto);
     let summarized = Summarized {
@@ -75,7 +86,7 @@ fn summarized(
         tokens_before: context.tokens,
         tokens_after: tokens_after.min(context.tokens),
     };
-    Action::Summarized { after, summarized }
+    is_shorter.then_some(Action::Summarized { after, summarized })
 }
 
 async fn ask(

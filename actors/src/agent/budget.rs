@@ -2,7 +2,9 @@
 
 use abide_conversation::cost::Budget;
 
+use super::Definition;
 use super::fields::Fields;
+use crate::model::Prices;
 
 /// Reads it; without one, nothing is bounded.
 pub(super) fn read(fields: &mut Fields) -> Budget {
@@ -16,6 +18,15 @@ pub(super) fn read(fields: &mut Fields) -> Budget {
     };
     fields.absorb(nested);
     budget
+}
+
+/// What is legal and bounds nothing.
+pub(super) fn warnings(definition: &Definition) -> Option<String> {
+    let Budget { max_turn_cost, max_conversation_cost, .. } = definition.budget;
+    let bounds = max_turn_cost.is_some() || max_conversation_cost.is_some();
+    let is_free = definition.model.prices == Prices::default();
+    (bounds && is_free)
+        .then(|| "budget: a cost is bounded, and model.prices are not given".to_owned())
 }
 
 #[cfg(test)]
@@ -47,9 +58,21 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_of_costs_without_prices_is_warned_of() {
+        let warned = |prices: Value| {
+            let model = json!({"provider": "scripted", "script": [], "prices": prices});
+            let budget = json!({"max_turn_cost": 1});
+            let source = json!({"name": "a", "model": model, "budget": budget});
+            !Definition::parse(source, &Natives::new()).unwrap().warnings.is_empty()
+        };
+        assert!(warned(json!({})) && !warned(json!({"input": 1})));
+    }
+
+    #[test]
     fn a_wrong_bound_is_named() {
         for (field, value) in [
             ("max_turn_tokens", json!(0)),
+            ("max_turn_tokens", json!(1_u64 << 40)),
             ("max_turn_tokens", json!("many")),
             ("max_conversation_tokens", json!(1.5)),
             ("max_turn_cost", json!(0)),

@@ -81,7 +81,9 @@ impl Fields {
         let value = self.any(field)?;
         // `5.0` has the canonical form of `5`, so the two must mean the same.
         let number = value.as_f64().filter(|number| number.fract() == 0.0);
-        let number = number.map(|number| number as u32).filter(|number| range.contains(number));
+        let fits =
+            |number: &f64| (f64::from(*range.start())..=f64::from(*range.end())).contains(number);
+        let number = number.filter(fits).map(|number| number as u32);
         if number.is_none() {
             let (least, most) = range.into_inner();
             self.wrong(field, format!("must be a whole number from {least} to {most}"));

@@ -17,7 +17,10 @@ use crate::model::tokens::Counter;
 /// When turns are dropped, so many percent of the budget stay: the next steps then only append.
 const LOW: u64 = 60;
 /// What frees less of the budget is not worth a prefix that no cache knows.
-const WORTH: u64 = 10;
+const WORTH: u64 = 25;
+/// So many percent of an estimate are the most that a context can really have. A provider that counts
+/// more counts something else, such as what its own tools read, or is wrong.
+const MOST: u64 = 250;
 
 /// A context that is too large.
 pub(crate) struct Crowded<'a> {
@@ -41,6 +44,13 @@ struct Weighed {
 }
 
 impl Crowded<'_> {
+    /// The same with a count that can be true.
+    pub(crate) fn believed(mut self) -> Self {
+        let rough = self.weighed(self.view.context.marks, 1, 1).tokens;
+        self.tokens = self.tokens.min(share(rough, MOST));
+        self
+    }
+
     /// Expires results that are past their retention, then drops the oldest turns; nothing, if that
     /// is not worth it.
     pub(crate) fn within(&self, budget: u64) -> Option<ContextReduced> {

@@ -139,6 +139,9 @@ impl Settings {
             let message = "must be the name of an environment variable, never a key";
             return Err(mistake("api_key_env", message));
         }
+        if self.api_key_env.as_deref().is_some_and(|name| name.starts_with("ABIDE_")) {
+            return Err(mistake("api_key_env", "must not be a variable of this program's own"));
+        }
         if self.temperature.is_some_and(|given| !(0.0..=hottest).contains(&given)) {
             return Err(mistake("temperature", &format!("must be between 0 and {hottest}")));
         }

@@ -43,6 +43,8 @@ pub struct Limits {
     pub header: Duration,
     /// Between two pieces of a stream; a reasoning model may be silent for a while.
     pub idle: Duration,
+    /// Without a word of the message, whatever else comes: keep-alives are no answer.
+    pub quiet: Duration,
     /// From the message's end to the stream's: usage follows at once or never.
     pub tail: Duration,
     /// The whole reply; nothing else bounds a server that sends only comments.
@@ -55,6 +57,7 @@ impl Default for Limits {
             connect: Duration::from_secs(10),
             header: Duration::from_secs(120),
             idle: Duration::from_secs(120),
+            quiet: Duration::from_secs(600),
             tail: Duration::from_secs(5),
             total: Duration::from_secs(3600),
         }

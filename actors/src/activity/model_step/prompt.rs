@@ -95,8 +95,11 @@ impl Step<'_> {
         if tokens <= budget {
             return None;
         }
-        let crowded = self.crowded(view, tokens, Pressure::Budget);
-        let too_many = tokens > window;
+        let crowded = self.crowded(view, tokens, Pressure::Budget).believed();
+        if crowded.tokens <= budget {
+            return None;
+        }
+        let too_many = crowded.tokens > window;
         let reduced = crowded
             .within(budget)
             .or_else(|| too_many.then(|| crowded.down_to(sendable(window))).flatten());

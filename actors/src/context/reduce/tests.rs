@@ -190,3 +190,13 @@ fn shares_are_of_what_the_provider_counted() {
     assert_eq!((reduced.turns, reduced.tokens_before), (2, ours * 10));
     assert!(reduced.tokens_after * 5 <= ours * 9 * 3);
 }
+
+#[test]
+fn a_count_that_cannot_be_true_drops_nothing() {
+    let past = Past::default().turn("t1", 100).turn("t2", 100).said("t3").started("t3");
+    let rough = past.crowded("t3", |it| it.tokens);
+    let believed =
+        |tokens| past.crowded("t3", |it| Crowded { tokens, ..copy(it) }.believed().tokens);
+    assert_eq!(believed(rough * 2), rough * 2);
+    assert_eq!(believed(1_000_000), rough * 5 / 2);
+}

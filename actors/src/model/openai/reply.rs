@@ -34,7 +34,8 @@ impl wire::Reply for Reply {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(failure::in_stream(&error));
         }
-        if let Some(usage) = chunk.usage {
+        let usage = chunk.usage.and_then(|usage| serde_json::from_value::<Tokens>(usage).ok());
+        if let Some(usage) = usage {
             self.usage = Some(Usage {
                 input_tokens: usage.prompt_tokens.unwrap_or(0),
                 output_tokens: usage.completion_tokens.unwrap_or(0),
@@ -179,7 +180,8 @@ fn text(value: Option<Value>) -> Option<String> {
 struct Chunk {
     error: Option<Value>,
     choices: Option<Vec<Choice>>,
-    usage: Option<Tokens>,
+    /// Read by itself: nonsense in it does not spoil the reply.
+    usage: Option<Value>,
 }
 
 #[derive(Deserialize)]

@@ -253,6 +253,26 @@ async fn a_server_that_only_keeps_alive_is_given_up_too() {
 }
 
 #[tokio::test]
+async fn keep_alives_are_no_answer() {
+    let limits = Limits { quiet: Duration::from_millis(100), ..Limits::default() };
+    let begun = Answer::stream([delta(json!({"content": "Hi"}))]);
+    let server = Server::start([begun.ending(End::Chats)]).await;
+    let heard = answered(&openai(limits), asking(&server)).await;
+    assert_eq!(heard.len(), 2);
+    let silent = Failure::transient("the model's provider said nothing for 100ms");
+    assert_eq!(failure(heard), silent);
+}
+
+#[tokio::test]
+async fn nonsense_in_usage_does_not_spoil_a_reply() {
+    let usage = event(json!({"choices": [], "usage": {"prompt_tokens": -5}}));
+    let pieces = [delta(json!({"content": "Hi"})), finish("stop"), usage, DONE.to_owned()];
+    let parts = whole(reply(Answer::stream(pieces)).await);
+    let done = Done { stop: Some(Stop::End), ..Done::default() };
+    assert_eq!(parts, [Part::Text("Hi".to_owned()), Part::Done(done)]);
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_may_be_there_later() {
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = server.local_addr().unwrap();

@@ -60,6 +60,7 @@ fn every_mistake_names_its_field() {
         (openai("temperature", json!(-0.1)), "model.temperature: "),
         (openai("max_tokens", json!(0)), "model.max_tokens: "),
         (openai("window", json!(0)), "model.window: "),
+        (openai("api_key_env", json!("ABIDE_CLUSTER_SECRET")), "model.api_key_env: "),
         (openai("options", json!({"messages": []})), "model.options.messages: "),
         (openai("prices", json!({"input": -1.0})), "model.prices.input: "),
         (openai("prices", json!({"cached_input": 1e7})), "model.prices.cached_input: "),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 
 use reqwest::Response;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::format::{Frame, Framing, Reply};
 use super::{Limits, failure, lines, sse};
@@ -15,6 +15,8 @@ pub(super) struct Reading {
     limits: Limits,
     /// Of the whole reply; of the stream's tail once the message has ended.
     deadline: Pin<Box<Sleep>>,
+    /// Until when the next part must have come.
+    quiet: Pin<Box<Sleep>>,
     decoder: Decoder,
     /// `None` once its end is among what is ready.
     reply: Option<Box<dyn Reply>>,
@@ -44,7 +46,8 @@ impl Reading {
         };
         let (reply, ready) = (Some(reply), VecDeque::new());
         let deadline = Box::pin(sleep(limits.total));
-        Self { response, limits, deadline, decoder, reply, ready }
+        let quiet = Box::pin(sleep(limits.quiet));
+        Self { response, limits, deadline, quiet, decoder, reply, ready }
     }
 
     pub(super) async fn next(mut self) -> Result<Option<(Part, Self)>, Failure> {
@@ -66,6 +69,7 @@ impl Reading {
         let chunk = tokio::select! {
             biased;
             () = &mut self.deadline => None,
+            () = &mut self.quiet, if !finished => return Err(failure::silent(self.limits.quiet)),
             chunk = timeout(self.limits.idle, self.response.chunk()) => Some(chunk),
         };
         let frames = match chunk {
@@ -85,7 +89,11 @@ impl Reading {
             Some(Err(_)) => return Err(failure::silent(self.limits.idle)),
         };
         for frame in frames.map_err(|TooLarge| failure::too_large())? {
-            self.ready.extend(reply.take(frame)?.into_iter().map(Ok));
+            let parts = reply.take(frame)?;
+            if !parts.is_empty() {
+                self.quiet.as_mut().reset(Instant::now() + self.limits.quiet);
+            }
+            self.ready.extend(parts.into_iter().map(Ok));
             if reply.done() {
                 self.ready.extend(reply.end()?.into_iter().map(Ok));
                 return Ok(());
