@@ -228,7 +228,8 @@ async fn shown(around: &Surroundings, due: &Due) -> Result<Ui, Refusal> {
         "subagent_id": around.id,
         "iterations": due.steps,
         "tool_calls_made": due.calls,
-        "cost_usd": around.state.usage.cost,
+        // Without prices nobody knows.
+        "cost_usd": Some(around.state.usage.cost).filter(|cost| !cost.is_zero()),
         "duration_ms": u64::try_from(took).unwrap_or_default(),
         "isolation": if own { "own" } else { "shared" },
     });
