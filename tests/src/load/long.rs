@@ -11,9 +11,11 @@ use super::model::Model;
 use super::node::Node;
 use super::report::Report;
 use super::stream::Stream;
-use super::{Load, Wrong};
+use super::{Load, Wrong, park};
 
 const AGENT: &str = "long";
+/// How soon an actor with nothing to do leaves: longer than between two steps.
+const PASSIVATE: &str = "500ms";
 /// The journal lengths that are measured.
 const EVENTS: [u64; 3] = [10, 1_000, 100_000];
 /// A turn is that many events: a message, its start, an answer, its end.
@@ -29,14 +31,14 @@ pub(super) struct Long {
     pub(super) events: u64,
     /// From the message to the head of the request at the provider, sorted.
     pub(super) live: Vec<Duration>,
-    /// The same, of an actor that was crashed right before.
+    /// The same, of one whose actor had left memory.
     pub(super) revived: Vec<Duration>,
     /// By how much the node's resident memory grew over all steps, for each of them.
     pub(super) grown_kb: f64,
 }
 
 pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
-    let node = Node::start(load, &dir.join("store"), "30s").await?;
+    let node = Node::start(load, &dir.join("store"), PASSIVATE).await?;
     let model = Model::start().await?;
     let mut client = Client::new(node.public);
     let mut measured = Vec::new();
@@ -94,9 +96,8 @@ async fn steps(
     }
     let grown_kb = (node.resident_kb()? as f64 - before as f64) / STEPS as f64;
     let mut revived = Vec::new();
-    let mut operator = Client::new(node.admin);
     for _ in 0..REVIVALS {
-        operator.tell(Method::POST, &format!("/admin/actors/{id}/kill"), Value::Null).await?;
+        park::gone(node).await?;
         revived.push(step(client, &mut stream, model, id).await?);
     }
     live.sort();

@@ -106,7 +106,7 @@ impl Report {
         for Long { events, live, revived, grown_kb } in measured {
             let row = |what: &str, value| (format!("{events} events: {what}"), value);
             rows.push(row("message → provider asked, p50 / p99", both(live)));
-            rows.push(row("the same, of a crashed actor", both(revived)));
+            rows.push(row("the same, not in memory", both(revived)));
             rows.push(row("memory a step leaves behind", format!("{grown_kb:.1} kB")));
         }
         Self(rows)
