@@ -60,10 +60,10 @@ pub(super) fn result(message: &Message) -> Value {
 }
 
 /// The assistant's message that stands at this place.
-pub(super) fn assistant(request: &Request, at: usize, thinking: bool) -> Said {
+pub(super) fn assistant(request: &Request, at: usize) -> Said {
     let message = &request.messages[at];
     let own = request.verbatim.get(&message.id).filter(|it| is_own(it));
-    match own.and_then(|own| replayed(request, at, own, thinking)) {
+    match own.and_then(|own| replayed(request, at, own)) {
         Some(blocks) if !blocks.is_empty() => Said::Verbatim(blocks),
         Some(_) | None => Said::Written(written(message)),
     }
@@ -84,19 +84,13 @@ fn is_own(verbatim: &Verbatim) -> bool {
 /// `None` if its calls are not those of the message.
 ///
 /// Thinking of another model goes back too: a model that cannot read it is not shown it.
-fn replayed(
-    request: &Request,
-    at: usize,
-    verbatim: &Verbatim,
-    thinking: bool,
-) -> Option<Vec<Value>> {
+fn replayed(request: &Request, at: usize, verbatim: &Verbatim) -> Option<Vec<Value>> {
     let message = &request.messages[at];
     let mut calls = message.tool_calls.iter();
     let given_up = given_up(request, at, verbatim);
     let mut blocks = Vec::new();
     for item in &verbatim.items {
-        let dropped = (is_thinking(item) && !thinking)
-            || item["type"] == CONTAINER
+        let dropped = item["type"] == CONTAINER
             || (is_run(item) && given_up.contains(item["id"].as_str().unwrap_or_default()));
         if dropped {
             continue;
