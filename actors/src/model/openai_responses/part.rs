@@ -3,8 +3,7 @@
 use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
-/// A document without a title still needs a name.
-const UNTITLED: &str = "document.pdf";
+use crate::model::wire::media::pdf_name;
 
 /// The part for a block; `None` for one that is not sent back.
 ///
@@ -33,7 +32,7 @@ fn shown(media: &Media<'_>) -> Option<Value> {
             if essence(media_type) == "application/pdf" =>
         {
             let data = format!("data:application/pdf;base64,{data}");
-            let name = media.name.unwrap_or(UNTITLED);
+            let name = pdf_name(media.name);
             Some(json!({"type": "input_file", "filename": name, "file_data": data}))
         }
         (Kind::Document, Source::Url(url)) => Some(json!({"type": "input_file", "file_url": url})),

@@ -7,6 +7,16 @@ use serde_json::Value;
 use super::Refused;
 use crate::model::{Request, Retry};
 
+/// How a document is named that has no title.
+const UNTITLED: &str = "document";
+
+/// The name of a PDF as a file, by the end of which some providers judge what it is.
+pub(crate) fn pdf_name(title: Option<&str>) -> String {
+    let name = title.unwrap_or(UNTITLED);
+    let is_pdf = name.to_ascii_lowercase().ends_with(".pdf");
+    if is_pdf { name.to_owned() } else { format!("{name}.pdf") }
+}
+
 /// What providers answer to a medium that they cannot fetch, find or read, or that has too many
 /// pixels or pages.
 const BAD: [u16; 6] = [400, 403, 404, 413, 415, 422];
@@ -70,6 +80,18 @@ mod tests {
         let failure = answered(&wire, request).await.remove(0).unwrap_err();
         assert!(failure.message.contains(why), "{failure}");
         server.asked().iter().map(|asked| asked.body.to_string()).collect()
+    }
+
+    #[test]
+    fn a_pdf_is_named_so() {
+        for (title, name) in [
+            (None, "document.pdf"),
+            (Some("R"), "R.pdf"),
+            (Some("R.PDF"), "R.PDF"),
+            (Some("v1.2"), "v1.2.pdf"),
+        ] {
+            assert_eq!(super::pdf_name(title), name);
+        }
     }
 
     fn image() -> serde_json::Value {

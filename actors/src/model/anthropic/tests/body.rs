@@ -105,11 +105,11 @@ fn every_block_has_the_block_that_the_wire_knows_for_it() {
     let url = |url: &str| json!({"type": "url", "url": url});
     let written = json!({"type": "text", "media_type": "text/plain", "data": "abc"});
     let jpeg = json!({"type": "base64", "media_type": "image/jpeg", "data": "AAEC"});
-    let large = "AAAA".repeat(2 << 20);
+    let large = "AAAA".repeat((5 << 18) + 1);
     for (block, part) in [
         (text_block("hello"), text("hello")),
         (bytes("image", "IMAGE/jpg; q=1", "AAEC"), shown("image", jpeg)),
-        (bytes("image", "image/png", &large), text("[image/png, 6.2 MB: R]")),
+        (bytes("image", "image/png", &large), text("[image/png, 3.9 MB: R]")),
         (at("image", "https://a.example/i"), shown("image", url("https://a.example/i"))),
         (at("image", "http://a.example/i"), text("[image at http://a.example/i]")),
         (file("image"), shown("image", json!({"type": "file", "file_id": "f1"}))),
