@@ -92,4 +92,4 @@ pub trait Blobs: Send + Sync + 'static {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -91,3 +91,77 @@ async fn result(blobs: &dyn Blobs, outcome: &mut Outcome) -> Result<(), Refusal>
         Outcome::Err(..) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use abide_conversation::command::{Judged, ModelReplied, Planned};
+    use abide_conversation::event::Intent;
+    use abide_conversation::{MessageId, TurnId};
+    use serde_json::json;
+
+    use super::*;
+    use crate::blobs::tests::Shelf;
+
+    /// A reply in which the provider ran a tool, whose item is this.
+    fn replied(item: &Value) -> Action {
+        let ran = Planned {
+            given_id: "ig_1".to_owned(),
+            tool: "draw".to_owned(),
+            args: json!({}),
+            said: None,
+            plan: Plan::Answer {
+                executor: Executor::Provider,
+                intent: Intent::Compute,
+                outcome: Outcome::Ok(item.clone()),
+            },
+            gate: None,
+        };
+        let (provider, model) = ("openai_responses".to_owned(), "m".to_owned());
+        Action::ModelReplied(ModelReplied {
+            turn: TurnId::new("t"),
+            step: 1,
+            id: MessageId::new("m"),
+            calls: vec![ran],
+            content: Vec::new(),
+            usage: None,
+            stop: None,
+            verbatim: Some(Verbatim { provider, model, items: vec![item.clone()] }),
+            context_tokens: None,
+            object: None,
+            judged: Judged::GoOn,
+        })
+    }
+
+    async fn journalled(shelf: &Shelf, item: &Value) -> ModelReplied {
+        match kept(shelf, replied(item)).await.unwrap() {
+            Action::ModelReplied(replied) => replied,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn no_base64_of_what_a_provider_ran_is_journalled() {
+        let shelf = Shelf::default();
+        let (data, kind) = ("AAECAwQF".repeat(1_000), "image_generation_call");
+        let reply = journalled(&shelf, &json!({"type": kind, "result": data})).await;
+        let told = format!("{reply:?}");
+        assert!(!told.contains("AAECAwQF"), "{told}");
+        let verbatim = reply.verbatim.unwrap();
+        let Plan::Answer { outcome: Outcome::Ok(result), .. } = &reply.calls[0].plan else {
+            panic!("{told}");
+        };
+        assert_eq!(verbatim.items, std::slice::from_ref(result));
+        let blobs = shelf.blobs.lock().unwrap();
+        assert_eq!(
+            blobs.keys().map(|id| json!(id)).collect::<Vec<_>>(),
+            [result["result"]["$abide_blob"].clone()]
+        );
+    }
+
+    #[tokio::test]
+    async fn what_would_be_taken_for_a_blob_is_not_kept_as_its_provider_wrote_it() {
+        let item = json!({"type": "x", "args": {"$abide_blob": "blob_1"}});
+        assert_eq!(journalled(&Shelf::default(), &item).await.verbatim, None);
+    }
+}

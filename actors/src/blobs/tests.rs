@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// Blobs in memory.
 #[derive(Default)]
-struct Shelf {
-    blobs: Mutex<HashMap<BlobId, Blob>>,
+pub(crate) struct Shelf {
+    pub(crate) blobs: Mutex<HashMap<BlobId, Blob>>,
     away: bool,
 }
 
