@@ -26,11 +26,15 @@ use tokio::time::timeout;
 
 pub(crate) use self::format::{Auth, Call, Format, Frame, Framing, Reply, below};
 use self::reading::Reading;
-use super::{Failure, Model, Part, Parts, Request, Settings};
+use super::{Failure, MOST_CALLS, Model, Part, Parts, Request, Settings};
 use crate::clock::Clock;
 
 /// How many bytes a reply may have. No model writes as much; what does never ends.
 pub(crate) const REPLY: usize = 16 * 1024 * 1024;
+
+/// How many calls one message may make before it counts as endless. More than are carried out, so
+/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
+pub(crate) const CALLS: usize = 2 * MOST_CALLS;
 
 /// How much of an error's body is read; its message is cut shorter still.
 const ERROR_BODY: usize = 64 * 1024;

@@ -1,11 +1,22 @@
 //! Media in requests: how all providers know them, and a request without any.
 
-use abide_conversation::message::blocks::{Kind, as_text};
+use abide_conversation::message::blocks::{Kind, as_text, essence};
 use abide_conversation::message::text_block;
 use serde_json::Value;
 
 use super::Refused;
 use crate::model::{Request, Retry};
+
+/// The type of an image as the wires spell it; `None` of one that most of them do not take.
+pub(crate) fn image_type(media_type: &str) -> Option<&'static str> {
+    match essence(media_type).as_str() {
+        "image/png" => Some("image/png"),
+        "image/jpeg" | "image/jpg" => Some("image/jpeg"),
+        "image/gif" => Some("image/gif"),
+        "image/webp" => Some("image/webp"),
+        _ => None,
+    }
+}
 
 /// How a document is named that has no title.
 const UNTITLED: &str = "document";
