@@ -63,8 +63,8 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
     Ok(action)
 }
 
-/// `None` of a message in which a blob seems to be named already: what is put back would not be what
-/// its provider wrote.
+/// `None` of a message in which a blob seems to be named already: what is put back would not be
+/// what its provider wrote.
 async fn written(blobs: &dyn Blobs, verbatim: Verbatim) -> Result<Option<Verbatim>, Refusal> {
     let Verbatim { provider, model, items } = verbatim;
     if items.iter().any(names_any) {
