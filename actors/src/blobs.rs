@@ -1,6 +1,8 @@
 //! Blobs as a port: bytes that are kept beside the journals, so that events only name them.
 
+mod abridged;
 mod filled;
+mod room;
 mod taken;
 
 use abide_conversation::BlobId;
@@ -10,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::journal::Refusal;
 
+pub use abridged::{abridged, names_any, restored};
 pub use filled::filled;
 pub use taken::stored;
 
@@ -89,4 +92,4 @@ pub trait Blobs: Send + Sync + 'static {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

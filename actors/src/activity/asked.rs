@@ -14,11 +14,9 @@ use super::Surroundings;
 use crate::agent::Definition;
 use crate::audit::{Came, Entry, Evicted, Excerpt};
 use crate::conversation::Deps;
+use crate::model::prompt::EXPIRED;
 use crate::model::retry::Retrying;
 use crate::model::{Done, Failure, GivenCall, Model, Part, Parts, Request};
-
-/// What a result reads like that reducers took away.
-const EXPIRED: &str = "[result expired]";
 
 /// Asks the model of a step, or with `None` of a summary. If the definition says so, the audit gets
 /// an entry when the parts have come, or when nobody wants them any more.
@@ -94,7 +92,7 @@ impl Heard {
         let evicted = Evicted {
             marks: context.marks,
             messages: request.messages.len(),
-            expired_results: results.filter(|result| result.text().contains(EXPIRED)).count(),
+            expired_results: results.filter(|result| result.text() == EXPIRED).count(),
         };
         let summary = context.summary.map(|summary| summary.seq);
         let (thinking, text, calls) = Default::default();

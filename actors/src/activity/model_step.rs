@@ -71,6 +71,7 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
         Err(instead) => return Ok(instead),
     };
     prompt.messages = blobs::filled(&*around.deps.blobs, prompt.messages).await?;
+    blobs::restored(&*around.deps.blobs, &prompt.messages, &mut prompt.verbatim).await?;
     let weight = prompt.weight;
     match step.speak(&id, prompt).await {
         Ok(heard) => step.replied(id, heard, weight).await,

@@ -9,47 +9,57 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::room::{first_shown, worked};
 use super::{Blob, Blobs};
 use crate::journal::Refusal;
 
 /// How many bytes of blobs go into one request: the largest blob, and about what providers take.
-const MOST_BYTES: usize = 20 << 20;
-/// And how many blobs: each is a read of the store.
-const MOST: usize = 100;
+const MOST_BYTES: u64 = 20 << 20;
 
 const GONE: &str = "no longer stored";
 const LEFT_OUT: &str = "left out, since later ones fill the request";
 const BROKEN: &str = "cannot be shown";
 
-/// The same messages with the bytes of the blobs that they name, the newest first and as many as
-/// fit: 20 MiB. Any other is told as text, such as `[image: no longer stored]`.
+/// The same messages with the bytes of the blobs that they name: all of them up to 20 MiB and 100,
+/// and when there are more, the newest that fill half of that. What was shown so stays shown until
+/// 10 MiB are new, and the prompt only grows until then. Any other is told as text, such as
+/// `[image: no longer stored]`.
 pub async fn filled(
     blobs: &dyn Blobs,
     mut messages: Vec<Message>,
 ) -> Result<Vec<Message>, Refusal> {
-    let mut read: HashMap<BlobId, Option<Blob>> = HashMap::new();
-    let (mut bytes, mut full) = (0, false);
-    let blocks = messages.iter_mut().rev().flat_map(|message| message.content.iter_mut().rev());
-    for block in blocks {
-        let Some(id) = named(block) else { continue };
-        if !full && !read.contains_key(&id) {
-            let blob = blobs.blob(&id).await?;
+    let blocks = messages.iter().flat_map(|message| &message.content);
+    let ids: Vec<BlobId> = blocks.filter_map(named).collect();
+    let mut known: HashMap<&BlobId, Option<u64>> = HashMap::new();
+    for id in &ids {
+        if !known.contains_key(id) {
+            known.insert(id, blobs.blob_info(id).await?.map(|info| info.size));
+        }
+    }
+    let sizes: Vec<u64> = ids.iter().map(|id| known[id].unwrap_or(0)).collect();
+    let left_out = first_shown(&sizes, MOST_BYTES);
+    let mut read: HashMap<BlobId, Blob> = HashMap::new();
+    for id in &ids[left_out..] {
+        if !read.contains_key(id)
+            && let Some(blob) = blobs.blob(id).await?
+        {
             read.insert(id.clone(), blob);
         }
-        *block = match read.get(&id) {
-            Some(None) => told(block, GONE),
-            Some(Some(blob)) if !full && bytes + blob.bytes().len() <= MOST_BYTES => {
-                bytes += blob.bytes().len();
-                shown(block, blob)
-            }
-            Some(Some(_)) | None => {
-                full = true;
-                told(block, LEFT_OUT)
-            }
-        };
-        full = full || read.len() >= MOST;
     }
-    Ok(messages)
+    let gone: Vec<bool> = ids.iter().map(|id| known[id].is_none()).collect();
+    let fill = move || {
+        let blocks = messages.iter_mut().flat_map(|message| &mut message.content);
+        let blocks = blocks.filter_map(|block| named(block).map(|id| (block, id)));
+        for (at, (block, id)) in blocks.enumerate() {
+            *block = match read.get(&id).filter(|_| at >= left_out) {
+                Some(blob) => shown(block, blob),
+                None if gone[at] || at >= left_out => told(block, GONE),
+                None => told(block, LEFT_OUT),
+            };
+        }
+        messages
+    };
+    worked(sizes[left_out..].iter().sum(), fill).await
 }
 
 fn named(block: &Value) -> Option<BlobId> {

@@ -7,18 +7,27 @@ use super::{Blob, Blobs};
 use crate::journal::Refusal;
 
 /// Base64 of this length may stay in its block: an icon is cheaper there than a second read.
-const STAYS: usize = 1 << 10;
+pub(super) const STAYS: usize = 1 << 10;
 /// As deep as values from outside are.
-const DEEPEST: usize = 128;
+pub(super) const DEEPEST: usize = 128;
 
 /// Keeps the bytes of every block of media, wherever it stands in a value, as a blob, and names
 /// that in the block instead. Base64 of at most 1 KiB stays, as does what is none.
 ///
 /// When the store refuses, some of the blobs may be kept, and the value must not be used.
 pub async fn stored(blobs: &dyn Blobs, value: &mut Value) -> Result<(), Refusal> {
-    if !has_bytes(value, DEEPEST) {
-        return Ok(());
+    match has_bytes(value, DEEPEST) {
+        true => kept(blobs, value, take).await,
+        false => Ok(()),
     }
+}
+
+/// Keeps the blobs that `take` finds in a value, whose places it leaves named.
+pub(super) async fn kept(
+    blobs: &dyn Blobs,
+    value: &mut Value,
+    take: fn(&mut Value, usize, &mut Vec<Blob>),
+) -> Result<(), Refusal> {
     // Megabytes are decoded and hashed: that must not hold up other conversations.
     let mut whole = value.take();
     let taken = tokio::task::spawn_blocking(move || {

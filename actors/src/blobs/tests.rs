@@ -1,18 +1,19 @@
 //! What becomes of bytes on their way into the journal and out of it.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
 use abide_conversation::MessageId;
-use abide_conversation::message::{Message, Role};
+use abide_conversation::message::{Message, Role, Verbatim};
 use serde_json::{Value, json};
 
 use super::*;
 
+/// Blobs in memory.
 #[derive(Default)]
-struct Shelf {
-    blobs: Mutex<HashMap<BlobId, Blob>>,
+pub(crate) struct Shelf {
+    pub(crate) blobs: Mutex<HashMap<BlobId, Blob>>,
     away: bool,
 }
 
@@ -150,7 +151,7 @@ async fn a_blob_of_another_type_than_its_block_is_not_shown() {
 }
 
 #[tokio::test]
-async fn the_newest_blobs_fill_a_request_and_the_older_are_left_out() {
+async fn the_newest_blobs_are_in_a_request_and_the_older_are_left_out() {
     let shelf = Shelf::default();
     let mut messages = Vec::new();
     for fill in 0..4_u8 {
@@ -163,4 +164,64 @@ async fn the_newest_blobs_fill_a_request_and_the_older_are_left_out() {
     let types: Vec<_> = back.iter().map(|it| it.content[0]["type"].clone()).collect();
     assert_eq!(types, ["text", "text", "image", "image"]);
     assert!(back[0].text().contains("left out"), "{}", back[0].text());
+}
+
+/// The verbatim items of one message, once they have gone through the journal.
+async fn back(shelf: &Shelf, items: &[Value]) -> Option<Vec<Value>> {
+    let verbatim =
+        Verbatim { provider: "p".to_owned(), model: "m".to_owned(), items: items.to_vec() };
+    let mut whole = BTreeMap::from([(MessageId::new("m"), verbatim)]);
+    restored(shelf, &[message(Vec::new())], &mut whole).await.unwrap();
+    whole.remove(&MessageId::new("m")).map(|verbatim| verbatim.items)
+}
+
+#[tokio::test]
+async fn long_base64_leaves_what_a_provider_wrote_and_comes_back_byte_for_byte() {
+    let shelf = Shelf::default();
+    let (long, address) = (base64(3_000), format!("data:image/png;base64,{}", base64(900_000)));
+    let written = json!([
+        {"type": "image_generation_call", "id": "ig_1", "result": long},
+        {"inlineData": {"mimeType": "image/png", "data": base64(1_200)}},
+        {"outputs": [{"type": "image", "url": address}]},
+        {"type": "thinking", "signature": long},
+        {"type": "redacted_thinking", "data": long},
+        {"encrypted_content": long, "text": format!("{long}="), "short": base64(300)},
+        {"odd": format!("{}AB==", "AAAA".repeat(1_000))},
+    ]);
+    let mut journalled = written.clone();
+    abridged(&shelf, &mut journalled).await.unwrap();
+    assert_eq!(shelf.blobs.lock().unwrap().len(), 3);
+    assert_eq!(
+        journalled[0]["result"],
+        json!({"$abide_blob": Blob::new(UNKNOWN,
+        [0, 1, 2].repeat(1_000)).id()})
+    );
+    assert_eq!(journalled[2]["outputs"][0]["url"]["head"], "data:image/png;base64,");
+    assert_eq!(journalled.as_array().unwrap()[3..], written.as_array().unwrap()[3..]);
+    assert!(names_any(&journalled) && !names_any(&written));
+    let items = back(&shelf, journalled.as_array().unwrap()).await.unwrap();
+    assert_eq!(Value::from(items).to_string(), written.to_string());
+
+    let id = Blob::new(UNKNOWN, [0, 1, 2].repeat(1_000)).id();
+    shelf.delete_blob(&id).await.unwrap();
+    assert_eq!(back(&shelf, journalled.as_array().unwrap()).await, None);
+    assert_eq!(back(&shelf, &[json!({"$abide_blob": 7})]).await, None);
+    assert_eq!(back(&shelf, &[json!({"text": "x"})]).await, Some(vec![json!({"text": "x"})]));
+}
+
+#[tokio::test]
+async fn of_what_providers_wrote_the_newest_is_put_back() {
+    let shelf = Shelf::default();
+    let (mut messages, mut verbatim) = (Vec::new(), BTreeMap::new());
+    // Ids do not tell which is the older.
+    for (fill, id) in (0_u8..).zip(["c", "a", "b"]) {
+        let blob = Blob::new(UNKNOWN, vec![fill; 4 << 20]);
+        shelf.put_blob(&blob.id(), &blob).await.unwrap();
+        let (provider, model) = ("p".to_owned(), "m".to_owned());
+        let items = vec![json!({"$abide_blob": blob.id()})];
+        verbatim.insert(MessageId::new(id), Verbatim { provider, model, items });
+        messages.push(Message { id: MessageId::new(id), ..message(Vec::new()) });
+    }
+    restored(&shelf, &messages, &mut verbatim).await.unwrap();
+    assert_eq!(verbatim.keys().map(MessageId::as_str).collect::<Vec<_>>(), ["b"]);
 }

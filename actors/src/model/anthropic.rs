@@ -40,30 +40,32 @@ impl Format for Anthropic {
     }
 
     fn call(&self, request: &Request) -> Result<Call, Failure> {
-        written(request, true)
+        let base = request.settings.base_url.as_deref().unwrap_or(ANTHROPIC);
+        let url = below(base, &["messages"])?;
+        let mut headers = vec![header("anthropic-version", VERSION)?];
+        let betas = betas(request);
+        if !betas.is_empty() {
+            headers.push(header("anthropic-beta", &betas.join(","))?);
+        }
+        Ok(Call { url, headers, body: body::body(request) })
     }
 
     /// Without its thinking the request can be answered, and the conversation goes on.
-    fn instead(&self, request: &Request, failure: &Failure) -> Option<Call> {
+    fn instead(&self, request: &Request, failure: &Failure) -> Option<Request> {
         let unreadable = UNREADABLE.iter().any(|phrase| failure.message.contains(phrase));
         let thought = request.verbatim.values().flat_map(|it| &it.items).any(said::is_thinking);
-        (unreadable && thought).then(|| written(request, false).ok())?
+        (unreadable && thought).then(|| {
+            let mut request = request.clone();
+            for verbatim in request.verbatim.values_mut() {
+                verbatim.items.retain(|item| !said::is_thinking(item));
+            }
+            request
+        })
     }
 
     fn reply(&self, request: &Request) -> Box<dyn Reply> {
         Box::new(reply::Reply::new(request))
     }
-}
-
-fn written(request: &Request, thinking: bool) -> Result<Call, Failure> {
-    let base = request.settings.base_url.as_deref().unwrap_or(ANTHROPIC);
-    let url = below(base, &["messages"])?;
-    let mut headers = vec![header("anthropic-version", VERSION)?];
-    let betas = betas(request);
-    if !betas.is_empty() {
-        headers.push(header("anthropic-beta", &betas.join(","))?);
-    }
-    Ok(Call { url, headers, body: body::body(request, thinking) })
 }
 
 /// The names in `options.betas`, and of what the other options need.

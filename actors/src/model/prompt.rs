@@ -39,7 +39,7 @@ pub(crate) const OWN_ERROR: &str = "error: ";
 const TRUNCATED: &str = "[...truncated...]";
 
 /// What a result reads as whose retention is over.
-const EXPIRED: &str = "[result expired]";
+pub(crate) const EXPIRED: &str = "[result expired]";
 
 /// What the model reads of turns that were dropped, and that no summary covers.
 const DROPPED: &str = "[Earlier turns of this conversation are not shown.]";

@@ -8,6 +8,7 @@ pub(crate) mod failure;
 mod format;
 pub(crate) mod ids;
 mod lines;
+pub(crate) mod media;
 pub(crate) mod options;
 mod reading;
 mod sse;
@@ -19,20 +20,28 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, redirect};
+use reqwest::{Client, Response, StatusCode, redirect};
 use serde_json::Value;
 use tokio::time::timeout;
 
 pub(crate) use self::format::{Auth, Call, Format, Frame, Framing, Reply, below};
 use self::reading::Reading;
-use super::{Failure, Model, Part, Parts, Request, Settings};
+use super::{Failure, MOST_CALLS, Model, Part, Parts, Request, Settings};
 use crate::clock::Clock;
 
 /// How many bytes a reply may have. No model writes as much; what does never ends.
 pub(crate) const REPLY: usize = 16 * 1024 * 1024;
 
+/// How many calls one message may make before it counts as endless. More than are carried out, so
+/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
+pub(crate) const CALLS: usize = 2 * MOST_CALLS;
+
 /// How much of an error's body is read; its message is cut shorter still.
 const ERROR_BODY: usize = 64 * 1024;
+
+/// How often a request that was refused is asked otherwise: once as its format knows to, and once
+/// without its media.
+const OTHERWISE: usize = 2;
 
 /// How long each stage of a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +70,19 @@ impl Default for Limits {
             tail: Duration::from_secs(5),
             total: Duration::from_secs(3600),
         }
+    }
+}
+
+/// Why no reply begins.
+struct Refused {
+    /// What the provider answered; `None` if it did not.
+    status: Option<StatusCode>,
+    failure: Failure,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { status: None, failure }
     }
 }
 
@@ -113,9 +135,34 @@ impl Wire {
         }
     }
 
-    async fn begin(&self, call: Call, auth: Auth, key: Option<&str>) -> Result<Response, Failure> {
-        let mut asked = self.client()?.post(call.url).json(&call.body);
-        for (name, value) in call.headers {
+    /// The reply to a request, or to what is asked instead of one that was refused.
+    async fn asked(
+        &self,
+        format: &dyn Format,
+        request: &mut Request,
+        key: Option<&str>,
+    ) -> Result<Response, Failure> {
+        let mut call = format.call(request)?;
+        let mut response = self.begin(&call, format.auth(), key).await;
+        for _ in 0..OTHERWISE {
+            let Err(refused) = &response else { break };
+            let other = format.instead(request, &refused.failure);
+            let Some(other) = other.or_else(|| media::told(request, refused)) else { break };
+            let instead = format.call(&other)?;
+            if instead.body == call.body {
+                break;
+            }
+            let (model, failure) = (&request.settings.name, &refused.failure);
+            tracing::warn!(model, %failure, "asked otherwise");
+            (*request, call) = (other, instead);
+            response = self.begin(&call, format.auth(), key).await;
+        }
+        response.map_err(|refused| refused.failure)
+    }
+
+    async fn begin(&self, call: &Call, auth: Auth, key: Option<&str>) -> Result<Response, Refused> {
+        let mut asked = self.client()?.post(call.url.clone()).json(&call.body);
+        for (name, value) in &call.headers {
             asked = asked.header(name, value);
         }
         if let Some(key) = key {
@@ -139,7 +186,7 @@ impl Wire {
         }
     }
 
-    async fn refused(&self, mut response: Response) -> Failure {
+    async fn refused(&self, mut response: Response) -> Refused {
         let status = response.status();
         let header = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok());
         let wait = header.and_then(|header| failure::retry_after(header, self.clock.now()));
@@ -154,23 +201,17 @@ impl Wire {
         };
         // The status says enough if the body does not come.
         let _ = timeout(self.limits.tail, read).await;
-        failure::status(status, wait, &String::from_utf8_lossy(&body))
+        let failure = failure::status(status, wait, &String::from_utf8_lossy(&body));
+        Refused { status: Some(status), failure }
     }
 }
 
 #[async_trait]
 impl Model for Wire {
-    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, mut request: Request) -> Result<Parts, Failure> {
         let format = format::of(request.settings.provider)?;
         let key = self.key(&request.settings, format.key())?;
-        let call = format.call(&request)?;
-        let mut response = self.begin(call, format.auth(), key.as_deref()).await;
-        if let Err(failure) = &response
-            && let Some(call) = format.instead(&request, failure)
-        {
-            tracing::warn!(model = request.settings.name, %failure, "asked otherwise");
-            response = self.begin(call, format.auth(), key.as_deref()).await;
-        }
+        let response = self.asked(format, &mut request, key.as_deref()).await;
         let response = response.map_err(|failure| failure::redacted(failure, key.as_deref()))?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if kind.is_some_and(|kind| kind.starts_with("application/json")) {

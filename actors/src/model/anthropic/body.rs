@@ -16,8 +16,8 @@ const MOST_TOKENS: u64 = 8192;
 /// refuse.
 const GO_ON: &str = "[go on]";
 
-/// Renders a request, with the thinking that goes back or without.
-pub(super) fn body(request: &Request, thinking: bool) -> Value {
+/// Renders a request.
+pub(super) fn body(request: &Request) -> Value {
     let settings = &request.settings;
     let options = &settings.options;
     let budget = options.get("thinking").and_then(|it| it.get("budget_tokens")?.as_u64());
@@ -41,7 +41,7 @@ pub(super) fn body(request: &Request, thinking: bool) -> Value {
             body.insert(name.to_owned(), list.into());
         }
     }
-    body.insert("messages".to_owned(), messages(request, thinking).into());
+    body.insert("messages".to_owned(), messages(request).into());
     body.insert("stream".to_owned(), true.into());
     if let Some(temperature) = settings.temperature {
         body.insert("temperature".to_owned(), json!(temperature));
@@ -61,14 +61,14 @@ pub(super) fn body(request: &Request, thinking: bool) -> Value {
 
 /// The results of one message's calls are one message, or the model unlearns to make several calls
 /// at once.
-fn messages(request: &Request, thinking: bool) -> Vec<Value> {
+fn messages(request: &Request) -> Vec<Value> {
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut answering = false;
     for (at, message) in request.messages.iter().enumerate() {
         let (role, blocks) = match message.role {
             Role::User => ("user", user(message)),
             Role::Assistant => {
-                let said = assistant(request, at, thinking);
+                let said = assistant(request, at);
                 let blocks = match said {
                     Said::Verbatim(blocks) | Said::Written(blocks) => blocks,
                 };
@@ -91,7 +91,7 @@ fn messages(request: &Request, thinking: bool) -> Vec<Value> {
     }
     let unfinished = request.messages.len().checked_sub(1).is_some_and(|last| {
         request.messages[last].role == Role::Assistant
-            && matches!(assistant(request, last, thinking), Said::Written(_))
+            && matches!(assistant(request, last), Said::Written(_))
     });
     if unfinished {
         messages.push(("user", vec![json!({"type": "text", "text": GO_ON})]));

@@ -1,9 +1,11 @@
 //! A block of a user's message as a block on the wire.
 
-use abide_conversation::message::blocks::{Kind, Media, Source, as_text, base64, essence};
+use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
-/// The largest image that the provider takes everywhere it runs, in bytes.
+use crate::model::wire::media::image_type;
+
+/// The largest image that the provider takes everywhere it runs, in bytes of base64.
 const IMAGE: usize = 5 << 20;
 
 /// How much of a document's title is told.
@@ -42,14 +44,8 @@ fn shown(media: &Media<'_>) -> Option<Value> {
 fn image(source: Source<'_>) -> Option<Value> {
     match source {
         Source::Base64 { media_type, data } => {
-            let known = match essence(media_type).as_str() {
-                "image/png" => "image/png",
-                "image/jpeg" | "image/jpg" => "image/jpeg",
-                "image/gif" => "image/gif",
-                "image/webp" => "image/webp",
-                _ => return None,
-            };
-            let fits = base64::size(data) <= IMAGE;
+            let known = image_type(media_type)?;
+            let fits = data.len() <= IMAGE;
             fits.then(|| json!({"type": "base64", "media_type": known, "data": data}))
         }
         Source::Url(url) => is_secure(url).then(|| json!({"type": "url", "url": url})),

@@ -10,12 +10,8 @@ use serde_json::{Map, Value, json};
 use self::block::Block;
 use super::said::{CONTAINER, is_run, run_of};
 use super::tool;
-use crate::model::wire::{self, Frame, REPLY, failure};
-use crate::model::{Done, Failure, GivenCall, MOST_CALLS, Part, Provider, Request, ToolSpec};
-
-/// How many calls one message may make before it counts as endless. More than are carried out, so
-/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
-const CALLS: usize = 2 * MOST_CALLS;
+use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
+use crate::model::{Done, Failure, GivenCall, Part, Provider, Request, ToolSpec};
 
 /// What has come so far of one reply.
 pub(super) struct Reply {

@@ -9,16 +9,14 @@ use serde_json::{Value, json};
 use super::part::{part, text};
 use crate::model::prompt::is_a_persons;
 use crate::model::wire::ids::legal;
+use crate::model::wire::written::{CUT, args, name};
 use crate::model::{Provider, Request};
-
-/// What the model reads at the end of a message that was cut.
-const CUT: &str = "[interrupted]";
 
 /// What stands for a person's message of which nothing can be told; an empty one is refused.
 const NOTHING: &str = "[nothing]";
 
-/// How long a function's name and a call's id may be on this wire.
-const NAME: usize = 64;
+/// How long a call's id may be on this wire.
+const ID: usize = 64;
 
 /// The type of the item that names the container in which the provider ran code. It is not of the
 /// message, but goes on with its turn.
@@ -56,14 +54,14 @@ pub(super) fn user(message: &Message) -> Vec<Value> {
 pub(super) fn result(message: &Message) -> Value {
     let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
     let said: Vec<Value> = texts(&message.content).iter().filter_map(|it| text(it)).collect();
-    json!({"type": "tool_result", "tool_use_id": legal(id, NAME), "content": said})
+    json!({"type": "tool_result", "tool_use_id": legal(id, ID), "content": said})
 }
 
 /// The assistant's message that stands at this place.
-pub(super) fn assistant(request: &Request, at: usize, thinking: bool) -> Said {
+pub(super) fn assistant(request: &Request, at: usize) -> Said {
     let message = &request.messages[at];
     let own = request.verbatim.get(&message.id).filter(|it| is_own(it));
-    match own.and_then(|own| replayed(request, at, own, thinking)) {
+    match own.and_then(|own| replayed(request, at, own)) {
         Some(blocks) if !blocks.is_empty() => Said::Verbatim(blocks),
         Some(_) | None => Said::Written(written(message)),
     }
@@ -84,26 +82,20 @@ fn is_own(verbatim: &Verbatim) -> bool {
 /// `None` if its calls are not those of the message.
 ///
 /// Thinking of another model goes back too: a model that cannot read it is not shown it.
-fn replayed(
-    request: &Request,
-    at: usize,
-    verbatim: &Verbatim,
-    thinking: bool,
-) -> Option<Vec<Value>> {
+fn replayed(request: &Request, at: usize, verbatim: &Verbatim) -> Option<Vec<Value>> {
     let message = &request.messages[at];
     let mut calls = message.tool_calls.iter();
     let given_up = given_up(request, at, verbatim);
     let mut blocks = Vec::new();
     for item in &verbatim.items {
-        let dropped = (is_thinking(item) && !thinking)
-            || item["type"] == CONTAINER
+        let dropped = item["type"] == CONTAINER
             || (is_run(item) && given_up.contains(item["id"].as_str().unwrap_or_default()));
         if dropped {
             continue;
         }
         let mut item = item.clone();
         if item["type"] == "tool_use" {
-            item["id"] = legal(calls.next()?.id.as_str(), NAME).into();
+            item["id"] = legal(calls.next()?.id.as_str(), ID).into();
         }
         blocks.push(item);
     }
@@ -138,15 +130,6 @@ fn written(message: &Message) -> Vec<Value> {
 }
 
 fn call(call: &CallRef) -> Value {
-    let args = if call.args.is_object() { call.args.clone() } else { json!({}) };
-    let id = legal(call.id.as_str(), NAME);
-    json!({"type": "tool_use", "id": id, "name": name(&call.name), "input": args})
-}
-
-/// A name that the wire allows. A model that once invented another one must not make every later
-/// request of its conversation fail.
-fn name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(NAME).map(plain).collect();
-    if name.is_empty() { "_".to_owned() } else { name }
+    let id = legal(call.id.as_str(), ID);
+    json!({"type": "tool_use", "id": id, "name": name(&call.name), "input": args(call)})
 }

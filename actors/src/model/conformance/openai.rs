@@ -103,7 +103,7 @@ impl Dialect for Openai {
 
     fn document(&self) -> Drawn<Value> {
         let data = format!("data:application/pdf;base64,{PDF}");
-        Ok(json!({"type": "file", "file": {"filename": "R", "file_data": data}}))
+        Ok(json!({"type": "file", "file": {"filename": "R.pdf", "file_data": data}}))
     }
 
     fn structured(&self, schema: &Value) -> Drawn<Value> {

@@ -98,7 +98,7 @@ impl Dialect for OpenaiResponses {
 
     fn document(&self) -> Drawn<Value> {
         let data = format!("data:application/pdf;base64,{PDF}");
-        Ok(json!({"type": "input_file", "filename": "R", "file_data": data}))
+        Ok(json!({"type": "input_file", "filename": "R.pdf", "file_data": data}))
     }
 
     fn structured(&self, schema: &Value) -> Drawn<Value> {

@@ -9,12 +9,8 @@ use super::PROVIDER;
 use super::chunk::{Candidate, Chunk, FunctionCall, InlineData, Piece};
 use super::hosted::Runs;
 use crate::model::numbers::exactly;
-use crate::model::wire::{self, Frame, REPLY, failure};
-use crate::model::{Done, Failure, GivenCall, MOST_CALLS, Part, Request};
-
-/// How many calls one message may make before it counts as endless. More than are carried out, so
-/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
-const CALLS: usize = 2 * MOST_CALLS;
+use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
+use crate::model::{Done, Failure, GivenCall, Part, Request};
 
 /// How many pieces one message may have; text that streams is one. Each takes memory beside its
 /// bytes.

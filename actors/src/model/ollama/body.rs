@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence, texts};
+use abide_conversation::message::blocks::{Kind, Media, Source, as_text, texts};
 use abide_conversation::message::{CallRef, Message, Role};
 use serde_json::{Map, Value, json};
 
 use super::PROVIDER;
 use crate::model::openai::tool;
+use crate::model::wire::media::image_type;
 use crate::model::wire::options::merge;
 use crate::model::wire::written::{args, name, spoken};
 use crate::model::{Request, Settings};
@@ -140,8 +141,9 @@ fn image(block: &Value) -> Option<&str> {
             source: Source::Base64 { media_type, data },
             ..
         } => {
-            let known = ["image/png", "image/jpeg", "image/jpg", "image/webp"];
-            known.contains(&essence(media_type).as_str()).then_some(data)
+            // The one that its decoder does not know.
+            let known = image_type(media_type).filter(|known| *known != "image/gif");
+            known.is_some().then_some(data)
         }
         _ => None,
     }

@@ -14,6 +14,9 @@ use crate::model::wire::written::{args, name, spoken};
 /// How long a call's id may be on this wire.
 const ID: usize = 40;
 
+/// How long a cache's name may be, which is a conversation's id unless that is longer.
+const CACHE: usize = 64;
+
 /// Renders a request. `own` says that OpenAI itself is asked: its newer models know the limit of
 /// tokens only by its new name, other servers often only by the old one; and only its own cache is
 /// sure to have names.
@@ -41,7 +44,7 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
         body[if own { "max_completion_tokens" } else { "max_tokens" }] = json!(limit);
     }
     if own {
-        body["prompt_cache_key"] = request.cache_key.as_str().into();
+        body["prompt_cache_key"] = legal_id(&request.cache_key, CACHE).into();
     }
     if let Some(schema) = &request.schema {
         let shape = json!({"name": "answer", "schema": schema});

@@ -3,8 +3,7 @@
 use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
-/// A document without a title still needs a name.
-const UNTITLED: &str = "document.pdf";
+use crate::model::wire::media::{image_type, pdf_name};
 
 /// The part for a block; `None` for one that is not sent back.
 ///
@@ -19,13 +18,7 @@ fn shown(media: &Media<'_>) -> Option<Value> {
     match (media.kind, media.source) {
         (Kind::Image | Kind::GeneratedImage, Source::Url(url)) => Some(image(url)),
         (Kind::Image | Kind::GeneratedImage, Source::Base64 { media_type, data }) => {
-            let known = match essence(media_type).as_str() {
-                "image/png" => "image/png",
-                "image/jpeg" | "image/jpg" => "image/jpeg",
-                "image/gif" => "image/gif",
-                "image/webp" => "image/webp",
-                _ => return None,
-            };
+            let known = image_type(media_type)?;
             Some(image(&format!("data:{known};base64,{data}")))
         }
         (Kind::Audio, Source::Base64 { media_type, data }) => {
@@ -41,7 +34,7 @@ fn shown(media: &Media<'_>) -> Option<Value> {
             if essence(media_type) == "application/pdf" =>
         {
             let data = format!("data:application/pdf;base64,{data}");
-            let file = json!({"filename": media.name.unwrap_or(UNTITLED), "file_data": data});
+            let file = json!({"filename": pdf_name(media.name), "file_data": data});
             Some(json!({"type": "file", "file": file}))
         }
         (Kind::Document, Source::File(id)) => {

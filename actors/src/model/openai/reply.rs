@@ -4,12 +4,8 @@ use abide_conversation::message::{Stop, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::wire::{self, Frame, REPLY, failure};
-use crate::model::{Done, Failure, GivenCall, MOST_CALLS, Part};
-
-/// How many calls one message may make before it counts as endless. More than are carried out, so
-/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
-const CALLS: usize = 2 * MOST_CALLS;
+use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
+use crate::model::{Done, Failure, GivenCall, Part};
 
 /// What has come so far of one reply.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use abide_conversation::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::part::part;
-use super::{PROVIDER, item, tool};
+use super::{PROVIDER, SEALED, item, tool};
 use crate::model::Request;
 use crate::model::wire::ids;
 use crate::model::wire::options::merge;
@@ -17,8 +17,8 @@ pub(super) const ID: usize = 64;
 /// Renders a request. `own` says that OpenAI itself is asked, whose cache has names.
 ///
 /// The provider stores nothing: the journal has the conversation, and what only the provider can
-/// read of its thinking is asked for, sealed, to be sent back. A model that does not think may
-/// refuse that; the definition's `options: {include: []}` leaves it out.
+/// read of its thinking is asked for, sealed, to be sent back. A model that does not think
+/// refuses that, and is asked again without; the definition's `options: {include: []}` saves that.
 pub(super) fn body(request: &Request, own: bool) -> Value {
     let settings = &request.settings;
     let input: Vec<Value> = request.messages.iter().flat_map(|it| items(request, it)).collect();
@@ -27,7 +27,7 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
         "input": input,
         "stream": true,
         "store": false,
-        "include": ["reasoning.encrypted_content"],
+        "include": [SEALED],
     });
     if !request.system.is_empty() {
         body["instructions"] = request.system.as_str().into();

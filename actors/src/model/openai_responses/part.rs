@@ -3,8 +3,7 @@
 use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
-/// A document without a title still needs a name.
-const UNTITLED: &str = "document.pdf";
+use crate::model::wire::media::{image_type, pdf_name};
 
 /// The part for a block; `None` for one that is not sent back.
 ///
@@ -20,20 +19,14 @@ fn shown(media: &Media<'_>) -> Option<Value> {
         (Kind::Image | Kind::GeneratedImage, Source::Url(url)) => Some(image("image_url", url)),
         (Kind::Image | Kind::GeneratedImage, Source::File(id)) => Some(image("file_id", id)),
         (Kind::Image | Kind::GeneratedImage, Source::Base64 { media_type, data }) => {
-            let known = match essence(media_type).as_str() {
-                "image/png" => "image/png",
-                "image/jpeg" | "image/jpg" => "image/jpeg",
-                "image/gif" => "image/gif",
-                "image/webp" => "image/webp",
-                _ => return None,
-            };
+            let known = image_type(media_type)?;
             Some(image("image_url", &format!("data:{known};base64,{data}")))
         }
         (Kind::Document, Source::Base64 { media_type, data })
             if essence(media_type) == "application/pdf" =>
         {
             let data = format!("data:application/pdf;base64,{data}");
-            let name = media.name.unwrap_or(UNTITLED);
+            let name = pdf_name(media.name);
             Some(json!({"type": "input_file", "filename": name, "file_data": data}))
         }
         (Kind::Document, Source::Url(url)) => Some(json!({"type": "input_file", "file_url": url})),

@@ -149,9 +149,10 @@ const LASTING: [&str; 10] = [
     "unsupported",
 ];
 
-/// How providers say that a request has more tokens than their model reads, in lower case.
-const TOO_LONG: [&str; 11] = [
+/// How providers say that a request is larger than what they or their model read, in lower case.
+const TOO_LONG: [&str; 12] = [
     "request_too_large",
+    "payload size exceeds",
     "context_length_exceeded",
     "prompt is too long",
     "maximum context length",

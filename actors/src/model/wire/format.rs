@@ -27,8 +27,9 @@ pub(crate) trait Format: Send + Sync + 'static {
     /// The whole request, but for the key. The same request is always written in the same bytes.
     fn call(&self, request: &Request) -> Result<Call, Failure>;
 
-    /// What to ask instead of a request that was refused; `None` if that would be refused too.
-    fn instead(&self, request: &Request, failure: &Failure) -> Option<Call> {
+    /// What to ask instead of a request that was refused; `None` if that would be refused too, as
+    /// it is of what this has returned for the same failure.
+    fn instead(&self, request: &Request, failure: &Failure) -> Option<Request> {
         let _ = (request, failure);
         None
     }

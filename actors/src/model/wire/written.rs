@@ -7,7 +7,7 @@ use abide_conversation::message::{CallRef, Message, Status};
 use serde_json::Value;
 
 /// What the model reads at the end of a message that was cut.
-const CUT: &str = "[interrupted]";
+pub(crate) const CUT: &str = "[interrupted]";
 
 /// How long a function's name may be.
 const NAME: usize = 64;

@@ -113,7 +113,7 @@ fn every_block_has_the_part_that_the_wire_knows_for_it() {
         (base64("audio", "audio/mpeg"), audio("mp3")),
         (base64("audio", "audio/ogg"), text("[audio/ogg, 3 B: R]")),
         (at("audio"), text("[audio at https://a.example/f]")),
-        (base64("document", "application/pdf"), file("R")),
+        (base64("document", "application/pdf"), file("R.pdf")),
         (untitled, file("document.pdf")),
         (base64("document", "application/zip"), text("[application/zip, 3 B: R]")),
         (at("document"), text("[document at https://a.example/f]")),
@@ -213,4 +213,15 @@ fn openai_itself_is_told_the_limit_by_its_new_name() {
     let settings = Settings { max_tokens: Some(5), ..settings(Provider::Openai) };
     let body = body(&request(settings), true);
     assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(5), &Value::Null));
+}
+
+#[test]
+fn a_caches_name_is_as_long_as_the_wire_allows() {
+    let mut asked = request(settings(Provider::Openai));
+    assert_eq!(body(&asked, true)["prompt_cache_key"], "conv_1");
+    asked.cache_key = "c".repeat(128);
+    let name = body(&asked, true)["prompt_cache_key"].clone();
+    assert_eq!(name.as_str().map(str::len), Some(64));
+    asked.cache_key = format!("{}d", "c".repeat(127));
+    assert_ne!(body(&asked, true)["prompt_cache_key"], name);
 }

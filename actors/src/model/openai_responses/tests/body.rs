@@ -1,7 +1,11 @@
 //! What a request says on the wire.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::model::openai_responses::body::body;
+use crate::model::testing::{Answer, Server, Still, answered};
+use crate::model::wire::{Limits, Wire};
 
 fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
     Message {
@@ -135,4 +139,27 @@ fn arguments_that_were_cut_go_back_as_none() {
     let items = [sealed(json!("S")), function_call("a", "{\"q\": ")];
     let sent = replayed(verbatim(&items), &["a"], "some-model");
     assert_eq!(sent[1]["arguments"], json!("{}"));
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_think_is_asked_again_without_what_only_thinking_has() {
+    let said = "Encrypted content is not supported with this model.";
+    let sealed = "reasoning.encrypted_content";
+    for (options, first, second) in [
+        (None, json!([sealed]), Some(json!([]))),
+        (Some(json!([sealed, "x"])), json!([sealed, "x"]), Some(json!(["x"]))),
+        (Some(json!(["x"])), json!(["x"]), None),
+    ] {
+        let server = Server::start([Answer::error(400, said)]).await;
+        let mut asked = asking();
+        asked.settings.base_url = Some(server.url.clone());
+        asked.settings.options.extend(options.map(|include| ("include".to_owned(), include)));
+        let wire = Wire::new(Arc::new(Still), Limits::default(), |_| None);
+        let failure = answered(&wire, asked).await.remove(0).unwrap_err();
+        assert_eq!(failure.retry, Retry::Never);
+        let asked = server.asked();
+        assert_eq!(asked[0].body["include"], first);
+        assert_eq!(asked.get(1).map(|asked| asked.body["include"].clone()), second);
+        assert!(asked.len() < 3, "{}", asked.len());
+    }
 }
