@@ -128,6 +128,7 @@ mod tests {
             stop: None,
             verbatim: Some(Verbatim { provider, model, items: vec![item.clone()] }),
             context_tokens: None,
+            read_at: 0,
             object: None,
             judged: Judged::GoOn,
         })
