@@ -20,6 +20,8 @@ const PASSIVATE: &str = "500ms";
 const EVENTS: [u64; 3] = [10, 1_000, 100_000];
 /// A turn is that many events: a message, its start, an answer, its end.
 const TURN: u64 = 4;
+/// How many of the events the model reads.
+const SHOWN: u64 = 1_000;
 /// Messages that wait at once while a journal is made; a conversation takes a hundred.
 const QUEUED: u64 = 64;
 /// Steps that are measured of each, of a live actor and of one that must be revived.
@@ -46,10 +48,15 @@ pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
         let id = format!("long-{events}");
         // Without a delay, and with as many tokens as a short answer has.
         let says = "Something that was said at some time, of no great length.";
-        let scripted = json!({"provider": "scripted", "script": [{"text": says}]});
-        client.define(AGENT, agent(scripted)).await?;
+        let scripted = agent(json!({"provider": "scripted", "script": [{"text": says}]}));
+        // What lies further back than the context reaches is made with a short one: that is faster.
+        let mut forgetful = scripted.clone();
+        (forgetful["working_budget"], forgetful["injection_reserve"]) = (json!(400), json!(1));
+        client.define(AGENT, forgetful).await?;
         client.tell(Method::POST, "/v1/conversations", json!({"id": id, "agent": AGENT})).await?;
-        grow(&mut client, &id, events).await?;
+        grow(&mut client, &id, events.saturating_sub(SHOWN)).await?;
+        client.define(AGENT, scripted).await?;
+        grow(&mut client, &id, events.min(SHOWN)).await?;
         client.define(AGENT, agent(model.settings(1))).await?;
         measured.push(steps(&node, &mut client, &model, &id, events).await?);
     }
@@ -57,22 +64,20 @@ pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
     Ok(Report::of_long(load, &measured))
 }
 
-/// Lets the conversation go on until its journal has so many events.
+/// Lets the conversation go on for so many events.
 async fn grow(client: &mut Client, id: &str, events: u64) -> Result<(), Wrong> {
     let mut stream = Stream::open(client, id).await?;
     let path = format!("/v1/conversations/{id}/messages");
+    let turns = events / TURN;
     let (mut sent, mut done) = (0, 0);
-    while done * TURN + 1 < events {
-        while sent < events.div_ceil(TURN) && sent - done < QUEUED {
+    while done < turns {
+        while sent < turns && sent - done < QUEUED {
             let said = json!({"text": format!("message {sent}"), "if_busy": "queue"});
             client.tell(Method::POST, &path, said).await?;
             sent += 1;
         }
         while stream.next().await?.name != "turn_completed" {}
         done += 1;
-        if done == sent && sent == events.div_ceil(TURN) {
-            break;
-        }
     }
     Ok(())
 }
