@@ -1,7 +1,7 @@
 //! How much a model reads, and how much of that a conversation may take.
 
 use crate::agent::Definition;
-use crate::model::Settings;
+use crate::model::{Provider, Settings};
 
 /// Of a model that is in no table and whose definition says nothing.
 const WINDOW: u64 = 128_000;
@@ -27,7 +27,16 @@ const WINDOWS: [(&str, u64); 14] = [
 /// How many tokens the model reads at most.
 pub(crate) fn window(settings: &Settings) -> u64 {
     let known = WINDOWS.iter().find(|(family, _)| settings.name.starts_with(family));
-    settings.window.map_or_else(|| known.map_or(WINDOW, |(_, window)| *window), u64::from)
+    let usual = match settings.provider {
+        // It reads nothing that could be too long for it.
+        Provider::Scripted => u64::MAX,
+        Provider::Openai
+        | Provider::OpenaiResponses
+        | Provider::Anthropic
+        | Provider::Gemini
+        | Provider::Ollama => known.map_or(WINDOW, |(_, window)| *window),
+    };
+    settings.window.map_or(usual, u64::from)
 }
 
 /// What is left of a window for what is sent: the answer needs some of it.
