@@ -10,6 +10,7 @@ use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::serve::ListenerExt;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt;
@@ -37,6 +38,8 @@ impl Model {
         let router = Router::new()
             .route("/{tokens}/chat/completions", post(speak))
             .with_state(model.clone());
+        // A provider's byte counts from when it is on its way.
+        let listener = listener.tap_io(|io| drop(io.set_nodelay(true)));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(model)
     }
