@@ -1,5 +1,6 @@
 //! What is journalled: the append-only truth of one conversation.
 
+mod child;
 mod decided;
 mod hooked;
 mod reduced;
@@ -18,6 +19,7 @@ use crate::input;
 use crate::message::{Message, Outcome, Status, Stop, Ui, Usage, Verbatim};
 use crate::permission::{PermissionPhase, Verdict};
 use crate::read;
+pub use child::{ChildEnded, ChildReleased, ChildStarted, Told};
 pub use decided::{DecisionKept, DecisionRemembered, DecisionRevoked};
 pub use hooked::{Added, ContextAdded, MessageRefused};
 pub use reduced::{ContextReduced, Pressure, Summarized, SummaryFailed};
@@ -444,47 +446,4 @@ pub struct WorkspaceOpened {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub root: String,
     pub storage: String,
-}
-
-/// A child conversation has the call; nothing runs here until it ends, or its time is up.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ChildStarted {
-    pub call_id: CallId,
-    pub conversation_id: ConversationId,
-    pub attempt: u32,
-    pub expires_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<Ran>,
-}
-
-/// There is no child to care for any more: it has told what it came to, or never was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ChildEnded {
-    pub call_id: CallId,
-    pub conversation_id: ConversationId,
-    /// What it and its own children cost.
-    #[serde(default)]
-    pub usage: Usage,
-    /// The storage that it found its workspaces on, by their root.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub storages: BTreeMap<String, String>,
-}
-
-/// A child whose call was over before it was has been stopped.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ChildReleased {
-    pub conversation_id: ConversationId,
-    /// What it and its own children cost until then.
-    #[serde(default)]
-    pub usage: Usage,
-}
-
-/// The parent knows what the turn came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Told {
-    pub turn_id: TurnId,
 }

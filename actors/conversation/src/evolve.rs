@@ -1,10 +1,11 @@
 //! Folds an event into the state. Never fails: what an event says has happened.
 
+mod child;
 mod context;
 
 use crate::child::Due;
 use crate::event::{
-    AssistantMsg, ChildStarted, Data, DecisionKept, DecisionRemembered, DecisionRevoked,
+    AssistantMsg, Created, Data, DecisionKept, DecisionRemembered, DecisionRevoked,
     DispatchStarted, Event, Executor, Resolution, Suspension, ToolCall, ToolStarted, TurnEnded,
     TurnStarted, UserMsg,
 };
@@ -18,17 +19,7 @@ use crate::state::{Call, Phase, QueuedTurn, RunningDispatch, State, Turn, Waitin
 pub fn evolve(mut state: State, event: &Event) -> State {
     state.seq = event.seq;
     match &event.data {
-        Data::Created(created) => {
-            state.agent = Some(created.agent.clone());
-            state.created_at = Some(event.at);
-            state.assigns = created.assigns.clone();
-            state.metadata = created.metadata.clone();
-            state.tools = created.tools.clone();
-            state.parent = created.parent.clone();
-            state.forking = created.fork.clone();
-            state.storages =
-                created.parent.as_ref().map(|parent| parent.storages.clone()).unwrap_or_default();
-        }
+        Data::Created(created) => create(&mut state, event, created),
         Data::UserMsg(said) => queue(&mut state, event, said),
         Data::TurnStarted(started) => start(&mut state, event, started),
         Data::AssistantMsg(spoken) => {
@@ -77,28 +68,9 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         Data::WorkspaceOpened(opened) => {
             state.storages.insert(opened.root.clone(), opened.storage.clone());
         }
-        Data::ChildStarted(started) => delegate(&mut state, event, started),
-        Data::ChildEnded(ended) => {
-            match event.turn_id {
-                Some(_) => context::spend(&mut state, ended.usage),
-                None => state.usage += ended.usage,
-            }
-            for (root, storage) in &ended.storages {
-                state.storages.entry(root.clone()).or_insert_with(|| storage.clone());
-            }
-            with_call(&mut state, &ended.call_id, |call| call.child = None);
-            if let Some(run) = state.dispatches.get_mut(&ended.call_id) {
-                run.child = None;
-            }
-        }
-        Data::ChildReleased(released) => {
-            // The turn that asked it pays, if that still runs.
-            let call = state.orphans.remove(&released.conversation_id);
-            match call.is_some_and(|call| state.call(&call).is_some()) {
-                true => context::spend(&mut state, released.usage),
-                false => state.usage += released.usage,
-            }
-        }
+        Data::ChildStarted(started) => child::start(&mut state, event, started),
+        Data::ChildEnded(ended) => child::end(&mut state, event, ended),
+        Data::ChildReleased(released) => child::release(&mut state, released),
         Data::Told(_) => state.due = None,
         Data::Abandoned {} => {
             state.abandoned = true;
@@ -117,6 +89,18 @@ pub fn evolve(mut state: State, event: &Event) -> State {
 /// The state that a journal comes to, from an earlier state on.
 pub fn replay<'a>(state: State, events: impl IntoIterator<Item = &'a Event>) -> State {
     events.into_iter().fold(state, evolve)
+}
+
+fn create(state: &mut State, event: &Event, created: &Created) {
+    state.agent = Some(created.agent.clone());
+    state.created_at = Some(event.at);
+    state.assigns = created.assigns.clone();
+    state.metadata = created.metadata.clone();
+    state.tools = created.tools.clone();
+    state.parent = created.parent.clone();
+    state.forking = created.fork.clone();
+    state.storages =
+        created.parent.as_ref().map(|parent| parent.storages.clone()).unwrap_or_default();
 }
 
 /// What was copied is whole. Whom the other conversation serves, asks or trusts is its own affair, and
@@ -298,16 +282,6 @@ fn remember(state: &mut State, event: &Event, remembered: &DecisionRemembered) {
     state.decisions.insert(decision.id.clone(), decision.clone());
     if *scope == Scope::Agent {
         state.unkept.insert(decision.id.clone(), agent.clone());
-    }
-}
-
-fn delegate(state: &mut State, event: &Event, started: &ChildStarted) {
-    let (attempt, expires_at) = (started.attempt, started.expires_at);
-    with_call(state, &started.call_id, |call| {
-        call.phase = Phase::Delegated { attempt, since: event.at, expires_at };
-    });
-    if let Some(run) = state.dispatches.get_mut(&started.call_id) {
-        run.delegated = Some(expires_at);
     }
 }
 

@@ -62,6 +62,12 @@ pub struct Message {
 }
 
 impl Message {
+    /// A message that says this and nothing else.
+    pub fn new(id: MessageId, role: Role, content: Vec<Value>) -> Self {
+        let (tool_calls, tool_call_id, status, object) = Default::default();
+        Self { id, role, content, tool_calls, tool_call_id, status, object }
+    }
+
     /// The text blocks, joined.
     pub fn text(&self) -> String {
         let text = |block: &Value| {

@@ -1,0 +1,38 @@
+//! How child conversations change their parent.
+
+use super::{context, with_call};
+use crate::event::{ChildEnded, ChildReleased, ChildStarted, Event};
+use crate::state::{Phase, State};
+
+pub(super) fn start(state: &mut State, event: &Event, started: &ChildStarted) {
+    let (attempt, expires_at) = (started.attempt, started.expires_at);
+    with_call(state, &started.call_id, |call| {
+        call.phase = Phase::Delegated { attempt, since: event.at, expires_at };
+    });
+    if let Some(run) = state.dispatches.get_mut(&started.call_id) {
+        run.delegated = Some(expires_at);
+    }
+}
+
+pub(super) fn end(state: &mut State, event: &Event, ended: &ChildEnded) {
+    match event.turn_id {
+        Some(_) => context::spend(state, ended.usage),
+        None => state.usage += ended.usage,
+    }
+    for (root, storage) in &ended.storages {
+        state.storages.entry(root.clone()).or_insert_with(|| storage.clone());
+    }
+    with_call(state, &ended.call_id, |call| call.child = None);
+    if let Some(run) = state.dispatches.get_mut(&ended.call_id) {
+        run.child = None;
+    }
+}
+
+/// The turn that asked it pays, if that still runs.
+pub(super) fn release(state: &mut State, released: &ChildReleased) {
+    let call = state.orphans.remove(&released.conversation_id);
+    match call.is_some_and(|call| state.call(&call).is_some()) {
+        true => context::spend(state, released.usage),
+        false => state.usage += released.usage,
+    }
+}
