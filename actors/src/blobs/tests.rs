@@ -52,15 +52,7 @@ fn image(bytes: usize) -> Value {
 }
 
 fn message(content: Vec<Value>) -> Message {
-    Message {
-        id: MessageId::new("m"),
-        role: Role::User,
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
+    Message::new(MessageId::new("m"), Role::User, content)
 }
 
 async fn taken(shelf: &Shelf, mut value: Value) -> Value {

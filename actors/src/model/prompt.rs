@@ -257,15 +257,9 @@ impl<'a> Read<'a> {
             }
             outcome => beside.envelope(call, outcome),
         };
-        Message {
-            id: MessageId::new(format!("result_{}", call.id)),
-            role: Role::Tool,
-            content: vec![text_block(text)],
-            tool_calls: Vec::new(),
-            tool_call_id: Some(call.id.clone()),
-            status: None,
-            object: None,
-        }
+        let id = MessageId::new(format!("result_{}", call.id));
+        let tool_call_id = Some(call.id.clone());
+        Message { tool_call_id, ..Message::new(id, Role::Tool, vec![text_block(text)]) }
     }
 }
 
@@ -304,15 +298,7 @@ fn refusal(seq: u64, refused: &MessageRefused) -> Message {
 
 /// A message that nobody wrote.
 pub(crate) fn inserted(id: String, content: Vec<Value>) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role: Role::User,
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
+    Message::new(MessageId::new(id), Role::User, content)
 }
 
 fn bounded(mut text: String, limit: usize) -> String {

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_conversation::Timestamp;
+use abide_conversation::message::{Message, Role};
+use abide_conversation::{MessageId, Timestamp};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -220,6 +221,10 @@ pub(super) fn settings(provider: Provider) -> Settings {
         prices: Default::default(),
         script: None,
     }
+}
+
+pub(super) fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
+    Message::new(MessageId::new(id), role, content)
 }
 
 pub(super) fn request(settings: Settings) -> Request {

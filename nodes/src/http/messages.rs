@@ -246,15 +246,10 @@ fn message(event: &Event) -> Option<Message> {
         Data::ToolResult(result) => {
             let envelope = json!(result.outcome);
             let text = envelope.to_string();
-            Some(Message {
-                id: MessageId::new(format!("result_{}", result.call_id)),
-                role: Role::Tool,
-                content: vec![json!({"type": "json", "data": envelope, "text": text})],
-                tool_calls: Vec::new(),
-                tool_call_id: Some(result.call_id.clone()),
-                status: None,
-                object: None,
-            })
+            let id = MessageId::new(format!("result_{}", result.call_id));
+            let content = vec![json!({"type": "json", "data": envelope, "text": text})];
+            let tool_call_id = Some(result.call_id.clone());
+            Some(Message { tool_call_id, ..Message::new(id, Role::Tool, content) })
         }
         Data::Created(_)
         | Data::TurnStarted(_)

@@ -31,15 +31,7 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
     if !starts && draft.state.queue.len() >= QUEUE {
         return Err(Rejection::QueueFull);
     }
-    let message = Message {
-        id: send.id,
-        role: Role::User,
-        content: send.content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    };
+    let message = Message::new(send.id, Role::User, send.content);
     let said = UserMsg {
         message,
         message_id: send.message_id,

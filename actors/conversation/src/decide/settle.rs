@@ -35,15 +35,8 @@ pub(super) fn keep_partial(draft: &mut Draft, partial: Option<Partial>, status: 
     else {
         return;
     };
-    let message = Message {
-        id: partial.id,
-        role: Role::Assistant,
-        content: partial.content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: Some(status),
-        object: None,
-    };
+    let said = Message::new(partial.id, Role::Assistant, partial.content);
+    let message = Message { status: Some(status), ..said };
     let step = partial.step;
     draft.push(Data::AssistantMsg(AssistantMsg {
         message,

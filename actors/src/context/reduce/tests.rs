@@ -98,15 +98,7 @@ fn copy<'a>(it: &Crowded<'a>) -> Crowded<'a> {
 }
 
 fn message(id: &str, role: Role, text: &str) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role,
-        content: vec![text_block(text)],
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
+    Message::new(MessageId::new(id), role, vec![text_block(text)])
 }
 
 fn spoken(message: Message) -> AssistantMsg {

@@ -10,7 +10,7 @@ use abide_conversation::message::{Message, Role, Verbatim, text_block};
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
-use crate::model::testing::{Answer, Server, Still, answered, request, settings, whole};
+use crate::model::testing::{Answer, Server, Still, answered, message, request, settings, whole};
 use crate::model::wire::{Limits, Wire};
 use crate::model::{Provider, Request, Retry, Settings};
 
@@ -21,18 +21,6 @@ fn wire() -> Wire {
 fn asking(messages: Vec<Message>) -> Request {
     let settings = Settings { name: "some-model".to_owned(), ..settings(Provider::Anthropic) };
     Request { messages, ..request(settings) }
-}
-
-fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role,
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
 }
 
 fn asks(id: &str, text: &str) -> Message {

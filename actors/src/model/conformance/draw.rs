@@ -118,15 +118,7 @@ pub(super) fn tools(on: &dyn Dialect) -> Vec<ToolSpec> {
 }
 
 pub(super) fn user(id: &str, content: Vec<Value>) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role: Role::User,
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
+    Message::new(MessageId::new(id), Role::User, content)
 }
 
 pub(super) fn asks(id: &str, text: &str) -> Message {
@@ -215,4 +207,18 @@ pub(super) fn texts_beside(value: &Value, beside: &str) -> Vec<String> {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     texts
+}
+
+/// The ids of the calls in a body of chat messages, in their order.
+pub(super) fn chat_calls(body: &Value) -> Vec<String> {
+    let messages = body["messages"].as_array().unwrap().iter();
+    let calls = messages.filter_map(|message| message["tool_calls"].as_array()).flatten();
+    calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The ids that the results in it answer, in their order.
+pub(super) fn chat_results(body: &Value) -> Vec<String> {
+    let messages = body["messages"].as_array().unwrap().iter();
+    let answered = messages.filter_map(|message| message.get("tool_call_id"));
+    answered.map(|id| id.as_str().unwrap().to_owned()).collect()
 }

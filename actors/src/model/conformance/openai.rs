@@ -3,6 +3,7 @@
 use abide_conversation::message::{Stop, Usage};
 use serde_json::{Value, json};
 
+use super::draw;
 use super::draw::{PDF, PNG};
 use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
 use crate::model::Provider;
@@ -81,15 +82,11 @@ impl Dialect for Openai {
     }
 
     fn calls(&self, body: &Value) -> Vec<String> {
-        let messages = body["messages"].as_array().unwrap().iter();
-        let calls = messages.filter_map(|message| message["tool_calls"].as_array()).flatten();
-        calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
+        draw::chat_calls(body)
     }
 
     fn results(&self, body: &Value) -> Vec<String> {
-        let messages = body["messages"].as_array().unwrap().iter();
-        let answered = messages.filter_map(|message| message.get("tool_call_id"));
-        answered.map(|id| id.as_str().unwrap().to_owned()).collect()
+        draw::chat_results(body)
     }
 
     fn is_legal(&self, id: &str) -> bool {

@@ -52,14 +52,8 @@ impl Beside {
 
     /// What the model is shown after the results; `None` if there is nothing.
     pub(super) fn message(self, spoken: &MessageId) -> Option<Message> {
-        (!self.content.is_empty()).then(|| Message {
-            id: MessageId::new(format!("{MEDIA}{spoken}")),
-            role: Role::User,
-            content: self.content,
-            tool_calls: Vec::new(),
-            tool_call_id: None,
-            status: None,
-            object: None,
+        (!self.content.is_empty()).then(|| {
+            Message::new(MessageId::new(format!("{MEDIA}{spoken}")), Role::User, self.content)
         })
     }
 

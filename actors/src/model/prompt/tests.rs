@@ -25,15 +25,7 @@ fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
 }
 
 fn message(id: &str, role: Role, text: &str) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role,
-        content: vec![text_block(text)],
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
+    Message::new(MessageId::new(id), role, vec![text_block(text)])
 }
 
 fn user(text: &str) -> Data {

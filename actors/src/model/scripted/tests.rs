@@ -14,15 +14,7 @@ use crate::model::testing::{answered, request, settings, whole};
 use crate::model::{Done, Failure, GivenCall, Model, Part, Provider, Request, Settings};
 
 fn message(role: Role, text: &str) -> Message {
-    Message {
-        id: MessageId::new("m"),
-        role,
-        content: vec![text_block(text)],
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
+    Message::new(MessageId::new("m"), role, vec![text_block(text)])
 }
 
 fn calling(id: &str, name: &str) -> Message {

@@ -76,15 +76,7 @@ mod tests {
         let server = Server::start([Answer::error(status, why)]).await;
         let (name, base_url) = ("some-model".to_owned(), Some(server.url.clone()));
         let settings = Settings { name, base_url, ..settings(provider) };
-        let said = Message {
-            id: MessageId::new("m"),
-            role: Role::User,
-            content: vec![block],
-            tool_calls: Vec::new(),
-            tool_call_id: None,
-            status: None,
-            object: None,
-        };
+        let said = Message::new(MessageId::new("m"), Role::User, vec![block]);
         let mut request = request(settings);
         request.messages = vec![said];
         let wire = Wire::new(Arc::new(Still), Limits::default(), |_| None);

@@ -7,18 +7,7 @@ use abide_conversation::{CallId, MessageId};
 use super::*;
 use crate::model::ToolSpec;
 use crate::model::gemini::body::body;
-
-fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role,
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
-}
+use crate::model::testing::message;
 
 fn called(id: &str, calls: &[(&str, &str, Value)]) -> Message {
     let call = |(id, name, args): &(&str, &str, Value)| CallRef {

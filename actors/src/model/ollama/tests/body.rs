@@ -2,18 +2,7 @@
 
 use super::*;
 use crate::model::ollama::body::body;
-
-fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role,
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
-}
+use crate::model::testing::message;
 
 fn looked() -> Vec<Message> {
     let call = CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!({"q": 1}) };

@@ -1,24 +1,13 @@
 //! What a request says on the wire.
 
+use abide_conversation::CallId;
 use abide_conversation::event::Executor;
 use abide_conversation::message::{CallRef, Message, Role, Status, text_block};
-use abide_conversation::{CallId, MessageId};
 
 use super::*;
 use crate::model::ToolSpec;
 use crate::model::openai::body::body;
-
-fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role,
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
-}
+use crate::model::testing::message;
 
 fn conversation() -> Vec<Message> {
     let image = json!({"type": "image", "source": {"type": "base64", "data": "AA==",

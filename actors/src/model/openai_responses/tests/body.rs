@@ -4,20 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::openai_responses::body::body;
-use crate::model::testing::{Answer, Server, Still, answered};
+use crate::model::testing::{Answer, Server, Still, answered, message};
 use crate::model::wire::{Limits, Wire};
-
-fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
-    Message {
-        id: MessageId::new(id),
-        role,
-        content,
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        status: None,
-        object: None,
-    }
-}
 
 fn spoken(text: &str, ids: &[&str]) -> Message {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}) };
