@@ -88,6 +88,9 @@ impl Surroundings {
 }
 
 /// Runs an activity to its end. Dropping the future ends it at once.
+///
+/// What takes much room is boxed, so that an activity takes no more than its own kind needs: most of
+/// those under way are waiting.
 pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
     let work = async {
         let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
@@ -96,19 +99,21 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
             return Err(Refusal::Unavailable("this node could not renew its lease".to_owned()));
         }
         let action = match &activity {
-            Activity::Start { turn } => start::start(&around, turn).await,
-            Activity::Model { step, .. } => model_step::model_step(&around, *step).await,
-            Activity::Tool { call, attempt } => tool_run::tool_run(&around, call, *attempt).await,
+            Activity::Start { turn } => Box::pin(start::start(&around, turn)).await,
+            Activity::Model { step, .. } => Box::pin(model_step::model_step(&around, *step)).await,
+            Activity::Tool { call, attempt } => {
+                Box::pin(tool_run::tool_run(&around, call, *attempt)).await
+            }
             Activity::Page { call, suspension, grace_ms } => {
                 Ok(page::page(&around, call, *suspension, *grace_ms).await)
             }
-            Activity::Release { child } => Ok(child::release(&around, child).await),
-            Activity::Tell { turn } => child::tell(&around, turn).await,
-            Activity::Copy { after } => copy::copy(&around, *after).await,
-            Activity::Summarize { upto } => summarize::summarize(&around, *upto).await,
+            Activity::Release { child } => Ok(Box::pin(child::release(&around, child)).await),
+            Activity::Tell { turn } => Box::pin(child::tell(&around, turn)).await,
+            Activity::Copy { after } => Box::pin(copy::copy(&around, *after)).await,
+            Activity::Summarize { upto } => Box::pin(summarize::summarize(&around, *upto)).await,
             Activity::Keep { decision } => keep::keep(&around, decision).await,
         };
-        media::kept(&*around.deps.blobs, action?).await
+        Box::pin(media::kept(&*around.deps.blobs, action?)).await
     };
     let ended = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(ended) => ended.map_err(Trouble::from),

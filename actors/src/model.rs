@@ -30,6 +30,8 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::tools::bounds::encoded_len;
+
 /// Calls of one message that are carried out, as many as providers allow. Those beyond are each
 /// answered with an error: nobody means that many.
 pub const MOST_CALLS: usize = 128;
@@ -189,6 +191,17 @@ pub struct GivenCall {
     pub args: Result<Value, String>,
     /// The result, of a call that the provider executed itself.
     pub provided: Option<Value>,
+}
+
+impl GivenCall {
+    /// How long it is as JSON, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let args = match &self.args {
+            Ok(args) => encoded_len(args),
+            Err(raw) => raw.len(),
+        };
+        args.saturating_add(self.provided.as_ref().map_or(0, encoded_len))
+    }
 }
 
 impl GivenCall {

@@ -33,6 +33,9 @@ pub use run::{Run, Runner};
 pub use scope::{Scope, merged};
 pub use tool::{Approval, LONGEST_NAME, Tool};
 
+/// Arguments of so many bytes are checked where they are.
+const SHORT: usize = 16 * 1024;
+
 /// An agent's tools, and those that a client declared for its conversation.
 #[derive(Clone, Debug)]
 pub struct Toolbox {
@@ -87,6 +90,14 @@ impl Toolbox {
     /// What is to become of a call that the model made, after those before it in its message.
     pub fn plan(&self, given: &GivenCall, scope: &Scope, gate: &mut Gate) -> Planned {
         plan::plan(self, given, scope, gate)
+    }
+
+    /// Whether planning these calls takes no time: they are short, and neither conditions nor
+    /// templates that compute are about them.
+    pub(crate) fn plans_quickly(&self, calls: &[GivenCall]) -> bool {
+        let bytes = calls.iter().map(GivenCall::bytes).fold(0, usize::saturating_add);
+        let quick = |name: &str| self.tool(name).is_none_or(Tool::is_planned_quickly);
+        bytes <= SHORT && calls.iter().all(|call| quick(&call.name))
     }
 
     /// The same for a planned call that the gate let through, after what hooks said to it.

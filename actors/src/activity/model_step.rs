@@ -23,6 +23,7 @@ use crate::live::Signal;
 use crate::model::tokens::Counter;
 use crate::model::{Done, Failure, GivenCall, Part, Parts, Purpose, Request, Retry};
 use crate::streaming::Piece;
+use crate::tools::bounds::encoded_len;
 use crate::tools::schema::Schema;
 use crate::tools::{Gate, Toolbox};
 
@@ -179,7 +180,10 @@ impl Step<'_> {
         let before = read.map_or(weight.tokens, |read| read.saturating_sub(weight.passing));
         let counter = self.counter;
         let (content, calls) = (heard.content.clone(), heard.calls.clone());
-        let said = self.aside(move || counter.reply(&content, &calls)).await;
+        let bytes =
+            calls.iter().map(GivenCall::bytes).fold(encoded_len(&content), usize::saturating_add);
+        let quick = counter.is_quick(bytes);
+        let said = self.aside(quick, move || counter.reply(&content, &calls)).await;
         before.saturating_add(said.unwrap_or_default())
     }
 

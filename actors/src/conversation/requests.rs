@@ -67,10 +67,11 @@ impl Loaded {
             Ok(Some(first)) => Ok(first),
             Ok(None) => match request {
                 Request::Fork(request) => {
-                    return self.fork(myself, request, (repeats, reply)).await;
+                    return Box::pin(self.fork(myself, request, (repeats, reply))).await;
                 }
                 Request::Dispatch(request) => {
-                    return self.dispatch(myself, request, (repeats, reply), heard).await;
+                    let asked = (repeats, reply);
+                    return Box::pin(self.dispatch(myself, request, asked, heard)).await;
                 }
                 request => self.carry_out(myself, request, &repeats, heard).await,
             },

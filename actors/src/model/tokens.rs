@@ -17,6 +17,9 @@ const EXACT: usize = 200_000;
 /// What is tokenized in one piece, so that no text is one endless word; the seams add a token each.
 const PIECE: usize = 16 * 1024;
 
+/// What is estimated in a tenth of a millisecond.
+const QUICK: usize = 64 * 1024;
+
 /// What a message costs besides its content, and a call or a tool besides its texts.
 const MESSAGE: u64 = 4;
 const CALL: u64 = 10;
@@ -42,6 +45,11 @@ impl Counter {
     /// Estimates everything.
     pub(crate) fn rough(provider: Provider) -> Self {
         Self { provider, encoder: None }
+    }
+
+    /// Whether so many bytes of JSON are counted in no time.
+    pub(crate) fn is_quick(&self, bytes: usize) -> bool {
+        self.encoder.is_none() && bytes <= QUICK
     }
 
     /// The tokens of a text.

@@ -138,7 +138,7 @@ impl Runner {
         }
         let run = Run { grant: run.grant.filled(&tool.parameters), ..run };
         let chain = Chain::new(links, tool, gate, End::Tool(Arc::clone(self)));
-        let (returned, said) = chain.run(run, &progress).await;
+        let (returned, said) = Box::pin(chain.run(run, &progress)).await;
         Returned { ran: said.ran, ..returned }
     }
 
@@ -190,7 +190,8 @@ impl Runner {
         bounded(within(tool.run_timeout, self.execute(tool, run, &progress)).await)
     }
 
-    /// The tool itself, for as long as it takes.
+    /// The tool itself, for as long as it takes. Boxed: an MCP server's takes much room, and most
+    /// tools are none.
     pub(super) async fn execute(
         &self,
         tool: &Tool,
@@ -204,20 +205,21 @@ impl Runner {
         };
         match &tool.target {
             Some(Target::Http(endpoint)) => {
-                self.http.call(endpoint, &tool.name, &run, &report).await
+                Box::pin(self.http.call(endpoint, &tool.name, &run, &report)).await
             }
             Some(Target::Native(name)) => match self.natives.get(name) {
                 Some(native) => {
                     let (native, natives) = (Arc::clone(native), &self.natives);
-                    attempt::run(native, Arc::clone(natives.dependencies()), run, &report).await
+                    let dependencies = Arc::clone(natives.dependencies());
+                    Box::pin(attempt::run(native, dependencies, run, &report)).await
                 }
                 None => {
                     tracing::error!(tool = tool.name, native = name, "no such native tool");
                     Returned::error(NOT_CONFIGURED)
                 }
             },
-            Some(Target::Builtin(builtin)) => builtin.run(&run, &self.kit).await,
-            Some(Target::Mcp(pick)) => self.mcp.call(pick, &run, &report).await,
+            Some(Target::Builtin(builtin)) => Box::pin(builtin.run(&run, &self.kit)).await,
+            Some(Target::Mcp(pick)) => Box::pin(self.mcp.call(pick, &run, &report)).await,
             // A child conversation has those.
             Some(Target::Agent(_)) | None => Returned::error("the tool does not run on the server"),
         }

@@ -21,6 +21,8 @@ const LONGEST_OUTPUT: usize = 16_384;
 const LONGEST_COMPILE: Duration = Duration::from_secs(10);
 /// The conversation waits for its message no longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The longest name of a value that is looked up where it is.
+const LONGEST_NAME: usize = 100;
 /// The longest message of the parser that is passed on.
 const LONGEST_MESSAGE: usize = 300;
 
@@ -29,6 +31,8 @@ const LONGEST_MESSAGE: usize = 300;
 pub struct Template {
     source: String,
     environment: Arc<Environment<'static>>,
+    /// Whether it does nothing but put values in their places.
+    is_plain: bool,
 }
 
 impl Template {
@@ -40,14 +44,38 @@ impl Template {
         let owned = source.to_owned();
         let environment = aside(LONGEST_COMPILE, move || compile(owned));
         let environment = environment.unwrap_or_else(|| Err("does not compile".to_owned()))?;
-        Ok(Self { source: source.to_owned(), environment: Arc::new(environment) })
+        let is_plain = is_plain(source);
+        Ok(Self { source: source.to_owned(), environment: Arc::new(environment), is_plain })
     }
 
     /// The text, unless a value is missing or a bound is reached.
     pub fn render(&self, values: Value) -> Option<String> {
+        if self.is_plain {
+            return render(&self.environment, &values);
+        }
         let environment = Arc::clone(&self.environment);
         aside(LONGEST_WAIT, move || render(&environment, &values)).flatten()
     }
+}
+
+impl Template {
+    /// Whether it renders in no time.
+    pub(super) fn is_quick(&self) -> bool {
+        self.is_plain
+    }
+}
+
+/// Whether a template is text and names of values, such as `Send to {{ args.to }}?`: it needs
+/// neither time nor a deep stack.
+fn is_plain(source: &str) -> bool {
+    let mut pieces = source.split("{{");
+    let text = |piece: &str| !piece.contains(['{', '}']);
+    let name = |piece: &str| piece.chars().all(|c| c.is_ascii_alphanumeric() || "_. ".contains(c));
+    pieces.next().is_some_and(text)
+        && pieces.all(|piece| match piece.split_once("}}") {
+            Some((inside, after)) => inside.len() <= LONGEST_NAME && name(inside) && text(after),
+            None => false,
+        })
 }
 
 fn compile(source: String) -> Result<Environment<'static>, String> {
@@ -109,6 +137,18 @@ mod tests {
     fn a_message_shows_the_arguments_as_they_are() {
         let source = "{{principal}}: send to {{args.to}} in {{conversation.assigns.shop}}?";
         assert_eq!(render(source).unwrap(), "ann: send to a@b.c in x?");
+    }
+
+    #[test]
+    fn text_and_names_are_plain_and_nothing_else_is() {
+        for plain in ["", "Send?", "{{args.to}}", "a {{ args.to }} b {{principal}}: c"] {
+            assert!(is_plain(plain), "{plain}");
+        }
+        for not in ["{{", "{", "}}", "{{a|upper}}", "{% if a %}{% endif %}", "{{f(a)}}", "{{a[0]}}"]
+        {
+            assert!(!is_plain(not), "{not}");
+        }
+        assert!(!is_plain(&format!("{{{{ args{} }}}}", ".a".repeat(1500))));
     }
 
     #[test]

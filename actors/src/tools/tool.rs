@@ -130,6 +130,12 @@ impl Tool {
         self.confirmation_message.as_ref()?.render(self.values(args, scope))
     }
 
+    /// Whether nothing that an interpreter works on stands between a call and its plan.
+    pub(super) fn is_planned_quickly(&self) -> bool {
+        let asks = matches!(self.approval, Approval::When(_));
+        !asks && self.confirmation_message.as_ref().is_none_or(Template::is_quick)
+    }
+
     pub(super) fn values(&self, args: &Value, scope: &Scope) -> Value {
         scope.values(self.parameters.fill(args.clone()))
     }

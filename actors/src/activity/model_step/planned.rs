@@ -29,7 +29,8 @@ impl Step<'_> {
         }
         let planner = self.planner(&calls).await?;
         let again = planner.clone();
-        let Some(planned) = self.aside(move || planner.plan(&calls)).await else {
+        let quick = self.toolbox.plans_quickly(&calls);
+        let Some(planned) = self.aside(quick, move || planner.plan(&calls)).await else {
             return Ok(None);
         };
         if *judged != Judged::GoOn {
@@ -43,7 +44,7 @@ impl Step<'_> {
         if let Some(reason) = halts {
             *judged = Judged::Halt(reason);
         } else if said.iter().any(|said| *said != Said::GoOn) {
-            return Ok(self.aside(move || again.replan(planned, said)).await);
+            return Ok(self.aside(quick, move || again.replan(planned, said)).await);
         }
         Ok(Some(planned))
     }
@@ -67,11 +68,16 @@ impl Step<'_> {
         Ok(Planner { toolbox, scope, gate, clock })
     }
 
-    /// Conditions, messages and counting may take a while; they must not hold up other conversations.
+    /// Conditions, messages and counting may take a while; unless they are `quick`, they must not
+    /// hold up other conversations.
     pub(super) async fn aside<T: Send + 'static>(
         &self,
+        quick: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
+        if quick {
+            return Some(work());
+        }
         let done = tokio::task::spawn_blocking(work).await;
         let id = &self.around.id;
         done.inspect_err(|error| tracing::error!(conversation = %id, %error, "work aside failed"))

@@ -9,8 +9,10 @@ use abide_conversation::{Action, MessageId};
 use super::Step;
 use crate::context::limits::{sendable, window};
 use crate::context::reduce::Crowded;
+use crate::model::ToolSpec;
 use crate::model::prompt::{Rule, Shown, View};
 use crate::model::tokens::Counter;
+use crate::tools::bounds::encoded_len;
 
 /// The messages of a request.
 pub(super) struct Prompt {
@@ -80,12 +82,15 @@ impl Step<'_> {
         let tools =
             if context.counted == 0 { self.toolbox.specs(&self.gate()) } else { Vec::new() };
         let is_first = context.counted == 0;
+        let told = |tool: &ToolSpec| tool.description.len() + encoded_len(&tool.parameters);
+        let bytes = encoded_len(&new).saturating_add(tools.iter().map(told).sum());
+        let quick = counter.is_quick(bytes);
         let count = move || {
             let head = || counter.head(&definition.system_prompt, &tools);
             let head = if is_first { head() } else { 0 };
             new.iter().map(|message| counter.message(message)).fold(head, u64::saturating_add)
         };
-        context.tokens.saturating_add(self.aside(count).await.unwrap_or_default())
+        context.tokens.saturating_add(self.aside(quick, count).await.unwrap_or_default())
     }
 
     /// What must happen before a prompt that is over its budget is sent; `None` also if nothing can

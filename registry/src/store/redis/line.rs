@@ -112,7 +112,8 @@ impl Line {
         if let Some(failed) = paused {
             return Err(failed.error.clone());
         }
-        let opened = timeout(CONNECT, connect(&self.url, self.patience)).await;
+        // Boxed: it is seldom done, and would make everything that is sent ten times as large.
+        let opened = Box::pin(timeout(CONNECT, connect(&self.url, self.patience))).await;
         let opened = opened.unwrap_or_else(|_| Err(late()));
         match opened {
             Ok(open) => {
