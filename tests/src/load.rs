@@ -43,6 +43,9 @@ pub struct Load {
     /// How many of them at once
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     concurrency: u32,
+    /// How many turns each conversation has, one after another on one event stream
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    turns: u32,
     /// Over a Redis that is started for it, so many nodes; each lane resolves at another node than it
     /// speaks at
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16),
@@ -188,6 +191,7 @@ mod tests {
         for line in [
             "load --conversations 0",
             "load --concurrency 0",
+            "load --turns 0",
             "load --durability replicas=2",
             "load --park 0",
             "load --streams 0",

@@ -28,7 +28,8 @@ impl Report {
         let worked = worked.unwrap_or_else(|| "not known".to_owned());
         let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
         let rows = [
-            ("conversations", format!("{}, {} at once", turns.count, load.concurrency)),
+            ("turns", format!("{}, {} conversations at once", turns.count, load.concurrency)),
+            ("turns a conversation", load.turns.to_string()),
             ("nodes", load.nodes.map_or("1".to_owned(), |nodes| format!("{nodes}, over Redis"))),
             ("durability", load.durability.to_string()),
             ("turns/s", format!("{:.0}", f64::from(turns.count) / seconds)),

@@ -46,8 +46,9 @@ impl Turns {
         agent::define(&mut client).await?;
         // Conversations stay: a second run on the same node needs other names.
         let name = format!("load-{}", std::process::id());
-        lanes(load, nodes, format!("{name}-warm"), WARM).await?;
-        let turn_bytes = journalled(&mut client, &format!("{name}-warm-0")).await?;
+        lanes(load, nodes, format!("{name}-warm"), WARM.div_ceil(load.turns)).await?;
+        let journal = journalled(&mut client, &format!("{name}-warm-0")).await?;
+        let turn_bytes = journal / load.turns as usize;
         let idle = worked(nodes);
         let (before, started) = (counters(nodes).await?, Instant::now());
         let timings = lanes(load, nodes, name, load.conversations).await?;
@@ -57,7 +58,7 @@ impl Turns {
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
         accepted.sort();
         ended.sort();
-        let count = load.conversations;
+        let count = load.conversations.saturating_mul(load.turns);
         let counted = after.since(before);
         Ok(Self { count, took, counted, worked, accepted, ended, turn_bytes })
     }
@@ -79,8 +80,9 @@ async fn lanes(
     load: &Load,
     nodes: &[Node],
     name: String,
-    turns: u32,
+    conversations: u32,
 ) -> Result<Vec<Timing>, Wrong> {
+    let turns = load.turns;
     let (next, name) = (Arc::new(AtomicU32::new(0)), Arc::new(name));
     let mut lanes = JoinSet::new();
     let places = nodes.iter().zip(nodes.iter().cycle().skip(1)).cycle();
@@ -92,10 +94,11 @@ async fn lanes(
             let mut timings = Vec::new();
             loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                if n >= turns {
+                if n >= conversations {
                     return Ok(timings);
                 }
-                timings.push(turn(&mut client, &mut other, &format!("{name}-{n}")).await?);
+                let id = format!("{name}-{n}");
+                timings.extend(talk(&mut client, &mut other, &id, turns).await?);
             }
         });
     }
@@ -108,18 +111,41 @@ async fn lanes(
     Ok(timings)
 }
 
-async fn turn(client: &mut Client, other: &mut Client, id: &str) -> Result<Timing, Wrong> {
+/// All turns of a conversation, listened to on one stream.
+async fn talk(
+    client: &mut Client,
+    other: &mut Client,
+    id: &str,
+    turns: u32,
+) -> Result<Vec<Timing>, Wrong> {
+    let mut stream = None;
+    let mut timings = Vec::new();
+    for _ in 0..turns {
+        timings.push(turn(client, other, id, &mut stream).await?);
+    }
+    Ok(timings)
+}
+
+async fn turn(
+    client: &mut Client,
+    other: &mut Client,
+    id: &str,
+    stream: &mut Option<Stream>,
+) -> Result<Timing, Wrong> {
     let turn = async {
         say(client, id).await?;
-        let mut stream = Stream::open(client, id).await?;
-        let call = suspended(&mut stream).await?;
+        let stream = match stream {
+            Some(open) => open,
+            None => stream.insert(Stream::open(client, id).await?),
+        };
+        let call = suspended(stream).await?;
         let sent = Instant::now();
         let resolved = async {
             resolve(other, id, &call).await?;
             Ok(sent.elapsed())
         };
         let ended = async {
-            completed(&mut stream, &call).await?;
+            completed(stream, &call).await?;
             Ok(sent.elapsed())
         };
         let (accepted, ended) = tokio::try_join!(resolved, ended)?;
@@ -194,7 +220,7 @@ async fn completed(stream: &mut Stream, call: &str) -> Result<(), Wrong> {
     }
 }
 
-/// How many bytes the events of a whole turn have.
+/// How many bytes the events of a conversation have.
 async fn journalled(client: &mut Client, id: &str) -> Result<usize, Wrong> {
     let path = format!("/v1/conversations/{id}/journal?limit=1000");
     let (_, page) = client.ask(Method::GET, &path, None).await?;
