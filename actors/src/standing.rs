@@ -14,11 +14,26 @@ pub struct Standing {
     draining: AtomicBool,
 }
 
-#[derive(Debug)]
-struct Lease {
-    me: Holder,
+/// As whom a node acts, and for how long.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    pub me: Holder,
     /// `None` is for ever, as the only node has it.
-    until: Option<Instant>,
+    pub until: Option<Instant>,
+}
+
+impl Lease {
+    /// Whether nobody can have taken the node for dead at this moment.
+    pub fn is_sound(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+
+    /// As `me` from now on, sound until that moment. Returns whether it had lapsed.
+    pub fn renew(&mut self, me: Holder, until: Instant, now: Instant) -> bool {
+        let lapsed = !self.is_sound(now);
+        *self = Self { me, until: Some(until) };
+        lapsed
+    }
 }
 
 impl Standing {
@@ -35,17 +50,14 @@ impl Standing {
     /// Whether nobody can have taken this node for dead: it renewed its lease in time. Without that
     /// it starts nothing.
     pub fn is_sound(&self) -> bool {
-        let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
-        lease.until.is_none_or(|until| Instant::now() < until)
+        self.lease.read().unwrap_or_else(PoisonError::into_inner).is_sound(Instant::now())
     }
 
     /// As `me` from now on, sound until that moment. Returns whether it had lapsed: somebody may have
     /// found it unsound, and held something back.
     pub fn renew(&self, me: Holder, until: Instant) -> bool {
         let mut lease = self.lease.write().unwrap_or_else(PoisonError::into_inner);
-        let lapsed = lease.until.is_some_and(|until| until <= Instant::now());
-        *lease = Lease { me, until: Some(until) };
-        lapsed
+        lease.renew(me, until, Instant::now())
     }
 
     /// Whether it takes no more work.

@@ -3,6 +3,7 @@
 mod ensure_started;
 mod family;
 mod operators;
+pub mod search;
 pub mod serve;
 mod snapshot;
 

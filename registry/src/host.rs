@@ -12,9 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use abide_actors::activity::Trouble;
 use abide_actors::conversation::{self, Conversation, ConversationMsg, Death, Deps, Loaded};
-use abide_actors::journal::{Holder, Refusal};
+use abide_actors::journal::Holder;
 use abide_conversation::{ConversationId, Timestamp};
 use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort,
@@ -22,8 +21,8 @@ use ractor::{
 };
 use tokio::sync::mpsc;
 
-pub use record::Quarantined;
-use record::{Pause, Record, WINDOW, pause};
+use record::WINDOW;
+pub use record::{Pause, Quarantined, Record};
 pub use remote::Incoming;
 pub use table::{Handle, Table};
 
@@ -253,7 +252,7 @@ impl State {
     fn started(&mut self, who: &ActorCell) {
         let record = self.ids.get(&who.get_id()).and_then(|id| self.records.get_mut(id));
         if let Some(record) = record {
-            record.refused = 0;
+            record.started();
         }
     }
 
@@ -283,33 +282,7 @@ impl State {
         let now = self.deps.clock.now();
         let death = error.downcast_ref::<Death>();
         let record = self.records.entry(id.clone()).or_default();
-        record.died = Some(now);
-        record.restarts += 1;
-        let pause = match death {
-            Some(Death::Killed) => Some(Duration::ZERO),
-            Some(
-                Death::HeldElsewhere(_)
-                | Death::Refused(Refusal::Fenced)
-                | Death::Trouble(Trouble::Refused(Refusal::Fenced)),
-            ) => None,
-            Some(
-                Death::Refused(Refusal::Unavailable(_))
-                | Death::Trouble(Trouble::Refused(Refusal::Unavailable(_))),
-            ) => {
-                record.refused += 1;
-                record.pause = Some(Pause::AfterRefusal);
-                Some(pause(record.refused))
-            }
-            Some(
-                Death::Refused(Refusal::Conflict)
-                | Death::Trouble(Trouble::Refused(Refusal::Conflict) | Trouble::Panicked(_)),
-            )
-            | None => {
-                let pause = record.crash(now, &error.to_string());
-                record.pause = pause.filter(|pause| !pause.is_zero()).map(|_| Pause::AfterCrash);
-                pause
-            }
-        };
+        let pause = record.died(now, death, &error.to_string());
         tracing::warn!(conversation = %id, %error, ?pause, "a conversation's actor ended");
         metrics::counter!("abide_actor_deaths_total").increment(1);
         self.forget_old(now);

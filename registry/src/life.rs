@@ -24,6 +24,7 @@ use crate::conversations::serve::{Desk, begin_drain};
 use crate::host::{self, Host, HostMsg, Table};
 use crate::live::{Hub, look_out, relay};
 use crate::membership::keeper::{Around, Keeper, OnTime};
+use crate::membership::tenure::Tenure;
 use crate::membership::{Member, MemberState, Membership};
 use crate::peers::{Links, Peers};
 use crate::placement::Policy;
@@ -80,8 +81,8 @@ impl Ground {
         view: watch::Sender<Arc<View>>,
     ) -> Keeper {
         let Self { membership, clock, on_time, me, lease, .. } = self;
-        let buried = Default::default();
-        Keeper { membership, standing, clock, on_time, me, lease, members, view, buried }
+        let tenure = Tenure::new(me, lease);
+        Keeper { membership, standing, clock, on_time, tenure, members, view }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who is alive, by the store's clock.
 
 pub mod keeper;
+pub mod tenure;
 
 use abide_actors::journal::{Holder, Refusal};
 use abide_conversation::Timestamp;

@@ -7,7 +7,7 @@ use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
 
 use crate::membership::{Member, MemberState};
-use crate::partition::weight;
+use crate::partition::{hash, weight};
 use crate::peers::Link;
 use crate::view::View;
 
@@ -50,13 +50,42 @@ pub fn decide<'v>(holder: Option<&Holder>, view: &'v View) -> Decision<'v> {
     }
 }
 
+/// Whether nobody runs a conversation that wants something running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphan<'h> {
+    Yes,
+    No,
+    /// If the store says that this holder, which is no member in this view, is dead.
+    IfDead(&'h Holder),
+}
+
+/// Judges a conversation by its claim, on the node `me` where it lives, or not.
+pub fn is_orphan<'h>(
+    holder: Option<&'h Holder>,
+    me: &Holder,
+    lives_here: bool,
+    view: &View,
+) -> Orphan<'h> {
+    match holder {
+        None => Orphan::Yes,
+        Some(holder) if holder == me && lives_here => Orphan::No,
+        Some(holder) if holder == me => Orphan::Yes,
+        Some(holder) if view.member(holder).is_some() => Orphan::No,
+        Some(holder) => Orphan::IfDead(holder),
+    }
+}
+
 /// Chooses the node for a conversation that nobody holds.
 ///
 /// Never a member that drains, even when it is the only one left: then there is none, and the
 /// caller answers `Unavailable`. Nor one that cannot be reached.
 pub fn place<'v>(policy: Policy, id: &ConversationId, view: &'v View) -> Option<&'v Member> {
     let up = |member: &&Member| member.state == MemberState::Up && view.reaches(member);
-    let wanting = |member: &&Member| (weight(&member.holder.node, id), member.holder.node.clone());
+    let of = hash(id.as_str());
+    let wanting = |member: &&Member| {
+        let name = &member.holder.node;
+        (weight(hash(name), of), name.clone())
+    };
     let here = view.member(&view.me).filter(up);
     match policy {
         Policy::Local if here.is_some() => here,

@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::view::View;
 
 /// How often a node looks although nothing changed, in case something fell between two views.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How many are read at once, and how many are started at once.
 const PAGE: usize = 1_000;
 const AT_ONCE: usize = 32;
@@ -35,10 +35,8 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
             metrics::counter!("abide_takeovers_total").increment(taken as u64);
         }
         let changed = async {
-            // A view changes at every renewal; who is there, and so what is to be done, seldom.
             while seen.changed().await.is_ok() {
-                let now = seen.borrow_and_update();
-                if now.share != view.share || !holders(&now).eq(holders(&view)) {
+                if is_news(&view, &seen.borrow_and_update()) {
                     return;
                 }
             }
@@ -48,8 +46,13 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
     }
 }
 
-fn holders(view: &View) -> impl Iterator<Item = &Holder> {
-    view.all().map(|member| &member.holder)
+/// Whether there may be something to take up that was not there in the view before. A view changes
+/// at every renewal; who is there, and so what is to be done, seldom.
+pub fn is_news(before: &View, now: &View) -> bool {
+    let holders = |view: &'_ View| -> Vec<Holder> {
+        view.all().map(|member| member.holder.clone()).collect()
+    };
+    now.share != before.share || holders(now) != holders(before)
 }
 
 /// Starts every conversation of this node's share that wants something running and that no live

@@ -6,10 +6,11 @@ use abide_actors::journal::Holder;
 use abide_actors::request::Failure;
 use abide_conversation::ConversationId;
 
+use super::search::{Search, Step};
 use super::{Conversations, DEADLINE, MOMENT, unavailable};
 use crate::host::{Absent, Handle, HostMsg};
 use crate::membership::Member;
-use crate::placement::{self, Decision};
+use crate::placement::{self, Orphan};
 use crate::wire::{Answer, Ask};
 
 /// For how many conversations is remembered which other node holds them.
@@ -58,40 +59,20 @@ impl Conversations {
     /// on this node, or nowhere. `None` if no node takes it now.
     async fn find(&self, id: &ConversationId, here: bool) -> Result<Option<Place>, Failure> {
         let mut seen = self.cluster.watch();
-        let mut over = None;
+        let mut search = Search::new(self.policy, here);
         loop {
             let view = seen.borrow_and_update().clone();
             let holder = self.store.holding(id).await?.map(|held| held.holder);
-            let decision = match &holder {
-                Some(dead) if over.as_ref() == Some(dead) => Decision::Place,
-                holder => placement::decide(holder.as_ref(), &view),
-            };
-            match decision {
-                Decision::Here => return self.start_here(id, None).await.map(Some),
-                Decision::Ask(member) => return Ok(Some(self.remember(id, member))),
-                Decision::Confirm => match holder {
-                    Some(holder) if self.cluster.is_dead(&holder).await? => over = Some(holder),
-                    _ => self.cluster.changed(&mut seen, MOMENT).await,
-                },
-                Decision::Wait(_) if here => return Ok(None),
-                Decision::Wait(_) => self.cluster.changed(&mut seen, MOMENT).await,
-                Decision::Place => {
-                    let drains = self.cluster.standing().is_draining();
-                    let chosen = match here {
-                        true => view.member(&view.me).filter(|_| !drains),
-                        false => placement::place(self.policy, id, &view),
-                    };
-                    match chosen {
-                        // The next view says so, too.
-                        Some(member) if member.holder == view.me && drains => {
-                            self.cluster.changed(&mut seen, MOMENT).await;
-                        }
-                        Some(member) if member.holder == view.me => {
-                            return self.start_here(id, over).await.map(Some);
-                        }
-                        chosen => return Ok(chosen.cloned().map(Place::There)),
-                    }
+            let drains = self.cluster.standing().is_draining();
+            match search.step(id, holder.as_ref(), &view, drains) {
+                Step::Start(over) => return self.start_here(id, over).await.map(Some),
+                Step::Held(member) => return Ok(Some(self.remember(id, &member))),
+                Step::Place(member) => return Ok(Some(Place::There(member))),
+                Step::Nowhere => return Ok(None),
+                Step::Confirm(holder) if self.cluster.is_dead(&holder).await? => {
+                    search.is_dead(holder);
                 }
+                Step::Confirm(_) | Step::Wait => self.cluster.changed(&mut seen, MOMENT).await,
             }
         }
     }
@@ -145,12 +126,12 @@ impl Conversations {
 
     /// Whether nobody runs a conversation whose claim reads so.
     pub(crate) async fn is_orphan(&self, id: &ConversationId, holder: Option<Holder>) -> bool {
-        let Some(holder) = holder else { return true };
-        if holder == self.cluster.standing().me() {
-            return self.table.get(id).is_none();
+        let (me, here) = (self.cluster.standing().me(), self.table.get(id).is_some());
+        match placement::is_orphan(holder.as_ref(), &me, here, &self.cluster.view()) {
+            Orphan::Yes => true,
+            Orphan::No => false,
+            Orphan::IfDead(holder) => self.cluster.is_dead(holder).await.unwrap_or(false),
         }
-        let alive = self.cluster.view().member(&holder).is_some();
-        !alive && self.cluster.is_dead(&holder).await.unwrap_or(false)
     }
 
     fn remember(&self, id: &ConversationId, member: &Member) -> Place {

@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use abide_actors::activity::Trouble;
+use abide_actors::conversation::Death;
+use abide_actors::journal::Refusal;
 use abide_conversation::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +23,9 @@ pub struct Quarantined {
     pub since: Timestamp,
 }
 
-#[derive(Default)]
-pub(super) struct Record {
+/// The deaths of one conversation's actors on one node.
+#[derive(Debug, Default)]
+pub struct Record {
     pub(super) died: Option<Timestamp>,
     pub(super) crashes: VecDeque<Timestamp>,
     /// Revivals that the store refused, one after another.
@@ -29,19 +33,61 @@ pub(super) struct Record {
     pub(super) restarts: u32,
     pub(super) quarantined: Option<Quarantined>,
     /// Set while a pause before the next revival runs.
-    pub(super) pause: Option<Pause>,
+    pub pause: Option<Pause>,
 }
 
 /// What a revival waits for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pause {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
     AfterCrash,
     AfterRefusal,
 }
 
 impl Record {
+    /// Counts a death: `None` is a panic. Returns after which pause the next actor is to start, zero
+    /// for at once; `None` for not before somebody asks.
+    pub fn died(
+        &mut self,
+        now: Timestamp,
+        death: Option<&Death>,
+        reason: &str,
+    ) -> Option<Duration> {
+        self.died = Some(now);
+        self.restarts += 1;
+        match death {
+            Some(Death::Killed) => Some(Duration::ZERO),
+            Some(
+                Death::HeldElsewhere(_)
+                | Death::Refused(Refusal::Fenced)
+                | Death::Trouble(Trouble::Refused(Refusal::Fenced)),
+            ) => None,
+            Some(
+                Death::Refused(Refusal::Unavailable(_))
+                | Death::Trouble(Trouble::Refused(Refusal::Unavailable(_))),
+            ) => {
+                self.refused += 1;
+                self.pause = Some(Pause::AfterRefusal);
+                Some(pause(self.refused))
+            }
+            Some(
+                Death::Refused(Refusal::Conflict)
+                | Death::Trouble(Trouble::Refused(Refusal::Conflict) | Trouble::Panicked(_)),
+            )
+            | None => {
+                let pause = self.crash(now, reason);
+                self.pause = pause.filter(|pause| !pause.is_zero()).map(|_| Pause::AfterCrash);
+                pause
+            }
+        }
+    }
+
+    /// An actor has loaded: the store is there again.
+    pub fn started(&mut self) {
+        self.refused = 0;
+    }
+
     /// Counts a crash. Returns the pause before the next try; `None` when there is none.
-    pub(super) fn crash(&mut self, now: Timestamp, reason: &str) -> Option<Duration> {
+    fn crash(&mut self, now: Timestamp, reason: &str) -> Option<Duration> {
         self.crashes.push_back(now);
         self.crashes.retain(|crash| now.duration_since(*crash) < WINDOW);
         if self.crashes.len() >= CRASHES {
@@ -53,7 +99,7 @@ impl Record {
 }
 
 /// Nothing the first time; then it doubles.
-pub(super) fn pause(times: u32) -> Duration {
+fn pause(times: u32) -> Duration {
     match times {
         0 => Duration::ZERO,
         times => PAUSE.0.saturating_mul(1 << times.min(10)).min(PAUSE.1),

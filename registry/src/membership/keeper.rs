@@ -1,6 +1,5 @@
 //! Keeps this node a member: renews its lease, sees who else lives, buries the suspects.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,19 +11,15 @@ use ractor::ActorRef;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::tenure::Tenure;
 use super::{Member, MemberState, Membership, Renewed, Seen};
 use crate::host::{HostMsg, Table};
-use crate::peers::{Link, Links};
+use crate::peers::Links;
 use crate::view::View;
 
-/// A lease is renewed so many times while it lasts, and at least every second.
-const RENEWALS: u32 = 5;
-const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 /// How soon after a renewal the next may be asked for: many may be waiting for one to show them
 /// something.
 const BREATH: Duration = Duration::from_millis(20);
-/// How much earlier than all others a node believes itself dead.
-const MARGIN: Duration = Duration::from_millis(500);
 
 /// Told the store's time at every renewal, and how long the answer took.
 pub type OnTime = Box<dyn Fn(Timestamp, Duration) + Send + Sync>;
@@ -35,14 +30,10 @@ pub struct Keeper {
     pub standing: Arc<Standing>,
     pub clock: Arc<dyn Clock>,
     pub on_time: OnTime,
-    /// This node, as it describes itself.
-    pub me: Member,
-    pub lease: Duration,
+    pub tenure: Tenure,
     /// Who is there, for those that connect to them.
     pub members: watch::Sender<Vec<Member>>,
     pub view: watch::Sender<Arc<View>>,
-    /// The processes that this node has declared dead.
-    pub buried: HashSet<String>,
 }
 
 /// What it learns from once the node is whole.
@@ -59,7 +50,7 @@ impl Keeper {
     /// Makes this node a member; the first view is there when this returns.
     pub async fn enter(&mut self) -> Result<(), Refusal> {
         let asked = Instant::now();
-        match self.membership.enter(&self.me).await? {
+        match self.membership.enter(&self.tenure.me).await? {
             entered @ Renewed::Alive { .. } => {
                 self.learn(asked, entered, Links::default());
                 Ok(())
@@ -70,13 +61,13 @@ impl Keeper {
 
     /// Runs until it is dropped.
     pub async fn run(mut self, mut around: Around) {
-        let every = (self.lease / RENEWALS).min(AT_LEAST_EVERY);
+        let every = self.tenure.every();
         let mut away = false;
         loop {
             let links = around.links.borrow_and_update().clone();
             self.bury_suspects(&links).await;
-            self.me.state = *around.state.borrow_and_update();
-            self.me.live_actors = around.table.len();
+            self.tenure.me.state = *around.state.borrow_and_update();
+            self.tenure.me.live_actors = around.table.len();
             match self.renew(&around, links).await {
                 Ok(()) => away = false,
                 Err(refusal) if !away => {
@@ -106,16 +97,11 @@ impl Keeper {
     /// incarnation lives, whatever this node can reach.
     async fn bury_suspects(&mut self, links: &Links) {
         let view = self.view.borrow().clone();
-        self.buried.retain(|process| links.get(process) == Some(&Link::Refused));
-        for member in view.others() {
-            let refused = links.get(&member.process) == Some(&Link::Refused);
-            if !refused || self.buried.contains(&member.process) {
-                continue;
-            }
+        for member in self.tenure.suspects(&view, links) {
             match self.in_time(self.membership.bury(&member.holder, true)).await {
                 Ok(_) => {
                     tracing::info!(node = %member.holder, "a suspect is declared dead");
-                    self.buried.insert(member.process.clone());
+                    self.tenure.buried(&member);
                 }
                 Err(refusal) => tracing::debug!(%refusal, "a suspect is not declared dead"),
             }
@@ -124,7 +110,7 @@ impl Keeper {
 
     async fn renew(&mut self, around: &Around, links: Links) -> Result<(), Refusal> {
         let asked = Instant::now();
-        match self.in_time(self.membership.renew(&self.me)).await? {
+        match self.in_time(self.membership.renew(&self.tenure.me)).await? {
             alive @ Renewed::Alive { .. } => {
                 if self.learn(asked, alive, links) {
                     tracing::info!("the lease is renewed: what was held back goes on");
@@ -143,17 +129,17 @@ impl Keeper {
         self.bow_out(&links);
         // A host that has ended holds nothing.
         let _ = around.host.cast(HostMsg::Abandon);
-        let mut risen = self.me.clone();
-        risen.holder.incarnation = self.clock.id("inc");
+        let risen = self.tenure.risen(self.clock.id("inc"));
         let asked = Instant::now();
         match self.in_time(self.membership.enter(&risen)).await? {
             Renewed::Buried => {
-                let why = format!("another process goes by the name {}", self.me.holder.node);
+                let why =
+                    format!("another process goes by the name {}", self.tenure.me.holder.node);
                 Err(Refusal::Unavailable(why))
             }
             entered @ Renewed::Alive { .. } => {
                 tracing::warn!(now = %risen.holder, "this node had been declared dead");
-                self.me = risen;
+                self.tenure.me = risen;
                 self.learn(asked, entered, links);
                 // An actor that began meanwhile holds nothing either: any message tells it.
                 let _ = around.host.cast(HostMsg::Resume);
@@ -164,10 +150,8 @@ impl Keeper {
 
     /// Starts and places nothing more under the present name.
     fn bow_out(&self, links: &Links) {
-        self.standing.renew(self.me.holder.clone(), Instant::now());
-        let members = self.view.borrow().members.clone();
-        let others = members.into_iter().filter(|seen| seen.member.process != self.me.process);
-        let view = View::new(self.me.holder.clone(), others.collect(), links.clone());
+        self.standing.renew(self.tenure.me.holder.clone(), Instant::now());
+        let view = self.tenure.outside(&self.view.borrow(), links);
         self.view.send_replace(Arc::new(view));
     }
 
@@ -175,7 +159,7 @@ impl Keeper {
         &self,
         asked: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
-        match tokio::time::timeout(self.lease, asked).await {
+        match tokio::time::timeout(self.tenure.lease, asked).await {
             Ok(answered) => answered,
             Err(_) => Err(Refusal::Unavailable("the store took too long".to_owned())),
         }
@@ -184,13 +168,12 @@ impl Keeper {
     /// Returns whether this node had lapsed until now.
     fn learn(&self, asked: Instant, renewed: Renewed, links: Links) -> bool {
         let Renewed::Alive { now, members } = renewed else { return false };
-        let me = self.me.holder.clone();
-        let margin = MARGIN.min(self.lease / 2);
-        let lapsed = self.standing.renew(me.clone(), asked + (self.lease - margin));
+        let me = self.tenure.me.holder.clone();
+        let lapsed = self.standing.renew(me.clone(), self.tenure.until(asked));
         (self.on_time)(now, asked.elapsed());
         let others = members.iter().map(|seen| &seen.member);
         let others: Vec<Member> =
-            others.filter(|member| member.process != self.me.process).cloned().collect();
+            others.filter(|member| member.process != self.tenure.me.process).cloned().collect();
         self.members.send_if_modified(|known| {
             let same =
                 |a: &Member, b: &Member| (&a.process, &a.address) == (&b.process, &b.address);

@@ -1,0 +1,220 @@
+//! The door of a simulated node: `ensure_started`, then deliver, here or by another node.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use abide_actors::journal::Holder;
+use abide_conversation::{Action, ConversationId, Rejection};
+use abide_registry::conversations::search::{Search, Step};
+use abide_registry::membership::Member;
+
+use crate::actor::{Delivery, Msg, Outcome, Request};
+use crate::exec::Once;
+use crate::host::{HostMsg, Live};
+use crate::net::{Answer, Ask, Unreached};
+use crate::node::Node;
+
+/// A request that waits longer than this is answered "unavailable".
+pub const DEADLINE: Duration = Duration::from_millis(3_000);
+/// How often a delivery looks for the next actor when the one it found was just ending.
+const TRIES: usize = 8;
+/// How long to wait for the cluster to look different before looking anyway.
+const MOMENT: Duration = Duration::from_millis(100);
+/// What a store takes at most.
+const READ: Duration = Duration::from_millis(1_500);
+
+#[derive(Clone)]
+pub enum Place {
+    Here(Rc<Live>),
+    There(Member),
+}
+
+type Failed = Outcome;
+
+impl Node {
+    /// Carries a request to its conversation and brings back what was done.
+    pub async fn deliver(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
+        let creates = matches!(request.action, Action::Send(_));
+        let known = self.lives_here(id) || self.cached(id).is_some();
+        if !creates && !known {
+            let of = id.clone();
+            match self.ask(READ, move |store, _| store.exists(&of)).await {
+                Ok(true) => {}
+                Ok(false) => return Outcome::Rejected(Rejection::NotFound),
+                Err(_) => return Outcome::Unavailable("the store is away"),
+            }
+        }
+        let delivered = self.deliver_whenever(id, request);
+        let done = self.world.exec.within(self.ms(DEADLINE), delivered).await;
+        done.unwrap_or(Outcome::Unavailable("the conversation took too long"))
+    }
+
+    async fn deliver_whenever(self: &Rc<Self>, id: &ConversationId, request: Request) -> Outcome {
+        for _ in 0..TRIES {
+            let outcome = match self.ensure_started(id).await {
+                Ok(Place::Here(live)) => self.hand_in(&live, request.clone()).await,
+                Ok(Place::There(member)) => self.send(&member, id, request.clone()).await,
+                Err(failed) => return failed,
+            };
+            if !matches!(outcome, Outcome::Untouched) {
+                return outcome;
+            }
+        }
+        Outcome::Unavailable("the conversation keeps moving")
+    }
+
+    /// Carries a request to another node. What may be repeated safely is, if it was lost.
+    async fn send(
+        self: &Rc<Self>,
+        member: &Member,
+        id: &ConversationId,
+        request: Request,
+    ) -> Outcome {
+        let seen = self.views.count();
+        let repeatable = request.key.is_some() || request.action == Action::Wake;
+        let ask = Ask::Deliver(id.clone(), request);
+        let answer = self.ask_node(&member.process, ask, DEADLINE).await;
+        match answer {
+            Ok(Answer::Delivered(outcome)) if !matches!(outcome, Outcome::Untouched) => outcome,
+            answer => {
+                self.cache.borrow_mut().remove(id);
+                if matches!(answer, Err(Unreached::Lost)) && !repeatable {
+                    return Outcome::Lost;
+                }
+                self.changed(seen, MOMENT).await;
+                Outcome::Untouched
+            }
+        }
+    }
+
+    pub async fn hand_in(&self, live: &Rc<Live>, request: Request) -> Outcome {
+        let reply = Once::new(&self.world.exec);
+        live.cast(Msg::Deliver(Delivery::new(request, reply.clone())));
+        reply.told().await
+    }
+
+    /// Where the conversation lives, or shall.
+    async fn ensure_started(self: &Rc<Self>, id: &ConversationId) -> Result<Place, Failed> {
+        self.stay_sound().await?;
+        if let Some(live) = self.live(id) {
+            return Ok(Place::Here(live));
+        }
+        if let Some(member) = self.cached(id) {
+            return Ok(Place::There(member));
+        }
+        let found = self.world.exec.within(self.ms(DEADLINE), self.find(id, false)).await;
+        let found = found.unwrap_or(Err(Outcome::Unavailable("its holder cannot be reached")))?;
+        found.ok_or(Outcome::Unavailable("no node takes conversations now"))
+    }
+
+    /// The same for another node, which was told that it is here; never passes it on.
+    pub async fn ensure_here(
+        self: &Rc<Self>,
+        id: &ConversationId,
+    ) -> Result<Option<Rc<Live>>, Failed> {
+        self.stay_sound().await?;
+        if let Some(live) = self.live(id) {
+            return Ok(Some(live));
+        }
+        match self.find(id, true).await? {
+            Some(Place::Here(live)) => Ok(Some(live)),
+            Some(Place::There(_)) | None => Ok(None),
+        }
+    }
+
+    async fn find(
+        self: &Rc<Self>,
+        id: &ConversationId,
+        here: bool,
+    ) -> Result<Option<Place>, Failed> {
+        let mut search = Search::new(self.world.policy, here);
+        loop {
+            let seen = self.views.count();
+            let view = self.seen();
+            let of = id.clone();
+            let holding = self.ask(READ, move |store, _| store.holding(&of)).await;
+            let Ok(holding) = holding else {
+                return Err(Outcome::Unavailable("the store is away"));
+            };
+            let holder = holding.map(|held| held.holder);
+            match search.step(id, holder.as_ref(), &view, self.draining.get()) {
+                Step::Start(over) => return self.start_here(id, over).await.map(Some),
+                Step::Held(member) => {
+                    self.cache.borrow_mut().insert(id.clone(), member.holder.clone());
+                    return Ok(Some(Place::There(member)));
+                }
+                Step::Place(member) => return Ok(Some(Place::There(member))),
+                Step::Nowhere => return Ok(None),
+                Step::Confirm(holder) => match self.is_dead(&holder).await {
+                    Some(true) => search.is_dead(holder),
+                    Some(false) => self.changed(seen, MOMENT).await,
+                    None => return Err(Outcome::Unavailable("the store is away")),
+                },
+                Step::Wait => self.changed(seen, MOMENT).await,
+            }
+        }
+    }
+
+    async fn stay_sound(&self) -> Result<(), Failed> {
+        if !self.is_sound() {
+            self.changed(self.views.count(), MOMENT).await;
+        }
+        match self.is_sound() {
+            true => Ok(()),
+            false => Err(Outcome::Unavailable("this node could not renew its lease")),
+        }
+    }
+
+    async fn start_here(
+        self: &Rc<Self>,
+        id: &ConversationId,
+        over: Option<Holder>,
+    ) -> Result<Place, Failed> {
+        let reply = Once::new(&self.world.exec);
+        self.cast(HostMsg::Ensure(id.clone(), over, reply.clone()));
+        let ensured = self.world.exec.within(self.ms(DEADLINE), reply.told()).await;
+        let live = ensured.flatten().ok_or(Outcome::Unavailable("the store was away"))?;
+        Ok(Place::Here(live))
+    }
+
+    /// Starts a conversation wherever it is to live. Returns whether that is done.
+    pub async fn start_anywhere(self: &Rc<Self>, id: &ConversationId) -> bool {
+        match self.ensure_started(id).await {
+            Ok(Place::Here(_)) => true,
+            Ok(Place::There(member)) => {
+                let ask = Ask::Start(id.clone());
+                matches!(
+                    self.ask_node(&member.process, ask, DEADLINE).await,
+                    Ok(Answer::Started)
+                )
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// `None` if the store does not say.
+    pub async fn is_dead(&self, who: &Holder) -> Option<bool> {
+        if self.dead.borrow().contains(who) {
+            return Some(true);
+        }
+        let holder = who.clone();
+        let within = Duration::from_millis(crate::world::LEASE_MS);
+        let dead = self.ask(within, move |store, now| store.bury(&holder, false, now)).await.ok()?;
+        if dead && self.dead.borrow_mut().insert(who.clone()) {
+            self.stale.change();
+        }
+        Some(dead)
+    }
+
+    /// Waits for the view to change from what it was when it was counted so.
+    pub async fn changed(&self, seen: u64, within: Duration) {
+        self.stale.change();
+        self.world.exec.within(self.ms(within), self.views.after(seen)).await;
+    }
+
+    fn cached(&self, id: &ConversationId) -> Option<Member> {
+        let holder = self.cache.borrow().get(id).cloned()?;
+        let view = self.seen();
+        view.member(&holder).filter(|member| view.reaches(member)).cloned()
+    }
+}

@@ -1,0 +1,172 @@
+//! What the simulated model says and the simulated tools do.
+
+use std::time::Duration;
+
+use abide_actors::journal::Refusal;
+use abide_conversation::command::{
+    Answer, Basis, Cancel, Create, IfBusy, Judged, ModelReplied, Plan, Planned, Resolve, Send,
+    Start, ToolReturned,
+};
+use abide_conversation::event::{Executor, Intent, OnInterrupt, Shape};
+use abide_conversation::message::{Outcome, text_block};
+use abide_conversation::permission::{Decision, Verdict};
+use abide_conversation::{
+    Action, Activity, AgentName, CallId, ConversationId, MessageId, Principal, Revision, State,
+    TurnId,
+};
+use serde_json::json;
+
+use crate::node::{Node, away};
+
+/// How long a person may take to answer.
+const ANSWER_MS: u64 = 1_500;
+
+/// Runs an activity to its end, as the product's activities: nothing begins on a node that may have
+/// been taken for dead.
+pub async fn run(
+    node: &Node,
+    id: &ConversationId,
+    activity: &Activity,
+    state: &State,
+) -> Result<Action, Refusal> {
+    let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
+    if works && !node.is_sound() {
+        return Err(away());
+    }
+    match activity {
+        Activity::Start { turn } => {
+            Ok(Action::Start(Start { turn: turn.clone(), basis: Some(basis()) }))
+        }
+        Activity::Model { turn, step } => {
+            node.sleep(Duration::from_millis(5 + node.below(40))).await;
+            Ok(replied(turn, *step, state.turns))
+        }
+        Activity::Tool { call, attempt } => {
+            node.world.run(node, id, call.as_str());
+            node.sleep(Duration::from_millis(10 + node.below(300))).await;
+            Ok(returned(call, *attempt))
+        }
+        Activity::Page { .. }
+        | Activity::Release { .. }
+        | Activity::Tell { .. }
+        | Activity::Copy { .. }
+        | Activity::Summarize { .. }
+        | Activity::Keep { .. } => unreachable!("nothing here calls for {activity}"),
+    }
+}
+
+fn basis() -> Basis {
+    Basis {
+        agent: AgentName::new("a"),
+        revision: Revision::new("r"),
+        max_steps: 5,
+        budget: Default::default(),
+        summarize_over: None,
+    }
+}
+
+/// A message that begins the conversation if it must.
+pub fn say(number: u64, text: &str, if_busy: IfBusy) -> Action {
+    let create = Create {
+        agent: AgentName::new("a"),
+        assigns: Default::default(),
+        metadata: Default::default(),
+        tools: Vec::new(),
+        parent: None,
+        fork: None,
+    };
+    Action::Send(Send {
+        create: Some(create),
+        basis: basis(),
+        turn_id: TurnId::new(format!("t{number}")),
+        id: MessageId::new(format!("m{number}")),
+        content: vec![text_block(text)],
+        message_id: None,
+        principal: Principal::new("ada"),
+        assigns: Default::default(),
+        shape: Shape::Agent,
+        if_busy,
+        partial: None,
+    })
+}
+
+pub fn approve(call: CallId) -> Action {
+    Action::Resolve(Resolve {
+        call,
+        suspension: None,
+        by: Principal::new("bob"),
+        answer: Answer::Approval { approved: true, reason: None, args: None },
+        gate: Some(verdict(Decision::Allow)),
+        remember: None,
+        halt: None,
+    })
+}
+
+pub fn cancel() -> Action {
+    Action::Cancel(Cancel { partial: None })
+}
+
+fn verdict(decision: Decision) -> Verdict {
+    Verdict {
+        decision,
+        rule: "auto".to_owned(),
+        phase: Default::default(),
+        fingerprint: String::new(),
+        by: None,
+    }
+}
+
+/// First calls, then an end; the turns take the kinds of calls in order.
+fn replied(turn: &TurnId, step: u32, ordinal: u64) -> Action {
+    let calls = match (step, ordinal % 3) {
+        (1, 0) => vec![call("nap", false, false), call("gate", true, true)],
+        (1, 1) => vec![call("once", false, true), call("gate", true, false)],
+        (1, _) => vec![call("nap", false, false), call("once", false, true)],
+        (_, _) => Vec::new(),
+    };
+    Action::ModelReplied(ModelReplied {
+        turn: turn.clone(),
+        step,
+        id: MessageId::new(format!("{turn}-{step}")),
+        content: Vec::new(),
+        calls,
+        usage: None,
+        stop: None,
+        verbatim: None,
+        context_tokens: None,
+        read_at: u64::MAX,
+        object: None,
+        judged: Judged::GoOn,
+    })
+}
+
+fn call(tool: &str, gated: bool, once: bool) -> Planned {
+    let plan = Plan::Execute {
+        executor: Executor::Server,
+        intent: Intent::Action,
+        gate: gated.then(|| "May it?".to_owned()),
+        message: String::new(),
+        timeout_ms: ANSWER_MS,
+        grace_ms: None,
+        on_interrupt: if once { OnInterrupt::Fail } else { OnInterrupt::Redispatch },
+        answer: None,
+        child: None,
+        lane: None,
+    };
+    let gate = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));
+    let (given_id, tool) = (tool.to_owned(), tool.to_owned());
+    Planned { given_id, tool, args: json!({}), said: None, plan, gate }
+}
+
+fn returned(call: &CallId, attempt: u32) -> Action {
+    Action::ToolReturned(ToolReturned {
+        call: call.clone(),
+        attempt,
+        outcome: Outcome::Ok(json!(1)),
+        ui: None,
+        halt: None,
+        changes: Vec::new(),
+        asks: None,
+        ran: None,
+    })
+}
