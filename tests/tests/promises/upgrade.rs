@@ -97,7 +97,7 @@ impl Work {
         }
         say(client, &format!("boss-{round}"), "boss", "go").await;
         let kid = child(client, &format!("boss-{round}")).await;
-        client.pending(&kid, "ask", "elicitation").await;
+        client.until(&kid, "its question", |its| its.of("suspension").count() == 1).await;
     }
 
     /// Answers all that a round waits for, each call at the next of these nodes, and each first
