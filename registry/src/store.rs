@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::partition::{Partition, Share};
+pub use rules::STATE_FORMAT;
 
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]

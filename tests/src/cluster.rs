@@ -162,6 +162,13 @@ impl Cluster {
         self.members[node].start().await;
     }
 
+    /// Drains a node, and starts it again as this program.
+    pub async fn replace(&mut self, node: usize, program: impl AsRef<Path>) {
+        self.terminate(node).await;
+        self.members[node].site.becomes(program);
+        self.restart(node).await;
+    }
+
     /// The proxy between a node and Redis; the plan must ask for proxies.
     pub fn to_redis(&self, node: usize) -> &Proxy {
         &self.proxies(node).to_redis

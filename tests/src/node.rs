@@ -71,6 +71,11 @@ impl Site {
         self
     }
 
+    /// Starts this program from now on.
+    pub fn becomes(&mut self, program: impl AsRef<Path>) {
+        self.program = program.as_ref().to_owned();
+    }
+
     /// The node's name.
     pub fn name(&self) -> &str {
         &self.name

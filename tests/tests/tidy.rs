@@ -13,11 +13,12 @@ const DIRECTIONS: [(&str, &[&str]); 5] = [
     ("nodes", &["abide-conversation", "abide-actors", "abide-registry"]),
     ("tests", &["abide-conversation", "abide-actors", "abide-registry", "abide"]),
 ];
-const ROOT: [&str; 9] = [
+const ROOT: [&str; 10] = [
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE",
     "README.md",
+    "SECURITY.md",
     "actors",
     "deploy",
     "nodes",

@@ -4,6 +4,7 @@ mod child;
 mod decided;
 mod hooked;
 mod reduced;
+mod stored;
 
 use std::collections::BTreeMap;
 
@@ -23,15 +24,17 @@ pub use child::{ChildEnded, ChildReleased, ChildStarted, Told};
 pub use decided::{DecisionKept, DecisionRemembered, DecisionRevoked};
 pub use hooked::{Added, ContextAdded, MessageRefused};
 pub use reduced::{ContextReduced, Pressure, Summarized, SummaryFailed};
+pub use stored::Unknown;
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "stored::Stored")]
 pub struct Event {
     pub seq: u64,
     pub at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "stored::write")]
     pub data: Data,
 }
 
@@ -72,6 +75,9 @@ pub enum Data {
     DecisionRemembered(DecisionRemembered),
     DecisionKept(DecisionKept),
     DecisionRevoked(DecisionRevoked),
+    /// Of a type that only newer programs know.
+    #[serde(skip)]
+    Unknown(Unknown),
 }
 
 /// The conversation exists.

@@ -82,6 +82,7 @@ pub fn evolve(mut state: State, event: &Event) -> State {
             state.decisions.remove(decision_id);
             state.unkept.remove(decision_id);
         }
+        Data::Unknown(_) => state.skipped = true,
     }
     state
 }

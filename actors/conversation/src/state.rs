@@ -72,6 +72,10 @@ pub struct State {
     /// Children that nobody waits for, to be stopped, and the calls that they were for.
     #[serde(default)]
     pub orphans: BTreeMap<ConversationId, CallId>,
+    /// Whether events were skipped, being of unknown types: a program that knows them must fold them
+    /// for itself, so this state is not for it.
+    #[serde(skip)]
+    pub skipped: bool,
 }
 
 /// A message whose turn waits for the one before it.

@@ -72,11 +72,15 @@ pub(super) fn variable(fields: &mut Fields, field: &str) -> Option<String> {
     Some(name)
 }
 
-pub(super) const NO_VARIABLE: &str = "must be the name of a variable, [A-Za-z0-9_]+";
+pub(super) const NO_VARIABLE: &str =
+    "must be the name of a variable, [A-Za-z0-9_]+, and none of this program's own";
 
+/// Whether a definition may name it. Whoever has a variable of the program's own may have the whole
+/// cluster.
 pub(super) fn is_variable(name: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    (1..=LONGEST_VARIABLE).contains(&name.len()) && name.chars().all(legal)
+    let own = name.to_ascii_uppercase().starts_with("ABIDE_");
+    (1..=LONGEST_VARIABLE).contains(&name.len()) && name.chars().all(legal) && !own
 }
 
 fn entries(

@@ -67,7 +67,7 @@ impl Loaded {
 
     fn compose(&self, next: &State, events: Vec<Event>, answers: Vec<Answer>) -> Commit {
         let (was, is) = (self.state.pending(), next.pending());
-        let cache = next.seq.saturating_sub(self.cached_seq) >= CACHE_EVERY;
+        let cache = !next.skipped && next.seq.saturating_sub(self.cached_seq) >= CACHE_EVERY;
         Commit {
             events,
             head: head(next),

@@ -175,7 +175,8 @@ fn told(data: &Data) -> &'static [On] {
         | Data::Abandoned {}
         | Data::DecisionRemembered(_)
         | Data::DecisionKept(_)
-        | Data::DecisionRevoked(_) => &[],
+        | Data::DecisionRevoked(_)
+        | Data::Unknown(_) => &[],
     }
 }
 

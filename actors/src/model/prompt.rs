@@ -219,7 +219,8 @@ impl<'a> Read<'a> {
             | Data::Abandoned {}
             | Data::DecisionRemembered(_)
             | Data::DecisionKept(_)
-            | Data::DecisionRevoked(_) => {}
+            | Data::DecisionRevoked(_)
+            | Data::Unknown(_) => {}
         }
     }
 

@@ -200,7 +200,8 @@ fn mirrors(event: &Event) -> Vec<Payload> {
         | Data::ContextReduced(_)
         | Data::Summarized(_)
         | Data::SummaryFailed(_)
-        | Data::DecisionRevoked(_) => Vec::new(),
+        | Data::DecisionRevoked(_)
+        | Data::Unknown(_) => Vec::new(),
     }
 }
 

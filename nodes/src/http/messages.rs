@@ -278,6 +278,7 @@ fn message(event: &Event) -> Option<Message> {
         | Data::ContextReduced(_)
         | Data::Summarized(_)
         | Data::SummaryFailed(_)
-        | Data::DecisionRevoked(_) => None,
+        | Data::DecisionRevoked(_)
+        | Data::Unknown(_) => None,
     }
 }

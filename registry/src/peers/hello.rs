@@ -45,3 +45,24 @@ impl Hello {
         Ok(serde_json::from_slice(&json)?)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_hello_that_was_ever_said_is_understood() {
+        let (to, probe) = (Some("p2".to_owned()), true);
+        for (said, to, probe) in [
+            (r#"{"wire":1,"name":"node-1","process":"p1"}"#, None, false),
+            (r#"{"wire":1,"name":"node-1","process":"p1","to":"p2","probe":true}"#, to, probe),
+        ] {
+            let length = u16::try_from(said.len()).unwrap().to_be_bytes();
+            let bytes = [&length, said.as_bytes()].concat();
+            let (name, process) = ("node-1".to_owned(), "p1".to_owned());
+            let hello = Hello { wire: 1, name, process, to, probe };
+            assert_eq!(Hello::receive(&mut bytes.as_slice()).await.unwrap(), hello);
+        }
+    }
+}

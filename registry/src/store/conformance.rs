@@ -38,6 +38,7 @@ macro_rules! conformance {
             a_load_begins_at_the_cached_state,
             events_page_both_ways,
             large_events_are_kept_whole,
+            an_event_of_an_unknown_type_is_kept_whole,
             ids_that_begin_alike_do_not_meet,
             an_answer_is_kept_until_it_expires,
             an_answer_given_again_replaces_the_first,

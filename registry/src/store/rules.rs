@@ -2,8 +2,9 @@
 
 use abide_actors::journal::Commit;
 
-/// What a cached state means; raise it when the fold changes and the shape does not.
-pub(super) const STATE_FORMAT: u32 = 1;
+/// The shape of a cached state and what it means. Raise it whenever either changes, for nodes of two
+/// builds read each other's caches: one that does not know a field would drop it.
+pub const STATE_FORMAT: u32 = 1;
 
 /// Whether the commit belongs right after `last`, the journal's last `seq`; `None` is no journal.
 pub(super) fn follows(commit: &Commit, last: Option<u64>) -> bool {

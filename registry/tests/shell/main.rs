@@ -20,6 +20,7 @@ mod hooks;
 mod listeners;
 mod media;
 mod middleware;
+mod newer;
 mod operators;
 mod pages;
 mod plan;

@@ -27,6 +27,7 @@ mod strangers;
 mod streams;
 mod takeover;
 mod tools;
+mod upgrade;
 
 /// The program, built from the sources of package `abide` for these tests.
 const ABIDE: &str = env!("CARGO_BIN_EXE_abide-under-test");

@@ -46,6 +46,14 @@ fn a_server_that_cannot_be_is_refused_by_its_path() {
             json!({"d": {"url": "http://a/", "headers_env": {"x-a": "a b"}}}),
             "mcp_servers.d.headers_env.x-a: must be the name of a variable",
         ),
+        (
+            json!({"d": {"url": "http://a/", "headers_env": {"x-a": "ABIDE_CLUSTER_SECRET"}}}),
+            "mcp_servers.d.headers_env.x-a: must be the name of a variable",
+        ),
+        (
+            json!({"d": {"command": "x", "env": ["ABIDE_STORE"]}}),
+            "mcp_servers.d.env: must be the name",
+        ),
         (json!({"d": {"command": ""}}), "mcp_servers.d.command: must be a program"),
         (json!({"d": {"command": "x", "args": [1]}}), "mcp_servers.d.args: must be texts"),
         (json!({"d": {"command": "x", "env": ["A=1"]}}), "mcp_servers.d.env: must be the name"),

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use abide_actors::journal::{Answer, Holder, Holding, Loaded, Refusal};
+use abide_conversation::event::{Data, Unknown};
 use abide_conversation::{State, Timestamp};
+use serde_json::json;
 
 use super::super::Store;
 use super::made::*;
@@ -162,6 +164,21 @@ pub(in super::super) async fn large_events_are_kept_whole(store: Arc<dyn Store>)
     large.events = (2..=4).map(|seq| event_of(seq, &"é".repeat(500_000))).collect();
     store.append(&id("a"), &held, large.clone()).await.unwrap();
     assert_eq!(store.events(&id("a"), 1, 10).await, Ok(large.events));
+}
+
+pub(in super::super) async fn an_event_of_an_unknown_type_is_kept_whole(store: Arc<dyn Store>) {
+    let held = claimed(&*store, "a").await;
+    let mut newer = commit(1, 3);
+    newer.events[1].data = Data::Unknown(Unknown {
+        kind: "mused".to_owned(),
+        data: json!({"by": ["a", null], "n": 1.5}),
+    });
+    store.append(&id("a"), &held, newer.clone()).await.unwrap();
+    let loaded = store.load(&id("a")).await.unwrap().unwrap();
+    assert_eq!(loaded, Loaded { state: State::default(), events: newer.events.clone() });
+    assert_eq!(store.events(&id("a"), 0, 10).await, Ok(newer.events.clone()));
+    newer.events.reverse();
+    assert_eq!(store.events_before(&id("a"), 4, 10).await, Ok(newer.events));
 }
 
 pub(in super::super) async fn ids_that_begin_alike_do_not_meet(store: Arc<dyn Store>) {

@@ -151,6 +151,7 @@ impl Referee {
             Data::Told(told) => assert_eq!(self.to_tell.take().as_ref(), Some(&told.turn_id)),
             Data::Abandoned {} => (self.to_tell, self.is_child) = (None, false),
             Data::PhaseChanged(_) | Data::TodosChanged(_) | Data::WorkspaceOpened(_) => {}
+            Data::Unknown(unknown) => panic!("decided by nobody: {unknown:?}"),
             Data::Suspension(_)
             | Data::Resolution(_)
             | Data::ToolStarted(_)

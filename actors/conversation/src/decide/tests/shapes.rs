@@ -196,7 +196,6 @@ fn what_is_not_one_whole_event_is_refused() {
     for wrong in [cut, format!("{event}x").as_bytes(), b"", b"null", b"\xff"] {
         assert!(from_json::<Event>(wrong).is_err());
     }
-    assert!(from_json::<Event>(event.replace("created", "invented").as_bytes()).is_err());
 }
 
 #[test]

@@ -180,6 +180,7 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Data::DecisionRemembered(_) => "decision_remembered",
         Data::DecisionKept(_) => "decision_kept",
         Data::DecisionRevoked(_) => "decision_revoked",
+        Data::Unknown(_) => "unknown",
     }
 }
 

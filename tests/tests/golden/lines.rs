@@ -1,0 +1,53 @@
+//! The golden files as they are in the tree: their first lines stay as they are.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// So many lines of each file are frozen, and this is the beginning of their SHA-256. Whoever
+/// appends lines may freeze them too; whoever finds another digest has changed what was written once,
+/// and must take that back.
+const FROZEN: [(&str, usize, &str); 3] = [
+    ("journals.jsonl", 9, "49bb2e2f4edc3d3b"),
+    ("stored.jsonl", 30, "d58cd12d1d585e26"),
+    ("wire.jsonl", 116, "1e42784b5d1bdfe4"),
+];
+
+/// A file or directory of `tests/golden`.
+pub(crate) fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
+}
+
+/// The lines of a file, as text.
+pub(crate) fn texts(name: &str) -> Vec<String> {
+    let text = fs::read_to_string(path(name)).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Whether `whole` has all that `part` has: a program may write more than older ones did.
+pub(crate) fn includes(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| includes(whole, part)))
+        }
+        (Value::Array(whole), Value::Array(part)) => {
+            let mut pairs = whole.iter().zip(part);
+            whole.len() == part.len() && pairs.all(|(whole, part)| includes(whole, part))
+        }
+        (Value::Number(whole), Value::Number(part)) => whole.as_f64() == part.as_f64(),
+        (whole, part) => whole == part,
+    }
+}
+
+#[test]
+fn what_was_written_once_stays_as_it_is() {
+    for (name, count, digest) in FROZEN {
+        let lines = texts(name);
+        assert!(lines.len() >= count, "{name}: lines are gone");
+        let frozen = lines[..count].join("\n");
+        let now: String = Sha256::digest(frozen)[..8].iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(now, digest, "{name}: one of the first {count} lines was changed");
+    }
+}

@@ -1,0 +1,47 @@
+//! What nodes tell each other, as older builds say it.
+
+use abide_actors::live::{Delta, Signal};
+use abide_actors::request::{
+    DispatchRequest, Failure, ForkRequest, Inspection, RememberRequest, RepeatKey, Reply, Request,
+    ResolveRequest, SendRequest, SpawnRequest,
+};
+use abide_conversation::Rejection;
+use abide_conversation::command::{self, ChildEnded, Create, IfBusy};
+use abide_registry::membership::{Member, MemberState};
+use abide_registry::sight::{Row, Sight};
+use abide_registry::wire::{Answer, Ask, Envelope, Told};
+
+use crate::kinds::{check, kind, kind_by};
+
+#[test]
+fn every_message_between_nodes_that_was_ever_sent_still_means_the_same() {
+    let kinds = [
+        kind::<Envelope>("Envelope"),
+        kind::<Ask>("Ask"),
+        kind::<Answer>("Answer"),
+        kind::<Told>("Told"),
+        kind::<Signal>("Signal"),
+        kind::<Delta>("Delta"),
+        kind::<Request>("Request"),
+        kind::<SendRequest>("SendRequest"),
+        kind::<ResolveRequest>("ResolveRequest"),
+        kind::<RememberRequest>("RememberRequest"),
+        kind::<DispatchRequest>("DispatchRequest"),
+        kind::<SpawnRequest>("SpawnRequest"),
+        kind::<ForkRequest>("ForkRequest"),
+        kind::<Create>("Create"),
+        kind::<ChildEnded>("ChildEnded"),
+        kind::<IfBusy>("IfBusy"),
+        kind::<command::Answer>("CallAnswer"),
+        kind::<RepeatKey>("RepeatKey"),
+        kind_by::<Reply>("Reply", "reply"),
+        kind::<Failure>("Failure"),
+        kind::<Rejection>("Rejection"),
+        kind::<Inspection>("Inspection"),
+        kind::<Sight>("Sight"),
+        kind::<Row>("Row"),
+        kind::<Member>("Member"),
+        kind::<MemberState>("MemberState"),
+    ];
+    check("wire.jsonl", &kinds);
+}
