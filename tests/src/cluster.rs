@@ -20,13 +20,14 @@ pub struct Plan {
     flags: Vec<String>,
     store: Option<String>,
     proxied: bool,
+    logs: Option<PathBuf>,
 }
 
 impl Plan {
     /// Nodes of this program.
     pub fn new(program: impl AsRef<Path>) -> Self {
         let program = program.as_ref().to_owned();
-        Self { program, flags: Vec::new(), store: None, proxied: false }
+        Self { program, flags: Vec::new(), store: None, proxied: false, logs: None }
     }
 
     /// Adds flags to every start of every node.
@@ -44,6 +45,12 @@ impl Plan {
     /// Puts a proxy between each node and Redis, and one before each node's cluster address.
     pub fn proxied(mut self) -> Self {
         self.proxied = true;
+        self
+    }
+
+    /// Keeps the nodes' logs there, as `NAME.log`, instead of printing them when a test fails.
+    pub fn with_logs_in(mut self, dir: &Path) -> Self {
+        self.logs = Some(dir.to_owned());
         self
     }
 
@@ -156,6 +163,15 @@ impl Cluster {
         assert!(left.success(), "{} left with {left}", self.name(node));
     }
 
+    /// The nodes whose process has ended, unasked.
+    pub fn ended(&mut self) -> Vec<String> {
+        let ended = |member: &mut Member| {
+            let status = member.node.as_mut()?.ended()?;
+            Some(format!("{} ended with {status}", member.site.name()))
+        };
+        self.members.iter_mut().filter_map(ended).collect()
+    }
+
     /// Starts a node again under its name and its cluster address, killed first if it runs.
     pub async fn restart(&mut self, node: usize) {
         self.kill(node).await;
@@ -234,7 +250,10 @@ impl Cluster {
         if let Some(Proxies { to_node, .. }) = &proxies {
             site = site.with(&["--cluster-advertise", &to_node.address().to_string()]);
         }
-        let site = site.with_store(plan.store.as_ref().unwrap_or(&url));
+        let mut site = site.with_store(plan.store.as_ref().unwrap_or(&url));
+        if let Some(dir) = &plan.logs {
+            site = site.with_log_at(&dir.join(format!("{name}.log")));
+        }
         let client = site.client.clone().recorded(&self.history, &name);
         Member { node: None, stopped: AtomicBool::new(false), site, client, proxies }
     }

@@ -85,8 +85,9 @@ impl History {
         // A client with a history in a task of the history would keep it alive for ever.
         let clients: Vec<Client> =
             clients.into_iter().map(|client| client.clone().unrecorded()).collect();
-        let reader = Reader { conversation: id.to_owned(), frames: watch::channel(Vec::new()).0 };
-        self.0.reading.lock().unwrap().spawn(read(clients, reader.clone()));
+        let (frames, end) = (watch::channel(Vec::new()).0, watch::channel(None).0);
+        let reader = Reader { conversation: id.to_owned(), frames, end };
+        self.0.reading.lock().unwrap().spawn(listening(clients, reader.clone()));
         self.0.readers.lock().unwrap().push(reader.clone());
         reader
     }
@@ -106,6 +107,7 @@ impl History {
 pub struct Reader {
     pub conversation: String,
     frames: watch::Sender<Vec<Frame>>,
+    end: watch::Sender<Option<u64>>,
 }
 
 impl Reader {
@@ -114,10 +116,30 @@ impl Reader {
         self.frames.borrow().clone()
     }
 
+    /// It need not listen any more, once it has heard this event or a later one.
+    pub fn ends_at(&self, seq: u64) {
+        self.end.send_replace(Some(seq));
+    }
+
+    async fn ended(&self) {
+        let (mut end, mut frames) = (self.end.subscribe(), self.frames.subscribe());
+        // The senders are this reader's own.
+        let _ = end.wait_for(|end| end.is_some()).await;
+        let end = *self.end.borrow();
+        let _ = frames.wait_for(|heard| ids(heard).last().copied() >= end || end == Some(0)).await;
+    }
+
     /// Waits until it has heard what is waited for.
     pub async fn until(&self, what: &str, is: impl Fn(&[Frame]) -> bool) -> Vec<Frame> {
         let mut heard = self.frames.subscribe();
         within(what, heard.wait_for(|frames| is(frames))).await.unwrap().clone()
+    }
+}
+
+async fn listening(clients: Vec<Client>, reader: Reader) {
+    tokio::select! {
+        () = read(clients, reader.clone()) => {}
+        () = reader.ended() => {}
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod browser;
 pub mod chance;
+pub mod chaos;
 pub mod client;
 pub mod cluster;
 pub mod frames;
@@ -14,6 +15,7 @@ pub mod node;
 pub mod page_server;
 pub mod patience;
 pub mod processes;
+pub mod program;
 pub mod promises;
 pub mod proxy;
 pub mod redis;

@@ -52,6 +52,12 @@ impl Site {
         self
     }
 
+    /// Writes the log there, where it stays; it is not printed then.
+    pub fn with_log_at(mut self, file: &Path) -> Self {
+        self.log = file.to_owned();
+        self
+    }
+
     /// Gives the node another name.
     pub fn named(mut self, name: &str) -> Self {
         self.name = name.to_owned();
@@ -155,7 +161,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && self.log.starts_with(self.dir.path()) {
             let mut log = Vec::new();
             // A log that cannot be read shows nothing.
             let _ = File::open(&self.log).and_then(|file| file.take(SHOWN).read_to_end(&mut log));
@@ -197,6 +203,11 @@ impl Node {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Waits for the process to end by itself.

@@ -2,23 +2,31 @@
 
 pub mod acknowledged;
 pub mod alarms;
+pub mod answers;
+pub mod asked;
+pub mod families;
 pub mod journals;
 #[cfg(test)]
 mod made_up;
 pub mod streams;
 pub mod tools;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use futures::StreamExt;
 use reqwest::Method;
+use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
 use crate::frames::{Frame, ids};
 use crate::history::{Exchange, History};
 use crate::journal::Journal;
-use crate::patience::try_look;
+use crate::patience::{DEADLINE, LOOK, try_look};
 use crate::seen::Request;
 use crate::tool_server::ToolServer;
+
+/// Journals that are read at once: enough to be soon done, and no load on nodes that are watched.
+const AT_ONCE: usize = 8;
 
 /// All that is known after a test.
 #[derive(Clone, Debug, Default)]
@@ -33,22 +41,21 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Waits until every conversation of the history is at rest and every reader has heard its
-    /// end, or until the deadline: what is missing then is for the promises to tell.
+    /// Waits until every conversation is at rest and every reader has heard its end, or until the
+    /// deadline: what is missing then is for the promises to tell.
     pub async fn gather(client: &Client, history: &History, tools: &[&ToolServer]) -> Self {
         let client = client.clone().unrecorded();
         let mut evidence = Self { exchanges: history.exchanges(), ..Self::default() };
-        for id in history.conversations() {
-            let wanted = evidence.must_be_there(&id);
-            let mut last = None;
-            try_look(async || {
-                last = client.try_journal(&id).await;
-                let rests = last.as_ref().map_or(!wanted, |journal| journal.open().is_empty());
-                rests.then_some(())
-            })
-            .await;
-            evidence.journals.extend(last.map(|journal| (id, journal)));
-        }
+        let mut all = history.conversations();
+        all.extend(try_look(async || listed(&client).await).await.unwrap_or_default());
+        let deadline = Instant::now() + DEADLINE;
+        let journals = futures::stream::iter(all).map(|id| {
+            let (client, wanted) = (&client, evidence.must_be_there(&id));
+            async move { (at_rest(client, &id, wanted, deadline).await, id) }
+        });
+        let journals: Vec<_> = journals.buffer_unordered(AT_ONCE).collect().await;
+        let journals = journals.into_iter().filter_map(|(journal, id)| Some((id, journal?)));
+        evidence.journals = journals.collect();
         for reader in history.readers() {
             let mirrored = evidence.journals.get(&reader.conversation).map(Journal::mirrored);
             let end = mirrored.and_then(|mirrored| mirrored.last().copied());
@@ -61,8 +68,16 @@ impl Evidence {
 
     /// Everything that was promised and not kept.
     pub fn violations(&self) -> Vec<String> {
-        let checks =
-            [journals::check, acknowledged::check, streams::check, tools::check, alarms::check];
+        let checks = [
+            journals::check,
+            acknowledged::check,
+            answers::check,
+            asked::check,
+            families::check,
+            streams::check,
+            tools::check,
+            alarms::check,
+        ];
         checks.iter().flat_map(|check| check(self)).collect()
     }
 
@@ -74,10 +89,56 @@ impl Evidence {
 
     /// Whether somebody was told that this conversation is there, and nobody deleted it.
     fn must_be_there(&self, id: &str) -> bool {
-        let about = |exchange: &&Exchange| exchange.conversation() == Some(id);
-        let mut about = self.exchanges.iter().filter(about);
-        // A deletion without an answer may have been one.
-        let deleted = about.clone().any(|exchange| exchange.method == Method::DELETE);
-        !deleted && about.any(|exchange| exchange.acknowledged().is_some())
+        let mut about = self.about(id);
+        let told = about.any(|exchange| exchange.acknowledged().is_some());
+        told && !self.was_deleted(id)
     }
+
+    /// Whether somebody asked for its deletion; one without an answer may have been one.
+    fn was_deleted(&self, id: &str) -> bool {
+        self.about(id).any(|exchange| exchange.method == Method::DELETE)
+    }
+
+    /// Whether it may have been there and be gone: it was deleted, or is the child of one that was,
+    /// of which no client knows.
+    fn may_be_gone(&self, id: &str) -> bool {
+        let deletions = self.exchanges.iter().any(|exchange| exchange.method == Method::DELETE);
+        let unknown = self.about(id).next().is_none();
+        !self.journals.contains_key(id) && (self.was_deleted(id) || deletions && unknown)
+    }
+
+    fn about(&self, id: &str) -> impl Iterator<Item = &Exchange> {
+        self.exchanges.iter().filter(move |exchange| exchange.conversation() == Some(id))
+    }
+}
+
+/// Every conversation of the store; `None` when that cannot be said now.
+async fn listed(client: &Client) -> Option<BTreeSet<String>> {
+    let (mut all, mut after) = (BTreeSet::new(), String::new());
+    loop {
+        let path = format!("/v1/conversations?limit=1000{after}");
+        let page = client.ask(Method::GET, &path, None, None).await?;
+        let rows = page.body["conversations"].as_array()?;
+        all.extend(rows.iter().filter_map(|row| Some(row["id"].as_str()?.to_owned())));
+        match page.body["cursor"].as_str() {
+            Some(cursor) => after = format!("&cursor={cursor}"),
+            None => return Some(all),
+        }
+    }
+}
+
+/// The journal once nothing is open in it, or as it was last at the deadline. One that need not be
+/// there is not waited for.
+async fn at_rest(client: &Client, id: &str, wanted: bool, deadline: Instant) -> Option<Journal> {
+    let mut last = client.try_journal(id).await;
+    let rests = |last: &Option<Journal>| last.as_ref().map_or(!wanted, |it| it.open().is_empty());
+    let looking = async {
+        while !rests(&last) {
+            tokio::time::sleep(LOOK).await;
+            last = client.try_journal(id).await.or(last.take());
+        }
+    };
+    // What is open then is seen in the journal.
+    let _ = timeout_at(deadline, looking).await;
+    last
 }

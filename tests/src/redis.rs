@@ -2,6 +2,7 @@
 
 mod container;
 mod process;
+pub mod servers;
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -68,7 +69,12 @@ impl Redis {
 
     /// One in a process.
     pub async fn process() -> Self {
-        let (process, port) = Process::start().await;
+        Self::process_with(&[]).await
+    }
+
+    /// One in a process, with these settings too.
+    pub async fn process_with(flags: &[&str]) -> Self {
+        let (process, port) = Process::start(flags).await;
         Self::serving(Server::Process(Box::new(process)), port).await
     }
 
@@ -193,6 +199,7 @@ fn cannot(what: &str) -> ! {
     panic!("the Redis of TEST_REDIS_URL cannot be {what}: take `Redis::own`")
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listened on a moment ago.
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

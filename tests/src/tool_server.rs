@@ -15,6 +15,8 @@ use crate::seen::Seen;
 
 /// How long `/slow` takes: long enough to be killed within.
 const SLOW: Duration = Duration::from_millis(40);
+/// The longest pause that is made.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// A server of tools on loopback.
 ///
@@ -24,6 +26,7 @@ const SLOW: Duration = Duration::from_millis(40);
 /// | `/echo` | answers at once with the args themselves |
 /// | `/around` | leads to itself |
 /// | `/slow` | the same, after 40 ms |
+/// | `/pause` | the same, after as many milliseconds as `args.pause_ms` says |
 /// | `/hold` | the same, once released |
 /// | `/hang` | never answers |
 /// | `/fail` | answers 500 |
@@ -83,6 +86,11 @@ async fn serve(State(desk): State<Desk>, uri: Uri, headers: HeaderMap, body: Byt
         "/around" => Redirect::temporary("/around").into_response(),
         "/slow" => {
             tokio::time::sleep(SLOW).await;
+            axum::Json(answer).into_response()
+        }
+        "/pause" => {
+            let pause = asked["args"]["pause_ms"].as_u64().unwrap_or_default();
+            tokio::time::sleep(Duration::from_millis(pause).min(LONGEST)).await;
             axum::Json(answer).into_response()
         }
         "/hold" => {

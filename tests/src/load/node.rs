@@ -1,7 +1,7 @@
 //! The node under load: a process of its own.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 
 use super::client::Client;
 use super::{Load, Wrong, wrong};
+use crate::program;
 
 /// A node that takes longer to start has failed; repairing a large file is part of it.
 const START: Duration = Duration::from_secs(120);
@@ -58,7 +59,7 @@ impl Node {
         dir: &Path,
         name: &str,
     ) -> Result<Self, Wrong> {
-        let program = program(load).await?;
+        let program = program::release(load.binary.as_deref()).await.map_err(Wrong)?;
         let started = Instant::now();
         let mut child = Command::new(&program)
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
@@ -170,28 +171,6 @@ impl Counters {
             fsyncs: self.fsyncs.saturating_sub(before.fsyncs),
             live_actors: self.live_actors,
         }
-    }
-}
-
-/// The node's program: the given one, or the release build of this source, made if it is not there.
-async fn program(load: &Load) -> Result<PathBuf, Wrong> {
-    if let Some(given) = &load.binary {
-        return given.canonicalize().map_err(|error| wrong(&given.display().to_string(), error));
-    }
-    let me = std::env::current_exe().map_err(|error| wrong("this program", error))?;
-    let target = me.parent().and_then(Path::parent);
-    let target =
-        target.ok_or_else(|| Wrong("this program is in no target directory".to_owned()))?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "-p", "abide", "--target-dir"])
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .await;
-    match built.map_err(|error| wrong("cargo", error))?.success() {
-        true => Ok(target.join("release").join("abide")),
-        false => Err(Wrong("abide could not be built".to_owned())),
     }
 }
 

@@ -24,8 +24,10 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         wrong.extend(lost.map(told));
     }
     wrong.extend(accepted_twice(evidence));
+    wrong.extend(forks(evidence));
     for (id, journal) in &evidence.journals {
         wrong.extend(said_twice(id, journal));
+        wrong.extend(dispatches(evidence, id, journal));
         wrong.extend(cancels(evidence, id, journal));
     }
     wrong
@@ -72,6 +74,25 @@ fn accepted_twice(evidence: &Evidence) -> Vec<String> {
         |all: &Vec<&Exchange>| all[0].key.is_some() && all.iter().all(|one| one.key == all[0].key);
     let twice = winners.into_values().filter(|all| all.len() > 1 && !repeats(all));
     twice.map(|all| format!("{} was accepted {} times", all[0].path, all.len())).collect()
+}
+
+/// A fork that somebody was told of is there.
+fn forks(evidence: &Evidence) -> Vec<String> {
+    let told = evidence.exchanges.iter().filter(|exchange| exchange.verb() == "fork");
+    let told = told.filter_map(|exchange| exchange.acknowledged()?["id"].as_str());
+    let gone = told.filter(|id| !evidence.journals.contains_key(*id) && !evidence.was_deleted(id));
+    gone.map(|id| format!("fork {id} is gone")).collect()
+}
+
+/// Whoever heard the result of a dispatch finds it in the journal, each its own.
+fn dispatches(evidence: &Evidence, id: &str, journal: &Journal) -> Option<String> {
+    let mut keys = BTreeSet::new();
+    let told = evidence
+        .about(id)
+        .filter(|exchange| exchange.verb() == "dispatch" && exchange.acknowledged().is_some());
+    let told = told.filter(|exchange| exchange.key.as_ref().is_none_or(|key| keys.insert(key)));
+    let (told, there) = (told.count(), journal.of("dispatch").count());
+    (told > there).then(|| format!("journal {id}: {told} dispatches were told, {there} are there"))
 }
 
 fn said_twice(id: &str, journal: &Journal) -> Vec<String> {
@@ -162,6 +183,19 @@ mod tests {
         let mut evidence = evidence();
         evidence.journal().0[15]["data"]["outcome"] = json!("completed");
         expect(check, &evidence, "1 turns were cancelled, 0 are there");
+    }
+
+    #[test]
+    fn a_lost_fork_and_a_lost_dispatch_are_seen() {
+        let mut evidence = evidence();
+        let mut fork = evidence.exchanges[0].clone();
+        fork.path = "/v1/conversations/c/fork".to_owned();
+        fork.answer.as_mut().unwrap().body = json!({"id": "f"});
+        let mut dispatch = evidence.exchanges[0].clone();
+        dispatch.path = "/v1/conversations/c/dispatch".to_owned();
+        evidence.exchanges.extend([fork, dispatch]);
+        expect(check, &evidence, "fork f is gone");
+        expect(check, &evidence, "1 dispatches were told, 0 are there");
     }
 
     #[test]

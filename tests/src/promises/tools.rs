@@ -26,7 +26,8 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
     for (key, runs) in runs {
         let mut say = |why: String| wrong.push(format!("runs of {key:?}: {why}"));
         let planned = planned.get(key);
-        if planned.is_none() {
+        let conversation = key.split_once('/').map_or(key, |(conversation, _)| conversation);
+        if planned.is_none() && !evidence.may_be_gone(conversation) {
             say("no journal has such a call".to_owned());
         }
         if runs.len() > 1 && planned.is_some_and(|planned| planned.once) {
@@ -82,6 +83,7 @@ fn text(value: &Value) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::Method;
     use serde_json::json;
 
     use super::*;
@@ -107,6 +109,17 @@ mod tests {
         evidence.runs = vec![run("send", 1), run("send", 1), run("send", 3)];
         expect(check, &evidence, "attempt 1 comes after 1");
         expect(check, &evidence, "attempt 3 is not journalled");
+    }
+
+    #[test]
+    fn a_run_for_a_deleted_conversation_needs_no_journal() {
+        let mut evidence = evidence();
+        evidence.journals.clear();
+        expect(check, &evidence, "no journal has such a call");
+        let mut deletion = evidence.exchanges[0].clone();
+        (deletion.method, deletion.path) = (Method::DELETE, "/v1/conversations/c".to_owned());
+        evidence.exchanges.push(deletion);
+        assert_eq!(check(&evidence), [""; 0]);
     }
 
     #[test]

@@ -16,13 +16,16 @@ pub(super) struct Process {
     child: Child,
     dir: TempDir,
     port: u16,
+    flags: Vec<String>,
 }
 
 impl Process {
-    pub(super) async fn start() -> (Self, u16) {
+    pub(super) async fn start(flags: &[&str]) -> (Self, u16) {
+        let flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
         for _ in 0..PORTS {
             let (dir, port) = (directory(), free_port());
-            let mut process = Self { child: spawn(&dir, port), dir, port };
+            let child = spawn(&dir, port, &flags);
+            let mut process = Self { child, dir, port, flags: flags.clone() };
             if process.listens().await {
                 return (process, port);
             }
@@ -47,7 +50,7 @@ impl Process {
 
     pub(super) async fn restart(&mut self) {
         self.kill().await;
-        self.child = spawn(&self.dir, self.port);
+        self.child = spawn(&self.dir, self.port, &self.flags);
         assert!(self.listens().await, "redis-server does not start again");
     }
 
@@ -72,9 +75,9 @@ fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-fn spawn(dir: &TempDir, port: u16) -> Child {
+fn spawn(dir: &TempDir, port: u16, flags: &[String]) -> Child {
     let mut command = Command::new("redis-server");
-    command.current_dir(dir.path()).kill_on_drop(true).args(FLAGS);
+    command.current_dir(dir.path()).kill_on_drop(true).args(FLAGS).args(flags);
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().unwrap_or_else(|error| panic!("redis-server: {error}; is it installed?"))

@@ -6,6 +6,7 @@ mod acknowledged;
 #[path = "../cluster/agents.rs"]
 mod agents;
 mod alarms;
+mod chaos;
 mod children;
 mod clocks;
 mod crashing;
@@ -20,7 +21,6 @@ mod redis_faults;
 mod redis_kinds;
 mod rig;
 mod rolling;
-mod servers;
 mod start;
 mod story;
 mod strangers;

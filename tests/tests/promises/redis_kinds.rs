@@ -2,7 +2,8 @@
 
 use abide_tests::cluster::{Cluster, Plan};
 use abide_tests::patience::look;
-use abide_tests::redis::Redis;
+use abide_tests::redis::servers::Server;
+use abide_tests::redis::{Redis, free_port};
 use abide_tests::tool_server::ToolServer;
 use futures::future::join_all;
 use serde_json::json;
@@ -10,7 +11,6 @@ use serde_json::json;
 use crate::ABIDE;
 use crate::agents::{calls_once, http};
 use crate::facts::{insist, readiness, whole};
-use crate::servers::{Server, free_port};
 
 /// The first slot of each primary, and the one after the last.
 const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];

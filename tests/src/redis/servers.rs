@@ -1,29 +1,30 @@
 //! More of `redis-server` than one: processes in directories of their own, which die with the test.
 
-use std::net::TcpListener;
 use std::process::Stdio;
 
-use abide_tests::patience::look;
 use redis::{FromRedisValue, RedisResult};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
+use super::free_port;
+use crate::patience::look;
+
 /// A server on a free port of loopback.
-pub(crate) struct Server {
-    pub(crate) port: u16,
+pub struct Server {
+    pub port: u16,
     _child: Child,
     _dir: TempDir,
 }
 
 impl Server {
     /// Starts one with these settings, which keeps what it acknowledged.
-    pub(crate) async fn start(args: &[&str]) -> Self {
+    pub async fn start(args: &[&str]) -> Self {
         let all = [&["--appendonly", "yes", "--save", ""], args].concat();
         Self::spawn(&all).await
     }
 
     /// Starts a sentinel that watches this primary as `main`, alone.
-    pub(crate) async fn sentinel(primary: &str) -> Self {
+    pub async fn sentinel(primary: &str) -> Self {
         let primary = primary.replace(':', " ");
         let lines = format!(
             "sentinel monitor main {primary} 1\nsentinel down-after-milliseconds main 500\n\
@@ -59,7 +60,7 @@ impl Server {
     }
 
     /// The answer to one command.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+    pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let client = redis::Client::open(("127.0.0.1", self.port))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::Cmd::new().arg(words).query_async(&mut connection).await
@@ -69,8 +70,4 @@ impl Server {
 /// In memory, as that of the harness' own servers.
 fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,0 +1,219 @@
+//! The shapes of conversations. Agents are data.
+
+use serde_json::{Value, json};
+
+use crate::tool_server::ToolServer;
+
+/// What a conversation is, and what may be done to it besides talking.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) agent: &'static str,
+    pub(super) definition: Value,
+    /// A tool that its user may call.
+    pub(super) dispatch: Option<&'static str>,
+    /// Whether others work for it: then what waits is in the inbox, under its name.
+    pub(super) family: bool,
+}
+
+/// How long what soon expires waits.
+pub(super) const SOON: &str = "1500ms";
+
+fn shape(agent: &'static str, definition: Value) -> Shape {
+    Shape { agent, definition, dispatch: None, family: false }
+}
+
+/// All shapes, over this server's tools. Those that are only asked by others are not among them.
+pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
+    let run = |name: &str, path: &str, more: Value| http(name, tools, path, more);
+    let gated = json!({"approval": "requires_approval"});
+    let once = json!({"on_interrupt": "fail"});
+    let pausing = run("look", "/pause", json!({}));
+    let family = |agent, definition| Shape { family: true, ..shape(agent, definition) };
+    vec![
+        Shape {
+            dispatch: Some("look"),
+            ..shape(
+                "mixed",
+                all_at_once(vec![
+                    run("send", "/pause", gated.clone()),
+                    tool("ask", json!({"executor": "human"})),
+                    tool("page", json!({"executor": "client", "approval": "requires_approval"})),
+                    pausing.clone(),
+                    run("pay", "/pause", once.clone()),
+                ]),
+            )
+        },
+        Shape {
+            dispatch: Some("pay"),
+            ..shape(
+                "payer",
+                in_steps(vec![
+                    run("pay", "/pause", once.clone()),
+                    run(
+                        "gift",
+                        "/pause",
+                        json!({"on_interrupt": "fail", "approval": "requires_approval"}),
+                    ),
+                    run("again", "/slow", json!({})),
+                ]),
+            )
+        },
+        shape(
+            "demo-like",
+            all_at_once(vec![
+                tool(
+                    "mail",
+                    json!({"run": {"native": "demo_send_email"}, "approval": "requires_approval"}),
+                ),
+                tool("locate", json!({"executor": "client"})),
+            ]),
+        ),
+        shape(
+            "hasty",
+            all_at_once(vec![
+                tool("ask", json!({"executor": "human", "timeout": SOON})),
+                tool(
+                    "page",
+                    json!({"executor": "client", "approval": "requires_approval", "timeout": SOON}),
+                ),
+                run("send", "/slow", json!({"approval": "requires_approval", "timeout": SOON})),
+                pausing.clone(),
+            ]),
+        ),
+        shape(
+            "stepwise",
+            in_steps(vec![
+                pausing.clone(),
+                tool("ask", json!({"executor": "human"})),
+                run("maybe", "/answer", json!({"approval": {"when": "args.pause_ms > 400"}})),
+                tool("page", json!({"executor": "client"})),
+            ]),
+        ),
+        shape(
+            "failing",
+            all_at_once(vec![
+                run("fails", "/fail", json!({})),
+                run("drops", "/drop", json!({})),
+                run("streams", "/stream", json!({"streaming": true})),
+                run("hangs", "/hang", json!({"run_timeout": "700ms"})),
+                run("denied", "/answer", json!({"approval": "requires_approval"})),
+            ]),
+        ),
+        shape(
+            "talker",
+            agent(
+                json!({"provider": "scripted", "script": [
+            {"text": "Word after word after word, and each of them takes its time to come.",
+             "delay": "40ms"}]}),
+                vec![],
+            ),
+        ),
+        wrong(pausing.clone()),
+        planner(run("look", "/pause", json!({"read_only": true})), run("send", "/slow", json!({}))),
+        family("boss", asks(&["kid"])),
+        family("chief", asks(&["boss", "kid"])),
+        forgetful(run("look", "/slow", json!({}))),
+    ]
+}
+
+/// The agents that only others ask.
+pub(super) fn kids(tools: &ToolServer) -> Vec<(&'static str, Value)> {
+    let gated = http("send", tools, "/pause", json!({"approval": "requires_approval"}));
+    let look = http("look", tools, "/pause", json!({}));
+    vec![("kid", all_at_once(vec![gated, look]))]
+}
+
+/// Its model fails, or never comes to an end.
+fn wrong(look: Value) -> Shape {
+    let step = json!({"calls": [{"name": "look", "args": {"pause_ms": 1}}]});
+    let script = json!([
+        {"when": "[02468]$", "steps": [{"text": "I fail.", "error": {"message": "no"}}]},
+        {"steps": vec![step; 10]},
+    ]);
+    shape("wrong", agent(json!({"provider": "scripted", "script": script}), vec![look]))
+}
+
+/// Plans, writes what it planned, and reads it again; half of what it tries is refused.
+fn planner(look: Value, send: Value) -> Shape {
+    let call = |name: &str, args: Value| json!({"name": name, "args": args});
+    let todos = json!([{"content": "write", "status": "pending"}]);
+    let script = json!([
+        {"calls": [call("plan_mode", json!({"action": "enter"}))]},
+        {"calls": [call("look", json!({"pause_ms": 200})), call("send", json!({}))]},
+        {"calls": [call("plan_mode", json!({"action": "exit"})),
+                   call("todo_write", json!({"todos": todos}))]},
+        {"calls": [call("write", json!({"path": "a", "content": "{{ user }}"})),
+                   call("nobody", json!({})), call("look", json!("{"))]},
+        {"calls": [call("read", json!({"path": "a"}))]},
+    ]);
+    let builtin = json!({"builtin": ["read", "write", "todo_write", "plan_mode"]});
+    let model = json!({"provider": "scripted", "script": script});
+    let definition = agent(model, vec![builtin, look, send]);
+    Shape { dispatch: Some("look"), ..shape("planner", definition) }
+}
+
+/// Long-winded in a small context: old results go, and it writes summaries.
+fn forgetful(look: Value) -> Shape {
+    let text = "Much is said about little. ".repeat(40);
+    let script = json!([{"text": text, "calls": [{"name": "look", "args": {}}]}, {"text": text}]);
+    let mut definition = agent(json!({"provider": "scripted", "script": script}), vec![look]);
+    definition["working_budget"] = json!(2_000);
+    definition["injection_reserve"] = json!(100);
+    definition["summary"] = json!({"over": 800});
+    shape("forgetful", definition)
+}
+
+/// Asks each of these agents, at once.
+fn asks(whom: &[&str]) -> Value {
+    let tools: Vec<Value> = whom
+        .iter()
+        .map(|whom| {
+            tool(&format!("ask_{whom}"), json!({"run": {"agent": whom}, "run_timeout": "5m"}))
+        })
+        .collect();
+    all_at_once(tools)
+}
+
+/// Calls all its tools in one step.
+fn all_at_once(tools: Vec<Value>) -> Value {
+    let calls: Vec<Value> = tools.iter().map(call).collect();
+    let script =
+        json!([{"text": "All at once.", "calls": calls}, {"text": "Done.", "delay": "5ms"}]);
+    agent(json!({"provider": "scripted", "script": script}), tools)
+}
+
+/// Calls its tools in one step after another.
+fn in_steps(tools: Vec<Value>) -> Value {
+    let steps: Vec<Value> = tools.iter().map(|tool| json!({"calls": [call(tool)]})).collect();
+    agent(json!({"provider": "scripted", "script": steps}), tools)
+}
+
+/// How long the tool takes is what the user said last: a number of milliseconds.
+fn call(tool: &Value) -> Value {
+    json!({"id": tool["name"], "name": tool["name"],
+        "args": "{\"pause_ms\": {{ user | int }}, \"prompt\": \"{{ user }}\"}"})
+}
+
+fn agent(model: Value, tools: Vec<Value>) -> Value {
+    // Pages come and go with the nodes: a call waits for one as long as for a person.
+    json!({"model": model, "client_grace": null, "max_steps": 8, "tools": tools,
+        "suspension_timeout": "10m", "system_prompt": "You are tried."})
+}
+
+fn http(name: &str, server: &ToolServer, path: &str, more: Value) -> Value {
+    let mut tool = tool(name, json!({"run": {"http": {"url": server.url(path)}}}));
+    merge(&mut tool, more);
+    tool
+}
+
+fn tool(name: &str, more: Value) -> Value {
+    let mut tool = json!({"name": name, "description": name, "parameters": {"type": "object"}});
+    merge(&mut tool, more);
+    tool
+}
+
+fn merge(into: &mut Value, more: Value) {
+    for (key, value) in more.as_object().into_iter().flatten() {
+        into[key] = value.clone();
+    }
+}

@@ -1,0 +1,156 @@
+//! Breaks what the schedule says, and heals it.
+
+use reqwest::Method;
+use tokio::time::Instant;
+
+use super::ground::Ground;
+use super::links::{Fronts, cut};
+use super::notes::Notes;
+use super::schedule::{Between, Episode, Fault, NODES, Trouble};
+use crate::cluster::Cluster;
+use crate::patience::{look, try_look};
+use crate::proxy::Proxy;
+
+/// All that can break.
+pub(super) struct Faults<'a> {
+    pub(super) cluster: &'a mut Cluster,
+    pub(super) ground: Ground,
+    pub(super) fronts: Fronts,
+    pub(super) notes: Notes,
+}
+
+impl Faults<'_> {
+    /// Breaks all of an episode, leaves it so for its time, and heals it.
+    ///
+    /// # Errors
+    ///
+    /// A node that ended by itself.
+    pub(super) async fn play(&mut self, episode: &Episode) -> Result<(), String> {
+        let began = Instant::now();
+        for fault in &episode.faults {
+            self.begin(*fault).await;
+        }
+        tokio::time::sleep(episode.lasts).await;
+        // What nodes need to start is healed before they are.
+        let mut faults = episode.faults.clone();
+        faults.sort_by_key(|fault| match fault {
+            Fault::Store(_) => 0,
+            Fault::Link(..) => 1,
+            _ => 2,
+        });
+        for fault in faults {
+            self.end(fault).await;
+        }
+        self.notes.lasted(began.elapsed());
+        match self.cluster.ended().as_slice() {
+            [] => Ok(()),
+            ended => Err(format!("{}\n{}", ended.join(", "), self.notes.told())),
+        }
+    }
+
+    /// Waits until every node sees all of them up again.
+    ///
+    /// # Errors
+    ///
+    /// They do not find together, although nothing is broken any more.
+    pub(super) async fn together(&self) -> Result<(), String> {
+        for (place, client) in self.cluster.clients().enumerate() {
+            let whole = try_look(async || {
+                let answer = client.try_admin(Method::GET, "/admin/nodes").await?;
+                let nodes = answer.body["nodes"].as_array()?.clone();
+                let up = nodes.iter().filter(|node| node["state"] == "up").count();
+                (up as u64 == NODES && nodes.len() == up).then_some(())
+            });
+            if whole.await.is_none() {
+                let name = self.cluster.name(place);
+                return Err(format!("{name} does not see all nodes up\n{}", self.notes.told()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn begin(&mut self, fault: Fault) {
+        self.notes.fault(&format!("breaks: {fault:?}"));
+        self.notes.count(kind(fault));
+        match fault {
+            Fault::Kill(node) => self.cluster.kill(node).await,
+            Fault::KillAll => {
+                for node in 0..NODES as usize {
+                    self.cluster.kill(node).await;
+                }
+            }
+            Fault::Stop(node) => self.cluster.stop(node).await,
+            Fault::Terminate(node) => self.cluster.terminate(node).await,
+            Fault::Drain(node) => self.drain(node).await,
+            Fault::Link(between, broken) => cut(self.link(between), broken).await,
+            Fault::Store(trouble) => self.ground.begin(self.cluster, trouble).await,
+        }
+        self.notes.fault(&format!("broken: {fault:?}"));
+    }
+
+    async fn end(&mut self, fault: Fault) {
+        match fault {
+            Fault::Kill(node) | Fault::Terminate(node) | Fault::Drain(node) => {
+                self.restart(node).await;
+            }
+            Fault::KillAll => {
+                for node in 0..NODES as usize {
+                    self.restart(node).await;
+                }
+            }
+            Fault::Stop(node) => self.cluster.cont(node),
+            Fault::Link(between, _) => self.link(between).heal().await,
+            Fault::Store(trouble) => self.ground.end(self.cluster, trouble).await,
+        }
+        self.notes.fault(&format!("healed: {fault:?}"));
+    }
+
+    async fn restart(&mut self, node: usize) {
+        self.cluster.restart(node).await;
+        self.fronts.follow(self.cluster, node);
+    }
+
+    /// Asked of another node; returns when the node says that it has given all away.
+    async fn drain(&mut self, node: usize) {
+        let name = self.cluster.name(node).to_owned();
+        let other = self.cluster.client(self.cluster.other(node));
+        let path = format!("/admin/nodes/{name}/drain");
+        look("the drain to be accepted", async || {
+            let answer = other.try_admin(Method::POST, &path).await?;
+            (answer.status == 202).then_some(())
+        })
+        .await;
+        look("the node to be drained", async || {
+            let answer = other.try_admin(Method::GET, "/admin/nodes").await?;
+            let nodes = answer.body["nodes"].as_array()?.clone();
+            nodes.iter().any(|it| it["name"] == name && it["state"] == "drained").then_some(())
+        })
+        .await;
+        self.cluster.terminate(node).await;
+    }
+
+    fn link(&self, between: Between) -> &Proxy {
+        match between {
+            Between::NodeAndRedis(node) => self.cluster.to_redis(node),
+            Between::NodeAndPeers(node) => self.cluster.to_node(node),
+            Between::NodeAndClients(node) => self.fronts.of(node),
+        }
+    }
+}
+
+/// For the numbers.
+fn kind(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Kill(_) => "SIGKILL",
+        Fault::KillAll => "SIGKILL of all",
+        Fault::Stop(_) => "SIGSTOP",
+        Fault::Terminate(_) => "SIGTERM",
+        Fault::Drain(_) => "drain",
+        Fault::Link(Between::NodeAndRedis(_), _) => "broken link to Redis",
+        Fault::Link(Between::NodeAndPeers(_), _) => "broken link to peers",
+        Fault::Link(Between::NodeAndClients(_), _) => "broken link to clients",
+        Fault::Store(Trouble::Killed) => "Redis killed",
+        Fault::Store(Trouble::ReplicaKilled) => "replica killed",
+        Fault::Store(_) => "Redis stopped or full",
+    }
+}

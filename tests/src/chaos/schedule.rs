@@ -1,0 +1,201 @@
+//! What breaks, when and for how long, by the seed alone.
+
+use std::time::Duration;
+
+use super::ground::Kind;
+use crate::chance::Chance;
+
+/// Nodes there are.
+pub(super) const NODES: u64 = 3;
+
+/// One way to break something. A number is a node's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// SIGKILL; started again under its name.
+    Kill(usize),
+    /// All three of them, at once.
+    KillAll,
+    /// SIGSTOP, then SIGCONT.
+    Stop(usize),
+    /// SIGTERM; started again when it has left.
+    Terminate(usize),
+    /// Told by an operator to drain, then restarted.
+    Drain(usize),
+    Link(Between, Broken),
+    Store(Trouble),
+}
+
+/// The two ends of a network's link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Between {
+    NodeAndRedis(usize),
+    NodeAndPeers(usize),
+    NodeAndClients(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// Every connection is closed, once.
+    Cut,
+    /// And new ones are refused.
+    Refused,
+    /// What is sent is lost, both ways, and nobody is told.
+    HalfOpen,
+    /// Only what comes back is lost.
+    AnswersLost,
+    Slow,
+}
+
+/// What happens to Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// SIGKILL and a restart; of a watched pair, a fail-over.
+    Killed,
+    Stopped,
+    RefusesWrites,
+    Full,
+    /// Of a pair, the other one is killed.
+    ReplicaKilled,
+}
+
+/// What breaks together, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Episode {
+    /// How long all is well before.
+    pub(super) pause: Duration,
+    pub(super) faults: Vec<Fault>,
+    pub(super) lasts: Duration,
+    /// How many actors are crashed at its beginning, by an operator.
+    pub(super) crashed: u64,
+}
+
+/// Episodes without end.
+pub(super) struct Schedule {
+    chance: Chance,
+    kind: Kind,
+}
+
+impl Schedule {
+    pub(super) fn new(chance: Chance, kind: Kind) -> Self {
+        Self { chance, kind }
+    }
+
+    /// The next one: one fault, or two of different places.
+    pub(super) fn episode(&mut self) -> Episode {
+        let first = self.fault();
+        let mut faults = vec![first];
+        if self.chance.below(3) == 0 {
+            let second = self.fault();
+            if !clash(first, second) {
+                faults.push(second);
+            }
+        }
+        let lasts = match self.chance.below(4) {
+            // Longer than the lease: others take over.
+            0 => 3_000 + self.chance.below(3_000),
+            _ => 100 + self.chance.below(1_900),
+        };
+        Episode {
+            pause: Duration::from_millis(200 + self.chance.below(2_500)),
+            faults,
+            lasts: Duration::from_millis(lasts),
+            crashed: if self.chance.below(4) == 0 { 1 + self.chance.below(3) } else { 0 },
+        }
+    }
+
+    fn fault(&mut self) -> Fault {
+        // Below the number of nodes, which fits.
+        let node = self.chance.below(NODES) as usize;
+        match self.chance.below(20) {
+            0..=4 => Fault::Kill(node),
+            5 => Fault::KillAll,
+            6..=8 => Fault::Stop(node),
+            9 => Fault::Terminate(node),
+            10 => Fault::Drain(node),
+            11..=12 => Fault::Link(Between::NodeAndPeers(node), self.broken()),
+            13..=14 => Fault::Link(Between::NodeAndClients(node), self.broken()),
+            15..=16 if self.kind == Kind::One => {
+                Fault::Link(Between::NodeAndRedis(node), self.broken())
+            }
+            _ => Fault::Store(self.trouble()),
+        }
+    }
+
+    fn broken(&mut self) -> Broken {
+        let all =
+            [Broken::Cut, Broken::Refused, Broken::HalfOpen, Broken::AnswersLost, Broken::Slow];
+        all[self.chance.below(all.len() as u64) as usize]
+    }
+
+    fn trouble(&mut self) -> Trouble {
+        match (self.kind, self.chance.below(8)) {
+            (Kind::One, 4) => Trouble::RefusesWrites,
+            (Kind::One | Kind::Three, 5) => Trouble::Full,
+            (Kind::One | Kind::Three, 6..) => Trouble::Stopped,
+            (Kind::Pair, 5..) => Trouble::ReplicaKilled,
+            _ => Trouble::Killed,
+        }
+    }
+}
+
+/// Whether two faults cannot be at once: they break the same place, or the first one's end needs
+/// what the second one breaks. A node leaves in peace only while it has its Redis and its peers.
+fn clash(one: Fault, other: Fault) -> bool {
+    let leaves = |fault| matches!(fault, Fault::Terminate(_) | Fault::Drain(_));
+    let place = |fault| match fault {
+        Fault::Kill(node) | Fault::Stop(node) | Fault::Terminate(node) | Fault::Drain(node) => {
+            Some(node)
+        }
+        Fault::KillAll | Fault::Link(..) | Fault::Store(_) => None,
+    };
+    match (one, other) {
+        _ if leaves(one) || leaves(other) => true,
+        (Fault::KillAll, fault) | (fault, Fault::KillAll) => {
+            place(fault).is_some() || fault == Fault::KillAll
+        }
+        (Fault::Link(one, _), Fault::Link(other, _)) => one == other,
+        (Fault::Store(_), Fault::Store(_)) => true,
+        (one, other) => place(one).is_some() && place(one) == place(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn episodes(seed: u64, kind: Kind) -> Vec<Episode> {
+        let mut schedule = Schedule::new(Chance(seed), kind);
+        (0..2_000).map(|_| schedule.episode()).collect()
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_schedule_and_another_one_another() {
+        assert_eq!(episodes(1, Kind::One), episodes(1, Kind::One));
+        assert_ne!(episodes(1, Kind::One), episodes(2, Kind::One));
+    }
+
+    #[test]
+    fn every_fault_comes_and_no_place_breaks_twice_at_once() {
+        let all = episodes(7, Kind::One);
+        for wanted in [Fault::Kill(0), Fault::KillAll, Fault::Stop(2), Fault::Drain(1)] {
+            assert!(all.iter().any(|episode| episode.faults.contains(&wanted)), "{wanted:?}");
+        }
+        for episode in &all {
+            if let [one, other] = episode.faults[..] {
+                assert!(!clash(one, other) && !clash(other, one), "{episode:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_kind_of_redis_does_not_have_does_not_break() {
+        let links = |episode: &Episode| {
+            let redis = |fault: &Fault| matches!(fault, Fault::Link(Between::NodeAndRedis(_), _));
+            episode.faults.iter().any(redis)
+        };
+        assert!(!episodes(3, Kind::Pair).iter().any(links));
+        let replica = Fault::Store(Trouble::ReplicaKilled);
+        let has = |kind| episodes(3, kind).iter().any(|it| it.faults.contains(&replica));
+        assert_eq!((has(Kind::One), has(Kind::Pair)), (false, true));
+    }
+}
