@@ -312,6 +312,18 @@ mod tests {
     }
 
     #[test]
+    fn the_runbook_tells_what_to_do_about_every_problem() {
+        let runbook = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/README.md");
+        let runbook = std::fs::read_to_string(runbook).unwrap();
+        let (_, table) = runbook.split_once("<!-- problems -->").unwrap();
+        let (table, _) = table.split_once("<!-- /problems -->").unwrap();
+        let rows = table.lines().filter(|line| line.starts_with("| `/problems/"));
+        let told: Vec<String> = rows.map(|row| row.split(" | ").take(2).collect()).collect();
+        let row = |kind: Kind| format!("| `{}`{}", kind.uri(), kind.status().as_u16());
+        assert_eq!(told, Kind::ALL.map(row));
+    }
+
+    #[test]
     fn who_should_try_again_is_told_when() {
         for kind in Kind::ALL {
             let response = Problem::new(kind, "so").into_response();

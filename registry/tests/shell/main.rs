@@ -23,6 +23,7 @@ mod middleware;
 mod operators;
 mod pages;
 mod plan;
+mod repairs;
 mod repeats;
 mod revival;
 mod rig;
