@@ -24,6 +24,7 @@ use crate::agent::Definition;
 use crate::conversation::Deps;
 use crate::journal::Refusal;
 use crate::live::Signal;
+use crate::pauses::Pauses;
 use crate::streaming::Stream;
 use crate::tools::{Tool, Toolbox};
 
@@ -51,6 +52,7 @@ pub(crate) struct Surroundings {
     pub(crate) own: Arc<[Tool]>,
     pub(crate) stream: Stream,
     pub(crate) progress: Progress,
+    pub(crate) pauses: Pauses,
 }
 
 /// How far the running tools have come: the last that each said.
@@ -115,6 +117,8 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
         };
         Box::pin(media::kept(&*around.deps.blobs, action?)).await
     };
+    let (pauses, clock) = (around.pauses.clone(), around.deps.clock.clone());
+    let work = pauses.within(activity.to_string(), clock, work);
     let ended = match AssertUnwindSafe(work).catch_unwind().await {
         Ok(ended) => ended.map_err(Trouble::from),
         Err(_) => Err(Trouble::Panicked(activity.clone())),

@@ -8,6 +8,7 @@ mod commit;
 mod dispatch;
 mod fork;
 mod hooked;
+mod let_go;
 mod listing;
 mod requests;
 mod told;
@@ -33,7 +34,8 @@ use crate::door::Doorway;
 use crate::journal::{Holder, Holding, Journal, Refusal};
 use crate::live::{Live, Signal};
 use crate::model::Model;
-use crate::request::{Delivery, Inspection, Reply, ReplyPort};
+use crate::pauses::Pauses;
+use crate::request::{Delivery, Inspection, Parting, Reply, ReplyPort};
 use crate::standing::Standing;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
@@ -85,6 +87,11 @@ pub enum ConversationMsg {
     Inspect(RpcReplyPort<Box<Inspection>>),
     /// An operator crashes the actor, as a bug would.
     Kill,
+    /// An operator has what waits for a later attempt tried now; the answer says what that was.
+    Retry(RpcReplyPort<Vec<String>>),
+    /// An operator ends the actor and gives its claim to this holder, or up; by force, even if calls
+    /// run that must not run twice.
+    LetGo(Option<Holder>, bool, RpcReplyPort<Parting>),
     /// The node drains: it ends as soon as nothing runs.
     Leave,
     /// The node may start things again.
@@ -123,6 +130,7 @@ pub struct Loaded {
     running: BTreeMap<Activity, AbortOnDropHandle<()>>,
     stream: Stream,
     progress: Progress,
+    pauses: Pauses,
     dispatched: BTreeMap<CallId, Vec<ReplyPort>>,
     /// Who waits for the copy of a prefix, and for what answer.
     forks: Vec<(ReplyPort, Reply)>,
@@ -135,6 +143,8 @@ pub struct Loaded {
     handled: u64,
     /// Loaded while the node drains: what ran before is left to the next process.
     dormant: bool,
+    /// Its claim was given away.
+    parted: bool,
     idle: Option<AbortOnDropHandle<()>>,
 }
 
@@ -162,6 +172,7 @@ impl Actor for Conversation {
             running: BTreeMap::new(),
             stream: Stream::default(),
             progress: Progress::default(),
+            pauses: Pauses::default(),
             dispatched: BTreeMap::new(),
             forks: Vec::new(),
             asking: BTreeMap::new(),
@@ -169,6 +180,7 @@ impl Actor for Conversation {
             newest: None,
             handled: 0,
             dormant: false,
+            parted: false,
             idle: None,
         })
     }
@@ -234,6 +246,12 @@ impl Actor for Conversation {
                 let _ = reply.send(Box::new(live.inspect()));
             }
             ConversationMsg::Kill => return Err(Death::Killed.into()),
+            ConversationMsg::Retry(reply) => {
+                let _ = reply.send(live.retry(&myself));
+            }
+            ConversationMsg::LetGo(to, force, reply) => {
+                let _ = reply.send(live.let_go(&myself, to, force).await?);
+            }
             // What follows every message of a draining node.
             ConversationMsg::Leave => {}
             ConversationMsg::Resume => live.reconcile(&myself),
@@ -253,14 +271,17 @@ impl Actor for Conversation {
         live: &mut Loaded,
     ) -> Result<(), ActorProcessingErr> {
         live.running.clear();
+        if live.parted {
+            return Ok(());
+        }
         Ok(in_time(live.deps.journal.release(&live.id, &live.held)).await?)
     }
 }
 
 impl Loaded {
-    /// Whether it was cut off while something had to run.
+    /// Whether it was cut off while something had to run that is still this node's.
     pub fn wants_something(&self) -> bool {
-        !wanted(&self.state).is_empty()
+        !self.parted && !wanted(&self.state).is_empty()
     }
 
     async fn load(&mut self) -> Result<(), Death> {
@@ -345,6 +366,7 @@ impl Loaded {
             streaming: self.stream.message(),
             progress: self.progress.said(),
             running: self.running.keys().map(ToString::to_string).collect(),
+            pauses: self.pauses.all(),
         }
     }
 

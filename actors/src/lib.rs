@@ -15,6 +15,7 @@ pub mod journal;
 pub mod live;
 pub mod mcp;
 pub mod model;
+pub mod pauses;
 mod post;
 pub mod request;
 pub mod shell;

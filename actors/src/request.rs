@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use crate::journal::{Holding, Refusal};
+use crate::journal::{Holder, Holding, Refusal};
+use crate::pauses::Pause;
 use crate::streaming::StreamingMessage;
 
 /// A request on its way to a conversation.
@@ -119,6 +120,17 @@ pub enum Request {
     RevokeDecision(DecisionId),
     /// `POST /v1/conversations/{id}/fork`, to the conversation that is to be.
     Fork(ForkRequest),
+    /// `POST /admin/actors/{id}/calls/{call_id}/fail`.
+    FailCall(FailCallRequest),
+}
+
+/// An operator gives up on an open call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailCallRequest {
+    pub call: CallId,
+    pub by: Principal,
+    /// What the model reads.
+    pub error: String,
 }
 
 /// Whose prefix, and up to which event; absent: all of it.
@@ -258,4 +270,16 @@ pub struct Inspection {
     pub progress: BTreeMap<CallId, Value>,
     /// What runs, for people.
     pub running: Vec<String>,
+    /// What of that waits for a later attempt.
+    #[serde(default)]
+    pub pauses: Vec<Pause>,
+}
+
+/// What became of the wish that a conversation be let go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parting {
+    /// It was, and this is who holds it now.
+    Parted(Option<Holder>),
+    /// It was not: these calls run, and must not run twice.
+    Runs(Vec<CallId>),
 }

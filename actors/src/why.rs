@@ -1,10 +1,12 @@
 //! Why a conversation does not move: what it waits for, since when, who can move it, what is next.
 
-use abide_conversation::State;
-use abide_conversation::Timestamp;
 use abide_conversation::event::{Executor, Kind};
-use abide_conversation::state::Phase;
+use abide_conversation::state::{Call, Phase, Turn, Waiting};
+use abide_conversation::{ConversationId, State, Timestamp, wanted};
 use serde::Serialize;
+
+use crate::pauses::Pause;
+use crate::request::Inspection;
 
 /// The answer to an operator's "why".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -14,61 +16,134 @@ pub struct Why {
     pub who_can_move_it: String,
     pub next: String,
     pub next_at: Option<Timestamp>,
+    /// What an operator can do about it, the mildest first: requests to the operators' port.
+    pub operators_can: Vec<String>,
 }
 
-/// Explains a state; `streams` when the model is speaking now.
-pub fn why(state: &State, streams: bool) -> Why {
-    let Some(turn) = &state.turn else {
-        return match state.queue.is_empty() {
-            true => plain("a message", "a client: POST …/messages", "it leaves memory"),
-            false => plain("the next queued turn to start", "nobody needs to", "the turn starts"),
-        };
-    };
+/// Explains a conversation; `live` is what its actor says, if there is one.
+pub fn why(id: &ConversationId, state: &State, live: Option<&Inspection>) -> Why {
+    let verbs = Verbs(id);
+    if let Some(pause) = live.and_then(|live| live.pauses.iter().min_by_key(|pause| pause.until)) {
+        return paused(pause, &verbs);
+    }
+    let Some(turn) = &state.turn else { return between_turns(state, live, &verbs) };
     let suspended = turn.calls.iter().filter_map(|call| Some((call, call.waiting()?)));
     if let Some((call, waiting)) = suspended.min_by_key(|(_, waiting)| waiting.expires_at) {
-        let (what, who) = match waiting.kind {
-            Kind::Approval => ("an approval of", "an approver"),
-            Kind::Elicitation => ("an answer to", "a person"),
-            Kind::ClientExec => ("a page to execute", "a connected page"),
-        };
-        return Why {
-            waits_for: format!("{what} {} ({})", call.tool, call.id),
-            since: Some(waiting.since),
-            who_can_move_it: format!("{who}: POST …/calls/{}/resolution", call.id),
-            next: "the call expires".to_owned(),
-            next_at: Some(waiting.expires_at),
-        };
+        return outside(call, waiting, &verbs);
     }
-    for call in &turn.calls {
-        if let (Phase::Delegated { since, expires_at, .. }, Some(child)) =
-            (&call.phase, &call.child)
-        {
-            return Why {
-                waits_for: format!("the conversation {child}, for {} ({})", call.tool, call.id),
-                since: Some(*since),
-                who_can_move_it: format!("whoever can move {child}; POST …/cancel ends the turn"),
-                next: "it ends, or runs out of time".to_owned(),
-                next_at: Some(*expires_at),
-            };
-        }
-        if let (Phase::Running { attempt, since }, Executor::Server) = (&call.phase, call.executor)
-        {
-            return Why {
-                waits_for: format!("attempt {attempt} of {} ({})", call.tool, call.id),
-                since: Some(*since),
-                who_can_move_it: "the tool; POST …/cancel ends the turn".to_owned(),
-                next: "the tool returns, or runs past its run_timeout".to_owned(),
-                next_at: None,
-            };
-        }
+    if live.is_none() && !wanted(state).is_empty() {
+        return nowhere(state, &verbs);
     }
+    match turn.calls.iter().find_map(|call| inside(call, &verbs)) {
+        Some(why) => why,
+        None => thinking(turn, live.is_some_and(|live| live.streaming.is_some()), &verbs),
+    }
+}
+
+/// Explains a conversation that was given up.
+pub fn quarantined(id: &ConversationId, reason: &str, since: Timestamp) -> Why {
+    let verbs = Verbs(id);
+    Why {
+        waits_for: format!("an operator: its actor keeps crashing: {reason}"),
+        since: Some(since),
+        who_can_move_it: format!("an operator: {}", verbs.of("retry")),
+        next: "nothing, until then".to_owned(),
+        next_at: None,
+        operators_can: ["retry", "move", "release"].map(|verb| verbs.of(verb)).into(),
+    }
+}
+
+/// The requests of operators about one conversation.
+struct Verbs<'a>(&'a ConversationId);
+
+impl Verbs<'_> {
+    fn of(&self, verb: &str) -> String {
+        format!("POST /admin/actors/{}/{verb}", self.0)
+    }
+
+    fn fail_or_cancel(&self, call: &Call) -> Vec<String> {
+        vec![self.of(&format!("calls/{}/fail", call.id)), self.of("cancel")]
+    }
+}
+
+fn paused(pause: &Pause, verbs: &Verbs<'_>) -> Why {
+    Why {
+        waits_for: format!("another attempt at {}: {}", pause.activity, pause.reason),
+        since: None,
+        who_can_move_it: format!("an operator: {}", verbs.of("retry")),
+        next: "it is tried again".to_owned(),
+        next_at: Some(pause.until),
+        operators_can: vec![verbs.of("retry"), verbs.of("cancel")],
+    }
+}
+
+fn between_turns(state: &State, live: Option<&Inspection>, verbs: &Verbs<'_>) -> Why {
+    if wanted(state).is_empty() {
+        return plain("a message", "a client: POST …/messages", "it leaves memory");
+    }
+    let Some(live) = live else { return nowhere(state, verbs) };
+    match state.queue.is_empty() {
+        false => plain("the next queued turn to start", "nobody needs to", "the turn starts"),
+        true => plain(&live.running.join(", "), "nobody needs to", "it comes to its end"),
+    }
+}
+
+/// Something is to run, and no node runs it now.
+fn nowhere(state: &State, verbs: &Verbs<'_>) -> Why {
+    let wanted: Vec<String> = wanted(state).iter().map(ToString::to_string).collect();
+    let waits_for = format!("a node that takes it up, for {}", wanted.join(", "));
+    let who = format!("an operator: {}", verbs.of("retry"));
+    let operators_can = vec![verbs.of("retry")];
+    Why { operators_can, ..plain(&waits_for, &who, "a node finds it within seconds") }
+}
+
+fn outside(call: &Call, waiting: &Waiting, verbs: &Verbs<'_>) -> Why {
+    let (what, who) = match waiting.kind {
+        Kind::Approval => ("an approval of", "an approver"),
+        Kind::Elicitation => ("an answer to", "a person"),
+        Kind::ClientExec => ("a page to execute", "a connected page"),
+    };
+    Why {
+        waits_for: format!("{what} {} ({})", call.tool, call.id),
+        since: Some(waiting.since),
+        who_can_move_it: format!("{who}: POST …/calls/{}/resolution", call.id),
+        next: "the call expires".to_owned(),
+        next_at: Some(waiting.expires_at),
+        operators_can: verbs.fail_or_cancel(call),
+    }
+}
+
+fn inside(call: &Call, verbs: &Verbs<'_>) -> Option<Why> {
+    match (&call.phase, &call.child, call.executor) {
+        (Phase::Delegated { since, expires_at, .. }, Some(child), _) => Some(Why {
+            waits_for: format!("the conversation {child}, for {} ({})", call.tool, call.id),
+            since: Some(*since),
+            who_can_move_it: format!("whoever can move {child}; POST …/cancel ends the turn"),
+            next: "it ends, or runs out of time".to_owned(),
+            next_at: Some(*expires_at),
+            operators_can: verbs.fail_or_cancel(call),
+        }),
+        (Phase::Running { attempt, since }, _, Executor::Server) => Some(Why {
+            waits_for: format!("attempt {attempt} of {} ({})", call.tool, call.id),
+            since: Some(*since),
+            who_can_move_it: "the tool; POST …/cancel ends the turn".to_owned(),
+            next: "the tool returns, or runs past its run_timeout".to_owned(),
+            next_at: None,
+            operators_can: verbs.fail_or_cancel(call),
+        }),
+        _ => None,
+    }
+}
+
+fn thinking(turn: &Turn, streams: bool, verbs: &Verbs<'_>) -> Why {
     let model = if streams { "the model to finish its message" } else { "the model to answer" };
     Why {
-        waits_for: format!("{model} (step {})", turn.step + 1),
+        waits_for: format!("{model} (step {})", turn.next_step()),
         since: (turn.step == 0).then_some(turn.started_at),
         who_can_move_it: "the model; POST …/cancel ends the turn".to_owned(),
         next: "the reply is journalled, or the turn fails".to_owned(),
         next_at: None,
+        operators_can: ["cancel", "kill"].map(|verb| verbs.of(verb)).into(),
     }
 }
 
@@ -79,5 +154,6 @@ fn plain(waits_for: &str, who: &str, next: &str) -> Why {
         who_can_move_it: who.to_owned(),
         next: next.to_owned(),
         next_at: None,
+        operators_can: Vec::new(),
     }
 }

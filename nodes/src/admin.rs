@@ -3,6 +3,7 @@
 mod actors;
 mod audit;
 mod blobs;
+mod repair;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +54,12 @@ pub fn router(admin: Admin) -> Router {
         .route("/admin/nodes", get(nodes))
         .route("/admin/actors", get(actors::list))
         .route("/admin/actors/{id}", get(actors::get))
-        .route("/admin/actors/{id}/kill", post(actors::kill))
+        .route("/admin/actors/{id}/retry", post(repair::retry))
+        .route("/admin/actors/{id}/calls/{call_id}/fail", post(repair::fail))
+        .route("/admin/actors/{id}/cancel", post(repair::cancel))
+        .route("/admin/actors/{id}/move", post(repair::move_to))
+        .route("/admin/actors/{id}/release", post(repair::release))
+        .route("/admin/actors/{id}/kill", post(repair::kill))
         .route("/admin/alarms", get(alarms))
         .route("/admin/audit/{id}", get(audit::list))
         .route("/admin/blobs/{id}", delete(blobs::delete))

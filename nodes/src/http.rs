@@ -5,7 +5,7 @@ pub(crate) mod blobs;
 pub(crate) mod border;
 mod calls;
 mod console;
-mod conversations;
+pub(crate) mod conversations;
 mod decisions;
 pub(crate) mod events;
 mod frames;

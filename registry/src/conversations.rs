@@ -3,6 +3,7 @@
 mod ensure_started;
 mod family;
 mod operators;
+mod repair;
 pub mod search;
 pub mod serve;
 mod snapshot;
@@ -28,6 +29,7 @@ use crate::placement::Policy;
 use crate::store::Store;
 use crate::wire::{self, Ask};
 pub use ensure_started::Place;
+pub use repair::Kept;
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -220,6 +222,7 @@ impl Conversations {
             | Request::Wake
             | Request::ChildEnded(_)
             | Request::RevokeDecision(_)
+            | Request::FailCall(_)
             | Request::Delete => false,
         };
         let known = self.table.get(id).is_some() || self.cached(id).is_some();
@@ -250,6 +253,7 @@ fn is_repeatable(request: &Request) -> bool {
         | Request::Cancel
         | Request::Dispatch(_)
         | Request::RevokeDecision(_)
+        | Request::FailCall(_)
         | Request::Delete => false,
     }
 }

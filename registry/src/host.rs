@@ -43,9 +43,10 @@ pub enum HostMsg {
     Ensure(ConversationId, Option<Holder>, RpcReplyPort<Ensured>),
     /// The pause after a crash is over.
     Revive(ConversationId),
-    /// Lets a conversation out of quarantine, and starts it.
-    Pardon(ConversationId),
-    /// Forgets a conversation that was deleted.
+    /// Lets a conversation out of quarantine, or out of the pause before its next life, and starts
+    /// it. The answer says whether it was there.
+    Retry(ConversationId, RpcReplyPort<bool>),
+    /// Forgets a conversation that was deleted, or let go.
     Forget(ConversationId),
     Quarantined(ConversationId, RpcReplyPort<Option<Quarantined>>),
     /// Every conversation ends as soon as nothing of it runs.
@@ -111,15 +112,22 @@ impl Actor for Host {
             HostMsg::Ensure(id, over, reply) => {
                 state.ensure(&myself, id, over, Some(reply)).await?;
             }
-            HostMsg::Revive(id) => state.revive(&myself, id).await?,
+            // Unless it was forgotten since.
+            HostMsg::Revive(id) if state.is_wanted(&id) => state.revive(&myself, id).await?,
+            HostMsg::Revive(_) => {}
             HostMsg::Forget(id) => {
                 state.records.remove(&id);
-            }
-            HostMsg::Pardon(id) => {
-                let was = state.records.remove(&id);
-                if was.is_some_and(|record| record.quarantined.is_some()) {
-                    state.ensure(&myself, id, None, None).await?;
+                if state.table.get(&id).is_none() && state.waiting.contains_key(&id) {
+                    state.revive(&myself, id).await?;
                 }
+            }
+            HostMsg::Retry(id, reply) => {
+                let waits = |record: Record| record.quarantined.is_some() || record.pause.is_some();
+                let waited = state.records.remove(&id).is_some_and(waits);
+                if waited {
+                    state.revive(&myself, id).await?;
+                }
+                let _ = reply.send(waited);
             }
             HostMsg::Leave => state.tell_all(|| ConversationMsg::Leave),
             HostMsg::Resume => state.tell_all(|| ConversationMsg::Resume),
@@ -210,6 +218,12 @@ impl State {
             let _ = reply.send(ensured);
         }
         Ok(())
+    }
+
+    /// Whether a pause before its next life runs, or somebody waits for that.
+    fn is_wanted(&self, id: &ConversationId) -> bool {
+        let paused = self.records.get(id).is_some_and(|record| record.pause.is_some());
+        paused || self.waiting.contains_key(id)
     }
 
     /// Starts a conversation whose pause is over, and answers those who waited for it.

@@ -80,7 +80,20 @@ pub fn is_orphan<'h>(
 /// Never a member that drains, even when it is the only one left: then there is none, and the
 /// caller answers `Unavailable`. Nor one that cannot be reached.
 pub fn place<'v>(policy: Policy, id: &ConversationId, view: &'v View) -> Option<&'v Member> {
-    let up = |member: &&Member| member.state == MemberState::Up && view.reaches(member);
+    elsewhere(policy, id, view, None)
+}
+
+/// The same for a conversation that is to be on another node than this holder's.
+pub fn elsewhere<'v>(
+    policy: Policy,
+    id: &ConversationId,
+    view: &'v View,
+    than: Option<&Holder>,
+) -> Option<&'v Member> {
+    let up = |member: &&Member| {
+        let takes = member.state == MemberState::Up && view.reaches(member);
+        takes && than != Some(&member.holder)
+    };
     let of = hash(id.as_str());
     let wanting = |member: &&Member| {
         let name = &member.holder.node;

@@ -3,8 +3,9 @@
 //! A field that a node does not know is ignored, so one that is added must be optional. A variant
 //! that it does not know makes the whole call unintelligible to it, and it says so.
 
+use abide_actors::journal::Holder;
 use abide_actors::live::Signal;
-use abide_actors::request::{Failure, Inspection, RepeatKey, Reply, Request};
+use abide_actors::request::{Failure, Inspection, Parting, RepeatKey, Reply, Request};
 use abide_conversation::{ConversationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,16 @@ pub enum Ask {
     Drain,
     /// Signals for its listeners, and for whom this node listens.
     Tell(Told),
+    /// What waits there for a later attempt is to be tried now.
+    Retry {
+        id: ConversationId,
+    },
+    /// The conversation is to be let go, to another holder or to nobody.
+    LetGo {
+        id: ConversationId,
+        to: Option<Holder>,
+        force: bool,
+    },
 }
 
 /// What it answers.
@@ -79,6 +90,9 @@ pub enum Answer {
     Late,
     /// Nothing was done: the call is of a kind that this node does not know.
     Unintelligible,
+    /// What is tried again.
+    Retried(Result<Vec<String>, Failure>),
+    Parted(Result<Parting, Failure>),
 }
 
 /// News of the live plane, in the order in which they happened.

@@ -41,6 +41,7 @@ pub enum Action {
     ToolReturned(ToolReturned),
     Resolve(Resolve),
     PageMissing(PageMissing),
+    FailCall(FailCall),
     Wake,
     Cancel(Cancel),
     Revive,
@@ -326,6 +327,14 @@ pub enum Answer {
 pub struct PageMissing {
     pub call: CallId,
     pub suspension: u32,
+}
+
+/// An operator gives up on an open call: it ends with an error, whatever it was doing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailCall {
+    pub call: CallId,
+    pub by: Principal,
+    pub error: String,
 }
 
 /// Ends the running turn.

@@ -6,6 +6,7 @@ mod child;
 mod create;
 mod dispatch;
 mod draft;
+mod fail_call;
 mod fork;
 mod hooked;
 mod model_failed;
@@ -90,6 +91,7 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         Action::ToolReturned(returned) => tool_returned::tool_returned(&mut draft, returned)?,
         Action::Resolve(resolve) => resolve::resolve(&mut draft, resolve)?,
         Action::PageMissing(missing) => page_missing::page_missing(&mut draft, missing)?,
+        Action::FailCall(fail) => fail_call::fail_call(&mut draft, fail)?,
         Action::Wake => wake::wake(&mut draft),
         Action::Cancel(cancel) => cancel::cancel(&mut draft, cancel.partial),
         Action::Revive => revive::revive(&mut draft),

@@ -291,6 +291,22 @@ impl State {
         calls.filter(|call| call.phase != Phase::Done).count()
     }
 
+    /// The calls that run now and must not run twice: whoever interrupts them ends them.
+    pub fn uninterruptible(&self) -> Vec<CallId> {
+        let once = |call: &&Call| {
+            matches!(call.phase, Phase::Running { .. })
+                && call.executor == Executor::Server
+                && call.on_interrupt == OnInterrupt::Fail
+                && call.child.is_none()
+        };
+        let calls = self.turn.iter().flat_map(|turn| &turn.calls).filter(once);
+        let runs = self
+            .dispatches
+            .iter()
+            .filter(|(_, run)| run.on_interrupt == OnInterrupt::Fail && run.child.is_none());
+        calls.map(|call| &call.id).chain(runs.map(|(id, _)| id)).cloned().collect()
+    }
+
     /// The open suspensions, in call order.
     pub fn pending(&self) -> Vec<Pending> {
         if self.forking.is_some() {

@@ -12,11 +12,12 @@ use abide_conversation::message::{ErrorType, Message, Outcome, Ui, Usage};
 use abide_conversation::permission::{Ceiling, PermissionPhase};
 use abide_conversation::{Action, ConversationId, TurnId};
 use serde_json::{Map, Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::Surroundings;
 use super::tool_run::returned;
 use crate::journal::Refusal;
+use crate::pauses;
 use crate::request::{Failure, Reply, Request, SpawnRequest};
 use crate::tools::bounds::{LARGEST_VALUE, encoded_len};
 use crate::tools::builtin::spawn_agent::{Errand, errand, own_errand};
@@ -102,10 +103,10 @@ async fn deliver(
             Ok(reply) => return Ok(reply),
             Err(failure) if passes(&failure) => {
                 tracing::debug!(conversation = %around.id, %to, %failure, "tries again");
+                pauses::pause(&format!("conversation {to}: {failure}"), pause).await;
             }
             Err(failure) => return Err(failure),
         }
-        sleep(pause).await;
         pause = pause.saturating_mul(2).min(PAUSE.1);
     }
 }

@@ -42,6 +42,7 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
         | Action::ModelFailed(_)
         | Action::Resolve(_)
         | Action::PageMissing(_)
+        | Action::FailCall(_)
         | Action::Wake
         | Action::Cancel(_)
         | Action::Revive

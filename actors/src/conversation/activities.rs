@@ -54,6 +54,7 @@ impl Loaded {
                 own: self.own.clone(),
                 stream: self.stream.clone(),
                 progress: self.progress.clone(),
+                pauses: self.pauses.clone(),
             };
             let (myself, task) = (myself.clone(), activity.clone());
             let task = async move {

@@ -74,6 +74,7 @@ impl Loaded {
             | Request::Spawn(_)
             | Request::ChildEnded(_)
             | Request::Abandon(_)
+            | Request::FailCall(_)
             | Request::RevokeDecision(_) => return None,
         };
         let asks =

@@ -17,8 +17,8 @@ use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::mcp;
 use crate::request::{
-    Answered, Delivery, Failure, Parcel, RememberRequest, RepeatKey, Reply, Request,
-    ResolveRequest, SendRequest, SpawnRequest,
+    Answered, Delivery, FailCallRequest, Failure, Parcel, RememberRequest, RepeatKey, Reply,
+    Request, ResolveRequest, SendRequest, SpawnRequest,
 };
 use crate::tools::gate::exact_fingerprint;
 use crate::tools::{Tool, Toolbox};
@@ -130,6 +130,7 @@ impl Loaded {
                 let usage = self.state.usage;
                 ask(Action::Abandon(*create), move |_| Reply::Abandoned { usage })
             }
+            Request::FailCall(fail) => fail_call(fail),
             Request::RevokeDecision(id) => ask(Action::RevokeDecision(id), |_| Reply::Revoked),
             Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool).into()),
             Request::Fork(_) => return Err(Rejection::ConversationExists.into()),
@@ -383,6 +384,19 @@ impl Loaded {
         let definition = self.deps.agents.revision(&turn.revision).await?;
         Ok(definition.map(|definition| self.toolbox_of(definition)))
     }
+}
+
+fn fail_call(request: FailCallRequest) -> Ask {
+    let FailCallRequest { call, by, error } = request;
+    let ended = call.clone();
+    ask(Action::FailCall(command::FailCall { call, by, error }), move |events| {
+        let closes = |event: &Event| match &event.data {
+            Data::ToolResult(result) => result.call_id == ended,
+            Data::Dispatch(done) => done.call_id == ended,
+            _ => false,
+        };
+        Reply::Resolved { seq: seq_of(events, closes) }
+    })
 }
 
 fn ask(action: Action, reply: impl FnOnce(&[Event]) -> Reply + Send + 'static) -> Ask {

@@ -12,13 +12,13 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
 
 use super::connection::Connection;
 use super::input::{self, Wanted};
 use super::link::Link;
 use super::reach::Pick;
 use super::result;
+use crate::pauses;
 use crate::tools::bounds::{LONGEST_ERROR, SHOWN_TEXT, cut, one_line};
 use crate::tools::native::Returned;
 use crate::tools::run::Run;
@@ -91,7 +91,8 @@ async fn rounds(
             Ok(Wanted::Person(asks)) => return Ok(Answered::Asks(asks)),
             Ok(Wanted::Again(state)) => {
                 (params.input_responses, params.request_state) = (None, state);
-                sleep(AGAIN.saturating_mul(1 << round)).await;
+                let wait = AGAIN.saturating_mul(1 << round);
+                pauses::pause("the MCP server wants the call again", wait).await;
             }
             Err(why) => return Ok(Answered::Wrong(why)),
         }

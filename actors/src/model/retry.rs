@@ -11,6 +11,7 @@ use futures::stream::{self, StreamExt};
 
 use super::{Failure, Model, Part, Parts, Request, Retry};
 use crate::clock::Clock;
+use crate::pauses;
 
 /// How long a provider's `Retry-After` is honoured; a turn that waits longer looks hung.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -79,7 +80,7 @@ impl<M: Model> Model for Retrying<M> {
             let Retry::After(asked) = failure.retry else { return Err(failure) };
             let wait = self.policy.wait(attempt, asked, self.clock.chance());
             tracing::debug!(attempt, ?wait, reason = %failure, "the model is asked again");
-            tokio::time::sleep(wait).await;
+            pauses::pause(&failure.message, wait).await;
         }
         self.attempt(request).await
     }

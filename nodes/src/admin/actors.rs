@@ -1,12 +1,11 @@
 //! Live conversation actors, one by one.
 
-use abide_actors::request::Inspection;
 use abide_actors::why;
 use abide_conversation::{ConversationId, State as Folded};
+use abide_registry::host::Quarantined;
 use abide_registry::sight::Sight;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -48,34 +47,27 @@ pub(super) async fn get(
         Some(Sight { live, quarantined }) => (live, quarantined),
         None => (None, None),
     };
-    let (mut body, folded, streams) = match live {
+    let (mut body, folded, live) = match live {
         Some((row, live)) => {
-            let Inspection { state, streaming, running, .. } = *live;
             let mut body = json!(row);
-            body["running"] = json!(running);
-            (body, state, streaming.is_some())
+            body["running"] = json!(live.running);
+            (body, live.state.clone(), Some(live))
         }
         None => {
             let folded = admin.conversations.stored(&id).await?;
             let folded = folded.ok_or_else(|| Problem::not_found("such conversation"))?;
-            (parked(&id, &folded), folded, false)
+            (parked(&id, &folded), folded, None)
         }
     };
     body["turn"] = json!(folded.turn);
     body["pending"] = json!(folded.pending());
     body["alarm"] = json!(folded.alarm());
     body["why"] = match quarantined {
-        Some(quarantined) => {
+        Some(Quarantined { reason, since }) => {
             body["state"] = json!("quarantined");
-            json!({
-                "waits_for": format!("an operator: its actor keeps crashing: {}", quarantined.reason),
-                "since": quarantined.since,
-                "who_can_move_it": format!("an operator: POST /admin/actors/{id}/kill"),
-                "next": "nothing, until then",
-                "next_at": null,
-            })
+            json!(why::quarantined(&id, &reason, since))
         }
-        None => json!(why::why(&folded, streams)),
+        None => json!(why::why(&id, &folded, live.as_deref())),
     };
     Ok(Json(body))
 }
@@ -93,14 +85,4 @@ fn parked(id: &ConversationId, folded: &Folded) -> Value {
         "restarts": 0,
         "bytes_held": 0,
     })
-}
-
-pub(super) async fn kill(
-    State(admin): State<Admin>,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Problem> {
-    match admin.conversations.kill(&conversation(&id)?).await? {
-        true => Ok(StatusCode::ACCEPTED),
-        false => Err(Problem::not_found("such live actor")),
-    }
 }

@@ -324,6 +324,6 @@ pub(super) fn agent_name(name: &str) -> Result<AgentName, Problem> {
 }
 
 /// A conversation answered something that was not asked: a bug, or a key that two calls share.
-pub(super) fn unexpected(reply: &Reply) -> Problem {
+pub(crate) fn unexpected(reply: &Reply) -> Problem {
     Problem::new(Kind::Internal, format!("an answer of another kind: {reply:?}"))
 }

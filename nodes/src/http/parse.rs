@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use abide_actors::request::RepeatKey;
 use abide_conversation::{ConversationId, Principal};
+use axum::body::HttpBody;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -53,6 +54,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let fingerprint = fingerprint(&[&target, &canonical(&value)]);
         let value = shape(value)?;
         Ok(Self { value, fingerprint })
+    }
+}
+
+/// A body that may be left out: then nothing is wished for.
+pub struct OptionalBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        match request.body().is_end_stream() {
+            true => Ok(Self(T::default())),
+            false => Body::from_request(request, state).await.map(|body| Self(body.value)),
+        }
     }
 }
 
@@ -146,13 +161,28 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Some(given) = named(&parts.headers, "Abide-Principal")? else {
-            return Ok(Self(Principal::new("anonymous")));
-        };
-        match given == Principal::system().as_str() {
-            true => Err(Problem::field("Abide-Principal", "nobody may be \"system\"")),
-            false => Ok(Self(Principal::new(given))),
+        principal(&parts.headers, "anonymous").map(Self)
+    }
+}
+
+/// Which operator asks: the same header, else "operator".
+pub struct Operator(pub Principal);
+
+impl<S: Send + Sync> FromRequestParts<S> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        principal(&parts.headers, "operator").map(Self)
+    }
+}
+
+fn principal(headers: &HeaderMap, otherwise: &str) -> Result<Principal, Problem> {
+    let given = named(headers, "Abide-Principal")?;
+    match given.unwrap_or_else(|| otherwise.to_owned()) {
+        given if given == Principal::system().as_str() => {
+            Err(Problem::field("Abide-Principal", "nobody may be \"system\""))
         }
+        given => Ok(Principal::new(given)),
     }
 }
 

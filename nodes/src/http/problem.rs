@@ -3,6 +3,7 @@
 use abide_actors::journal::Refusal;
 use abide_actors::request::Failure;
 use abide_conversation::Rejection;
+use abide_registry::conversations::Kept;
 use abide_registry::store::ListRefusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -31,6 +32,8 @@ pub enum Kind {
     CallNotOpen,
     ApprovalRequired,
     AgentMissing,
+    /// Of operators: things are not so that it could be done.
+    Conflict,
     PayloadTooLarge,
     Overloaded,
     Unavailable,
@@ -38,7 +41,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Kind::InvalidRequest,
         Kind::NotFound,
         Kind::ConversationExists,
@@ -46,6 +49,7 @@ impl Kind {
         Kind::CallNotOpen,
         Kind::ApprovalRequired,
         Kind::AgentMissing,
+        Kind::Conflict,
         Kind::PayloadTooLarge,
         Kind::Overloaded,
         Kind::Unavailable,
@@ -66,6 +70,7 @@ impl Kind {
             Kind::CallNotOpen => "call-not-open",
             Kind::ApprovalRequired => "approval-required",
             Kind::AgentMissing => "agent-missing",
+            Kind::Conflict => "conflict",
             Kind::PayloadTooLarge => "payload-too-large",
             Kind::Overloaded => "overloaded",
             Kind::Unavailable => "unavailable",
@@ -82,6 +87,7 @@ impl Kind {
             Kind::CallNotOpen => "The call is not open for this answer",
             Kind::ApprovalRequired => "The call needs an approval",
             Kind::AgentMissing => "The agent does not exist",
+            Kind::Conflict => "It cannot be done as things are",
             Kind::PayloadTooLarge => "The request is too large",
             Kind::Overloaded => "Too many requests",
             Kind::Unavailable => "Not available now",
@@ -97,7 +103,8 @@ impl Kind {
             | Kind::TurnInFlight
             | Kind::CallNotOpen
             | Kind::ApprovalRequired
-            | Kind::AgentMissing => StatusCode::CONFLICT,
+            | Kind::AgentMissing
+            | Kind::Conflict => StatusCode::CONFLICT,
             Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -165,6 +172,19 @@ impl From<Failure> for Problem {
             Failure::Overloaded => Kind::Overloaded,
         };
         Self::new(kind, detail)
+    }
+}
+
+impl From<Kept> for Problem {
+    fn from(kept: Kept) -> Self {
+        let detail = kept.to_string();
+        match kept {
+            Kept::NoSuchNode(_) => Self::new(Kind::NotFound, detail),
+            Kept::Draining(_) | Kept::There(_) | Kept::Alone | Kept::Runs(_) => {
+                Self::new(Kind::Conflict, detail)
+            }
+            Kept::Failed(failure) => failure.into(),
+        }
     }
 }
 
@@ -267,6 +287,13 @@ mod tests {
         ] {
             assert_eq!(told(failure), (status, name.to_owned()));
         }
+        let runs = Kept::Runs(vec![abide_conversation::CallId::new("c")]);
+        for kept in [runs, Kept::Alone, Kept::There("n".to_owned()), Kept::Draining("n".to_owned())]
+        {
+            assert_eq!(told(kept), (409, "conflict".to_owned()));
+        }
+        assert_eq!(told(Kept::NoSuchNode("n".to_owned())), (404, "not-found".to_owned()));
+        assert_eq!(told(Kept::Failed(Rejection::NotFound.into())), (404, "not-found".to_owned()));
         assert_eq!(told(ListRefusal::Cursor), (422, "invalid-request".to_owned()));
     }
 
@@ -282,6 +309,18 @@ mod tests {
         assert_eq!(crash.status, StatusCode::SERVICE_UNAVAILABLE);
         let body = axum::body::to_bytes(crash.into_response().into_body(), usize::MAX).await;
         assert!(!std::str::from_utf8(&body.unwrap()).unwrap().contains("secret"));
+    }
+
+    #[test]
+    fn the_runbook_tells_what_to_do_about_every_problem() {
+        let runbook = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/README.md");
+        let runbook = std::fs::read_to_string(runbook).unwrap();
+        let (_, table) = runbook.split_once("<!-- problems -->").unwrap();
+        let (table, _) = table.split_once("<!-- /problems -->").unwrap();
+        let rows = table.lines().filter(|line| line.starts_with("| `/problems/"));
+        let told: Vec<String> = rows.map(|row| row.split(" | ").take(2).collect()).collect();
+        let row = |kind: Kind| format!("| `{}`{}", kind.uri(), kind.status().as_u16());
+        assert_eq!(told, Kind::ALL.map(row));
     }
 
     #[test]

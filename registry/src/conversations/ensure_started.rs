@@ -93,7 +93,7 @@ impl Conversations {
         }
     }
 
-    fn live_here(&self, id: &ConversationId) -> Option<Handle> {
+    pub(super) fn live_here(&self, id: &ConversationId) -> Option<Handle> {
         let up = |handle: &Handle| handle.actor.get_status() < ractor::ActorStatus::Draining;
         self.table.get(id).filter(up)
     }

@@ -16,7 +16,7 @@ use crate::wire::{Answer, Ask};
 /// How many actors are asked at once.
 const LOOKS: usize = 32;
 /// How long another node may take to list what lives on it.
-const LIST: Duration = Duration::from_secs(5);
+pub(super) const LIST: Duration = Duration::from_secs(5);
 
 impl Conversations {
     /// What the node that holds a conversation knows of it; `None` if nobody holds it.
@@ -103,7 +103,7 @@ impl Conversations {
     pub(super) async fn kill_here(&self, id: &ConversationId) -> bool {
         let live = self.table.get(id);
         let held = self.quarantined_here(id).await.is_some();
-        let pardoned = held && self.host.cast(HostMsg::Pardon(id.clone())).is_ok();
+        let pardoned = held && self.revive(id).await.unwrap_or_default();
         pardoned || live.is_some_and(|handle| handle.actor.cast(ConversationMsg::Kill).is_ok())
     }
 

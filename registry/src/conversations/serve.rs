@@ -82,6 +82,8 @@ impl Desk {
                 Answer::Rows(door.rows_here(after.as_deref(), limit).await)
             }
             Ask::Kill { id } => Answer::Killed(door.kill_here(&id).await),
+            Ask::Retry { id } => Answer::Retried(door.retry_here(&id).await),
+            Ask::LetGo { id, to, force } => Answer::Parted(door.let_go_here(&id, to, force).await),
             Ask::Drain => {
                 begin_drain(&self.state);
                 Answer::Noted

@@ -24,6 +24,7 @@ mod newer;
 mod operators;
 mod pages;
 mod plan;
+mod repairs;
 mod repeats;
 mod revival;
 mod rig;

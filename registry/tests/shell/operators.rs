@@ -15,7 +15,7 @@ fn id(id: &str) -> ConversationId {
     ConversationId::new(id)
 }
 
-async fn quarantine(rig: &Rig, name: &str) {
+pub async fn quarantine(rig: &Rig, name: &str) {
     rig.send(name, "panic").await.unwrap();
     let look = async {
         while rig.quarantined(name).await.is_none() {

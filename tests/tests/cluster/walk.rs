@@ -1,4 +1,4 @@
-//! The README's walks work when pasted.
+//! The walks of the README and of the runbook work when pasted.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -30,6 +30,9 @@ kept=${XDG_CACHE_HOME:-$HOME/.cache}/abide-tests/mcp-everything/node_modules/.bi
 exec "$kept/mcp-server-everything"
 "#;
 
+const README: &str = "README.md";
+const RUNBOOK: &str = "deploy/README.md";
+
 /// The walk pauses for people to read.
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -42,7 +45,7 @@ fn own_address() -> String {
 #[tokio::test]
 async fn the_walk_of_the_readme_works_when_pasted() {
     let site = Site::new(ABIDE);
-    let said = pasted(&site, "walk", own_address()).await;
+    let said = pasted(&site, README, "walk", own_address()).await;
     left_in_order(&site, &said).await;
 }
 
@@ -52,7 +55,7 @@ async fn three_nodes_of_the_readme_work_when_pasted() {
     let release = site.dir().join("target/release");
     std::fs::create_dir_all(&release).unwrap();
     std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    let said = pasted(&site, "nodes", own_address()).await;
+    let said = pasted(&site, README, "nodes", own_address()).await;
     assert!(said.contains(r#""status":"accepted""#), "{said}");
     assert!(said.contains("The tool said"), "the turn went on: {said}");
 }
@@ -63,7 +66,7 @@ async fn files_and_a_shell_of_the_readme_work_when_pasted() {
     let release = site.dir().join("target/release");
     std::fs::create_dir_all(&release).unwrap();
     std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    let said = pasted(&site, "files", own_address()).await;
+    let said = pasted(&site, README, "files", own_address()).await;
     assert!(said.contains(r"exit 0\nServus, Graz\n"), "the command ran: {said}");
 }
 
@@ -73,7 +76,7 @@ async fn the_mcp_server_of_the_readme_works_when_pasted() {
     let release = site.dir().join("target/release");
     std::fs::create_dir_all(&release).unwrap();
     std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    let said = pasted(&site, "mcp", own_address()).await;
+    let said = pasted(&site, README, "mcp", own_address()).await;
     assert!(said.contains("The sum of 19 and 23 is 42."), "it was added: {said}");
     assert!(said.contains(r#""tool":"every_get-sum""#), "it is remembered: {said}");
 }
@@ -84,16 +87,57 @@ async fn a_conversation_that_lasts_of_the_readme_works_when_pasted() {
     let release = site.dir().join("target/release");
     std::fs::create_dir_all(&release).unwrap();
     std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    let said = pasted(&site, "lasts", own_address()).await;
+    let said = pasted(&site, README, "lasts", own_address()).await;
     assert!(said.contains(r#""reason":"max_conversation_tokens""#), "it was halted: {said}");
     assert!(said.contains("You said: Else"), "the fork went on: {said}");
     assert!(said.contains(r#""media_type":"image/gif""#), "the blob was kept: {said}");
     assert!(said.contains(r#""entries""#), "the audit was read: {said}");
 }
 
+/// Pastes the blocks of one name of the runbook, with the program where a release build of it is.
+async fn of_the_runbook(name: &str) -> String {
+    let site = Site::new(ABIDE);
+    let release = site.dir().join("target/release");
+    std::fs::create_dir_all(&release).unwrap();
+    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
+    pasted(&site, RUNBOOK, name, own_address()).await
+}
+
+#[tokio::test]
+async fn what_operators_do_by_the_runbook_works_when_pasted() {
+    let said = of_the_runbook("runbook").await;
+    for answer in [
+        r#""status":"failed"}"#,
+        r#""type":"/problems/call-not-open""#,
+        r#"{"cancelled":true}"#,
+        r#"{"node":"node-2"}"#,
+        r#""detail":"the conversation is on node node-2""#,
+        r#"{"node":"node-1"}"#,
+        r#"{"released":true}"#,
+        r#"{"retried":["model step 1 of turn_"#,
+        "202\n202\n",
+        r#""state":"drained""#,
+    ] {
+        assert!(said.contains(answer), "{answer} was not said: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_backup_of_redis_is_restored_by_the_runbook() {
+    let said = of_the_runbook("backup").await;
+    assert!(said.contains(r#""status":"accepted""#), "the restored call was approved: {said}");
+    assert!(said.contains("aof_rewrite_in_progress:0"), "{said}");
+}
+
+#[tokio::test]
+async fn a_backup_of_an_embedded_store_is_restored_by_the_runbook() {
+    let said = of_the_runbook("backup-embedded").await;
+    assert!(said.contains("call_1_1"), "the restored call waits: {said}");
+}
+
 /// Pastes the blocks of one name, at an address that is this test's own. Returns what was said.
-async fn pasted(site: &Site, name: &str, here: String) -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+async fn pasted(site: &Site, document: &str, name: &str, here: String) -> String {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document);
     let readme = std::fs::read_to_string(&readme).unwrap();
     let mut script = "set -eu\n".to_owned();
     for block in blocks(&readme, name).unwrap() {

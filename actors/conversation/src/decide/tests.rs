@@ -11,6 +11,7 @@ mod contexts;
 mod costs;
 mod deadlines;
 mod dispatching;
+mod failing;
 mod forking;
 mod hooked;
 mod mixed;

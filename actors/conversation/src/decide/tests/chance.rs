@@ -105,6 +105,7 @@ impl Run {
             25 => self.hooked(throw),
             26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", throw.how % 4))),
             27 => self.remembered(throw),
+            28 if throw.how.is_multiple_of(2) => fail(&self.some_call(throw)),
             _ => self.resolved(throw),
         }
     }

@@ -403,6 +403,11 @@ pub(super) fn missing(call: &str, suspension: u32) -> Action {
     Action::PageMissing(PageMissing { call: CallId::new(call), suspension })
 }
 
+pub(super) fn fail(call: &str) -> Action {
+    let (call, by) = (CallId::new(call), Principal::new("operator"));
+    Action::FailCall(FailCall { call, by, error: "given up".to_owned() })
+}
+
 pub(super) fn cancel() -> Action {
     Action::Cancel(Cancel { partial: None })
 }

@@ -1,0 +1,51 @@
+//! An operator gives up on a call: it ends with an error, and the turn goes on.
+
+use super::Rejection;
+use super::draft::Draft;
+use super::settle::settle;
+use super::tool_returned::finish_dispatch;
+use super::wake::wake;
+use crate::command::FailCall;
+use crate::event::{Data, Resolution};
+use crate::ids::CallId;
+use crate::message::{ErrorType, Outcome};
+use crate::state::{Phase, State};
+
+pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejection> {
+    let FailCall { call: id, by, error } = fail;
+    if !is_open(&draft.state, &id) {
+        return Err(Rejection::CallNotOpen("no such open call".into()));
+    }
+    // What is past its time has expired, whoever comes to say so.
+    wake(draft);
+    if !is_open(&draft.state, &id) {
+        return Ok(());
+    }
+    let outcome = Outcome::Err(error.clone(), ErrorType::ToolError);
+    if let Some(run) = draft.state.dispatches.get(&id).cloned() {
+        finish_dispatch(draft, id, run, outcome, None, None);
+        return Ok(());
+    }
+    let waiting = draft.state.call(&id).and_then(|call| call.waiting()).cloned();
+    if let Some(waiting) = waiting {
+        draft.push(Data::Resolution(Resolution {
+            call_id: id.clone(),
+            kind: waiting.kind,
+            suspension: waiting.suspension,
+            by,
+            approved: None,
+            reason: Some(error),
+            args: None,
+            gate: None,
+            input: None,
+        }));
+    }
+    draft.result(id, outcome);
+    settle(draft);
+    Ok(())
+}
+
+fn is_open(state: &State, id: &CallId) -> bool {
+    state.dispatches.contains_key(id)
+        || state.call(id).is_some_and(|call| call.phase != Phase::Done)
+}
