@@ -1,6 +1,6 @@
 //! Wakes the conversations of this node's share whose alarm is due.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,16 +31,17 @@ const AWAY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
 pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
-    let mut wakes = Wakes { conversations, under_way: JoinSet::new(), leave: HashMap::new() };
+    let (under_way, leave) = Default::default();
+    let mut wakes = Wakes { conversations, clock, under_way, leave };
     let mut read = FEW;
     loop {
-        let now = clock.now();
+        let now = wakes.clock.now();
         wakes.settle(now);
         let share = wakes.conversations.cluster().view().share.clone();
         let horizon = now.checked_add(LOOK_EVERY).unwrap_or(Timestamp::MAX);
         let wait = match store.due(&share, horizon, read).await {
             Ok(alarms) => {
-                let due = alarms.iter().filter(|(_, due)| *due <= now).map(|(id, _)| id);
+                let due = alarms.iter().filter(|(_, due)| *due <= now);
                 let many = due.clone().count() >= read;
                 // Past those that are left alone there may be others.
                 read = if many { BATCH + wakes.leave.len() } else { FEW };
@@ -60,24 +61,29 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc
 /// The conversations that are being woken, and those that are to be left alone.
 struct Wakes {
     conversations: Conversations,
+    clock: Arc<dyn Clock>,
     under_way: JoinSet<(ConversationId, bool)>,
     /// Until when; those under way, until they are done.
     leave: HashMap<ConversationId, Timestamp>,
 }
 
 impl Wakes {
-    fn begin<'a>(&mut self, due: impl Iterator<Item = &'a ConversationId>) {
-        let due: HashSet<_> = due.filter(|id| !self.leave.contains_key(id)).cloned().collect();
-        for id in due {
+    fn begin<'a>(&mut self, due: impl Iterator<Item = &'a (ConversationId, Timestamp)>) {
+        let due = due.filter(|(id, _)| !self.leave.contains_key(id)).cloned();
+        for (id, due) in due.collect::<HashMap<_, _>>() {
             if self.under_way.len() >= AT_ONCE {
                 return;
             }
-            let conversations = self.conversations.clone();
+            let (conversations, clock) = (self.conversations.clone(), self.clock.clone());
             self.leave.insert(id.clone(), Timestamp::MAX);
             self.under_way.spawn(async move {
                 let wake = conversations.deliver(&id, Request::Wake, Vec::new());
                 let woken = match tokio::time::timeout(PATIENCE, wake).await {
-                    Ok(Ok(_)) => true,
+                    Ok(Ok(_)) => {
+                        let lag = clock.now().duration_since(due).as_secs_f64().max(0.0);
+                        metrics::histogram!("abide_alarm_lag_seconds").record(lag);
+                        true
+                    }
                     Ok(Err(failure)) => {
                         tracing::warn!(conversation = %id, %failure, "an alarm was not delivered");
                         false

@@ -115,9 +115,11 @@ impl Actor for Host {
             HostMsg::Revive(id) => state.revive(&myself, id).await?,
             HostMsg::Forget(id) => {
                 state.records.remove(&id);
+                state.count_quarantined();
             }
             HostMsg::Pardon(id) => {
                 let was = state.records.remove(&id);
+                state.count_quarantined();
                 if was.is_some_and(|record| record.quarantined.is_some()) {
                     state.ensure(&myself, id, None, None).await?;
                 }
@@ -131,6 +133,7 @@ impl Actor for Host {
             }
             HostMsg::Abandon => {
                 state.records.clear();
+                state.count_quarantined();
                 for (_, handle) in state.table.page(None, usize::MAX) {
                     handle.actor.kill();
                 }
@@ -310,7 +313,10 @@ impl State {
                 pause
             }
         };
-        tracing::warn!(conversation = %id, %error, ?pause, "a conversation's actor ended");
+        // A panic's words may be anybody's.
+        let said = death.is_none().then(|| error.to_string());
+        let error = death.map(ToString::to_string);
+        tracing::warn!(conversation = %id, error, said, ?pause, "a conversation's actor ended");
         metrics::counter!("abide_actor_deaths_total").increment(1);
         self.forget_old(now);
         self.ended(myself, who, pause == Some(Duration::ZERO)).await?;
@@ -327,5 +333,11 @@ impl State {
             let lately = record.died.is_some_and(|died| now.duration_since(died) < WINDOW);
             lately || record.quarantined.is_some() || table.get(id).is_some()
         });
+        self.count_quarantined();
+    }
+
+    fn count_quarantined(&self) {
+        let given_up = self.records.values().filter(|record| record.quarantined.is_some()).count();
+        metrics::gauge!("abide_quarantined").set(given_up as f64);
     }
 }
