@@ -5,6 +5,7 @@ pub mod browser;
 pub mod chance;
 pub mod client;
 pub mod cluster;
+pub mod collector;
 pub mod frames;
 pub mod history;
 pub mod journal;
