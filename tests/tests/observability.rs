@@ -35,11 +35,8 @@ fn named(text: &str) -> BTreeSet<&str> {
 /// Every use of a macro of `metrics`: the kind, the name, and the labels.
 fn emitted(sources: &str) -> Vec<(Kind, String, BTreeSet<String>)> {
     let mut found = Vec::new();
-    let macros = [
-        ("counter!(", Kind::Counter),
-        ("gauge!(", Kind::Gauge),
-        ("histogram!(", Kind::Histogram),
-    ];
+    let macros =
+        [("counter!(", Kind::Counter), ("gauge!(", Kind::Gauge), ("histogram!(", Kind::Histogram)];
     for (open, kind) in macros {
         for (at, _) in sources.match_indices(&format!("metrics::{open}")) {
             let rest = &sources[at + "metrics::".len() + open.len()..];

@@ -141,7 +141,8 @@ impl Traced {
         let span = Span {
             at,
             parent: step.map(|_| root.span),
-            name: format!("chat {}", request.settings.name),
+            // A scripted model has no name.
+            name: format!("chat {}", request.settings.name).trim_end().to_owned(),
             side: Side::Calls,
             began: clock.now(),
             ended: Timestamp::MAX,

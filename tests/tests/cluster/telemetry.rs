@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::ABIDE;
-use crate::agents::{calls_once, http};
+use crate::agents::{agent, calls_once, http};
 
 /// The metrics of a node, by name and labels as they are written.
 pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
@@ -29,6 +29,10 @@ pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
 /// An agent whose one call waits for an approval, then for the tool server.
 fn gated(tools: &ToolServer) -> Value {
     calls_once(vec![http("send", tools, "/answer", json!({"approval": "requires_approval"}))])
+}
+
+fn says_done() -> Value {
+    agent(json!({"provider": "scripted", "script": [{"text": "Done."}]}), vec![])
 }
 
 fn one<'s>(spans: &'s [Span], name: &str) -> &'s Span {
@@ -68,7 +72,7 @@ async fn a_turn_is_one_trace_across_an_approval_and_a_kill() {
     let mut names: Vec<&str> = of_turn.iter().map(|span| span.name.as_str()).collect();
     names.sort();
     let expected =
-        ["await_approval send", "chat ", "chat ", "execute_tool send", "invoke_agent a", "revive"];
+        ["await_approval send", "chat", "chat", "execute_tool send", "invoke_agent a", "revive"];
     assert_eq!(names, expected);
 
     let (waited, revived) = (one(&spans, "await_approval send"), one(&spans, "revive"));
@@ -95,7 +99,7 @@ async fn what_waits_to_be_exported_is_exported_when_the_node_ends() {
     let collector = Collector::start().await;
     let site = Site::new(ABIDE).with(&["--otlp", &collector.url()]);
     let mut node = site.start().await;
-    site.client.define("a", &calls_once(vec![])).await;
+    site.client.define("a", &says_done()).await;
     site.client.say("c", "a", "go").await;
     site.client.settled("c", 1).await;
     node.terminate();
@@ -108,7 +112,7 @@ async fn a_collector_that_is_away_costs_spans_and_one_line() {
     // Nobody can listen on it.
     let site = Site::new(ABIDE).with(&["--otlp", "http://127.0.0.1:1"]);
     let _node = site.start().await;
-    site.client.define("a", &calls_once(vec![])).await;
+    site.client.define("a", &says_done()).await;
     for turn in 1..=3 {
         site.client.say("c", "a", "go").await;
         site.client.settled("c", turn).await;
