@@ -174,7 +174,7 @@ fn digest(parts: &[&str]) -> [u8; 32] {
 
 /// Never 0, which is no id.
 fn number(bytes: &[u8]) -> u128 {
-    bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)).max(1)
+    bytes.iter().fold(0, |number, byte| (number << 8) | u128::from(*byte)).max(1)
 }
 
 #[cfg(test)]

@@ -47,7 +47,10 @@ impl Loaded {
                 Data::ToolCall(call) if call.call_id == done.call_id => Some(call.executor),
                 _ => None,
             });
-            return planned.into_iter().for_each(|executor| call_counted(executor, outcome));
+            if let Some(executor) = planned {
+                call_counted(executor, outcome);
+            }
+            return;
         };
         call_counted(call.executor, outcome);
         let since = match &call.phase {

@@ -79,6 +79,10 @@ fn endpoint(config: &Config) -> Option<String> {
 }
 
 fn exporter(endpoint: &str, node: &str) -> Result<SpanExporter, String> {
+    let url: reqwest::Url = endpoint.parse().map_err(|_| "it is no URL".to_owned())?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("it must begin with http:// or https://".to_owned());
+    }
     let client = reqwest::Client::builder()
         .timeout(PATIENCE)
         .redirect(reqwest::redirect::Policy::none())

@@ -128,6 +128,17 @@ async fn a_collector_that_is_away_costs_spans_and_one_line() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_takes_no_traces_is_refused_and_not_repeated() {
+    let site = Site::new(ABIDE);
+    for endpoint in ["collector-s3cr3t", "grpc://u:collector-s3cr3t@127.0.0.1"] {
+        let output = site.run(&["--store", "memory", "--otlp", endpoint]).await;
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("--otlp") && !said.contains("s3cr3t"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_turn_is_counted_once_whoever_dies_in_between() {
     let tools = ToolServer::start().await;
     let site = Site::new(ABIDE);
