@@ -1,8 +1,10 @@
 //! An activity becomes a task that reports back, once, as an action to decide on.
 
 mod asked;
+mod chat;
 mod child;
 mod copy;
+mod executed;
 mod keep;
 mod media;
 mod model_step;
@@ -19,7 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use abide_conversation::{Action, Activity, CallId, ConversationId, State};
 use futures::FutureExt;
 use serde_json::Value;
+use tracing::Instrument;
 
+use self::executed::Executed;
 use crate::agent::Definition;
 use crate::conversation::Deps;
 use crate::journal::Refusal;
@@ -46,6 +50,8 @@ pub enum Trouble {
 /// What an activity works with: the state as it was when it became wanted.
 pub(crate) struct Surroundings {
     pub(crate) id: ConversationId,
+    /// Of the holding that it runs under.
+    pub(crate) epoch: u64,
     pub(crate) deps: Arc<Deps>,
     pub(crate) state: State,
     /// The tools that its client declared.
@@ -89,11 +95,24 @@ impl Surroundings {
     }
 }
 
-/// Runs an activity to its end. Dropping the future ends it at once.
+/// Runs an activity to its end. Dropping the future ends it at once. Whatever is logged meanwhile
+/// says of what it is.
 ///
 /// What takes much room is boxed, so that an activity takes no more than its own kind needs: most of
 /// those under way are waiting.
 pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
+    let turn = around.state.turn.as_ref().map(|turn| turn.id.as_str());
+    let call = match &activity {
+        Activity::Tool { call, .. } | Activity::Page { call, .. } => Some(call.as_str()),
+        _ => None,
+    };
+    let (conversation, epoch) = (around.id.as_str(), around.epoch);
+    // As severe as can be: whoever reads any line wants to know of what it is.
+    let span = tracing::error_span!("activity", conversation, epoch, turn, call);
+    carry_out(activity, around).instrument(span).await
+}
+
+async fn carry_out(activity: Activity, around: Surroundings) -> Report {
     let work = async {
         let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
         // A process that was stopped goes on here long after it was taken for dead.
@@ -104,7 +123,12 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
             Activity::Start { turn } => Box::pin(start::start(&around, turn)).await,
             Activity::Model { step, .. } => Box::pin(model_step::model_step(&around, *step)).await,
             Activity::Tool { call, attempt } => {
-                Box::pin(tool_run::tool_run(&around, call, *attempt)).await
+                let span = Executed::begin(&around, call, *attempt);
+                let came = Box::pin(tool_run::tool_run(&around, call, *attempt)).await;
+                if let (Some(span), Ok(came)) = (span, &came) {
+                    span.end(&around, came);
+                }
+                came
             }
             Activity::Page { call, suspension, grace_ms } => {
                 Ok(page::page(&around, call, *suspension, *grace_ms).await)

@@ -5,6 +5,7 @@
 
 mod activities;
 mod commit;
+mod counted;
 mod dispatch;
 mod fork;
 mod hooked;
@@ -39,6 +40,7 @@ use crate::request::{Delivery, Inspection, Parting, Reply, ReplyPort};
 use crate::standing::Standing;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
+pub(crate) use counted::waited;
 pub use hooked::Heard;
 
 /// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
@@ -285,7 +287,7 @@ impl Loaded {
     }
 
     async fn load(&mut self) -> Result<(), Death> {
-        let journal = &self.deps.journal;
+        let (journal, began) = (&self.deps.journal, self.deps.clock.now());
         let me = self.deps.standing.me();
         // This node's former actor of the conversation is gone: its writes are fenced from here on.
         self.held = in_time(journal.claim(&self.id, &me, Some(&me))).await?;
@@ -295,10 +297,12 @@ impl Loaded {
         if self.held.holder != me {
             return Err(Death::HeldElsewhere(self.held.holder.clone()));
         }
+        metrics::counter!("abide_claims_total").increment(1);
         if let Some(stored) = in_time(journal.load(&self.id)).await? {
             self.cached_seq = stored.state.seq;
             self.state = replay(stored.state, &stored.events);
             self.compile_own().await;
+            self.revived(began);
             // Its predecessor may have died between an append and the telling of it.
             self.deps.live.publish(&self.id, Signal::Revived);
         }
@@ -317,9 +321,11 @@ impl Loaded {
             // They were checked when the conversation was created; another version may differ.
             Ok(Err(mistakes)) => {
                 let mistakes = agent::joined(&mistakes);
-                tracing::error!(conversation = %self.id, mistakes, "its own tools are refused");
+                tracing::error!(conversation = %self.id, said = mistakes, "its own tools are refused");
             }
-            Err(error) => tracing::error!(conversation = %self.id, %error, "its tools are lost"),
+            Err(error) => {
+                tracing::error!(conversation = %self.id, said = %error, "its tools are lost")
+            }
         }
     }
 

@@ -115,6 +115,15 @@ impl Provider {
             Self::Ollama => "ollama",
         }
     }
+
+    /// The same, as the GenAI conventions of traces spell it.
+    pub(crate) fn convention(self) -> &'static str {
+        match self {
+            Self::Openai | Self::OpenaiResponses => "openai",
+            Self::Gemini => "gcp.gemini",
+            Self::Scripted | Self::Anthropic | Self::Ollama => self.name(),
+        }
+    }
 }
 
 /// One model call.

@@ -47,15 +47,20 @@ impl Poster {
         Ok(Self { whom, client, clock, variables })
     }
 
-    /// Posts once, under `key`; the answer's status is 2xx. `name` is for the log.
+    /// Posts once, under `key`; the answer's status is 2xx. `name` is for the log, and `trace` is the
+    /// `traceparent`, if there is one.
     pub(crate) async fn post(
         &self,
         to: &Endpoint,
         name: &str,
         key: &str,
         body: String,
+        trace: Option<String>,
     ) -> Result<Response, String> {
-        let headers = self.headers(to, name, key, &body)?;
+        let mut headers = self.headers(to, name, key, &body)?;
+        if let Some(trace) = trace.and_then(|trace| HeaderValue::try_from(trace).ok()) {
+            headers.insert("traceparent", trace);
+        }
         let request = self.client.post(to.url.clone()).headers(headers).body(body);
         let response = request.send().await.map_err(|error| self.broken(&error))?;
         let (status, whom) = (response.status(), self.whom);

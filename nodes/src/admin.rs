@@ -88,8 +88,13 @@ async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
 }
 
 async fn metrics(State(admin): State<Admin>) -> String {
-    let live = u32::try_from(admin.conversations.table().len()).unwrap_or(u32::MAX);
-    metrics::gauge!("abide_live_actors").set(f64::from(live));
+    let table = admin.conversations.table();
+    let (waiting, deepest) = table.depths();
+    let members = admin.conversations.cluster().view().members.len();
+    metrics::gauge!("abide_live_actors").set(table.len() as f64);
+    metrics::gauge!("abide_mailbox_waiting").set(waiting as f64);
+    metrics::gauge!("abide_mailbox_deepest").set(deepest as f64);
+    metrics::gauge!("abide_members").set(members as f64);
     admin.metrics.map(|handle| handle.render()).unwrap_or_default()
 }
 

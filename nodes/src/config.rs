@@ -9,6 +9,7 @@ use std::time::Duration;
 use abide_actors::shell::{CONFINE, LAUNCH, Sandbox};
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
+use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::http::origins::Origin;
@@ -89,6 +90,12 @@ pub struct Config {
     /// text on a terminal, else json
     #[arg(long)]
     pub log_format: Option<LogFormat>,
+    /// Where traces go to, by OTLP over HTTP (protobuf), such as http://127.0.0.1:4318
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true, value_name = "URL")]
+    pub otlp: Option<String>,
+    /// Shows what people, models and tools said on spans, and in errors of the log
+    #[arg(long, env = "ABIDE_TELEMETRY_CONTENT", value_parser = BoolishValueParser::new())]
+    pub telemetry_content: bool,
 }
 
 /// Where journals are kept.

@@ -31,6 +31,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::telemetry::measured;
 use origins::Origin;
 use problem::{Kind, Problem};
 
@@ -63,7 +64,9 @@ pub fn router(api: Api, allowed: &[Origin]) -> Router {
         .fallback(async || Problem::not_found("such path"))
         .method_not_allowed_fallback(async || Problem::method())
         .layer(middleware::from_fn_with_state(api.clone(), admit));
-    let router = border::guarded(router).with_state(api);
+    let router = border::guarded(router)
+        .layer(middleware::from_fn_with_state(api.clone(), measured))
+        .with_state(api);
     match origins::layer(allowed) {
         Some(layer) => router.layer(layer),
         None => router,

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use abide::config::{Cli, Command, Config};
-use abide::node::{Node, Unready};
-use abide::telemetry;
+use abide::node::{self, Node, Unready};
+use abide::telemetry::{self, Exports};
 use abide_actors::shell;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };
-    telemetry::log(config.log_format);
+    telemetry::log(&config, &node::name(&config));
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.to_string(), 1),
@@ -52,6 +52,7 @@ async fn run(config: Config) -> Result<(), Unready> {
     let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
     let patience = config.drain_timeout;
+    let exports = Exports::start(&config, &node::name(&config))?;
     let mut node = Node::start(config, telemetry::metrics()).await?;
     let (public, admin, name) = (node.public, node.admin, &node.name);
     let cluster = node.cluster.map_or("-".to_owned(), |cluster| cluster.to_string());
@@ -68,6 +69,9 @@ async fn run(config: Config) -> Result<(), Unready> {
         _ = interrupt.recv() => return Ok(()),
     }
     node.stop().await;
+    if let Some(exports) = exports {
+        exports.finish().await;
+    }
     Ok(())
 }
 

@@ -30,7 +30,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::admin::{self, Admin};
 use crate::config::{Config, StoreUrl};
 use crate::http::{self, Api};
-use crate::{demo, seed, serve};
+use crate::{demo, seed, serve, telemetry};
 pub use kit::Notes;
 use stores::Stores;
 
@@ -59,6 +59,7 @@ pub struct Node {
     servers: Vec<JoinHandle<()>>,
     life: Life,
     natives: Arc<Natives>,
+    _upkeep: Option<AbortOnDropHandle<()>>,
     _seeds: AbortOnDropHandle<()>,
 }
 
@@ -150,6 +151,7 @@ impl Node {
         };
         let state = life.state.clone();
         let conversations = life.conversations.clone();
+        let _upkeep = metrics.clone().map(telemetry::upkeep);
         let operators_api = Admin { conversations, store, clock, metrics, state, notes };
         let servers = vec![
             tokio::spawn(serve::serve(
@@ -160,7 +162,18 @@ impl Node {
             tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
         ];
         let (public, admin, cluster) = (public_at, admin_at, cluster_at);
-        Ok(Self { public, admin, cluster, name, stop, servers, life, natives, _seeds: seeds })
+        Ok(Self {
+            public,
+            admin,
+            cluster,
+            name,
+            stop,
+            servers,
+            life,
+            natives,
+            _upkeep,
+            _seeds: seeds,
+        })
     }
 
     /// Drains whenever an operator asks for it, for at most `patience`, and goes on serving: what
@@ -204,9 +217,8 @@ impl Node {
 /// This process, as it describes itself to the others.
 fn me(config: &Config, clock: &dyn Clock, listen: SocketAddr) -> Member {
     let process = clock.id("inc");
-    let node = config.node.clone().unwrap_or_else(host_name);
     Member {
-        holder: Holder { node, incarnation: process.clone() },
+        holder: Holder { node: name(config), incarnation: process.clone() },
         process,
         address: config.cluster_advertise.clone().unwrap_or_else(|| listen.to_string()),
         state: MemberState::Up,
@@ -272,6 +284,11 @@ fn definitions(dir: Option<&Path>, natives: &Natives) -> Result<Vec<Definition>,
         parsed.definition
     };
     Ok(parsed.into_iter().map(keep).collect())
+}
+
+/// The name of the node that is configured so.
+pub fn name(config: &Config) -> String {
+    config.node.clone().unwrap_or_else(host_name)
 }
 
 fn host_name() -> String {

@@ -82,7 +82,7 @@ impl Catalogue {
             Ok(Err(mistakes)) => joined(&mistakes),
             Err(error) => error.to_string(),
         };
-        tracing::error!(agent = %name, %revision, refused, "a stored definition is not accepted");
+        tracing::error!(agent = %name, %revision, said = refused, "a stored definition is not accepted");
         None
     }
 }

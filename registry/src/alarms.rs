@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_actors::request::Request;
-use abide_conversation::ConversationId;
+use abide_conversation::{ConversationId, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::conversations::Conversations;
@@ -34,8 +34,8 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc
         let wait = match store.due(&share, look.until, look.limit).await {
             Ok(alarms) => {
                 let (due, wait) = agenda.read(look, now, &alarms, under_way.len());
-                for id in due {
-                    under_way.spawn(wake(conversations.clone(), id));
+                for (id, due) in due {
+                    under_way.spawn(wake(conversations.clone(), clock.clone(), id, due));
                 }
                 wait
             }
@@ -49,10 +49,19 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc
 }
 
 /// Returns whether it was woken.
-async fn wake(conversations: Conversations, id: ConversationId) -> (ConversationId, bool) {
+async fn wake(
+    conversations: Conversations,
+    clock: Arc<dyn Clock>,
+    id: ConversationId,
+    due: Timestamp,
+) -> (ConversationId, bool) {
     let wake = conversations.deliver(&id, Request::Wake, Vec::new());
     let woken = match tokio::time::timeout(PATIENCE, wake).await {
-        Ok(Ok(_)) => true,
+        Ok(Ok(_)) => {
+            let lag = clock.now().duration_since(due).as_secs_f64().max(0.0);
+            metrics::histogram!("abide_alarm_lag_seconds").record(lag);
+            true
+        }
         Ok(Err(failure)) => {
             tracing::warn!(conversation = %id, %failure, "an alarm was not delivered");
             false

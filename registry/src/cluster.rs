@@ -113,7 +113,7 @@ impl Cluster {
             () = self.gone(process) => return Err(Unreached::Lost),
         };
         abide_conversation::from_json(&answer).map_err(|error| {
-            tracing::warn!(process, %error, "an answer is unintelligible");
+            tracing::warn!(process, said = %error, "an answer is unintelligible");
             metrics::counter!("abide_unintelligible_messages_total").increment(1);
             Unreached::Lost
         })

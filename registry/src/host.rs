@@ -117,6 +117,7 @@ impl Actor for Host {
             HostMsg::Revive(_) => {}
             HostMsg::Forget(id) => {
                 state.records.remove(&id);
+                state.count_quarantined();
                 if state.table.get(&id).is_none() && state.waiting.contains_key(&id) {
                     state.revive(&myself, id).await?;
                 }
@@ -124,6 +125,7 @@ impl Actor for Host {
             HostMsg::Retry(id, reply) => {
                 let waits = |record: Record| record.quarantined.is_some() || record.pause.is_some();
                 let waited = state.records.remove(&id).is_some_and(waits);
+                state.count_quarantined();
                 if waited {
                     state.revive(&myself, id).await?;
                 }
@@ -138,6 +140,7 @@ impl Actor for Host {
             }
             HostMsg::Abandon => {
                 state.records.clear();
+                state.count_quarantined();
                 for (_, handle) in state.table.page(None, usize::MAX) {
                     handle.actor.kill();
                 }
@@ -297,7 +300,10 @@ impl State {
         let death = error.downcast_ref::<Death>();
         let record = self.records.entry(id.clone()).or_default();
         let pause = record.died(now, death, &error.to_string());
-        tracing::warn!(conversation = %id, %error, ?pause, "a conversation's actor ended");
+        // A panic's words may be anybody's.
+        let said = death.is_none().then(|| error.to_string());
+        let error = death.map(ToString::to_string);
+        tracing::warn!(conversation = %id, error, said, ?pause, "a conversation's actor ended");
         metrics::counter!("abide_actor_deaths_total").increment(1);
         self.forget_old(now);
         self.ended(myself, who, pause == Some(Duration::ZERO)).await?;
@@ -314,5 +320,11 @@ impl State {
             let lately = record.died.is_some_and(|died| now.duration_since(died) < WINDOW);
             lately || record.quarantined.is_some() || table.get(id).is_some()
         });
+        self.count_quarantined();
+    }
+
+    fn count_quarantined(&self) {
+        let given_up = self.records.values().filter(|record| record.quarantined.is_some()).count();
+        metrics::gauge!("abide_quarantined").set(given_up as f64);
     }
 }

@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod alarms;
 pub mod alone;
+pub mod census;
 pub mod cluster;
 pub mod conversations;
 pub mod host;

@@ -30,7 +30,7 @@ use crate::peers::{Links, Peers};
 use crate::placement::Policy;
 use crate::store::Store;
 use crate::view::View;
-use crate::{alarms, takeover};
+use crate::{alarms, census, takeover};
 
 /// How many calls of other nodes may wait to be looked at; their callers have bounds of their own.
 const INCOMING: usize = 4_096;
@@ -171,8 +171,9 @@ impl Life {
         let _tasks = vec![
             spawn(desk.run(calls)),
             spawn(relay(hub.clone(), cluster.clone())),
-            spawn(look_out(hub.clone(), store.clone(), cluster)),
-            spawn(alarms::run(conversations.clone(), store.clone(), clock)),
+            spawn(look_out(hub.clone(), store.clone(), cluster.clone())),
+            spawn(alarms::run(conversations.clone(), store.clone(), clock.clone())),
+            spawn(census::run(cluster.clone(), store.clone(), clock)),
             spawn(takeover::run(conversations.clone(), store)),
             spawn(takeover::hand_over(conversations.clone(), leavings)),
         ];

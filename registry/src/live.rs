@@ -89,6 +89,7 @@ impl Hub {
         channel.count();
         let signals = channel.signals.get_or_insert_with(|| broadcast::Sender::new(WAITING));
         let signals = Some(signals.subscribe());
+        metrics::gauge!("abide_event_streams").increment(1);
         if channel.here == 1 {
             plane.tell_all(|| News::Listen(id.clone()));
         }
@@ -242,7 +243,7 @@ impl Subscription {
     pub async fn next(&mut self) -> Option<Heard> {
         match self.signals.as_mut()?.recv().await {
             Ok(heard) => Some(heard),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(Heard::Missed),
+            Err(broadcast::error::RecvError::Lagged(missed)) => Some(dropped(missed)),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
@@ -251,7 +252,7 @@ impl Subscription {
     pub fn ready(&mut self) -> Option<Heard> {
         match self.signals.as_mut()?.try_recv() {
             Ok(heard) => Some(heard),
-            Err(broadcast::error::TryRecvError::Lagged(_)) => Some(Heard::Missed),
+            Err(broadcast::error::TryRecvError::Lagged(missed)) => Some(dropped(missed)),
             Err(broadcast::error::TryRecvError::Empty | broadcast::error::TryRecvError::Closed) => {
                 None
             }
@@ -266,8 +267,15 @@ impl Subscription {
     }
 }
 
+/// A listener is slower than what it listens to.
+fn dropped(missed: u64) -> Heard {
+    metrics::counter!("abide_deltas_dropped_total").increment(missed);
+    Heard::Missed
+}
+
 impl Drop for Subscription {
     fn drop(&mut self) {
+        metrics::gauge!("abide_event_streams").decrement(1);
         self.signals = None;
         let mut plane = self.hub.plane();
         let Some(channel) = plane.channels.get_mut(&self.id) else { return };

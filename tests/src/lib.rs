@@ -6,6 +6,7 @@ pub mod chance;
 pub mod chaos;
 pub mod client;
 pub mod cluster;
+pub mod collector;
 pub mod frames;
 pub mod history;
 pub mod journal;

@@ -11,6 +11,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::Surroundings;
+use super::chat::Chat;
 use crate::agent::Definition;
 use crate::audit::{Came, Entry, Evicted, Excerpt};
 use crate::conversation::Deps;
@@ -21,6 +22,22 @@ use crate::model::{Done, Failure, GivenCall, Model, Part, Parts, Request};
 /// Asks the model of a step, or with `None` of a summary. If the definition says so, the audit gets
 /// an entry when the parts have come, or when nobody wants them any more.
 pub(super) async fn ask(
+    around: &Surroundings,
+    definition: &Definition,
+    step: Option<(TurnId, u32)>,
+    request: Request,
+) -> Result<Parts, Failure> {
+    let chat = Chat::begin(around, &request, step.as_ref());
+    match audited(around, definition, step, request).await {
+        Ok(parts) => Ok(chat.follow(parts)),
+        Err(failure) => {
+            chat.fail();
+            Err(failure)
+        }
+    }
+}
+
+async fn audited(
     around: &Surroundings,
     definition: &Definition,
     step: Option<(TurnId, u32)>,

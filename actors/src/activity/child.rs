@@ -102,7 +102,7 @@ async fn deliver(
         match around.deps.door.deliver(to, request.clone()).await {
             Ok(reply) => return Ok(reply),
             Err(failure) if passes(&failure) => {
-                tracing::debug!(conversation = %around.id, %to, %failure, "tries again");
+                tracing::debug!(conversation = %around.id, %to, said = %failure, "tries again");
                 pauses::pause(&format!("conversation {to}: {failure}"), pause).await;
             }
             Err(failure) => return Err(failure),
@@ -182,7 +182,7 @@ pub(super) async fn tell(around: &Surroundings, turn: &TurnId) -> Result<Action,
     };
     let request = Request::ChildEnded(Box::new(ended));
     if let Err(failure) = deliver(around, &parent.conversation_id, request).await {
-        tracing::debug!(conversation = %around.id, %failure, "its parent wants no answer");
+        tracing::debug!(conversation = %around.id, said = %failure, "its parent wants no answer");
     }
     Ok(told)
 }
@@ -271,7 +271,7 @@ pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Ac
         Ok(Reply::Abandoned { usage }) => released(usage),
         Ok(_) => released(Usage::default()),
         Err(failure) => {
-            tracing::debug!(conversation = %around.id, %child, %failure, "it is no child of this");
+            tracing::debug!(conversation = %around.id, %child, said = %failure, "it is no child of this");
             released(Usage::default())
         }
     }

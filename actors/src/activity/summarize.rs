@@ -58,7 +58,7 @@ pub(super) async fn summarize(around: &Surroundings, upto: u64) -> Result<Action
             }
         }
         Err(failure) => {
-            tracing::warn!(conversation = %around.id, reason = %failure, "no summary was written");
+            tracing::warn!(conversation = %around.id, said = %failure, "no summary was written");
             failed(&failure.message)
         }
     }

@@ -49,6 +49,7 @@ impl Loaded {
             }
             let around = Surroundings {
                 id: self.id.clone(),
+                epoch: self.held.epoch,
                 deps: self.deps.clone(),
                 state: self.state.clone(),
                 own: self.own.clone(),

@@ -7,6 +7,7 @@ use abide_conversation::state::{Activeness, Pending};
 use abide_conversation::{AgentName, State, replay, wanted};
 use ractor::ActorRef;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{ConversationMsg, Loaded, in_time};
 use crate::journal::{ANSWERS_KEPT, Answer, Closed, Commit, Head, Refusal};
@@ -38,7 +39,9 @@ impl Loaded {
         let commit = self.compose(&next, events.clone(), answers);
         let cached = commit.state.is_some();
         let append = self.deps.journal.append(&self.id, &self.held, commit);
+        let began = Instant::now();
         in_time(append).await?;
+        metrics::histogram!("abide_commit_seconds").record(began.elapsed().as_secs_f64());
         if cached {
             self.cached_seq = next.seq;
         }
@@ -47,6 +50,7 @@ impl Loaded {
         if copies {
             self.answer_forks();
         } else {
+            self.count(&was, &events);
             self.tell(&was, &events);
         }
         self.deps.live.publish(&self.id, Signal::Committed(Arc::from(events)));

@@ -62,7 +62,7 @@ impl HookCaller {
             Ok(Err(why)) => why,
             Err(_) => format!("no answer within {:?}", hook.timeout),
         };
-        tracing::warn!(%conversation, hook = hook.name, %on, why, "a hook failed");
+        tracing::warn!(%conversation, hook = hook.name, %on, said = why, "a hook failed");
         Err(Failed(hook.name.clone()))
     }
 
@@ -71,7 +71,7 @@ impl HookCaller {
         let body = serde_json::to_string(&event).map_err(|error| error.to_string())?;
         // Every call is another one; a server tells repeats of the network by it.
         let key = self.clock.id("hook");
-        let response = self.poster.post(to, &hook.name, &key, body).await?;
+        let response = self.poster.post(to, &hook.name, &key, body, None).await?;
         let body = self.poster.whole(response).await?;
         match hook.on.is_told() {
             true => Ok(Reply::GoOn),

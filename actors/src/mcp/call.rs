@@ -48,7 +48,7 @@ pub(super) async fn call(
             // Sent or not: whether it ran is not known, so it is not sent again.
             link.forget(&connection).await;
             let why = one_line(&error.to_string(), SHOWN_TEXT);
-            tracing::warn!(server, tool = pick.tool, why, "a call of an MCP server broke");
+            tracing::warn!(server, tool = pick.tool, said = why, "a call of an MCP server broke");
             Returned::error(format!("the connection to the MCP server {server} broke"))
         }
     }

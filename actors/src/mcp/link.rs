@@ -221,7 +221,7 @@ impl Link {
         facts.failures = facts.failures.saturating_add(1);
         if facts.failures == 1 {
             let why = one_line(why, SHOWN_TEXT);
-            tracing::warn!(server = self.server.name, why, "an MCP server cannot be used");
+            tracing::warn!(server = self.server.name, said = why, "an MCP server cannot be used");
         }
     }
 

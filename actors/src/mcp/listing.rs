@@ -76,7 +76,7 @@ impl Listing {
         let server = server.to_owned();
         let compiled = tokio::task::spawn_blocking(move || compile(&server, tools)).await;
         let tools = compiled.unwrap_or_else(|error| {
-            tracing::error!(%error, "a list of tools could not be compiled");
+            tracing::error!(said = %error, "a list of tools could not be compiled");
             Vec::new()
         });
         let (least, most) = FRESH_BOUNDS;
@@ -105,7 +105,7 @@ fn compile(server: &str, tools: Vec<Tool>) -> Vec<Listed> {
         };
         match compiled {
             Ok(tool) => listed.push(tool),
-            Err(why) => tracing::warn!(server, tool = name, why, "a tool is left out"),
+            Err(why) => tracing::warn!(server, tool = name, said = why, "a tool is left out"),
         }
     }
     listed

@@ -63,7 +63,7 @@ async fn drain(server: String, mut log: ChildStderr) {
     while let Ok(length @ 1..) = log.read(&mut chunk).await {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let text = one_line(&String::from_utf8_lossy(&chunk[..length]), SHOWN_TEXT);
-            tracing::debug!(server, text, "an MCP server logs");
+            tracing::debug!(server, said = text, "an MCP server logs");
         }
     }
 }

@@ -79,7 +79,7 @@ impl<M: Model> Model for Retrying<M> {
             };
             let Retry::After(asked) = failure.retry else { return Err(failure) };
             let wait = self.policy.wait(attempt, asked, self.clock.chance());
-            tracing::debug!(attempt, ?wait, reason = %failure, "the model is asked again");
+            tracing::debug!(attempt, ?wait, said = %failure, "the model is asked again");
             pauses::pause(&failure.message, wait).await;
         }
         self.attempt(request).await

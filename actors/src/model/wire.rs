@@ -152,8 +152,8 @@ impl Wire {
             if instead.body == call.body {
                 break;
             }
-            let (model, failure) = (&request.settings.name, &refused.failure);
-            tracing::warn!(model, %failure, "asked otherwise");
+            let (model, said) = (&request.settings.name, &refused.failure);
+            tracing::warn!(model, %said, "asked otherwise");
             (*request, call) = (other, instead);
             response = self.begin(&call, format.auth(), key).await;
         }

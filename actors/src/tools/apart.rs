@@ -34,7 +34,7 @@ where
         report(payload);
     }
     ended.unwrap_or_else(|error| {
-        tracing::error!(%error, "a tool's run crashed");
+        tracing::error!(said = %error, "a tool's run crashed");
         crashed()
     })
 }

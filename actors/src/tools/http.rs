@@ -14,6 +14,7 @@ use super::run::{Run, Variables};
 use super::tool::Endpoint;
 use crate::clock::Clock;
 use crate::post::Poster;
+use crate::trace;
 use reply::{Line, Lines};
 
 /// Calls HTTP tools.
@@ -46,7 +47,9 @@ impl Http {
         report: &(impl Fn(Value) + Send + Sync),
     ) -> Result<Returned, String> {
         let key = format!("{}/{}", run.conversation, run.call);
-        let response = self.0.post(endpoint, tool, &key, body(tool, run)).await?;
+        let Run { conversation, turn, call, attempt, .. } = run;
+        let trace = trace::of_attempt(conversation, turn.as_ref(), call, *attempt);
+        let response = self.0.post(endpoint, tool, &key, body(tool, run), trace).await?;
         if [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT].contains(&response.status()) {
             return Ok(Returned::ok(Value::Null));
         }

@@ -11,6 +11,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
@@ -130,7 +131,7 @@ pub(super) async fn resolve(
     idempotency: Idempotency,
     body: Body<Resolution>,
 ) -> Result<Json<Resolved>, Problem> {
-    let id = parse::conversation(&id)?;
+    let (id, came) = (parse::conversation(&id)?, Instant::now());
     let suspension = body.value.suspension;
     let remember = body.value.remember.as_ref().map(Remember::request).transpose()?;
     let answer = body.value.answer()?;
@@ -138,7 +139,10 @@ pub(super) async fn resolve(
     let request = Request::Resolve(ResolveRequest { call, suspension, by, answer, remember });
     let repeats = idempotency.repeats(body.fingerprint);
     match api.conversations.deliver(&id, request, repeats).await? {
-        Reply::Resolved { seq } => Ok(Json(Resolved { status: Accepted::Accepted, seq })),
+        Reply::Resolved { seq } => {
+            metrics::histogram!("abide_resolution_seconds").record(came.elapsed().as_secs_f64());
+            Ok(Json(Resolved { status: Accepted::Accepted, seq }))
+        }
         other => Err(unexpected(&other)),
     }
 }

@@ -3,14 +3,15 @@
 use abide_actors::blobs::stored;
 use abide_actors::request::{RepeatKey, Reply, Request, SendRequest};
 use abide_actors::tools::schema::Schema;
+use abide_actors::trace::Place;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{Data, Event, Shape};
 use abide_conversation::message::blocks::check_said;
 use abide_conversation::message::{Message, Role, text_block};
 use abide_conversation::{ConversationId, MessageId, TurnId};
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -20,6 +21,7 @@ use super::openapi::{ConversationPath, IdempotencyKey, PrincipalHeader};
 use super::parse::{self, Body, Caller, Idempotency, Path, Query};
 use super::problem::Problem;
 use super::{Api, blobs};
+use crate::telemetry::Turned;
 
 /// How many events are read at once, to find messages among them.
 const PAGE: usize = 200;
@@ -95,7 +97,7 @@ pub(super) async fn send(
     Caller(principal): Caller,
     idempotency: Idempotency,
     body: Body<NewMessage>,
-) -> Result<(StatusCode, Json<Sent>), Problem> {
+) -> Result<(StatusCode, Extension<Turned>, Json<Sent>), Problem> {
     let said = body.value;
     let id = match said.agent {
         Some(_) => parse::new_conversation(&id)?,
@@ -123,7 +125,8 @@ pub(super) async fn send(
     });
     match api.conversations.deliver(&id, request, repeats).await? {
         Reply::Sent { conversation_id, turn_id, seq } => {
-            Ok((StatusCode::ACCEPTED, Json(Sent { conversation_id, turn_id, seq })))
+            let turned = Extension(Turned(Place::of_turn(&conversation_id, &turn_id)));
+            Ok((StatusCode::ACCEPTED, turned, Json(Sent { conversation_id, turn_id, seq })))
         }
         other => Err(unexpected(&other)),
     }

@@ -232,8 +232,13 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let instance = format!("urn:uuid:{}", Uuid::new_v4());
         if self.status.is_server_error() {
-            let (kind, detail) = (self.kind.name(), &self.detail);
-            tracing::warn!(instance, kind, detail, "a request failed");
+            // What broke inside may repeat what a client said.
+            let inside = self.kind == Kind::Internal;
+            let (detail, said) = match inside {
+                true => (None, Some(&*self.detail)),
+                false => (Some(&*self.detail), None),
+            };
+            tracing::warn!(instance, kind = self.kind.name(), detail, said, "a request failed");
         }
         let detail: String = match self.kind {
             Kind::Internal => "the log has more under this instance".to_owned(),

@@ -45,7 +45,7 @@ impl Agenda {
         Look { until: now.checked_add(LOOK_EVERY).unwrap_or(Timestamp::MAX), limit }
     }
 
-    /// Whom to wake of the alarms that were read, earliest first, and how long to wait then. Each is
+    /// Whom to wake of the alarms that were read, earliest first, since when, and how long to wait then. Each is
     /// under way until it is [`done`](Self::done); so many are already.
     pub fn read(
         &mut self,
@@ -53,17 +53,17 @@ impl Agenda {
         now: Timestamp,
         alarms: &[(ConversationId, Timestamp)],
         under_way: usize,
-    ) -> (Vec<ConversationId>, Duration) {
-        let due = alarms.iter().filter(|(_, due)| *due <= now).map(|(id, _)| id);
+    ) -> (Vec<(ConversationId, Timestamp)>, Duration) {
+        let due = alarms.iter().filter(|(_, due)| *due <= now);
         self.many = due.clone().count() >= look.limit;
         let mut wake = Vec::new();
-        for id in due {
+        for (id, due) in due {
             if under_way + wake.len() >= AT_ONCE {
                 break;
             }
             if !self.leave.contains_key(id) {
                 self.leave.insert(id.clone(), Timestamp::MAX);
-                wake.push(id.clone());
+                wake.push((id.clone(), *due));
             }
         }
         let next = alarms.iter().map(|(_, due)| *due).find(|due| *due > now);

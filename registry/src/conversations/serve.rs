@@ -42,7 +42,7 @@ impl Desk {
         let Envelope { deadline, from, ask } = match abide_conversation::from_json(call) {
             Ok(envelope) => envelope,
             Err(error) => {
-                tracing::warn!(%error, "a call of another node is unintelligible");
+                tracing::warn!(said = %error, "a call of another node is unintelligible");
                 metrics::counter!("abide_unintelligible_messages_total").increment(1);
                 return Answer::Unintelligible;
             }

@@ -70,6 +70,13 @@ impl Table {
         page
     }
 
+    /// How many deliveries wait for all of them, and for the one with the most.
+    pub fn depths(&self) -> (usize, usize) {
+        let table = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        let depths = table.values().map(Handle::depth);
+        depths.fold((0, 0), |(all, most), depth| (all + depth, most.max(depth)))
+    }
+
     pub(super) fn set(&self, id: ConversationId, handle: Option<Handle>) {
         let mut table = self.handles.write().unwrap_or_else(PoisonError::into_inner);
         match handle {

@@ -52,6 +52,7 @@ pub(super) struct Outbox {
 impl Outbox {
     pub(super) fn put(&self, news: News) {
         if self.news.try_send(news).is_err() {
+            metrics::counter!("abide_deltas_dropped_total").increment(1);
             self.overflown.store(true, Ordering::Relaxed);
         }
     }

@@ -151,8 +151,9 @@ async fn nobody_comes_between_the_two_nodes_of_a_move() {
         let node = town.node(n % 3);
         async move { node.ask("x", say("more", IfBusy::Queue)).await }
     });
+    let x = id("x");
     let (moved, crowd) = tokio::join!(
-        town.node(2).conversations.move_to(&id("x"), Some("n1"), false),
+        town.node(2).conversations.move_to(&x, Some("n1"), false),
         join_all(crowd)
     );
     assert_eq!(moved.as_deref(), Ok("n1"));

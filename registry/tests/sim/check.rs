@@ -79,9 +79,7 @@ pub fn promises(world: &World) -> Option<String> {
             return Some(format!("{id}: the stored state is no fold of its journal"));
         }
         let results = |call: &str| {
-            let of = |data: &Data| {
-                matches!(data, Data::ToolResult(done) if done.call_id.as_str() == call)
-            };
+            let of = |data: &Data| matches!(data, Data::ToolResult(done) if done.call_id.as_str() == call);
             events.iter().filter(|event| of(&event.data)).count()
         };
         for event in &events {
@@ -101,7 +99,8 @@ pub fn moves_little(world: &World, before: &View, now: &View) {
         return;
     }
     let stays = |name: &&str| is.contains(name);
-    let whole: Vec<Share> = was.iter().filter(|name| !stays(name)).map(|name| Share::of(name, &was)).collect();
+    let whole: Vec<Share> =
+        was.iter().filter(|name| !stays(name)).map(|name| Share::of(name, &was)).collect();
     let me = now.me.node.as_str();
     if !is.contains(&me) || !was.contains(&me) {
         return;

@@ -20,7 +20,11 @@ pub enum HostMsg {
     /// `None` where the store refused the last one a moment ago.
     Ensure(ConversationId, Option<Holder>, Waiting),
     Revive(ConversationId),
-    Ended { live: Rc<Live>, death: Option<Death>, restless: bool },
+    Ended {
+        live: Rc<Live>,
+        death: Option<Death>,
+        restless: bool,
+    },
     Abandon,
     Resume,
     Leave,
@@ -111,12 +115,7 @@ impl Node {
         });
     }
 
-    fn ensure(
-        self: &Rc<Self>,
-        id: ConversationId,
-        over: Option<Holder>,
-        reply: Option<Waiting>,
-    ) {
+    fn ensure(self: &Rc<Self>, id: ConversationId, over: Option<Holder>, reply: Option<Waiting>) {
         let live = self.table.borrow().get(&id).cloned();
         let pause = self.records.borrow().get(&id).and_then(|record| record.pause);
         let ensured = match (live, pause) {
@@ -186,8 +185,7 @@ impl Node {
             });
         }
         let at_once = pause.is_some_and(|pause| pause.is_zero()) || restless && !draining;
-        let paused =
-            self.records.borrow().get(&id).is_some_and(|record| record.pause.is_some());
+        let paused = self.records.borrow().get(&id).is_some_and(|record| record.pause.is_some());
         if at_once || self.waiting.borrow().contains_key(&id) && !paused {
             self.revive(id.clone());
         }

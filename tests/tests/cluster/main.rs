@@ -19,6 +19,7 @@ mod repeats;
 mod revived;
 mod stopped;
 mod streams;
+mod telemetry;
 mod tools;
 mod walk;
 mod wild;

@@ -80,8 +80,10 @@ impl Step<'_> {
         }
         let done = tokio::task::spawn_blocking(work).await;
         let id = &self.around.id;
-        done.inspect_err(|error| tracing::error!(conversation = %id, %error, "work aside failed"))
-            .ok()
+        done.inspect_err(
+            |error| tracing::error!(conversation = %id, said = %error, "work aside failed"),
+        )
+        .ok()
     }
 }
 

@@ -108,7 +108,7 @@ fn envelope(ok: bool, object: &mut Map<String, Value>) -> Returned {
     };
     let ui = serde_json::from_value::<Option<Ui>>(take("ui"));
     let ui = ui.unwrap_or_else(|error| {
-        tracing::warn!(%error, "a tool's ui is not {{kind, payload}}");
+        tracing::warn!(said = %error, "a tool's ui is not {{kind, payload}}");
         None
     });
     let halt = Some(take("halt")).filter(|halt| !halt.is_null()).map(text);

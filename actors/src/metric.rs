@@ -1,0 +1,93 @@
+//! Every metric of the program: its name, its labels, and what it says.
+//!
+//! No label is ever a conversation's id or a client's words: what may differ is bounded here, or by
+//! an enum. Of agents and tools there are as many as clients define, so they are on spans only.
+
+mod list;
+mod words;
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+pub use list::METRICS;
+pub(crate) use words::{ending, executor, kind, outcome, purpose, status};
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// What it is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Count,
+    Seconds,
+}
+
+/// A metric as it is described to whoever reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub labels: &'static [&'static str],
+    pub help: &'static str,
+}
+
+/// The upper ends of a histogram's buckets, in seconds: from a commit to a tool that runs an hour.
+pub const BUCKETS: [f64; 17] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    300.0, 3600.0,
+];
+
+/// How many models have a label of their own: definitions come over HTTP, and name what they like.
+const MOST_MODELS: usize = 64;
+/// A longer name is no model's.
+const MODEL_BYTES: usize = 100;
+
+static MODELS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// The label of a model: its name, or `other` when there have been too many since the start.
+pub(crate) fn model(name: &str) -> &'static str {
+    let mut models = MODELS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = models.get(name) {
+        return known;
+    }
+    if models.len() >= MOST_MODELS || name.len() > MODEL_BYTES {
+        return "other";
+    }
+    // As many as fit above, once each.
+    let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    models.insert(name);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_say_their_unit() {
+        let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        for Metric { name, kind, unit, help, .. } in METRICS {
+            assert!(name.starts_with("abide_") && help.ends_with('.'), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_seconds"), *unit == Unit::Seconds, "{name}");
+            assert!(*kind != Kind::Histogram || *unit == Unit::Seconds, "{name}");
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_labels_than_models_have_room() {
+        assert_eq!(model("gpt"), "gpt");
+        assert_eq!(model(&"x".repeat(MODEL_BYTES + 1)), "other");
+        let labels: BTreeSet<_> = (0..1_000).map(|number| model(&format!("m{number}"))).collect();
+        assert!(labels.len() <= MOST_MODELS + 1, "{}", labels.len());
+        assert!(labels.contains("other"));
+        assert_eq!(model("gpt"), "gpt");
+    }
+}

@@ -1,0 +1,200 @@
+//! Metrics, traces and logs of a node, as their readers see them.
+
+mod planted;
+
+use std::collections::BTreeMap;
+
+use abide_tests::collector::{Collector, Span};
+use abide_tests::node::Site;
+use abide_tests::patience::look;
+use abide_tests::tool_server::ToolServer;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::ABIDE;
+use crate::agents::{agent, calls_once, http};
+
+/// The metrics of a node, by name and labels as they are written.
+pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
+    let text = site.client.admin(Method::GET, "/metrics").await.expect(200);
+    let text = text.as_str().unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let pair = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    };
+    lines.map(pair).collect()
+}
+
+/// An agent whose one call waits for an approval, then for the tool server.
+fn gated(tools: &ToolServer) -> Value {
+    calls_once(vec![http("send", tools, "/answer", json!({"approval": "requires_approval"}))])
+}
+
+fn says_done() -> Value {
+    agent(json!({"provider": "scripted", "script": [{"text": "Done."}]}), vec![])
+}
+
+fn one<'s>(spans: &'s [Span], name: &str) -> &'s Span {
+    let found: Vec<_> = spans.iter().filter(|span| span.name == name).collect();
+    assert_eq!(found.len(), 1, "{name} in {spans:#?}");
+    found[0]
+}
+
+#[tokio::test]
+async fn a_turn_is_one_trace_across_an_approval_and_a_kill() {
+    let (collector, tools) = (Collector::start().await, ToolServer::start().await);
+    let site = Site::new(ABIDE).with(&["--otlp", &collector.url()]);
+    let node = site.start().await;
+    site.client.define("a", &gated(&tools)).await;
+    let sender = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let url = format!("http://{}/v1/conversations/c/messages", site.client.public_address());
+    let said = reqwest::Client::new().post(url).header("traceparent", sender);
+    let said = said.json(&json!({"text": "go", "agent": "a"})).send().await.unwrap();
+    assert_eq!(said.status(), 202);
+    site.client.pending("c", "send", "approval").await;
+    collector.until("the first step", |spans| spans.len() >= 2).await;
+    node.kill().await;
+
+    let node = site.start().await;
+    site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
+    site.client.settled("c", 1).await;
+    let root = |spans: &[Span]| spans.iter().any(|span| span.name == "invoke_agent a");
+    let spans = collector.until("the root", root).await;
+    let root = one(&spans, "invoke_agent a");
+    assert_eq!((root.parent.as_str(), root.get("abide.outcome")), ("", "completed"));
+    assert_eq!(root.get("gen_ai.conversation.id"), "c");
+    let (of_turn, others): (Vec<_>, Vec<_>) =
+        spans.iter().partition(|span| span.trace == root.trace);
+    for span in of_turn.iter().filter(|span| span.name != root.name) {
+        assert_eq!(span.parent, root.id, "{span:#?}");
+    }
+    let mut names: Vec<&str> = of_turn.iter().map(|span| span.name.as_str()).collect();
+    names.sort();
+    let expected =
+        ["await_approval send", "chat", "chat", "execute_tool send", "invoke_agent a", "revive"];
+    assert_eq!(names, expected);
+
+    let (waited, revived) = (one(&spans, "await_approval send"), one(&spans, "revive"));
+    let ran = one(&spans, "execute_tool send");
+    let link = vec![(waited.trace.clone(), waited.id.clone())];
+    assert_eq!((&revived.links, &ran.links), (&link, &link), "what goes on is linked");
+    assert_eq!(waited.get("abide.outcome"), "resolved");
+    let epochs: Vec<&str> = [one(&spans, "revive"), ran].map(|span| span.get("abide.epoch")).into();
+    assert_eq!(epochs, [root.get("abide.epoch"); 2], "the holding in which it ended");
+    let asked = tools.seen.nth(1).await;
+    assert_eq!(asked.header("traceparent"), format!("00-{}-{}-01", ran.trace, ran.id));
+
+    let [request] = others[..] else { panic!("{others:#?}") };
+    assert_eq!(request.name, "POST /v1/conversations/{id}/messages");
+    assert_eq!(request.trace, "0af7651916cd43dd8448eb211c80319c");
+    assert_eq!(request.parent, "b7ad6b7169203331");
+    assert_eq!(request.links, [(root.trace.clone(), root.id.clone())]);
+    assert_eq!(request.resource["service.instance.id"], "test");
+    drop(node);
+}
+
+#[tokio::test]
+async fn what_waits_to_be_exported_is_exported_when_the_node_ends() {
+    let collector = Collector::start().await;
+    let site = Site::new(ABIDE).with(&["--otlp", &collector.url()]);
+    let mut node = site.start().await;
+    site.client.define("a", &says_done()).await;
+    site.client.say("c", "a", "go").await;
+    site.client.settled("c", 1).await;
+    node.terminate();
+    assert!(node.exited().await.success());
+    one(&collector.spans(), "invoke_agent a");
+}
+
+#[tokio::test]
+async fn a_collector_that_is_away_costs_spans_and_one_line() {
+    // Nobody can listen on it.
+    let site = Site::new(ABIDE).with(&["--otlp", "http://127.0.0.1:1"]);
+    let _node = site.start().await;
+    site.client.define("a", &says_done()).await;
+    for turn in 1..=3 {
+        site.client.say("c", "a", "go").await;
+        site.client.settled("c", turn).await;
+        let lost = r#"abide_spans_dropped_total{cause="export"}"#;
+        let turns = 2.0 * turn as f64;
+        look("the lost spans", async || {
+            metrics(&site).await.get(lost).filter(|lost| **lost >= turns).copied()
+        })
+        .await;
+    }
+    let said = site.log().lines().filter(|line| line.contains("spans are lost")).count();
+    assert_eq!(said, 1, "{}", site.log());
+}
+
+#[tokio::test]
+async fn an_endpoint_that_takes_no_traces_is_refused_and_not_repeated() {
+    let site = Site::new(ABIDE);
+    for endpoint in ["collector-s3cr3t", "grpc://u:collector-s3cr3t@127.0.0.1"] {
+        let output = site.run(&["--store", "memory", "--otlp", endpoint]).await;
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("--otlp") && !said.contains("s3cr3t"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_counted_once_whoever_dies_in_between() {
+    let tools = ToolServer::start().await;
+    let site = Site::new(ABIDE);
+    let node = site.start().await;
+    site.client.define("a", &gated(&tools)).await;
+    site.client.say("c", "a", "go").await;
+    site.client.pending("c", "send", "approval").await;
+    let step = r#"abide_steps_total{outcome="complete"}"#;
+    let turn = r#"abide_turns_total{outcome="completed"}"#;
+    let call = r#"abide_calls_total{executor="server",outcome="ok"}"#;
+    let opened = r#"abide_suspensions_total{kind="approval"}"#;
+    let seen = metrics(&site).await;
+    assert_eq!([step, opened].map(|name| seen[name]), [1.0; 2]);
+    assert!(!seen.contains_key(turn) && !seen.contains_key(call), "{seen:#?}");
+    node.kill().await;
+
+    let _node = site.start().await;
+    // The node is its own cluster: it counts what waits.
+    let waiting = r#"abide_open_suspensions{kind="approval"}"#;
+    look("the open suspension", async || {
+        metrics(&site).await.get(waiting).filter(|open| **open == 1.0).copied()
+    })
+    .await;
+    site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
+    site.client.settled("c", 1).await;
+    let seen = metrics(&site).await;
+    assert_eq!([step, turn, call].map(|name| seen[name]), [1.0; 3], "{seen:#?}");
+    assert!(!seen.contains_key(opened), "a replay opens nothing: {seen:#?}");
+    let waited = r#"abide_suspension_seconds_count{kind="approval",outcome="resolved"}"#;
+    let route = "/v1/conversations/{id}/calls/{call_id}/resolution";
+    let asked = format!(r#"abide_requests_total{{method="POST",route="{route}",status="200"}}"#);
+    for once in [waited, "abide_resolution_seconds_count", "abide_claims_total", &asked] {
+        assert_eq!(seen[once], 1.0, "{once}");
+    }
+    assert!(seen["abide_commit_seconds_count"] >= 3.0, "{seen:#?}");
+}
+
+#[tokio::test]
+async fn every_line_about_a_run_says_of_which_conversation_turn_call_node_and_epoch() {
+    let tools = ToolServer::start().await;
+    let unset = json!({"run": {"http": {"url": tools.url("/answer"),
+        "signing_secret_env": "NOBODY_SET_THIS"}}});
+    let agent = calls_once(vec![crate::agents::tool("send", unset)]);
+    let site = Site::new(ABIDE).with(&["--log-format", "json"]);
+    let _node = site.start().await;
+    site.client.define("a", &agent).await;
+    let turn = site.client.say("c", "a", "go").await["turn_id"].clone();
+    site.client.settled("c", 1).await;
+    let log = site.log();
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let line = lines.iter().find(|line| line["variable"] == "NOBODY_SET_THIS").expect(&log);
+    assert_eq!(
+        (&line["conversation"], &line["turn"], &line["call"], &line["node"], &line["epoch"]),
+        (&json!("c"), &turn, &json!("send"), &json!("test"), &json!(1)),
+        "{line:#}"
+    );
+    assert_eq!((&line["level"], &line["target"]), (&json!("ERROR"), &json!("abide_actors::post")));
+}

@@ -1,0 +1,179 @@
+//! Words that are planted everywhere, and must come up nowhere.
+
+use abide_tests::collector::Collector;
+use abide_tests::model_server::{ModelServer, Piece};
+use abide_tests::node::Site;
+use abide_tests::redis::Redis;
+use abide_tests::tool_server::ToolServer;
+use axum::Router;
+use axum::http::StatusCode;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::ABIDE;
+use crate::agents::{agent, http, human};
+
+const PASSWORD: &str = "PLANTED-redis-password";
+const API_KEY: &str = "PLANTED-api-key";
+/// The beginning of what is written as base64.
+const WEBHOOK: &str = "whsec_UExBTlRFRC13ZWJob29rLXNlY3JldC1zZWNyZXQ=";
+
+/// What comes up nowhere, whatever is switched on.
+const SECRETS: [&str; 7] = [
+    PASSWORD,
+    API_KEY,
+    WEBHOOK,
+    "UExBTlRFRC13ZWJob29r",
+    "PLANTED-cluster-secret",
+    "PLANTED-authorization",
+    "PLANTED-idempotency-key",
+];
+/// What spans show if they may.
+const CONTENT: [&str; 6] = [
+    "PLANTED-system-prompt",
+    "PLANTED-message",
+    "PLANTED-answer",
+    "PLANTED-tool-args",
+    "PLANTED-resolution",
+    "PLANTED-last-words",
+];
+/// What nothing shows.
+const REST: [&str; 6] = [
+    "PLANTED-assigns",
+    "PLANTED-metadata",
+    "PLANTED-message-id",
+    "PLANTED-not-json",
+    "PLANTED-dispatch",
+    "PLANTED-reason",
+];
+
+/// All that a node told.
+struct Told {
+    log: String,
+    metrics: String,
+    spans: String,
+}
+
+/// A provider that repeats in its error what it was asked.
+async fn repeating() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let refuse = async |body: String| {
+        (StatusCode::BAD_REQUEST, axum::Json(json!({"error": {"message": body}})))
+    };
+    let router = Router::new().fallback(refuse);
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    format!("http://{address}/v1")
+}
+
+fn definition(model: &ModelServer, tools: &ToolServer) -> Value {
+    let mut spoken = model.model();
+    spoken["api_key_env"] = "MODEL_KEY".into();
+    let signed = json!({"run": {"http": {"url": tools.url("/echo"),
+        "headers": {"Authorization": "Bearer PLANTED-authorization"},
+        "signing_secret_env": "WEBHOOK_SECRET"}}});
+    let broken = http("broken", tools, "/drop", json!({}));
+    let mut agent = agent(spoken, vec![crate::agents::tool("send", signed), broken, human("ask")]);
+    agent["system_prompt"] = "PLANTED-system-prompt".into();
+    agent["assigns"] = json!({"who": "PLANTED-assigns"});
+    agent["hooks"] = json!([{"on": "Stop", "http": {"url": tools.url("/echo"),
+        "signing_secret_env": "WEBHOOK_SECRET"}}]);
+    agent
+}
+
+/// Says, calls, asks, fails and is refused, all with planted words.
+async fn scene(format: &str, content: &str) -> Told {
+    let (redis, collector) = (Redis::own().await, Collector::start().await);
+    let (model, tools) = (ModelServer::start().await, ToolServer::start().await);
+    redis.ask::<()>(&["CONFIG", "SET", "requirepass", PASSWORD]).await;
+    let site = Site::new(ABIDE)
+        .with_store(&format!("redis://:{PASSWORD}@{}", redis.address()))
+        .with(&["--durability", "os", "--otlp", &collector.url(), "--log-format", format])
+        .with_env("RUST_LOG", "trace")
+        .with_env("ABIDE_TELEMETRY_CONTENT", content)
+        .with_env("ABIDE_CLUSTER_SECRET", "PLANTED-cluster-secret")
+        .with_env("MODEL_KEY", API_KEY)
+        .with_env("WEBHOOK_SECRET", WEBHOOK);
+    let mut node = site.start().await;
+    let client = &site.client;
+    client.define("a", &definition(&model, &tools)).await;
+    let refusing = json!({"provider": "openai", "name": "test", "base_url": repeating().await});
+    client.define("b", &agent(refusing, vec![])).await;
+
+    let args = json!({"to": "PLANTED-tool-args"});
+    model.reply(vec![
+        Piece::Text("PLANTED-answer"),
+        Piece::Call("send", "send", args.clone()),
+        Piece::Call("broken", "broken", args),
+        Piece::Call("ask", "ask", json!({})),
+    ]);
+    model.reply(vec![Piece::Text("PLANTED-last-words")]);
+    let created = json!({"id": "c", "agent": "a", "metadata": {"is": "PLANTED-metadata"}});
+    client.post("/v1/conversations", &created).await.expect(201);
+    let url = format!("http://{}/v1/conversations/c/messages", client.public_address());
+    let body = json!({"text": "PLANTED-message", "message_id": "PLANTED-message-id"});
+    let said = reqwest::Client::new().post(url).json(&body);
+    let said = said.header("Idempotency-Key", "PLANTED-idempotency-key");
+    let said = said.header("Authorization", "Bearer PLANTED-authorization");
+    assert_eq!(said.send().await.unwrap().status(), 202);
+    client.pending("c", "ask", "elicitation").await;
+    client.resolve("c", "ask", json!({"result": "PLANTED-resolution"})).await.expect(200);
+    client.settled("c", 1).await;
+
+    client.say("d", "b", "PLANTED-message").await;
+    let failed = client.settled("d", 1).await;
+    assert!(format!("{failed:?}").contains("answered 400"), "{failed:#?}");
+    let wrong = json!({"PLANTED-not-json": "PLANTED-not-json"});
+    client.post("/v1/conversations/c/messages", &wrong).await.expect(422);
+    client.resolve("c", "ask", json!({"approved": false, "reason": "PLANTED-reason"})).await;
+    let own = json!({"tool": "send", "input": {"to": "PLANTED-dispatch"}});
+    client.post("/v1/conversations/c/dispatch", &own).await.expect(200);
+    let metrics = client.admin(Method::GET, "/metrics").await.expect(200);
+    node.terminate();
+    assert!(node.exited().await.success());
+    let sent = [model.seen.nth(1).await, tools.seen.nth(1).await];
+    assert!(sent[0].header("authorization").contains(API_KEY), "the key was used");
+    Told {
+        log: site.log(),
+        metrics: metrics.to_string(),
+        spans: String::from_utf8_lossy(&collector.bytes()).into_owned(),
+    }
+}
+
+fn assert_hidden(words: &[&str], place: &str, told: &str) {
+    for word in words {
+        let line = told.lines().find(|line| line.contains(word));
+        assert!(line.is_none(), "{word} is in the {place}: {}", line.unwrap());
+    }
+    assert!(!told.is_empty(), "nothing is in the {place}");
+}
+
+#[tokio::test]
+async fn nothing_that_was_said_and_no_secret_is_in_logs_metrics_or_traces() {
+    for format in ["json", "text"] {
+        let told = scene(format, "false").await;
+        assert!(told.log.contains("TRACE"), "every level is on: {}", told.log);
+        assert!(told.spans.contains("execute_tool send"), "{}", told.spans);
+        for (place, told) in
+            [("log", &told.log), ("metrics", &told.metrics), ("spans", &told.spans)]
+        {
+            assert_hidden(&SECRETS, place, told);
+            assert_hidden(&CONTENT, place, told);
+            assert_hidden(&REST, place, told);
+            assert_hidden(&["PLANTED"], place, told);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_is_on_spans_when_that_is_switched_on_and_secrets_still_are_not() {
+    let told = scene("json", "true").await;
+    for word in CONTENT {
+        assert!(told.spans.contains(word), "{word} is not in the spans: {}", told.spans);
+    }
+    for (place, told) in [("log", &told.log), ("metrics", &told.metrics), ("spans", &told.spans)] {
+        assert_hidden(&SECRETS, place, told);
+    }
+    assert_hidden(&["PLANTED"], "metrics", &told.metrics);
+}
