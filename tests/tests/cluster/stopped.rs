@@ -26,6 +26,7 @@ async fn asked_to_stop(site: &Site, tools: &ToolServer) -> Node {
     tools.seen.nth(1).await;
     node.terminate();
     is_draining(site).await;
+    assert_eq!(site.client.admin(Method::GET, "/healthz").await.status, 200, "it is alive");
     node
 }
 
