@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use abide_actors::activity::Trouble;
 use abide_actors::conversation::Death;
-use abide_actors::journal::Refusal;
+use abide_actors::journal::{Holder, Refusal};
 use abide_conversation::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,9 @@ pub struct Record {
     pub(super) quarantined: Option<Quarantined>,
     /// Set while a pause before the next revival runs.
     pub pause: Option<Pause>,
+    /// The dead holder over whom the last actor was started. Whether its claim was done may be
+    /// unknown, and may be done long after: the next actor must not give up for that holder.
+    over: Option<Holder>,
 }
 
 /// What a revival waits for.
@@ -44,15 +47,17 @@ pub enum Pause {
 }
 
 impl Record {
-    /// Counts a death: `None` is a panic. Returns after which pause the next actor is to start, zero
-    /// for at once; `None` for not before somebody asks.
+    /// Counts a death of an actor that was started over this dead holder; without a `death`, a panic.
+    /// Returns after which pause the next actor is to start, zero for at once; `None` for not before
+    /// somebody asks.
     pub fn died(
         &mut self,
         now: Timestamp,
         death: Option<&Death>,
         reason: &str,
+        over: Option<Holder>,
     ) -> Option<Duration> {
-        self.died = Some(now);
+        (self.died, self.over) = (Some(now), over);
         self.restarts += 1;
         match death {
             Some(Death::Killed) => Some(Duration::ZERO),
@@ -84,6 +89,12 @@ impl Record {
     /// An actor has loaded: the store is there again.
     pub fn started(&mut self) {
         self.refused = 0;
+    }
+
+    /// The pause is over. Returns the dead holder over whom the next actor is to start.
+    pub fn revive(&mut self) -> Option<Holder> {
+        self.pause = None;
+        self.over.take()
     }
 
     /// Counts a crash. Returns the pause before the next try; `None` when there is none.

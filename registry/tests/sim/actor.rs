@@ -193,9 +193,8 @@ impl Actor {
 
     async fn claim(&self, me: &Holder, dead: Option<Holder>) -> Result<Holding, Refusal> {
         let (id, me) = (self.live.id.clone(), me.clone());
-        let claim = move |store: &crate::store::Store, now| {
-            store.claim(&id, &me, dead.as_ref(), now)
-        };
+        let claim =
+            move |store: &crate::store::Store, now| store.claim(&id, &me, dead.as_ref(), now);
         self.node.ask(DEADLINE, claim).await
     }
 
@@ -275,8 +274,7 @@ impl Actor {
             return;
         }
         for activity in wanted {
-            let held_back =
-                self.node.draining.get() && !matches!(activity, Activity::Tool { .. });
+            let held_back = self.node.draining.get() && !matches!(activity, Activity::Tool { .. });
             if held_back || running.contains_key(&activity) {
                 continue;
             }

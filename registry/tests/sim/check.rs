@@ -22,8 +22,9 @@ pub fn unsettled(world: &World) -> Option<String> {
     for id in world.store.all() {
         let state = stored(world, &id);
         if state.turn.is_some() || !state.queue.is_empty() || !wanted(&state).is_empty() {
-            let holder = world.store.holding(&id);
-            return Some(format!("{id} never settles; {holder:?} holds it: {state:?}"));
+            let holder = world.store.holding(&id).ok().flatten().map(|held| held.holder);
+            let wants: Vec<_> = wanted(&state).iter().map(ToString::to_string).collect();
+            return Some(format!("{id} never settles: held by {holder:?}, wants {wants:?}"));
         }
     }
     if let Ok(alarms) = world.store.due(&Share::all(), Timestamp::MAX, 1)
@@ -79,9 +80,7 @@ pub fn promises(world: &World) -> Option<String> {
             return Some(format!("{id}: the stored state is no fold of its journal"));
         }
         let results = |call: &str| {
-            let of = |data: &Data| {
-                matches!(data, Data::ToolResult(done) if done.call_id.as_str() == call)
-            };
+            let of = |data: &Data| matches!(data, Data::ToolResult(done) if done.call_id.as_str() == call);
             events.iter().filter(|event| of(&event.data)).count()
         };
         for event in &events {
@@ -101,7 +100,8 @@ pub fn moves_little(world: &World, before: &View, now: &View) {
         return;
     }
     let stays = |name: &&str| is.contains(name);
-    let whole: Vec<Share> = was.iter().filter(|name| !stays(name)).map(|name| Share::of(name, &was)).collect();
+    let whole: Vec<Share> =
+        was.iter().filter(|name| !stays(name)).map(|name| Share::of(name, &was)).collect();
     let me = now.me.node.as_str();
     if !is.contains(&me) || !was.contains(&me) {
         return;

@@ -183,10 +183,7 @@ impl Node {
             Ok(Place::Here(_)) => true,
             Ok(Place::There(member)) => {
                 let ask = Ask::Start(id.clone());
-                matches!(
-                    self.ask_node(&member.process, ask, DEADLINE).await,
-                    Ok(Answer::Started)
-                )
+                matches!(self.ask_node(&member.process, ask, DEADLINE).await, Ok(Answer::Started))
             }
             Err(_) => false,
         }
@@ -199,7 +196,8 @@ impl Node {
         }
         let holder = who.clone();
         let within = Duration::from_millis(crate::world::LEASE_MS);
-        let dead = self.ask(within, move |store, now| store.bury(&holder, false, now)).await.ok()?;
+        let dead =
+            self.ask(within, move |store, now| store.bury(&holder, false, now)).await.ok()?;
         if dead && self.dead.borrow_mut().insert(who.clone()) {
             self.stale.change();
         }

@@ -65,8 +65,7 @@ impl Exec {
     /// Ends a process without a word.
     pub fn kill(&self, life: LifeId) {
         let of_life = |(id, task): (usize, &Task)| (task.life == Some(life)).then_some(id);
-        let ids: Vec<_> =
-            self.tasks.borrow().iter().enumerate().filter_map(of_life).collect();
+        let ids: Vec<_> = self.tasks.borrow().iter().enumerate().filter_map(of_life).collect();
         for id in ids {
             self.abort(id);
         }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use abide_actors::conversation::Death;
 use abide_actors::journal::{Holder, Refusal};
 use abide_conversation::{Activity, ConversationId};
-use abide_registry::host::Pause;
+use abide_registry::host::{Pause, Record};
 
 use crate::actor::{self, Msg};
 use crate::exec::{Once, Signal, TaskId};
@@ -20,7 +20,11 @@ pub enum HostMsg {
     /// `None` where the store refused the last one a moment ago.
     Ensure(ConversationId, Option<Holder>, Waiting),
     Revive(ConversationId),
-    Ended { live: Rc<Live>, death: Option<Death>, restless: bool },
+    Ended {
+        live: Rc<Live>,
+        death: Option<Death>,
+        restless: bool,
+    },
     Abandon,
     Resume,
     Leave,
@@ -32,6 +36,8 @@ pub enum HostMsg {
 pub struct Live {
     pub id: ConversationId,
     pub number: u64,
+    /// The dead holder over whom it was started.
+    over: Option<Holder>,
     pub mailbox: RefCell<VecDeque<Msg>>,
     pub asked: Signal,
     /// It takes no more messages.
@@ -111,12 +117,7 @@ impl Node {
         });
     }
 
-    fn ensure(
-        self: &Rc<Self>,
-        id: ConversationId,
-        over: Option<Holder>,
-        reply: Option<Waiting>,
-    ) {
+    fn ensure(self: &Rc<Self>, id: ConversationId, over: Option<Holder>, reply: Option<Waiting>) {
         let live = self.table.borrow().get(&id).cloned();
         let pause = self.records.borrow().get(&id).and_then(|record| record.pause);
         let ensured = match (live, pause) {
@@ -137,6 +138,7 @@ impl Node {
         let live = Rc::new(Live {
             id: id.clone(),
             number: self.world.number(),
+            over: over.clone(),
             mailbox: RefCell::default(),
             asked: Signal::new(&self.world.exec),
             ending: Cell::default(),
@@ -150,11 +152,9 @@ impl Node {
     }
 
     fn revive(self: &Rc<Self>, id: ConversationId) {
-        if let Some(record) = self.records.borrow_mut().get_mut(&id) {
-            record.pause = None;
-        }
+        let over = self.records.borrow_mut().get_mut(&id).and_then(Record::revive);
         let waiting = self.waiting.borrow_mut().remove(&id).unwrap_or_default();
-        self.ensure(id.clone(), None, None);
+        self.ensure(id.clone(), over, None);
         for reply in waiting {
             self.ensure(id.clone(), None, Some(reply));
         }
@@ -174,7 +174,7 @@ impl Node {
             }
             let mut records = self.records.borrow_mut();
             let record = records.entry(id.clone()).or_default();
-            record.died(self.now(), Some(death), &death.to_string())
+            record.died(self.now(), Some(death), &death.to_string(), live.over.clone())
         });
         let draining = self.draining.get();
         if restless && draining {
@@ -186,8 +186,7 @@ impl Node {
             });
         }
         let at_once = pause.is_some_and(|pause| pause.is_zero()) || restless && !draining;
-        let paused =
-            self.records.borrow().get(&id).is_some_and(|record| record.pause.is_some());
+        let paused = self.records.borrow().get(&id).is_some_and(|record| record.pause.is_some());
         if at_once || self.waiting.borrow().contains_key(&id) && !paused {
             self.revive(id.clone());
         }

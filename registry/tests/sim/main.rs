@@ -49,7 +49,16 @@ fn every_promise_is_kept_in_every_schedule() {
         slowest = slowest.max(passed.settled_ms);
     }
     eprintln!("{} schedules: {total:?}, settled after at most {slowest} ms", seeds().count());
-    assert!(total.fenced > 0 && total.promises > 0 && total.runs > 0, "nothing was tried");
+    let many = seeds().count() > 100;
+    assert!(!many || total.fenced > 0 && total.promises > 0 && total.runs > 0, "it does nothing");
+}
+
+/// Found by seed 1153: the claim of a take-over was carried out long after nobody waited for it, and
+/// the next actor on that node knew nothing of the dead holder any more. The node held the
+/// conversation from then on, and nobody ran it.
+#[test]
+fn a_take_over_whose_claim_had_no_answer_is_tried_again_over_the_same_holder() {
+    run_seed(1153).unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
 #[test]

@@ -53,8 +53,7 @@ impl Node {
         if kind == 0 {
             return Err(Unreached::Full);
         }
-        let (mut before, after) =
-            (world.below(10), world.below(10));
+        let (mut before, after) = (world.below(10), world.below(10));
         if kind == 1 {
             before += world.below(5_000);
         }

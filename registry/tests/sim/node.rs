@@ -192,7 +192,12 @@ impl Node {
         let answer = Once::new(&exec);
         let (told, life) = (answer.clone(), exec.clone());
         match kind {
-            0 => return exec.within(self.ms(within), exec.sleep(before + after)).await.map_or_else(|| Err(away()), |()| Err(away())),
+            0 => {
+                return exec
+                    .within(self.ms(within), exec.sleep(before + after))
+                    .await
+                    .map_or_else(|| Err(away()), |()| Err(away()));
+            }
             1 => {
                 before += self.below(4_000);
                 let (told, exec) = (answer.clone(), exec.clone());

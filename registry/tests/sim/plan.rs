@@ -28,23 +28,61 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A message by way of a node; with a key, it may be sent again.
-    Say { node: usize, to: u64, keyed: bool, if_busy: IfBusy },
-    Approve { node: usize, to: u64 },
-    Cancel { node: usize, to: u64 },
+    Say {
+        node: usize,
+        to: u64,
+        keyed: bool,
+        if_busy: IfBusy,
+    },
+    Approve {
+        node: usize,
+        to: u64,
+    },
+    Cancel {
+        node: usize,
+        to: u64,
+    },
     /// Crashes a conversation's actor.
-    Crash { to: u64 },
-    Kill { node: usize, refuses: bool },
-    Start { node: usize },
+    Crash {
+        to: u64,
+    },
+    Kill {
+        node: usize,
+        refuses: bool,
+    },
+    Start {
+        node: usize,
+    },
     /// Another process by the name of one that runs.
-    Replace { node: usize },
-    Retire { node: usize, patience_ms: u64 },
-    Stop { node: usize },
-    GoOn { node: usize },
-    Link { from: usize, to: usize, link: Link, both: bool },
+    Replace {
+        node: usize,
+    },
+    Retire {
+        node: usize,
+        patience_ms: u64,
+    },
+    Stop {
+        node: usize,
+    },
+    GoOn {
+        node: usize,
+    },
+    Link {
+        from: usize,
+        to: usize,
+        link: Link,
+        both: bool,
+    },
     /// The way from a node to the store.
-    Store { node: usize, away: bool, rough: u64 },
+    Store {
+        node: usize,
+        away: bool,
+        rough: u64,
+    },
     /// The network between nodes.
-    Net { rough: u64 },
+    Net {
+        rough: u64,
+    },
 }
 
 /// The schedule of a seed.

@@ -226,10 +226,7 @@ impl Store {
         }
     }
 
-    pub fn active(
-        &self,
-        share: &Share,
-    ) -> Result<Vec<(ConversationId, Option<Holding>)>, Refusal> {
+    pub fn active(&self, share: &Share) -> Result<Vec<(ConversationId, Option<Holding>)>, Refusal> {
         let page = at_once(self.memory.active(share, None, ALL));
         page.map(|page| page.items).map_err(|refused| Refusal::Unavailable(refused.to_string()))
     }

@@ -147,8 +147,7 @@ impl Node {
             let wait = match self.ask(READ, due).await {
                 Ok(alarms) => {
                     let under_way = agenda.borrow().1;
-                    let (due, wait) =
-                        agenda.borrow_mut().0.read(look, now, &alarms, under_way);
+                    let (due, wait) = agenda.borrow_mut().0.read(look, now, &alarms, under_way);
                     for id in due {
                         agenda.borrow_mut().1 += 1;
                         let (node, agenda) = (self.clone(), agenda.clone());
