@@ -60,12 +60,14 @@ impl Record {
         (self.died, self.over) = (Some(now), over);
         self.restarts += 1;
         match death {
-            Some(Death::Killed) => Some(Duration::ZERO),
+            // Who is fenced may be so by a claim of this very node that was carried out late, and then
+            // nobody else runs the conversation. The next actor finds out.
             Some(
-                Death::HeldElsewhere(_)
+                Death::Killed
                 | Death::Refused(Refusal::Fenced)
                 | Death::Trouble(Trouble::Refused(Refusal::Fenced)),
-            ) => None,
+            ) => Some(Duration::ZERO),
+            Some(Death::HeldElsewhere(_)) => None,
             Some(
                 Death::Refused(Refusal::Unavailable(_))
                 | Death::Trouble(Trouble::Refused(Refusal::Unavailable(_))),

@@ -61,6 +61,13 @@ fn a_take_over_whose_claim_had_no_answer_is_tried_again_over_the_same_holder() {
     run_seed(1153).unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
+/// Found by seed 2502: a claim of an actor that had given up was carried out after its successor had
+/// loaded, and fenced it. The node held the conversation from then on, and nobody ran it.
+#[test]
+fn an_actor_that_its_own_node_fenced_has_a_successor() {
+    run_seed(2502).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
 #[test]
 fn the_same_seed_is_the_same_schedule_and_comes_to_the_same() {
     for seed in 0..5 {
