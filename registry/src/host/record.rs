@@ -47,9 +47,9 @@ pub enum Pause {
 }
 
 impl Record {
-    /// Counts a death of an actor that was started over this dead holder; without a `death`, a panic.
-    /// Returns after which pause the next actor is to start, zero for at once; `None` for not before
-    /// somebody asks.
+    /// Counts a death of an actor that was started over this dead holder; without a `death`, it was
+    /// a panic. Returns after which pause the next actor is to start, zero for at once; `None` for
+    /// not before somebody asks.
     pub fn died(
         &mut self,
         now: Timestamp,
@@ -60,8 +60,8 @@ impl Record {
         (self.died, self.over) = (Some(now), over);
         self.restarts += 1;
         match death {
-            // Who is fenced may be so by a claim of this very node that was carried out late, and then
-            // nobody else runs the conversation. The next actor finds out.
+            // Who is fenced may be so by a claim of this very node that was carried out late, and
+            // then nobody else runs the conversation. The next actor finds out.
             Some(
                 Death::Killed
                 | Death::Refused(Refusal::Fenced)
@@ -116,5 +116,39 @@ fn pause(times: u32) -> Duration {
     match times {
         0 => Duration::ZERO,
         times => PAUSE.0.saturating_mul(1 << times.min(10)).min(PAUSE.1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(node: &str) -> Holder {
+        Holder { node: node.to_owned(), incarnation: "1".to_owned() }
+    }
+
+    /// Found by the simulation: the store carried the claim of a take-over out when the next actor
+    /// had already met the dead holder and given up. The node held the conversation from then on,
+    /// and nobody ran it.
+    #[test]
+    fn the_next_actor_is_started_over_the_same_dead_holder() {
+        let (mut record, now) = (Record::default(), Timestamp::UNIX_EPOCH);
+        let away = Death::Refused(Refusal::Unavailable("away".to_owned()));
+        let pause = record.died(now, Some(&away), "away", Some(holder("dead")));
+        assert!(pause.is_some_and(|pause| !pause.is_zero()));
+        assert_eq!(record.pause, Some(Pause::AfterRefusal));
+        assert_eq!(record.revive(), Some(holder("dead")));
+        assert_eq!((record.pause, record.revive()), (None, None));
+    }
+
+    /// Found by the simulation: the claim of an actor that had given up was carried out after its
+    /// successor had loaded, and fenced it under the node's own name.
+    #[test]
+    fn who_is_fenced_has_a_successor_and_who_meets_another_holder_has_none() {
+        let (mut record, now) = (Record::default(), Timestamp::UNIX_EPOCH);
+        let fenced = Death::Refused(Refusal::Fenced);
+        assert_eq!(record.died(now, Some(&fenced), "fenced", None), Some(Duration::ZERO));
+        let elsewhere = Death::HeldElsewhere(holder("other"));
+        assert_eq!(record.died(now, Some(&elsewhere), "held", None), None);
     }
 }

@@ -11,8 +11,8 @@ use abide_registry::view::View;
 use crate::plan::stored;
 use crate::world::World;
 
-/// Whether nothing is left to be done: no turn, no alarm, nothing active, and the nodes agree on who
-/// looks after what.
+/// Whether nothing is left to be done: no turn, no alarm, nothing active, and the nodes agree on
+/// who looks after what.
 pub fn is_settled(world: &World) -> bool {
     unsettled(world).is_none()
 }
@@ -80,7 +80,10 @@ pub fn promises(world: &World) -> Option<String> {
             return Some(format!("{id}: the stored state is no fold of its journal"));
         }
         let results = |call: &str| {
-            let of = |data: &Data| matches!(data, Data::ToolResult(done) if done.call_id.as_str() == call);
+            let of = |data: &Data| match data {
+                Data::ToolResult(done) => done.call_id.as_str() == call,
+                _ => false,
+            };
             events.iter().filter(|event| of(&event.data)).count()
         };
         for event in &events {

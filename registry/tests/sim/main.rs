@@ -53,21 +53,6 @@ fn every_promise_is_kept_in_every_schedule() {
     assert!(!many || total.fenced > 0 && total.promises > 0 && total.runs > 0, "it does nothing");
 }
 
-/// Found by seed 1153: the claim of a take-over was carried out long after nobody waited for it, and
-/// the next actor on that node knew nothing of the dead holder any more. The node held the
-/// conversation from then on, and nobody ran it.
-#[test]
-fn a_take_over_whose_claim_had_no_answer_is_tried_again_over_the_same_holder() {
-    run_seed(1153).unwrap_or_else(|wrong| panic!("{wrong}"));
-}
-
-/// Found by seed 2502: a claim of an actor that had given up was carried out after its successor had
-/// loaded, and fenced it. The node held the conversation from then on, and nobody ran it.
-#[test]
-fn an_actor_that_its_own_node_fenced_has_a_successor() {
-    run_seed(2502).unwrap_or_else(|wrong| panic!("{wrong}"));
-}
-
 #[test]
 fn the_same_seed_is_the_same_schedule_and_comes_to_the_same() {
     for seed in 0..5 {
@@ -79,8 +64,8 @@ fn the_same_seed_is_the_same_schedule_and_comes_to_the_same() {
     }
 }
 
-/// Every rule that the simulated world can break is missed by some promise, in a schedule that is
-/// short enough to be read.
+/// Some schedule fails where the world breaks this rule, with this complaint; a shorter one fails in
+/// the same way, twice.
 fn is_noticed(broken: Broken, says: &str) {
     let failed = |seed: u64| {
         let steps = plan::schedule(seed);

@@ -170,8 +170,8 @@ impl Node {
         self.carry(within, true, what).await
     }
 
-    /// Asks the store, whose answer is late, lost, or comes without the thing done, or the other way
-    /// round; what was sent may be done long after nobody waits for it.
+    /// Asks the store, whose answer is late or lost; what was sent may be done or not, and long
+    /// after nobody waits for it.
     pub async fn carry<T: 'static>(
         &self,
         within: Duration,
