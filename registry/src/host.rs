@@ -235,11 +235,9 @@ impl State {
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
     ) -> Result<(), ActorProcessingErr> {
-        if let Some(record) = self.records.get_mut(&id) {
-            record.pause = None;
-        }
+        let over = self.records.get_mut(&id).and_then(Record::revive);
         let waiting = self.waiting.remove(&id).unwrap_or_default();
-        self.ensure(myself, id.clone(), None, None).await?;
+        self.ensure(myself, id.clone(), over, None).await?;
         for reply in waiting {
             self.ensure(myself, id.clone(), None, Some(reply)).await?;
         }
@@ -255,11 +253,12 @@ impl State {
         let depth = Arc::new(AtomicUsize::new(0));
         let (deps, since) = (self.deps.clone(), self.deps.clock.now());
         let depth_of = depth.clone();
-        let arguments = conversation::Arguments { id: id.clone(), deps, over, depth: depth_of };
+        let arguments =
+            conversation::Arguments { id: id.clone(), deps, over: over.clone(), depth: depth_of };
         let supervisor = myself.get_cell();
         let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
         let restarts = self.records.get(&id).map(|record| record.restarts).unwrap_or_default();
-        let handle = Handle { actor, depth, since, restarts };
+        let handle = Handle { actor, depth, since, restarts, over };
         self.ids.insert(handle.actor.get_id(), id.clone());
         self.table.set(id, Some(handle.clone()));
         Ok(handle)
@@ -299,7 +298,8 @@ impl State {
         let now = self.deps.clock.now();
         let death = error.downcast_ref::<Death>();
         let record = self.records.entry(id.clone()).or_default();
-        let pause = record.died(now, death, &error.to_string());
+        let over = self.table.get(&id).and_then(|handle| handle.over);
+        let pause = record.died(now, death, &error.to_string(), over);
         // A panic's words may be anybody's.
         let said = death.is_none().then(|| error.to_string());
         let error = death.map(ToString::to_string);

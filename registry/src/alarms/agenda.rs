@@ -45,8 +45,8 @@ impl Agenda {
         Look { until: now.checked_add(LOOK_EVERY).unwrap_or(Timestamp::MAX), limit }
     }
 
-    /// Whom to wake of the alarms that were read, earliest first, since when, and how long to wait then. Each is
-    /// under way until it is [`done`](Self::done); so many are already.
+    /// Whom to wake of the alarms that were read, earliest first, since when, and how long to wait
+    /// then. Each is under way until it is [`done`](Self::done); so many are already.
     pub fn read(
         &mut self,
         look: Look,

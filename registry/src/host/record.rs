@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use abide_actors::activity::Trouble;
 use abide_actors::conversation::Death;
-use abide_actors::journal::Refusal;
+use abide_actors::journal::{Holder, Refusal};
 use abide_conversation::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,9 @@ pub struct Record {
     pub(super) quarantined: Option<Quarantined>,
     /// Set while a pause before the next revival runs.
     pub pause: Option<Pause>,
+    /// The dead holder over whom the last actor was started. Whether its claim was done may be
+    /// unknown, and may be done long after: the next actor must not give up for that holder.
+    over: Option<Holder>,
 }
 
 /// What a revival waits for.
@@ -44,23 +47,27 @@ pub enum Pause {
 }
 
 impl Record {
-    /// Counts a death: `None` is a panic. Returns after which pause the next actor is to start, zero
-    /// for at once; `None` for not before somebody asks.
+    /// Counts a death of an actor that was started over this dead holder; without a `death`, it was
+    /// a panic. Returns after which pause the next actor is to start, zero for at once; `None` for
+    /// not before somebody asks.
     pub fn died(
         &mut self,
         now: Timestamp,
         death: Option<&Death>,
         reason: &str,
+        over: Option<Holder>,
     ) -> Option<Duration> {
-        self.died = Some(now);
+        (self.died, self.over) = (Some(now), over);
         self.restarts += 1;
         match death {
-            Some(Death::Killed) => Some(Duration::ZERO),
+            // Who is fenced may be so by a claim of this very node that was carried out late, and
+            // then nobody else runs the conversation. The next actor finds out.
             Some(
-                Death::HeldElsewhere(_)
+                Death::Killed
                 | Death::Refused(Refusal::Fenced)
                 | Death::Trouble(Trouble::Refused(Refusal::Fenced)),
-            ) => None,
+            ) => Some(Duration::ZERO),
+            Some(Death::HeldElsewhere(_)) => None,
             Some(
                 Death::Refused(Refusal::Unavailable(_))
                 | Death::Trouble(Trouble::Refused(Refusal::Unavailable(_))),
@@ -86,6 +93,12 @@ impl Record {
         self.refused = 0;
     }
 
+    /// The pause is over. Returns the dead holder over whom the next actor is to start.
+    pub fn revive(&mut self) -> Option<Holder> {
+        self.pause = None;
+        self.over.take()
+    }
+
     /// Counts a crash. Returns the pause before the next try; `None` when there is none.
     fn crash(&mut self, now: Timestamp, reason: &str) -> Option<Duration> {
         self.crashes.push_back(now);
@@ -103,5 +116,39 @@ fn pause(times: u32) -> Duration {
     match times {
         0 => Duration::ZERO,
         times => PAUSE.0.saturating_mul(1 << times.min(10)).min(PAUSE.1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(node: &str) -> Holder {
+        Holder { node: node.to_owned(), incarnation: "1".to_owned() }
+    }
+
+    /// Found by the simulation: the store carried the claim of a take-over out when the next actor
+    /// had already met the dead holder and given up. The node held the conversation from then on,
+    /// and nobody ran it.
+    #[test]
+    fn the_next_actor_is_started_over_the_same_dead_holder() {
+        let (mut record, now) = (Record::default(), Timestamp::UNIX_EPOCH);
+        let away = Death::Refused(Refusal::Unavailable("away".to_owned()));
+        let pause = record.died(now, Some(&away), "away", Some(holder("dead")));
+        assert!(pause.is_some_and(|pause| !pause.is_zero()));
+        assert_eq!(record.pause, Some(Pause::AfterRefusal));
+        assert_eq!(record.revive(), Some(holder("dead")));
+        assert_eq!((record.pause, record.revive()), (None, None));
+    }
+
+    /// Found by the simulation: the claim of an actor that had given up was carried out after its
+    /// successor had loaded, and fenced it under the node's own name.
+    #[test]
+    fn who_is_fenced_has_a_successor_and_who_meets_another_holder_has_none() {
+        let (mut record, now) = (Record::default(), Timestamp::UNIX_EPOCH);
+        let fenced = Death::Refused(Refusal::Fenced);
+        assert_eq!(record.died(now, Some(&fenced), "fenced", None), Some(Duration::ZERO));
+        let elsewhere = Death::HeldElsewhere(holder("other"));
+        assert_eq!(record.died(now, Some(&elsewhere), "held", None), None);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use abide_actors::conversation::ConversationMsg;
+use abide_actors::journal::Holder;
 use abide_conversation::{ConversationId, Timestamp};
 use ractor::ActorRef;
 use tokio::sync::watch;
@@ -18,6 +19,8 @@ pub struct Handle {
     pub since: Timestamp,
     /// How often it was revived after a crash, by this process.
     pub restarts: u32,
+    /// The dead holder over whom it was started.
+    pub over: Option<Holder>,
 }
 
 impl Handle {

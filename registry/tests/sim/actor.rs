@@ -43,6 +43,7 @@ pub struct Request {
 
 /// What became of it.
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "why it failed is for whoever reads the story")]
 pub enum Outcome {
     /// The last event of what was journalled.
     Done(u64),

@@ -11,8 +11,8 @@ use abide_registry::view::View;
 use crate::plan::stored;
 use crate::world::World;
 
-/// Whether nothing is left to be done: no turn, no alarm, nothing active, and the nodes agree on who
-/// looks after what.
+/// Whether nothing is left to be done: no turn, no alarm, nothing active, and the nodes agree on
+/// who looks after what.
 pub fn is_settled(world: &World) -> bool {
     unsettled(world).is_none()
 }
@@ -22,8 +22,9 @@ pub fn unsettled(world: &World) -> Option<String> {
     for id in world.store.all() {
         let state = stored(world, &id);
         if state.turn.is_some() || !state.queue.is_empty() || !wanted(&state).is_empty() {
-            let holder = world.store.holding(&id);
-            return Some(format!("{id} never settles; {holder:?} holds it: {state:?}"));
+            let holder = world.store.holding(&id).ok().flatten().map(|held| held.holder);
+            let wants: Vec<_> = wanted(&state).iter().map(ToString::to_string).collect();
+            return Some(format!("{id} never settles: held by {holder:?}, wants {wants:?}"));
         }
     }
     if let Ok(alarms) = world.store.due(&Share::all(), Timestamp::MAX, 1)
@@ -79,7 +80,10 @@ pub fn promises(world: &World) -> Option<String> {
             return Some(format!("{id}: the stored state is no fold of its journal"));
         }
         let results = |call: &str| {
-            let of = |data: &Data| matches!(data, Data::ToolResult(done) if done.call_id.as_str() == call);
+            let of = |data: &Data| match data {
+                Data::ToolResult(done) => done.call_id.as_str() == call,
+                _ => false,
+            };
             events.iter().filter(|event| of(&event.data)).count()
         };
         for event in &events {

@@ -72,7 +72,7 @@ impl Node {
     ) -> Outcome {
         let seen = self.views.count();
         let repeatable = request.key.is_some() || request.action == Action::Wake;
-        let ask = Ask::Deliver(id.clone(), request);
+        let ask = Ask::Deliver(id.clone(), Box::new(request));
         let answer = self.ask_node(&member.process, ask, DEADLINE).await;
         match answer {
             Ok(Answer::Delivered(outcome)) if !matches!(outcome, Outcome::Untouched) => outcome,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use abide_actors::conversation::Death;
 use abide_actors::journal::{Holder, Refusal};
 use abide_conversation::{Activity, ConversationId};
-use abide_registry::host::Pause;
+use abide_registry::host::{Pause, Record};
 
 use crate::actor::{self, Msg};
 use crate::exec::{Once, Signal, TaskId};
@@ -36,6 +36,8 @@ pub enum HostMsg {
 pub struct Live {
     pub id: ConversationId,
     pub number: u64,
+    /// The dead holder over whom it was started.
+    over: Option<Holder>,
     pub mailbox: RefCell<VecDeque<Msg>>,
     pub asked: Signal,
     /// It takes no more messages.
@@ -136,6 +138,7 @@ impl Node {
         let live = Rc::new(Live {
             id: id.clone(),
             number: self.world.number(),
+            over: over.clone(),
             mailbox: RefCell::default(),
             asked: Signal::new(&self.world.exec),
             ending: Cell::default(),
@@ -149,11 +152,9 @@ impl Node {
     }
 
     fn revive(self: &Rc<Self>, id: ConversationId) {
-        if let Some(record) = self.records.borrow_mut().get_mut(&id) {
-            record.pause = None;
-        }
+        let over = self.records.borrow_mut().get_mut(&id).and_then(Record::revive);
         let waiting = self.waiting.borrow_mut().remove(&id).unwrap_or_default();
-        self.ensure(id.clone(), None, None);
+        self.ensure(id.clone(), over, None);
         for reply in waiting {
             self.ensure(id.clone(), None, Some(reply));
         }
@@ -173,7 +174,7 @@ impl Node {
             }
             let mut records = self.records.borrow_mut();
             let record = records.entry(id.clone()).or_default();
-            record.died(self.now(), Some(death), &death.to_string())
+            record.died(self.now(), Some(death), &death.to_string(), live.over.clone())
         });
         let draining = self.draining.get();
         if restless && draining {

@@ -14,7 +14,7 @@ use crate::node::Node;
 /// What one node asks of another.
 #[derive(Clone)]
 pub enum Ask {
-    Deliver(ConversationId, Request),
+    Deliver(ConversationId, Box<Request>),
     Start(ConversationId),
 }
 
@@ -120,7 +120,7 @@ impl Node {
         let ensured = self.world.exec.within(self.ms(left), self.ensure_here(id)).await;
         match (ask, ensured) {
             (Ask::Deliver(_, request), Some(Ok(Some(live)))) => {
-                Answer::Delivered(self.hand_in(&live, request).await)
+                Answer::Delivered(self.hand_in(&live, *request).await)
             }
             (Ask::Deliver(..), Some(Err(failed))) => Answer::Delivered(failed),
             (Ask::Start(_), Some(Ok(Some(_)))) => Answer::Started,

@@ -1,5 +1,5 @@
-//! A schedule: what clients and misfortune do, and when. What does not apply is passed over, so that
-//! a schedule stays one when steps are taken out of it.
+//! A schedule: what clients and misfortune do, and when. What does not apply is passed over, so
+//! that a schedule stays one when steps are taken out of it.
 
 use std::rc::Rc;
 use std::time::Duration;

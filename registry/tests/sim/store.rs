@@ -1,4 +1,4 @@
-//! The store of all nodes: the product's own store in memory, watched, and broken where a test says.
+//! The store of all nodes: the product's own store in memory, watched, and broken on purpose.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

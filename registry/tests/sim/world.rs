@@ -1,4 +1,4 @@
-//! Everything that there is: time, the store, the network, the processes, and what is known of them.
+//! Everything that there is: time, the store, the network, the processes, and their story.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
