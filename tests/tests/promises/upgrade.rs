@@ -128,14 +128,17 @@ impl Work {
         assert_eq!((journal.outcomes(), journal.last_text()), (vec!["completed"], "Done.".into()));
     }
 
-    /// Speaks with one conversation, turn after turn.
+    /// Says so much to one conversation at once, and waits for all of it to be answered.
     async fn speak(&self, node: usize, name: &str, turns: usize) {
         let client = self.cluster.client(node);
         let before = client.try_journal("long").await.map_or(0, |it| it.of("turn_ended").count());
         for turn in 1..=turns {
-            say(client, "long", "says", &format!("{name} {turn}")).await;
-            client.settled("long", before + turn).await;
+            let name = format!("{name} {turn}");
+            let said =
+                json!({"text": name, "agent": "says", "message_id": name, "if_busy": "queue"});
+            insist(client, "/v1/conversations/long/messages", None, &said).await.expect(202);
         }
+        client.settled("long", before + turns).await;
     }
 }
 
