@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::agents::{agent, calls_once, http, human};
 use crate::facts::{admin, cluster, whole};
 
-/// Three nodes; on the first, `once` runs a tool that must not run twice, `holds` another one, `asks`
-/// waits for a person and `later` for a later attempt of its model.
+/// Three nodes; on the first, `once` runs a tool that must not run twice, `holds` another one,
+/// `asks` waits for a person and `later` for a later attempt of its model.
 async fn busy(tools: &ToolServer) -> Cluster {
     let cluster = cluster(3, &[]).await;
     whole(&cluster).await;
