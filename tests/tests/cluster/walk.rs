@@ -107,7 +107,7 @@ async fn of_the_runbook(name: &str) -> String {
 async fn what_operators_do_by_the_runbook_works_when_pasted() {
     let said = of_the_runbook("runbook").await;
     for answer in [
-        r#""status":"failed"}"#,
+        r#"{"status":"failed","seq":"#,
         r#""type":"/problems/call-not-open""#,
         r#"{"cancelled":true}"#,
         r#"{"node":"node-2"}"#,
