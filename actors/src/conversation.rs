@@ -91,8 +91,8 @@ pub enum ConversationMsg {
     Kill,
     /// An operator has what waits for a later attempt tried now; the answer says what that was.
     Retry(RpcReplyPort<Vec<String>>),
-    /// An operator ends the actor and gives its claim to this holder, or up; by force, even if calls
-    /// run that must not run twice.
+    /// An operator ends the actor and gives its claim to this holder, or up; by force, even if
+    /// calls run that must not run twice.
     LetGo(Option<Holder>, bool, RpcReplyPort<Parting>),
     /// The node drains: it ends as soon as nothing runs.
     Leave,

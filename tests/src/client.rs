@@ -244,6 +244,20 @@ impl Client {
         answer.unwrap_or_else(|| panic!("no answer to {path}"))
     }
 
+    /// What an operator does about a conversation, on behalf of whom the client is.
+    pub async fn repair(&self, id: &str, verb: &str, body: Option<&Value>) -> Answer {
+        let base = self.at.read().unwrap().admin.clone();
+        let url = format!("http://{base}/admin/actors/{id}/{verb}");
+        let mut request = self.http.post(url).timeout(DEADLINE);
+        if let Some(principal) = self.principal {
+            request = request.header("Abide-Principal", principal);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        answer(request).await.unwrap_or_else(|why| panic!("no answer to {verb} {id}: {why}"))
+    }
+
     /// The same; `None` when no whole answer came.
     pub async fn try_admin(&self, method: Method, path: &str) -> Option<Answer> {
         let base = self.at.read().unwrap().admin.clone();

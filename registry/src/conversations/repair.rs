@@ -72,8 +72,8 @@ impl Conversations {
         Ok(wanted)
     }
 
-    /// Lets a conversation out of quarantine here, or out of the pause before its next life. Returns
-    /// whether it was there.
+    /// Lets a conversation out of quarantine here, or out of the pause before its next life.
+    /// Returns whether it was there.
     pub(super) async fn revive(&self, id: &ConversationId) -> Result<bool, Failure> {
         match self.host.call(|reply| HostMsg::Retry(id.clone(), reply), Some(DEADLINE)).await {
             Ok(CallResult::Success(waited)) => Ok(waited),
@@ -81,9 +81,9 @@ impl Conversations {
         }
     }
 
-    /// Moves a conversation to that node, or to another one than it is on; what runs is cut off, and
-    /// goes on there. Its holder hands the claim over in one step, so that nobody comes in between.
-    /// Returns the node that it is on then.
+    /// Moves a conversation to that node, or to another one than it is on; what runs is cut off,
+    /// and goes on there. Its holder hands the claim over in one step, so that nobody comes in
+    /// between. Returns the node that it is on then.
     pub async fn move_to(
         &self,
         id: &ConversationId,
@@ -140,8 +140,8 @@ impl Conversations {
         }
     }
 
-    /// Has the holder let go: the actor ends, its claim is given up, a quarantine is lifted. Whoever
-    /// needs the conversation next starts it anew. Returns whether anybody held it.
+    /// Has the holder let go: the actor ends, its claim is given up, a quarantine is lifted.
+    /// Whoever needs the conversation next starts it anew. Returns whether anybody held it.
     pub async fn release(&self, id: &ConversationId, force: bool) -> Result<bool, Kept> {
         self.exists(id).await?;
         let Some((_, holds)) = self.holder(id).await? else { return Ok(false) };

@@ -134,3 +134,18 @@ fn when_all_drain_there_is_no_place() {
         assert_eq!(placed(policy, "x", &draining(&["a", "b", "c"])), None);
     }
 }
+
+#[test]
+fn a_conversation_that_moves_is_placed_on_another_node() {
+    let (id, view) = (ConversationId::new("x"), view());
+    for policy in [Policy::Local, Policy::Rendezvous, Policy::LeastLoaded] {
+        for node in ["a", "b", "c"] {
+            let to = elsewhere(policy, &id, &view, Some(&holder(node))).unwrap();
+            assert_ne!(to.holder.node, node);
+        }
+    }
+    let from_b = elsewhere(Policy::Local, &id, &view, Some(&holder("b"))).unwrap();
+    assert_eq!(from_b.holder.node, "a", "where it is asked for");
+    let drains = draining(&["a", "c"]);
+    assert_eq!(elsewhere(Policy::Local, &id, &drains, Some(&holder("b"))), None);
+}

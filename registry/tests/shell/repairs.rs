@@ -151,9 +151,8 @@ async fn nobody_comes_between_the_two_nodes_of_a_move() {
         let node = town.node(n % 3);
         async move { node.ask("x", say("more", IfBusy::Queue)).await }
     });
-    let x = id("x");
-    let (moved, crowd) =
-        tokio::join!(town.node(2).conversations.move_to(&x, Some("n1"), false), join_all(crowd));
+    let (door, x) = (&town.node(2).conversations, id("x"));
+    let (moved, crowd) = tokio::join!(door.move_to(&x, Some("n1"), false), join_all(crowd));
     assert_eq!(moved.as_deref(), Ok("n1"));
     assert!(crowd.iter().all(Result::is_ok), "{crowd:?}");
     assert_eq!((town.lives_at("x"), town.holder("x").await.unwrap().node), (vec![1], "n1".into()));

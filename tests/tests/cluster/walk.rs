@@ -107,7 +107,7 @@ async fn of_the_runbook(name: &str) -> String {
 async fn what_operators_do_by_the_runbook_works_when_pasted() {
     let said = of_the_runbook("runbook").await;
     for answer in [
-        r#""status":"failed"}"#,
+        r#"{"status":"failed","seq":"#,
         r#""type":"/problems/call-not-open""#,
         r#"{"cancelled":true}"#,
         r#"{"node":"node-2"}"#,
@@ -155,7 +155,8 @@ async fn pasted(site: &Site, document: &str, name: &str, here: String) -> String
     bash.args(["-c", &script]).current_dir(site.dir()).process_group(0);
     bash.env("PATH", path).env("ABIDE_UNDER_TEST", ABIDE);
     bash.env("ABIDE_LISTEN", format!("{here}:8080"))
-        .env("ABIDE_ADMIN_LISTEN", format!("{here}:9090"));
+        .env("ABIDE_ADMIN_LISTEN", format!("{here}:9090"))
+        .env("ABIDE_CLUSTER_LISTEN", format!("{here}:7070"));
     bash.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
     let mut bash = bash.kill_on_drop(true).spawn().unwrap();
     let group = bash.id().unwrap();

@@ -19,6 +19,7 @@ mod operators;
 mod redis_cut;
 mod redis_faults;
 mod redis_kinds;
+mod repairs;
 mod rig;
 mod rolling;
 mod start;

@@ -1,0 +1,120 @@
+//! Operators repair conversations through any node, and every promise is kept.
+
+use abide_tests::cluster::Cluster;
+use abide_tests::patience::look;
+use abide_tests::tool_server::ToolServer;
+use serde_json::{Value, json};
+
+use crate::agents::{agent, calls_once, http, human};
+use crate::facts::{admin, cluster, whole};
+
+/// Three nodes; on the first, `once` runs a tool that must not run twice, `holds` another one,
+/// `asks` waits for a person and `later` for a later attempt of its model.
+async fn busy(tools: &ToolServer) -> Cluster {
+    let cluster = cluster(3, &[]).await;
+    whole(&cluster).await;
+    let first = cluster.client(0);
+    let fails = json!({"error": {"message": "rate limit", "retry": true}});
+    let mut later = agent(json!({"provider": "scripted", "script": [fails]}), vec![]);
+    later["retry"] = json!({"max_attempts": 2, "base": "10m", "max": "10m"});
+    let once = http("run", tools, "/hold", json!({"on_interrupt": "fail"}));
+    for (name, definition) in [
+        ("once", calls_once(vec![once])),
+        ("holds", calls_once(vec![http("run", tools, "/hold", json!({}))])),
+        ("asks", calls_once(vec![human("ask")])),
+        ("later", later),
+    ] {
+        first.define(name, &definition).await;
+        first.say(name, name, "go").await;
+    }
+    tools.seen.nth(2).await;
+    first.pending("asks", "ask", "elicitation").await;
+    cluster
+}
+
+/// What an operator can do, by what is asked why.
+async fn can(cluster: &Cluster, id: &str, waits_for: &str) -> Value {
+    look(&format!("{id} to wait for {waits_for}"), async || {
+        let why = admin(cluster.client(2), &format!("/admin/actors/{id}")).await["why"].take();
+        let waits = why["waits_for"].as_str()?.contains(waits_for);
+        waits.then(|| why["operators_can"].clone())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn every_verb_works_through_a_node_that_is_not_the_holder() {
+    let tools = ToolServer::start().await;
+    let cluster = busy(&tools).await;
+    let [other, third] = [cluster.client(1), cluster.client(2)];
+
+    let retries = can(&cluster, "later", "another attempt at model step 1").await;
+    assert_eq!(retries[0], "POST /admin/actors/later/retry");
+    let retried = other.repair("later", "retry", None).await.expect(200);
+    assert!(retried["retried"][0].as_str().unwrap().starts_with("model step 1 of "), "{retried}");
+    assert_eq!(third.settled("later", 1).await.outcomes(), ["failed"]);
+
+    let fails = can(&cluster, "asks", "an answer to ask").await;
+    assert_eq!(fails[0], "POST /admin/actors/asks/calls/ask/fail");
+    let ann = other.clone().named("ann");
+    let error = json!({"error": "nobody is there"});
+    let failed = ann.repair("asks", "calls/ask/fail", Some(&error)).await.expect(200);
+    assert_eq!(failed["status"], "failed");
+    third.repair("asks", "calls/ask/fail", None).await.expect_problem(409, "call-not-open");
+    let journal = third.settled("asks", 1).await;
+    assert_eq!(journal.outcomes(), ["completed"]);
+    assert_eq!(journal.result("ask")["error"], "nobody is there");
+    let resolutions: Vec<&Value> = journal.of("resolution").collect();
+    assert_eq!((resolutions.len(), &resolutions[0]["data"]["by"]), (1, &json!("ann")));
+    assert!(cluster.log(1).contains("ann"), "it was not logged who did it");
+
+    let cancelled = other.repair("once", "cancel", None).await.expect(200);
+    assert_eq!(cancelled, json!({"cancelled": true}));
+    let again = third.repair("once", "cancel", None).await.expect(200);
+    assert_eq!(again, json!({"cancelled": false}));
+    for verb in ["retry", "calls/run/fail", "cancel", "move", "release", "kill"] {
+        other.repair("nobody", verb, None).await.expect_problem(404, "not-found");
+    }
+    tools.release();
+    for id in ["once", "holds"] {
+        third.settled(id, 1).await;
+    }
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
+
+#[tokio::test]
+async fn a_conversation_moves_with_its_stream_and_is_released() {
+    let tools = ToolServer::start().await;
+    let cluster = busy(&tools).await;
+    let [other, third] = [cluster.client(1), cluster.client(2)];
+    let mut frames = third.events("holds", None).await;
+
+    let to = json!({"node": cluster.name(1)});
+    let moved = third.repair("holds", "move", Some(&to)).await.expect(200);
+    assert_eq!(moved, to);
+    tools.seen.nth(3).await;
+    third.repair("holds", "move", Some(&to)).await.expect_problem(409, "conflict");
+    let nowhere = json!({"node": "nowhere"});
+    third.repair("holds", "move", Some(&nowhere)).await.expect_problem(404, "not-found");
+    let wrong = third.repair("holds", "move", Some(&json!({"to": "x"}))).await;
+    wrong.expect_problem(422, "invalid-request");
+
+    for verb in ["move", "release"] {
+        other.repair("once", verb, None).await.expect_problem(409, "conflict");
+    }
+    let forced = other.repair("once", "release", Some(&json!({"force": true}))).await;
+    assert_eq!(forced.expect(200), json!({"released": true}));
+    let journal = third.settled("once", 1).await;
+    assert_eq!(journal.result("run")["error_type"], "INTERRUPTED");
+
+    let released = other.repair("asks", "release", None).await.expect(200);
+    assert_eq!(released, json!({"released": true}));
+    assert_eq!(third.snapshot("asks").await["holder"], Value::Null);
+    third.resolve("asks", "ask", json!({"result": 1})).await.expect(200);
+    assert_eq!(third.snapshot("asks").await["holder"]["node"], cluster.name(2));
+    tools.release();
+    frames.until("turn_completed").await;
+    let journal = other.settled("holds", 1).await;
+    assert_eq!(journal.result("run")["result"]["attempt"], 2);
+    cluster.evidence(&[&tools]).await.assert_kept();
+}
