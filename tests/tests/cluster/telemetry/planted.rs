@@ -125,7 +125,8 @@ async fn scene(format: &str, content: &str) -> Told {
     let failed = client.settled("d", 1).await;
     assert!(format!("{failed:?}").contains("answered 400"), "{failed:#?}");
     let wrong = json!({"PLANTED-not-json": "PLANTED-not-json"});
-    client.post("/v1/conversations/c/messages", &wrong).await.expect(422);
+    let refused = client.post("/v1/conversations/c/messages", &wrong).await;
+    assert!((400..500).contains(&refused.status), "{refused:?}");
     client.resolve("c", "ask", json!({"approved": false, "reason": "PLANTED-reason"})).await;
     let own = json!({"tool": "send", "input": {"to": "PLANTED-dispatch"}});
     client.post("/v1/conversations/c/dispatch", &own).await.expect(200);
