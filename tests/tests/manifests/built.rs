@@ -1,8 +1,12 @@
 //! The overlays as `kubectl kustomize` builds them, and the Secrets that their user makes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
+
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::Value;
 
 use crate::objects::Objects;
 use crate::rules;
@@ -13,6 +17,8 @@ const KUBERNETES: &str = "1.34";
 
 /// A Secret's name, and what it has under which key.
 pub(crate) type Secrets = BTreeMap<String, BTreeMap<String, String>>;
+
+static SECRETS: LazyLock<Secrets> = LazyLock::new(secrets);
 
 /// What one overlay gives to a cluster, as text, so that a test can change it.
 pub(crate) struct Overlay {
@@ -27,7 +33,7 @@ impl Overlay {
     /// What does not belong together; what cannot be read, too.
     pub(crate) fn mistakes(&self) -> Vec<String> {
         match Objects::read(&self.text) {
-            Ok(objects) => rules::mistakes(&objects, &secrets()),
+            Ok(objects) => rules::mistakes(&objects, &SECRETS),
             Err(why) => vec![why],
         }
     }
@@ -48,19 +54,22 @@ pub(crate) fn secrets() -> Secrets {
     let text = std::fs::read_to_string(&source).unwrap();
     let dir = tempfile::tempdir().unwrap();
     std::fs::copy(&source, dir.path().join("kustomization.yaml")).unwrap();
-    let files: BTreeSet<&str> = text.lines().filter_map(|line| line.split(">>").nth(1)).collect();
-    assert!(!files.is_empty());
-    let example = |line: &str| line.starts_with("#   echo ");
-    let script: Vec<&str> =
-        text.lines().filter(|line| example(line)).map(|line| &line[1..]).collect();
-    run(Command::new("sh").args(["-euc", &script.join("\n")]).current_dir(dir.path()));
-    let objects = Objects::read(&kustomize(dir.path())).unwrap();
-    let decoded = |secret: k8s_openapi::api::core::v1::Secret| {
-        let data = secret.data.unwrap_or_default().into_iter();
-        let data = data.map(|(key, value)| (key, String::from_utf8(value.0).unwrap()));
-        (secret.metadata.name.unwrap(), data.collect())
-    };
-    objects.secrets.into_iter().map(decoded).collect()
+    let examples = text.lines().filter_map(|line| line.strip_prefix("#   echo "));
+    let script: String = examples.map(|line| format!("echo {line}\n")).collect();
+    run(Command::new("sh").args(["-euc", &script]).current_dir(dir.path()));
+    kustomize(dir.path()).split("\n---\n").map(decoded).collect()
+}
+
+fn decoded(document: &str) -> (String, BTreeMap<String, String>) {
+    let mut value: Value = serde_saphyr::from_str(document).unwrap();
+    for encoded in value["data"].as_object_mut().unwrap().values_mut() {
+        // Long ones are written in lines, which Kubernetes' own type here does not read.
+        *encoded = encoded.as_str().unwrap().split_whitespace().collect::<String>().into();
+    }
+    let secret: Secret = serde_json::from_value(value).unwrap();
+    let data = secret.data.unwrap_or_default().into_iter();
+    let data = data.map(|(key, value)| (key, String::from_utf8(value.0).unwrap()));
+    (secret.metadata.name.unwrap(), data.collect())
 }
 
 pub(crate) fn deploy() -> PathBuf {
