@@ -28,7 +28,8 @@ use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 
 use self::faults::Faults;
-use self::ground::{Ground, Kind};
+use self::ground::Ground;
+pub use self::ground::Kind;
 use self::lane::{Lane, World};
 use self::notes::Notes;
 use self::schedule::Schedule;

@@ -61,10 +61,8 @@ pub(super) fn shapes(tools: &ToolServer) -> Vec<Shape> {
         shape(
             "demo-like",
             all_at_once(vec![
-                tool(
-                    "mail",
-                    json!({"run": {"native": "demo_send_email"}, "approval": "requires_approval"}),
-                ),
+                json!({"name": "mail", "run": {"native": "demo_send_email"},
+                    "approval": "requires_approval"}),
                 tool("locate", json!({"executor": "client"})),
             ]),
         ),
@@ -190,8 +188,11 @@ fn in_steps(tools: Vec<Value>) -> Value {
 
 /// How long the tool takes is what the user said last: a number of milliseconds.
 fn call(tool: &Value) -> Value {
-    json!({"id": tool["name"], "name": tool["name"],
-        "args": "{\"pause_ms\": {{ user | int }}, \"prompt\": \"{{ user }}\"}"})
+    let args = match tool["run"]["native"].is_null() {
+        true => json!("{\"pause_ms\": {{ user | int }}, \"prompt\": \"{{ user }}\"}"),
+        false => json!({"to": "a@b.c", "subject": "{{ user }}"}),
+    };
+    json!({"id": tool["name"], "name": tool["name"], "args": args})
 }
 
 fn agent(model: Value, tools: Vec<Value>) -> Value {

@@ -94,9 +94,10 @@ impl Lane {
     }
 
     fn says(&mut self, entry: &Value) -> Value {
+        let pauses = entry["args"]["pause_ms"].is_u64();
         let mut body = match (entry["kind"].as_str(), self.chance.below(6)) {
             (Some("approval"), 0) => json!({"approved": false, "reason": "no"}),
-            (Some("approval"), 1) => json!({"approved": true, "args": {"pause_ms": 77}}),
+            (Some("approval"), 1) if pauses => json!({"approved": true, "args": {"pause_ms": 77}}),
             (Some("approval"), _) => json!({"approved": true}),
             (_, 0) => json!({"error": "nobody knows"}),
             (_, number) => json!({"result": {"number": number}}),

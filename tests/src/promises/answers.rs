@@ -66,7 +66,8 @@ fn untrue(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
     waited.then(|| format!("it waited from {asked} to {ended}"))
 }
 
-/// From when to when a call waited for an approval, or for another answer.
+/// From when to when a call waited for an approval, or for another answer: to its deadline at the
+/// latest, also when the expiry was written later.
 fn open(journal: &Journal, call: &str, approval: bool) -> Option<(Timestamp, Timestamp)> {
     let mut asked = journal.about("suspension", call);
     let asked = asked.find(|event| (event["data"]["kind"] == "approval") == approval)?;
@@ -76,7 +77,9 @@ fn open(journal: &Journal, call: &str, approval: bool) -> Option<(Timestamp, Tim
         event["data"]["call_id"] == call && ["resolution", "tool_result"].contains(&kind)
     };
     let end = journal.0.iter().filter(later).find(ends)?;
-    Some((asked["at"].as_str()?.parse().ok()?, end["at"].as_str()?.parse().ok()?))
+    let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
+    let (end, due) = (time(&end["at"])?, time(&asked["data"]["expires_at"])?);
+    Some((time(&asked["at"])?, end.min(due)))
 }
 
 #[cfg(test)]
@@ -123,5 +126,8 @@ mod tests {
         let half = jiff::SignedDuration::from_millis(500);
         (evidence.exchanges[1].asked, evidence.exchanges[1].ended) = (second(6) + half, second(7));
         expect(check, &evidence, "it waited from");
+        // After its deadline it does not wait, although nobody has written that yet.
+        evidence.journal().0[5]["data"]["expires_at"] = json!((second(6) + half).to_string());
+        assert_eq!(check(&evidence), [""; 0]);
     }
 }
