@@ -183,47 +183,45 @@ impl Node {
             exec.sleep(3).await;
             return Err(away());
         }
-        let accident = self.accident();
-        if accident.is_none() && self.below(100) < 70 {
+        let accident = self.chance.borrow_mut().percent(self.rough.get());
+        if !accident && self.chance.borrow_mut().percent(70) {
             return what(&world.store, exec.now());
         }
         let (mut before, after) = (self.below(15), self.below(15));
-        let (answer, again, within) = (Once::new(&exec), self.below(3_000), self.ms(within));
-        match accident {
-            Some(Accident::Lost) => {
-                exec.within(within, exec.sleep(before + after)).await;
-                return Err(away());
+        let kind = if accident { self.below(4) } else { 9 };
+        let answer = Once::new(&exec);
+        let (told, life) = (answer.clone(), exec.clone());
+        match kind {
+            0 => {
+                return exec
+                    .within(self.ms(within), exec.sleep(before + after))
+                    .await
+                    .map_or_else(|| Err(away()), |()| Err(away()));
             }
-            Some(Accident::Late) => {
+            1 => {
                 before += self.below(4_000);
-                let (told, exec, give_up) = (answer.clone(), exec.clone(), self.below(200));
-                world.exec.spawn(None, async move {
+                let (told, exec) = (answer.clone(), exec.clone());
+                let give_up = self.below(200);
+                life.spawn(None, async move {
                     exec.sleep(give_up).await;
                     told.tell(Err(away()));
                 });
             }
-            Some(Accident::Unanswered | Accident::Twice) | None => {}
+            _ => {}
         }
-        let (told, carrier) = (answer.clone(), exec.clone());
-        exec.spawn(None, async move {
-            carrier.sleep(before).await;
-            let done = what(&world.store, carrier.now());
-            carrier.sleep(after).await;
-            let unanswered = accident == Some(Accident::Unanswered);
-            told.tell(if unanswered { Err(away()) } else { done });
-            if accident == Some(Accident::Twice) && repeatable {
-                carrier.sleep(again).await;
+        let again = self.below(3_000);
+        life.spawn(None, async move {
+            exec.sleep(before).await;
+            let done = what(&world.store, exec.now());
+            exec.sleep(after).await;
+            told.tell(if kind == 2 { Err(away()) } else { done });
+            if kind == 3 && repeatable {
+                exec.sleep(again).await;
                 // Whoever asked has its answer.
-                let _ = what(&world.store, carrier.now());
+                let _ = what(&world.store, exec.now());
             }
         });
-        exec.within(within, answer.told()).await.unwrap_or_else(|| Err(away()))
-    }
-
-    fn accident(&self) -> Option<Accident> {
-        let mut chance = self.chance.borrow_mut();
-        let all = [Accident::Lost, Accident::Late, Accident::Unanswered, Accident::Twice];
-        chance.percent(self.rough.get()).then(|| chance.of(&all))
+        life.within(self.ms(within), answer.told()).await.unwrap_or_else(|| Err(away()))
     }
 
     /// Breaks the circle of what knows what.
@@ -233,19 +231,6 @@ impl Node {
         self.waiting.borrow_mut().clear();
         *self.links.borrow_mut() = Arc::default();
     }
-}
-
-/// What goes wrong with a call to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accident {
-    /// It never arrives.
-    Lost,
-    /// It arrives long after nobody waits for it.
-    Late,
-    /// It is done, and nobody hears of it.
-    Unanswered,
-    /// It is done, and done again later.
-    Twice,
 }
 
 pub fn away() -> Refusal {
