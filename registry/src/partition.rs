@@ -3,6 +3,7 @@
 use std::fmt;
 
 use abide_conversation::ConversationId;
+use sha2::{Digest, Sha256};
 
 /// How many there are, for ever: keys in the store are named after them.
 pub const PARTITIONS: usize = 256;
@@ -53,10 +54,9 @@ impl Share {
     /// The share of `me` among these names, by rendezvous: when a member comes or goes, only what it
     /// gets or had moves. Nothing, if `me` is not among them.
     pub fn of(me: &str, members: &[&str]) -> Self {
-        let members: Vec<(u64, &str)> = members.iter().map(|name| (hash(name), *name)).collect();
-        let mine = |Partition(number): Partition| {
-            let wanting = members.iter().map(|(hash, name)| (weight(*hash, number.into()), *name));
-            wanting.max().is_some_and(|(_, best)| best == me)
+        let mine = |partition: Partition| {
+            let best = members.iter().max_by_key(|name| (weight(name, partition), **name));
+            best == Some(&me)
         };
         let mut share = Box::new([false; PARTITIONS]);
         for (place, partition) in share.iter_mut().zip(Partition::all()) {
@@ -76,24 +76,13 @@ impl Share {
     }
 }
 
-/// How much the name with this hash wants the thing with that one; the one that wants it most gets
-/// it. Nodes of all versions must agree, and a node asks thousands of times a second.
-pub(crate) fn weight(name: u64, of: u64) -> u64 {
-    mixed(name ^ mixed(of))
-}
-
-/// FNV-1a.
-pub(crate) fn hash(name: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
-}
-
-/// The finalizer of splitmix64: names that differ in their last digit only come out far apart.
-fn mixed(bits: u64) -> u64 {
-    let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
+/// How much a name wants something; the one that wants it most gets it. Nodes of all versions must
+/// agree, or a partition that each of two leaves to the other is nobody's.
+pub(crate) fn weight(name: &str, of: impl fmt::Display) -> [u8; 8] {
+    let digest = Sha256::digest(format!("{name}\n{of}"));
+    let mut weight = [0; 8];
+    weight.copy_from_slice(&digest[..8]);
+    weight
 }
 
 #[cfg(test)]
@@ -118,6 +107,13 @@ mod tests {
             let size = share.partitions().count();
             assert!((50..130).contains(&size), "{size}");
         }
+    }
+
+    #[test]
+    fn nodes_of_all_versions_agree_about_shares() {
+        let share = Share::of("n1", &["n1", "n2", "n3"]);
+        let first: Vec<_> = share.partitions().take(6).map(|it| it.to_string()).collect();
+        assert_eq!(first, ["p007", "p015", "p017", "p021", "p022", "p029"]);
     }
 
     #[test]

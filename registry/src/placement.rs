@@ -7,7 +7,7 @@ use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
 
 use crate::membership::{Member, MemberState};
-use crate::partition::{hash, weight};
+use crate::partition::weight;
 use crate::peers::Link;
 use crate::view::View;
 
@@ -94,11 +94,7 @@ pub fn elsewhere<'v>(
         let takes = member.state == MemberState::Up && view.reaches(member);
         takes && than != Some(&member.holder)
     };
-    let of = hash(id.as_str());
-    let wanting = |member: &&Member| {
-        let name = &member.holder.node;
-        (weight(hash(name), of), name.clone())
-    };
+    let wanting = |member: &&Member| (weight(&member.holder.node, id), member.holder.node.clone());
     let here = view.member(&view.me).filter(up);
     match policy {
         Policy::Local if here.is_some() => here,
