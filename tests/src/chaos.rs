@@ -155,7 +155,7 @@ async fn broken(
 fn plan(program: &Path, ground: &Ground, workspaces: &Path, logs: &Path) -> Plan {
     let lease = format!("{}s", LEASE.as_secs());
     let workspaces = workspaces.display().to_string();
-    let plan = Plan::new(program).proxied().with_logs_in(logs).with(&[
+    let plan = Plan::new(program).proxied().supervised().with_logs_in(logs).with(&[
         "--lease",
         &lease,
         // Sooner than usual, so that conversations are revived all the time.

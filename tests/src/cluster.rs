@@ -21,13 +21,21 @@ pub struct Plan {
     store: Option<String>,
     proxied: bool,
     logs: Option<PathBuf>,
+    supervised: bool,
 }
 
 impl Plan {
     /// Nodes of this program.
     pub fn new(program: impl AsRef<Path>) -> Self {
         let program = program.as_ref().to_owned();
-        Self { program, flags: Vec::new(), store: None, proxied: false, logs: None }
+        Self {
+            program,
+            flags: Vec::new(),
+            store: None,
+            proxied: false,
+            logs: None,
+            supervised: false,
+        }
     }
 
     /// Adds flags to every start of every node.
@@ -45,6 +53,13 @@ impl Plan {
     /// Puts a proxy between each node and Redis, and one before each node's cluster address.
     pub fn proxied(mut self) -> Self {
         self.proxied = true;
+        self
+    }
+
+    /// Starts a node again that ends before it serves, as a supervisor does: it may not find its
+    /// store.
+    pub fn supervised(mut self) -> Self {
+        self.supervised = true;
         self
     }
 
@@ -80,6 +95,7 @@ struct Member {
     site: Site,
     client: Client,
     proxies: Option<Proxies>,
+    supervised: bool,
 }
 
 struct Proxies {
@@ -89,7 +105,11 @@ struct Proxies {
 
 impl Member {
     async fn start(&mut self) {
-        self.node = Some(self.site.start().await);
+        let node = match self.supervised {
+            true => look("a node to serve", async || self.site.try_start().await.ok()).await,
+            false => self.site.start().await,
+        };
+        self.node = Some(node);
         self.stopped.store(false, Ordering::Relaxed);
         if let (Some(proxies), Some(address)) = (&self.proxies, self.site.client.cluster_address())
         {
@@ -255,6 +275,7 @@ impl Cluster {
             site = site.with_log_at(&dir.join(format!("{name}.log")));
         }
         let client = site.client.clone().recorded(&self.history, &name);
-        Member { node: None, stopped: AtomicBool::new(false), site, client, proxies }
+        let (stopped, supervised) = (AtomicBool::new(false), plan.supervised);
+        Member { node: None, stopped, site, client, proxies, supervised }
     }
 }

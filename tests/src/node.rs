@@ -104,12 +104,24 @@ impl Site {
 
     /// Starts a process and waits until it serves.
     pub async fn start(&self) -> Node {
+        let started = self.try_start().await;
+        started.unwrap_or_else(|status| panic!("the node never served: {status:?}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    ///
+    /// How the process ended before it served.
+    pub async fn try_start(&self) -> Result<Node, ExitStatus> {
         let mut node = self.launch();
-        let lines = BufReader::new(node.child.stdout.take().unwrap());
-        let line = within("the ready line", lines.lines().next_line()).await.unwrap();
-        let Some(line) = line else {
-            panic!("the node never served: {:?}", node.exited().await);
-        };
+        let mut lines = BufReader::new(node.child.stdout.take().unwrap());
+        let mut line = String::new();
+        within("the ready line", lines.read_line(&mut line)).await.unwrap();
+        if line.is_empty() {
+            return Err(node.exited().await);
+        }
+        let line = line.trim_end();
         let field = |name: &str| {
             let found = line.split(' ').find_map(|field| field.strip_prefix(name));
             found.unwrap_or_else(|| panic!("{name} is not in: {line}")).to_owned()
@@ -118,7 +130,7 @@ impl Site {
         let cluster = Some(field("cluster=")).filter(|address| address != "-");
         let (public, admin) = (field("public="), field("admin="));
         self.client.moved(Addresses { public, admin, cluster });
-        node
+        Ok(node)
     }
 
     /// Starts a process, and waits for nothing.

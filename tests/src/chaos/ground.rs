@@ -117,6 +117,9 @@ impl Ground {
         if let Some((host, port)) = watched.as_deref().and_then(|it| it.rsplit_once(':')) {
             follow(broken, host, port).await;
         }
+        if let Self::Three { others, .. } = self {
+            whole(others.iter().chain([&cluster.redis])).await;
+        }
     }
 
     /// The primary that a sentinel names; `None` without one.
@@ -171,14 +174,23 @@ async fn three() -> (Ground, Redis) {
         let port = first.address().rsplit(':').next().unwrap_or_default();
         server.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", port, &bus]).await;
     }
-    for server in servers.iter().map(|(server, _)| server).chain([&first]) {
+    whole(servers.iter().map(|(server, _)| server).chain([&first])).await;
+    let others = servers.into_iter().map(|(server, _)| server).collect();
+    (Ground::Three { others, next: 0 }, first)
+}
+
+/// Waits until each of them knows all slots to be served: a node that starts earlier ends at once,
+/// as it does without any Redis.
+async fn whole(servers: impl Iterator<Item = &Redis>) {
+    for server in servers {
         look("the cluster to be whole", async || {
             let info: String = server.try_ask(&["CLUSTER", "INFO"]).await.ok()?;
             let slots: Vec<redis::Value> = server.try_ask(&["CLUSTER", "SLOTS"]).await.ok()?;
-            (info.contains("cluster_state:ok") && slots.len() == 3).then_some(())
+            (info.contains("cluster_state:ok")
+                && info.contains("cluster_slots_ok:16384")
+                && slots.len() == 3)
+                .then_some(())
         })
         .await;
     }
-    let others = servers.into_iter().map(|(server, _)| server).collect();
-    (Ground::Three { others, next: 0 }, first)
 }
