@@ -14,6 +14,7 @@ pub mod tools;
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
+use jiff::Timestamp;
 use reqwest::Method;
 use tokio::time::{Instant, timeout_at};
 
@@ -92,6 +93,12 @@ impl Evidence {
         let mut about = self.about(id);
         let told = about.any(|exchange| exchange.acknowledged().is_some());
         told && !self.was_deleted(id)
+    }
+
+    /// Whether somebody was told by then that it is there, and nobody asked for its deletion.
+    fn was_there(&self, id: &str, by: Timestamp) -> bool {
+        let told = |exchange: &Exchange| exchange.acknowledged().is_some() && exchange.ended < by;
+        self.about(id).any(told) && !self.was_deleted(id)
     }
 
     /// Whether somebody asked for its deletion; one without an answer may have been one.

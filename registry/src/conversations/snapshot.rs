@@ -24,17 +24,11 @@ pub(super) enum Holds {
 impl Conversations {
     /// A conversation as clients see it; never starts an actor. `None` if there is none.
     pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, Failure> {
-        let here = self.inspect(id).await.filter(|live| live.state.exists());
-        let (held, live) = match here {
-            Some(live) => (None, Some(live)),
-            None => {
-                let held = self.holder(id).await?;
-                let live = match &held {
-                    Some((_, Holds::There(member))) => self.inspect_there(member, id).await,
-                    Some((_, Holds::Here)) | None => None,
-                };
-                (held, live)
-            }
+        let held = self.holder(id).await?;
+        let live = match &held {
+            Some((_, Holds::Here)) => self.inspect(id).await,
+            Some((_, Holds::There(member))) => self.inspect_there(member, id).await,
+            None => None,
         };
         let (state, overlay) = match live {
             Some(live) if live.state.exists() => {

@@ -31,7 +31,7 @@ pub struct Passed {
 /// Runs a schedule to its end, or to the first thing that must not be.
 pub fn run(seed: u64, steps: &[Step], broken: Option<Broken>) -> Result<Passed, String> {
     let world = World::new(seed, broken, false);
-    let done = live(&world, steps);
+    let done = live(&world, seed, steps);
     world.end();
     done
 }
@@ -40,12 +40,12 @@ pub fn run(seed: u64, steps: &[Step], broken: Option<Broken>) -> Result<Passed, 
 fn story(seed: u64, steps: &[Step], broken: Option<Broken>) -> Vec<String> {
     let world = World::new(seed, broken, true);
     // It is known how it ends.
-    let _ = live(&world, steps);
+    let _ = live(&world, seed, steps);
     world.end();
     world.story.as_ref().map(|story| story.take()).unwrap_or_default()
 }
 
-fn live(world: &std::rc::Rc<World>, steps: &[Step]) -> Result<Passed, String> {
+fn live(world: &std::rc::Rc<World>, seed: u64, steps: &[Step]) -> Result<Passed, String> {
     (0..NODES).for_each(|slot| world.start(slot));
     let mut left = LONGEST;
     for step in steps {
@@ -53,7 +53,7 @@ fn live(world: &std::rc::Rc<World>, steps: &[Step]) -> Result<Passed, String> {
         step.carry_out(world);
     }
     until(world, ROUGH_MS, &mut left)?;
-    calm(world);
+    calm(world, seed);
     let begun = world.exec.now();
     while !check::is_settled(world) {
         if world.exec.now() > begun + CALM_MS {

@@ -30,7 +30,7 @@ fn unexpected(evidence: &Evidence, exchange: &Exchange) -> Option<String> {
     let id = exchange.conversation()?;
     match status {
         200..=299 | 409 | 429 | 503 | 422 => None,
-        404 if evidence.may_be_gone(id) || !evidence.must_be_there(id) => None,
+        404 if evidence.may_be_gone(id) || !evidence.was_there(id, exchange.asked) => None,
         404 => Some("it is there".to_owned()),
         _ => Some("nobody may be told that".to_owned()),
     }
@@ -99,8 +99,14 @@ mod tests {
         let mut evidence = evidence();
         evidence.exchanges[0].answer.as_mut().unwrap().status = 500;
         expect(check, &evidence, "nobody may be told that");
-        evidence.exchanges[0].answer.as_mut().unwrap().status = 404;
+        evidence.exchanges[0].answer.as_mut().unwrap().status = 202;
+        let mut again = evidence.exchanges[3].clone();
+        (again.asked, again.ended) = (second(50), second(51));
+        again.answer.as_mut().unwrap().status = 404;
+        evidence.exchanges.push(again);
         expect(check, &evidence, "it is there");
+        evidence.exchanges.last_mut().unwrap().asked = second(0);
+        assert_eq!(check(&evidence), [""; 0], "nobody had said so yet");
     }
 
     #[test]

@@ -116,5 +116,7 @@ async fn a_conversation_moves_with_its_stream_and_is_released() {
     frames.until("turn_completed").await;
     let journal = other.settled("holds", 1).await;
     assert_eq!(journal.result("run")["result"]["attempt"], 2);
+    other.repair("later", "retry", None).await.expect(200);
+    third.settled("later", 1).await;
     cluster.evidence(&[&tools]).await.assert_kept();
 }

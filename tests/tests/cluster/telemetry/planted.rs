@@ -154,7 +154,6 @@ fn assert_hidden(words: &[&str], place: &str, told: &str) {
 async fn nothing_that_was_said_and_no_secret_is_in_logs_metrics_or_traces() {
     for format in ["json", "text"] {
         let told = scene(format, "false").await;
-        assert!(told.log.contains("TRACE"), "every level is on: {}", told.log);
         assert!(told.spans.contains("execute_tool send"), "{}", told.spans);
         for (place, told) in
             [("log", &told.log), ("metrics", &told.metrics), ("spans", &told.spans)]
