@@ -131,9 +131,9 @@ impl Faults<'_> {
 
     fn link(&self, between: Between) -> &Proxy {
         match between {
-            Between::NodeAndRedis(node) => self.cluster.to_redis(node),
-            Between::NodeAndPeers(node) => self.cluster.to_node(node),
-            Between::NodeAndClients(node) => self.fronts.of(node),
+            Between::Redis(node) => self.cluster.to_redis(node),
+            Between::Peers(node) => self.cluster.to_node(node),
+            Between::Clients(node) => self.fronts.of(node),
         }
     }
 }
@@ -146,9 +146,9 @@ fn kind(fault: Fault) -> &'static str {
         Fault::Stop(_) => "SIGSTOP",
         Fault::Terminate(_) => "SIGTERM",
         Fault::Drain(_) => "drain",
-        Fault::Link(Between::NodeAndRedis(_), _) => "broken link to Redis",
-        Fault::Link(Between::NodeAndPeers(_), _) => "broken link to peers",
-        Fault::Link(Between::NodeAndClients(_), _) => "broken link to clients",
+        Fault::Link(Between::Redis(_), _) => "broken link to Redis",
+        Fault::Link(Between::Peers(_), _) => "broken link to peers",
+        Fault::Link(Between::Clients(_), _) => "broken link to clients",
         Fault::Store(Trouble::Killed) => "Redis killed",
         Fault::Store(Trouble::ReplicaKilled) => "replica killed",
         Fault::Store(_) => "Redis stopped or full",

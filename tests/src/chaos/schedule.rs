@@ -28,9 +28,9 @@ pub(super) enum Fault {
 /// The two ends of a network's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
-    NodeAndRedis(usize),
-    NodeAndPeers(usize),
-    NodeAndClients(usize),
+    Redis(usize),
+    Peers(usize),
+    Clients(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,11 +112,9 @@ impl Schedule {
             6..=8 => Fault::Stop(node),
             9 => Fault::Terminate(node),
             10 => Fault::Drain(node),
-            11..=12 => Fault::Link(Between::NodeAndPeers(node), self.broken()),
-            13..=14 => Fault::Link(Between::NodeAndClients(node), self.broken()),
-            15..=16 if self.kind == Kind::One => {
-                Fault::Link(Between::NodeAndRedis(node), self.broken())
-            }
+            11..=12 => Fault::Link(Between::Peers(node), self.broken()),
+            13..=14 => Fault::Link(Between::Clients(node), self.broken()),
+            15..=16 if self.kind == Kind::One => Fault::Link(Between::Redis(node), self.broken()),
             _ => Fault::Store(self.trouble()),
         }
     }
@@ -190,7 +188,7 @@ mod tests {
     #[test]
     fn what_a_kind_of_redis_does_not_have_does_not_break() {
         let links = |episode: &Episode| {
-            let redis = |fault: &Fault| matches!(fault, Fault::Link(Between::NodeAndRedis(_), _));
+            let redis = |fault: &Fault| matches!(fault, Fault::Link(Between::Redis(_), _));
             episode.faults.iter().any(redis)
         };
         assert!(!episodes(3, Kind::Pair).iter().any(links));
