@@ -24,7 +24,9 @@ use broken::Broken;
 use run::{Passed, run, run_seed, shorten};
 
 /// Of an ordinary run; `SIM_SEED` names another first one, `SIM_SCHEDULES` how many.
-const SCHEDULES: u64 = 1_000;
+const SCHEDULES: u64 = 400;
+/// Among how many a broken rule must be noticed.
+const SEARCHED: u64 = 1_000;
 
 fn seeds() -> Range<u64> {
     let named = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
@@ -72,7 +74,7 @@ fn is_noticed(broken: Broken, says: &str) {
         let wrong = run(seed, &steps, Some(broken)).err()?;
         wrong.contains(says).then_some((seed, steps))
     };
-    let found = (0..SCHEDULES).find_map(failed);
+    let found = (0..SEARCHED).find_map(failed);
     let (seed, steps) = found.unwrap_or_else(|| panic!("{broken:?} is not noticed"));
     let before = steps.len();
     let (shorter, wrong) = shorten(seed, steps, Some(broken));
