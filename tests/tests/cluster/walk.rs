@@ -115,11 +115,12 @@ async fn what_operators_do_by_the_runbook_works_when_pasted() {
         r#"{"node":"node-1"}"#,
         r#"{"released":true}"#,
         r#"{"retried":["model step 1 of turn_"#,
-        "202\n202\n",
         r#""state":"drained""#,
     ] {
         assert!(said.contains(answer), "{answer} was not said: {said}");
     }
+    // The nodes' own lines come in between.
+    assert!(said.matches("202\n").count() >= 2, "a kill and a drain: {said}");
 }
 
 #[tokio::test]
