@@ -20,6 +20,7 @@ use abide_registry::alone::Alone;
 use abide_registry::life::{Ground, Life};
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::{Mesh, Peers, Settings};
+use abide_registry::store::Store;
 use abide_registry::wire::WIRE;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -139,16 +140,7 @@ impl Node {
         let seeds = seed::keep(catalogue.clone(), store.clone(), clock.clone(), definitions, view);
         let seeds = AbortOnDropHandle::new(tokio::spawn(seeds));
         let (stop, stopped) = watch::channel(false);
-        let api = Api {
-            conversations: life.conversations.clone(),
-            catalogue,
-            store: store.clone(),
-            hub: life.hub.clone(),
-            clock: clock.clone(),
-            under_way: Arc::new(AtomicUsize::new(0)),
-            drawing: Arc::new(Semaphore::new(http::events::AT_ONCE)),
-            blobs: Arc::new(Semaphore::new(http::blobs::AT_ONCE)),
-        };
+        let api = api(&life, catalogue, store.clone(), clock.clone());
         let state = life.state.clone();
         let conversations = life.conversations.clone();
         let _upkeep = metrics.clone().map(telemetry::upkeep);
@@ -211,6 +203,25 @@ impl Node {
         // With it end the last of the tools' runs.
         drop(self.life);
         self.natives.stop().await;
+    }
+}
+
+/// What clients' requests are answered with.
+fn api(
+    life: &Life,
+    catalogue: Arc<Catalogue>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> Api {
+    Api {
+        conversations: life.conversations.clone(),
+        catalogue,
+        store,
+        hub: life.hub.clone(),
+        clock,
+        under_way: Arc::new(AtomicUsize::new(0)),
+        drawing: Arc::new(Semaphore::new(http::events::AT_ONCE)),
+        blobs: Arc::new(Semaphore::new(http::blobs::AT_ONCE)),
     }
 }
 
