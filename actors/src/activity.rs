@@ -25,7 +25,7 @@ use tracing::Instrument;
 
 use self::executed::Executed;
 use crate::agent::Definition;
-use crate::conversation::Deps;
+use crate::conversation::{Deps, Tail};
 use crate::journal::Refusal;
 use crate::live::Signal;
 use crate::pauses::Pauses;
@@ -53,7 +53,9 @@ pub(crate) struct Surroundings {
     /// Of the holding that it runs under.
     pub(crate) epoch: u64,
     pub(crate) deps: Arc<Deps>,
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
+    /// The last events up to that state.
+    pub(crate) tail: Tail,
     /// The tools that its client declared.
     pub(crate) own: Arc<[Tool]>,
     pub(crate) stream: Stream,

@@ -12,6 +12,7 @@ mod hooked;
 mod let_go;
 mod listing;
 mod requests;
+mod tail;
 mod told;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,8 @@ use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Activity, CallId, Command, ConversationId, Rejection, State, decide, replay, wanted,
+    Action, Activity, CallId, Command, ConversationId, Decided, Rejection, State, decided, replay,
+    wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -41,6 +43,7 @@ use crate::standing::Standing;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
 pub(crate) use counted::waited;
+pub(crate) use tail::Tail;
 pub use hooked::Heard;
 
 /// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
@@ -124,7 +127,8 @@ pub struct Loaded {
     depth: Arc<AtomicUsize>,
     over: Option<Holder>,
     held: Holding,
-    state: State,
+    state: Arc<State>,
+    tail: Tail,
     /// The tools that its client declared, compiled.
     own: Arc<[Tool]>,
     /// Up to where the stored state cache goes.
@@ -168,7 +172,8 @@ impl Actor for Conversation {
             depth,
             over,
             held,
-            state: State::default(),
+            state: Arc::default(),
+            tail: Tail::default(),
             own: Arc::default(),
             cached_seq: 0,
             running: BTreeMap::new(),
@@ -193,13 +198,7 @@ impl Actor for Conversation {
         myself: ActorRef<Self::Msg>,
         live: &mut Loaded,
     ) -> Result<(), ActorProcessingErr> {
-        live.load().await?;
-        live.dormant = live.deps.standing.is_draining();
-        if live.state.exists() && !live.dormant {
-            live.act(&myself, Action::Revive).await?;
-        }
-        live.rest(&myself);
-        Ok(())
+        Ok(Box::pin(live.begin(&myself)).await?)
     }
 
     async fn handle(
@@ -208,63 +207,8 @@ impl Actor for Conversation {
         message: ConversationMsg,
         live: &mut Loaded,
     ) -> Result<(), ActorProcessingErr> {
-        if live.held.holder != live.deps.standing.me() {
-            // Its node was declared dead and goes on as another: whatever this actor began to do,
-            // it holds nothing any more.
-            return Err(Death::Refused(Refusal::Fenced).into());
-        }
-        match message {
-            ConversationMsg::Deliver(delivery) => {
-                live.depth.fetch_sub(1, Ordering::Relaxed);
-                // An actor that is ending starts nothing that it would cut off at once: the
-                // delivery goes back, and to the next actor.
-                if myself.get_status() < ActorStatus::Draining {
-                    live.handled += 1;
-                    if let Some(delivery) = live.when_listed(&myself, *delivery).await {
-                        live.deliver(&myself, delivery, None).await?;
-                    }
-                }
-            }
-            ConversationMsg::Listed(number, delivery) => {
-                live.asking.remove(&number);
-                if myself.get_status() < ActorStatus::Draining {
-                    live.handled += 1;
-                    live.deliver(&myself, *delivery, None).await?;
-                }
-            }
-            ConversationMsg::Heard(number, delivery, heard) => {
-                live.asking.remove(&number);
-                if myself.get_status() < ActorStatus::Draining {
-                    live.handled += 1;
-                    live.deliver(&myself, *delivery, Some(*heard)).await?;
-                }
-            }
-            ConversationMsg::Report(report) => {
-                live.handled += 1;
-                live.report(&myself, *report).await?;
-            }
-            ConversationMsg::Inspect(reply) => {
-                // Who asked may have gone; that is no concern of the conversation's.
-                let _ = reply.send(Box::new(live.inspect()));
-            }
-            ConversationMsg::Kill => return Err(Death::Killed.into()),
-            ConversationMsg::Retry(reply) => {
-                let _ = reply.send(live.retry(&myself));
-            }
-            ConversationMsg::LetGo(to, force, reply) => {
-                let _ = reply.send(live.let_go(&myself, to, force).await?);
-            }
-            // What follows every message of a draining node.
-            ConversationMsg::Leave => {}
-            ConversationMsg::Resume => live.reconcile(&myself),
-            ConversationMsg::Idle(handled) => live.passivate(&myself, handled),
-        }
-        if live.deps.standing.is_draining() {
-            live.leave(&myself);
-        } else {
-            live.rest(&myself);
-        }
-        Ok(())
+        // Boxed: most actors wait most of the time, and keep room for nothing but waiting.
+        Ok(Box::pin(live.take(&myself, message)).await?)
     }
 
     async fn post_stop(
@@ -286,6 +230,81 @@ impl Loaded {
         !self.parted && !wanted(&self.state).is_empty()
     }
 
+    async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), Death> {
+        self.load().await?;
+        self.dormant = self.deps.standing.is_draining();
+        if self.state.exists() && !self.dormant {
+            self.act(myself, Action::Revive).await?;
+        }
+        self.rest(myself);
+        Ok(())
+    }
+
+    /// Does what a message asks for, and what follows every message.
+    async fn take(
+        &mut self,
+        myself: &ActorRef<ConversationMsg>,
+        message: ConversationMsg,
+    ) -> Result<(), Death> {
+        if self.held.holder != self.deps.standing.me() {
+            // Its node was declared dead and goes on as another: whatever this actor began to do,
+            // it holds nothing any more.
+            return Err(Refusal::Fenced.into());
+        }
+        match message {
+            ConversationMsg::Deliver(delivery) => {
+                self.depth.fetch_sub(1, Ordering::Relaxed);
+                // An actor that is ending starts nothing that it would cut off at once: the
+                // delivery goes back, and to the next actor.
+                if myself.get_status() < ActorStatus::Draining {
+                    self.handled += 1;
+                    if let Some(delivery) = self.when_listed(myself, *delivery).await {
+                        self.deliver(myself, delivery, None).await?;
+                    }
+                }
+            }
+            ConversationMsg::Listed(number, delivery) => {
+                self.asking.remove(&number);
+                if myself.get_status() < ActorStatus::Draining {
+                    self.handled += 1;
+                    self.deliver(myself, *delivery, None).await?;
+                }
+            }
+            ConversationMsg::Heard(number, delivery, heard) => {
+                self.asking.remove(&number);
+                if myself.get_status() < ActorStatus::Draining {
+                    self.handled += 1;
+                    self.deliver(myself, *delivery, Some(*heard)).await?;
+                }
+            }
+            ConversationMsg::Report(report) => {
+                self.handled += 1;
+                self.report(myself, *report).await?;
+            }
+            ConversationMsg::Inspect(reply) => {
+                // Who asked may have gone; that is no concern of the conversation's.
+                let _ = reply.send(Box::new(self.inspect()));
+            }
+            ConversationMsg::Kill => return Err(Death::Killed),
+            ConversationMsg::Retry(reply) => {
+                let _ = reply.send(self.retry(myself));
+            }
+            ConversationMsg::LetGo(to, force, reply) => {
+                let _ = reply.send(self.let_go(myself, to, force).await?);
+            }
+            // What follows every message of a draining node.
+            ConversationMsg::Leave => {}
+            ConversationMsg::Resume => self.reconcile(myself),
+            ConversationMsg::Idle(handled) => self.passivate(myself, handled),
+        }
+        if self.deps.standing.is_draining() {
+            self.leave(myself);
+        } else {
+            self.rest(myself);
+        }
+        Ok(())
+    }
+
     async fn load(&mut self) -> Result<(), Death> {
         let (journal, began) = (&self.deps.journal, self.deps.clock.now());
         let me = self.deps.standing.me();
@@ -300,7 +319,8 @@ impl Loaded {
         metrics::counter!("abide_claims_total").increment(1);
         if let Some(stored) = in_time(journal.load(&self.id)).await? {
             self.cached_seq = stored.state.seq;
-            self.state = replay(stored.state, &stored.events);
+            self.state = Arc::new(replay(stored.state, &stored.events));
+            self.tail.push(Arc::from(stored.events));
             self.compile_own().await;
             self.revived(began);
             // Its predecessor may have died between an append and the telling of it.
@@ -335,15 +355,15 @@ impl Loaded {
         myself: &ActorRef<ConversationMsg>,
         action: Action,
     ) -> Result<(), Death> {
-        match decide(&self.state, self.command(action)) {
-            Ok(events) => self.commit(myself, events, Vec::new()).await?,
+        match self.decide(action) {
+            Ok(decided) => self.commit(myself, decided, Vec::new()).await?,
             Err(rejection) => self.ignore(&rejection),
         }
         Ok(())
     }
 
-    fn command(&self, action: Action) -> Command {
-        Command { at: self.deps.clock.now(), action }
+    fn decide(&self, action: Action) -> Result<Decided, Rejection> {
+        decided(&self.state, Command { at: self.deps.clock.now(), action })
     }
 
     fn ignore(&self, rejection: &Rejection) {
@@ -367,7 +387,7 @@ impl Loaded {
 
     fn inspect(&self) -> Inspection {
         Inspection {
-            state: self.state.clone(),
+            state: State::clone(&self.state),
             held: self.held.clone(),
             streaming: self.stream.message(),
             progress: self.progress.said(),

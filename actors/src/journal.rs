@@ -1,6 +1,7 @@
 //! The journal as a port: what a conversation needs from a store.
 
 use std::fmt;
+use std::sync::Arc;
 
 use abide_conversation::event::{Event, Kind};
 use abide_conversation::state::{Activeness, Pending};
@@ -69,7 +70,7 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
     /// Consecutive; the first follows the journal's last.
-    pub events: Vec<Event>,
+    pub events: Arc<[Event]>,
     pub head: Head,
     /// Suspensions that this commit opens.
     pub opened: Vec<Pending>,

@@ -56,7 +56,7 @@ pub struct Settings {
     #[serde(default)]
     pub prices: Prices,
     /// The steps or rules of `scripted`, checked by its own parser.
-    pub script: Option<Value>,
+    pub script: Option<Arc<Value>>,
 }
 
 /// What a million tokens cost, in dollars; what is absent costs nothing, but cached input and what is
@@ -265,7 +265,7 @@ pub type Parts = BoxStream<'static, Result<Part, Failure>>;
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
     /// Asks the model once, without retrying.
-    async fn ask(&self, request: Request) -> Result<Parts, Failure>;
+    async fn ask(&self, request: &Request) -> Result<Parts, Failure>;
 
     /// What is sent for a request, without keys; null where nothing is.
     fn rendered(&self, request: &Request) -> Value {
@@ -276,7 +276,7 @@ pub trait Model: Send + Sync + 'static {
 
 #[async_trait]
 impl<M: Model + ?Sized> Model for Arc<M> {
-    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
         self.as_ref().ask(request).await
     }
 

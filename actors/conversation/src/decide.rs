@@ -58,8 +58,22 @@ pub enum Rejection {
     Stale,
 }
 
-/// Judges a command. Returns the events to append, in order; none if there is nothing to do.
+/// What a command comes to.
+#[derive(Debug)]
+pub struct Decided {
+    /// To be appended, in order; none if there is nothing to do.
+    pub events: Vec<Event>,
+    /// What they come to: the state, with each of them folded in.
+    pub state: State,
+}
+
+/// Judges a command. Returns the events to append.
 pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> {
+    decided(state, command).map(|decided| decided.events)
+}
+
+/// The same, with the state that follows.
+pub fn decided(state: &State, command: Command) -> Result<Decided, Rejection> {
     let mut draft = Draft::new(state, command.at);
     let creates = |action: &Action| {
         matches!(
@@ -74,9 +88,9 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         return match command.action {
             Action::Copied(copied) => {
                 fork::copied(&mut draft, copied)?;
-                Ok(draft.into_events())
+                Ok(draft.decided())
             }
-            Action::Revive | Action::Wake => Ok(Vec::new()),
+            Action::Revive | Action::Wake => Ok(draft.decided()),
             Action::Create(_) => Err(Rejection::ConversationExists),
             _ => Err(Rejection::Forking),
         };
@@ -119,5 +133,5 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
         Action::RevokeDecision(id) => remembered::revoke(&mut draft, id)?,
         Action::Abandon(create) => abandon::abandon(&mut draft, create)?,
     }
-    Ok(draft.into_events())
+    Ok(draft.decided())
 }

@@ -46,12 +46,12 @@ async fn audited(
     let deps = &around.deps;
     let Some(ttl) = definition.audit else {
         let model = Retrying::new(deps.model.clone(), definition.retry, deps.clock.clone());
-        return model.ask(request).await;
+        return model.ask(&request).await;
     };
     let mut heard = Heard::new(around, ttl, step, request.clone());
     let counted = Counted { model: deps.model.clone(), attempts: heard.attempts.clone() };
     let model = Retrying::new(counted, definition.retry, deps.clock.clone());
-    match model.ask(request).await {
+    match model.ask(&request).await {
         Ok(parts) => Ok(parts.inspect(move |part| heard.hear(part)).boxed()),
         Err(failure) => {
             heard.end(Err(failure.message.clone()));
@@ -68,7 +68,7 @@ struct Counted {
 
 #[async_trait]
 impl Model for Counted {
-    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         self.model.ask(request).await
     }

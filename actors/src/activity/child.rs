@@ -140,7 +140,7 @@ fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<P
 
 /// What a child may spend: what its parent has left. Children that run at once share it unknowingly.
 fn budget_left(around: &Surroundings) -> Budget {
-    let State { usage, parent, turn, .. } = &around.state;
+    let State { usage, parent, turn, .. } = &*around.state;
     match (turn, parent) {
         (Some(turn), _) => turn.budget.left(&turn.usage, usage),
         (None, Some(parent)) => parent.budget,

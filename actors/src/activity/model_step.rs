@@ -65,7 +65,7 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
     let toolbox = around.toolbox(definition.clone()).await;
     let counter = Counter::of(&definition.model).await;
     let step = Step { around, turn, step, definition, schema, toolbox, counter };
-    let events = reading::context(&*around.deps.journal, &around.id, &around.state.context).await?;
+    let events = reading::context(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
     let mut prompt = match step.prompt(&events).await {
         Ok(prompt) => prompt,

@@ -4,6 +4,7 @@ use abide_conversation::ConversationId;
 use abide_conversation::context::Context;
 use abide_conversation::event::Event;
 
+use super::Surroundings;
 use crate::journal::{Journal, Refusal};
 
 /// How many events are read at once.
@@ -13,14 +14,16 @@ const SMALL_PAGE: usize = 200;
 /// As bytes of events: what stands around the text included, a token has a few.
 const BYTES: u64 = 8;
 
-/// The latest summary and the tail, and nothing else, however long the journal is.
-pub(super) async fn context(
-    journal: &dyn Journal,
-    id: &ConversationId,
-    context: &Context,
-) -> Result<Vec<Event>, Refusal> {
+/// The latest summary and the tail, and nothing else, however long the journal is. What the actor has
+/// of them is not read.
+pub(super) async fn context(around: &Surroundings) -> Result<Vec<Event>, Refusal> {
+    let (journal, id, context) = (&*around.deps.journal, &around.id, &around.state.context);
     let before = context.marks.from.saturating_sub(1);
     let mut events = summary(journal, id, context, before).await?;
+    if let Some(tail) = around.tail.after(before) {
+        events.extend(tail);
+        return Ok(events);
+    }
     let mut after = before;
     loop {
         let page = journal.events(id, after, PAGE).await?;

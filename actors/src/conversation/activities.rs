@@ -53,6 +53,7 @@ impl Loaded {
                 deps: self.deps.clone(),
                 state: self.state.clone(),
                 own: self.own.clone(),
+                tail: self.tail.clone(),
                 stream: self.stream.clone(),
                 progress: self.progress.clone(),
                 pauses: self.pauses.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Data, Event};
 use abide_conversation::state::{Activeness, Pending};
-use abide_conversation::{AgentName, State, replay, wanted};
+use abide_conversation::{AgentName, Decided, State, wanted};
 use ractor::ActorRef;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -22,9 +22,10 @@ impl Loaded {
     pub(super) async fn commit(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
-        events: Vec<Event>,
+        decided: Decided,
         mut answers: Vec<Answer>,
     ) -> Result<(), Refusal> {
+        let Decided { events, state: next } = decided;
         if events.is_empty() && answers.is_empty() {
             self.reconcile(myself);
             return Ok(());
@@ -35,7 +36,7 @@ impl Loaded {
         if !copies {
             answers.extend(events.iter().flat_map(|event| self.of_dispatch(event)));
         }
-        let next = replay(self.state.clone(), &events);
+        let events: Arc<[Event]> = Arc::from(events);
         let commit = self.compose(&next, events.clone(), answers);
         let cached = commit.state.is_some();
         let append = self.deps.journal.append(&self.id, &self.held, commit);
@@ -45,7 +46,8 @@ impl Loaded {
         if cached {
             self.cached_seq = next.seq;
         }
-        let was = std::mem::replace(&mut self.state, next);
+        let was = std::mem::replace(&mut self.state, Arc::new(next));
+        self.tail.push(events.clone());
         self.answer_dispatches(&events);
         if copies {
             self.answer_forks();
@@ -53,7 +55,7 @@ impl Loaded {
             self.count(&was, &events);
             self.tell(&was, &events);
         }
-        self.deps.live.publish(&self.id, Signal::Committed(Arc::from(events)));
+        self.deps.live.publish(&self.id, Signal::Committed(events));
         self.stop_unwanted();
         let after = self.activeness();
         if after != before {
@@ -69,7 +71,7 @@ impl Loaded {
         self.state.activeness().live(self.stream.speaks())
     }
 
-    fn compose(&self, next: &State, events: Vec<Event>, answers: Vec<Answer>) -> Commit {
+    fn compose(&self, next: &State, events: Arc<[Event]>, answers: Vec<Answer>) -> Commit {
         let (was, is) = (self.state.pending(), next.pending());
         let cache = !next.skipped && next.seq.saturating_sub(self.cached_seq) >= CACHE_EVERY;
         Commit {

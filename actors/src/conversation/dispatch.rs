@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abide_conversation::event::{Data, Event, Executor, OnInterrupt};
 use abide_conversation::permission::{Decision, Verdict};
-use abide_conversation::{Action, CallId, ConversationId, Rejection, command, decide};
+use abide_conversation::{Action, CallId, ConversationId, Decided, Rejection, command};
 use ractor::ActorRef;
 use serde_json::Value;
 
@@ -39,11 +39,11 @@ impl Loaded {
             }
         }
         let begun = match self.begin_dispatch(request, &repeats, heard).await {
-            Ok((call, events)) => {
+            Ok((call, decided)) => {
                 self.dispatched.entry(call.clone()).or_default().push(reply);
                 // A call that the gate refused is over at once; nothing else keeps its answer.
-                let answers = self.refused(&events, &repeats);
-                let committed = self.commit(myself, events, answers).await;
+                let answers = self.refused(&decided.events, &repeats);
+                let committed = self.commit(myself, decided, answers).await;
                 committed.map_err(|refusal| (self.dispatched.remove(&call), refusal))
             }
             Err(Undone::Asks(question)) => {
@@ -100,7 +100,7 @@ impl Loaded {
         request: DispatchRequest,
         repeats: &[RepeatKey],
         heard: Option<Heard>,
-    ) -> Result<(CallId, Vec<Event>), Undone> {
+    ) -> Result<(CallId, Decided), Undone> {
         let DispatchRequest { tool, input, approved, principal } = request;
         let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
         let definition = self.newest(&agent).await?;
@@ -152,7 +152,7 @@ impl Loaded {
             gate,
             child: asks.then(|| ConversationId::new(self.deps.clock.id("conv"))),
         });
-        Ok((call, decide(&self.state, self.command(action))?))
+        Ok((call, self.decide(action)?))
     }
 }
 

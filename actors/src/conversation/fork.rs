@@ -3,7 +3,7 @@
 use abide_conversation::command::Create;
 use abide_conversation::event::{Data, Event};
 use abide_conversation::fork::Fork;
-use abide_conversation::{Action, Rejection, decide};
+use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 
 use super::requests::Undone;
@@ -65,9 +65,9 @@ impl Loaded {
             agent: create.agent.clone(),
             revision: definition.revision.clone(),
         };
-        let events = decide(&self.state, self.command(Action::Create(create)))?;
+        let decided = self.decide(Action::Create(create))?;
         let answers = self.remember(repeats, &reply);
-        self.commit(myself, events, answers).await.map_err(Undone::Unsure)?;
+        self.commit(myself, decided, answers).await.map_err(Undone::Unsure)?;
         self.compile_own().await;
         Ok(reply)
     }

@@ -6,11 +6,11 @@ use abide_conversation::command::{self, Answer, Create, IfBusy};
 use abide_conversation::event::{Data, Event};
 use abide_conversation::ids::{AgentName, CallId, DecisionId, MessageId, TurnId};
 use abide_conversation::remembered::Scope;
-use abide_conversation::{Action, Rejection, decide};
+use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 
 use super::hooked::{Question, edit};
-use super::{ConversationMsg, DEADLINE, Death, Heard, Loaded, in_time, seq_of};
+use super::{ConversationMsg, DEADLINE, Death, Heard, Loaded, Tail, in_time, seq_of};
 use crate::agent::Definition;
 use crate::blobs;
 use crate::journal::Refusal;
@@ -135,11 +135,11 @@ impl Loaded {
             Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool).into()),
             Request::Fork(_) => return Err(Rejection::ConversationExists.into()),
         };
-        let events = decide(&self.state, self.command(ask.action))?;
-        let reply = (ask.reply)(&events);
+        let decided = self.decide(ask.action)?;
+        let reply = (ask.reply)(&decided.events);
         let answers = self.remember(repeats, &reply);
         let born = !self.state.exists();
-        self.commit(myself, events, answers).await.map_err(Undone::Unsure)?;
+        self.commit(myself, decided, answers).await.map_err(Undone::Unsure)?;
         if born {
             self.compile_own().await;
         }
@@ -239,7 +239,7 @@ impl Loaded {
             remember: None,
             halt: None,
         };
-        decide(&self.state, self.command(Action::Resolve(resolve.clone())))?;
+        self.decide(Action::Resolve(resolve.clone()))?;
         let open = self.state.call(&call).map(|open| open.tool.clone());
         let toolbox = self.toolbox().await?;
         if let Some(wish) = remember {
@@ -333,6 +333,7 @@ impl Loaded {
         let was = std::mem::take(&mut self.state);
         self.tell_end(&was);
         self.own = Arc::default();
+        self.tail = Tail::default();
         self.cached_seq = 0;
         self.stream = Default::default();
         self.progress = Default::default();

@@ -44,7 +44,7 @@ impl Models {
 
 #[async_trait]
 impl Model for Models {
-    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
         match request.settings.provider {
             Provider::Scripted => self.scripted.ask(request).await,
             _ => self.wire.ask(request).await,

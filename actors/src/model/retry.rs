@@ -59,7 +59,7 @@ impl<M: Model> Retrying<M> {
         Self { model, policy, clock }
     }
 
-    async fn attempt(&self, request: Request) -> Result<Parts, Failure> {
+    async fn attempt(&self, request: &Request) -> Result<Parts, Failure> {
         let mut parts = self.model.ask(request).await?;
         match parts.next().await {
             Some(Ok(first)) => Ok(stream::iter([Ok::<Part, Failure>(first)]).chain(parts).boxed()),
@@ -71,9 +71,9 @@ impl<M: Model> Retrying<M> {
 
 #[async_trait]
 impl<M: Model> Model for Retrying<M> {
-    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
         for attempt in 1..self.policy.max_attempts {
-            let failure = match self.attempt(request.clone()).await {
+            let failure = match self.attempt(request).await {
                 Ok(parts) => return Ok(parts),
                 Err(failure) => failure,
             };

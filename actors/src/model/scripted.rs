@@ -67,7 +67,7 @@ const KEPT: usize = 32;
 /// Plays scripts, and keeps the last ones compiled.
 #[derive(Default)]
 pub struct Scripted {
-    compiled: Mutex<VecDeque<(Value, Arc<Script>)>>,
+    compiled: Mutex<VecDeque<(Arc<Value>, Arc<Script>)>>,
 }
 
 /// Judges a script when its agent is defined. The error begins with the place, such as
@@ -78,14 +78,14 @@ pub fn check(script: &Value) -> Result<(), String> {
 
 #[async_trait]
 impl Model for Scripted {
-    async fn ask(&self, request: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
         if request.purpose == Purpose::Summary {
             let told = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
             let (_, pieces) = say(&format!("Summary of {told} messages."));
             return Ok(stream::iter(pieces).boxed());
         }
-        let source = request.settings.script.as_ref().unwrap_or(&Value::Null);
-        let script = self.compiled(source)?;
+        let source = request.settings.script.clone().unwrap_or_default();
+        let script = self.compiled(&source)?;
         let scene = Scene::of(&request.messages);
         let (delay, pieces) = play(&script, &scene)?;
         let pace = move |piece: Result<Part, Failure>| async move {
@@ -99,7 +99,7 @@ impl Model for Scripted {
 }
 
 impl Scripted {
-    fn compiled(&self, source: &Value) -> Result<Arc<Script>, Failure> {
+    fn compiled(&self, source: &Arc<Value>) -> Result<Arc<Script>, Failure> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, script)) = compiled.iter().find(|(known, _)| known == source) {
             return Ok(script.clone());

@@ -243,7 +243,7 @@ pub(super) fn request(settings: Settings) -> Request {
 
 /// All that a model answers; whatever failed is last.
 pub(super) async fn answered(model: &impl Model, request: Request) -> Vec<Result<Part, Failure>> {
-    match model.ask(request).await {
+    match model.ask(&request).await {
         Ok(parts) => parts.collect().await,
         Err(failure) => vec![Err(failure)],
     }

@@ -14,6 +14,7 @@ mod reading;
 mod sse;
 pub(crate) mod written;
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -139,7 +140,7 @@ impl Wire {
     async fn asked(
         &self,
         format: &dyn Format,
-        request: &mut Request,
+        request: &mut Cow<'_, Request>,
         key: Option<&str>,
     ) -> Result<Response, Failure> {
         let mut call = format.call(request)?;
@@ -154,7 +155,7 @@ impl Wire {
             }
             let (model, said) = (&request.settings.name, &refused.failure);
             tracing::warn!(model, %said, "asked otherwise");
-            (*request, call) = (other, instead);
+            (*request, call) = (Cow::Owned(other), instead);
             response = self.begin(&call, format.auth(), key).await;
         }
         response.map_err(|refused| refused.failure)
@@ -208,7 +209,8 @@ impl Wire {
 
 #[async_trait]
 impl Model for Wire {
-    async fn ask(&self, mut request: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
+        let mut request = Cow::Borrowed(request);
         let format = format::of(request.settings.provider)?;
         let key = self.key(&request.settings, format.key())?;
         let response = self.asked(format, &mut request, key.as_deref()).await;

@@ -12,7 +12,7 @@ use abide_conversation::state::Activeness;
 use abide_conversation::{CallId, MessageId, Timestamp, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A frame; with an id when it is the last that mirrors its event.
@@ -122,13 +122,13 @@ impl Frame {
 
     /// As it stands in a stream.
     pub(super) fn written(&self) -> Bytes {
-        let said = json!(self.payload);
-        let name = said["event"].as_str().unwrap_or_default();
-        // JSON has no line breaks of its own.
-        let frame = format!("event: {name}\ndata: {}\n", said["data"]);
+        // It is `{"event":"…","data":…}`, and JSON has no line breaks of its own.
+        let said = serde_json::to_string(&self.payload).unwrap_or_default();
+        let said = said.strip_prefix(r#"{"event":""#).and_then(|said| said.strip_suffix('}'));
+        let (name, data) = said.and_then(|said| said.split_once(r#"","data":"#)).unwrap_or_default();
         match self.id {
-            Some(id) => format!("{frame}id: {id}\n\n").into(),
-            None => format!("{frame}\n").into(),
+            Some(id) => format!("event: {name}\ndata: {data}\nid: {id}\n\n").into(),
+            None => format!("event: {name}\ndata: {data}\n\n").into(),
         }
     }
 }
@@ -144,8 +144,11 @@ pub(super) fn write(signal: &Signal) -> Vec<Bytes> {
 
 /// The frames of an event as they stand in a stream; empty if it has none.
 pub(super) fn written(event: &Event) -> Bytes {
-    let frames: Vec<Bytes> = of_event(event).iter().map(Frame::written).collect();
-    frames.concat().into()
+    match of_event(event).as_slice() {
+        [] => Bytes::new(),
+        [frame] => frame.written(),
+        frames => frames.iter().map(Frame::written).collect::<Vec<_>>().concat().into(),
+    }
 }
 
 /// The frames that mirror a journalled event; many events have none.
@@ -292,6 +295,7 @@ pub(super) fn of_signal(signal: &Signal) -> Option<Frame> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use abide_conversation::message::Ui;
+    use serde_json::json;
 
     use super::*;
 

@@ -94,7 +94,7 @@ fn commit(seq: u64, bytes: usize) -> Commit {
         alarm: None,
         active: false,
     };
-    let events = vec![Event { seq, at, turn_id: None, data }];
+    let events = Arc::from([Event { seq, at, turn_id: None, data }]);
     let (opened, closed, answers) = (Vec::new(), Vec::new(), Vec::new());
     Commit { events, head, opened, closed, state: None, answers }
 }

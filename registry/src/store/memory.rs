@@ -116,7 +116,7 @@ impl Tables {
         for answer in commit.answers {
             self.keep(id.as_str(), answer);
         }
-        events.extend(commit.events);
+        events.extend(commit.events.iter().cloned());
         state = commit.state.or(state);
         let conversation = Conversation { epoch, head: commit.head, events, state, open };
         self.conversations.insert(id.clone(), conversation);

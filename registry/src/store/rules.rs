@@ -9,7 +9,7 @@ pub const STATE_FORMAT: u32 = 1;
 /// Whether the commit belongs right after `last`, the journal's last `seq`; `None` is no journal.
 pub(super) fn follows(commit: &Commit, last: Option<u64>) -> bool {
     let known = last.unwrap_or(0);
-    let consecutive = (known + 1..).zip(&commit.events).all(|(seq, event)| event.seq == seq);
+    let consecutive = (known + 1..).zip(commit.events.iter()).all(|(seq, event)| event.seq == seq);
     let counted = commit.head.last_seq == known + commit.events.len() as u64;
     consecutive && counted && commit.head.last_seq > 0
 }

@@ -345,6 +345,7 @@ async fn forged(agent: &str, of: &Rig, is: fn(&Data) -> bool, tamper: fn(&mut Da
     let mut head = of.store.head(&id).await.unwrap().unwrap();
     head.last_seq = last as u64 + 1;
     let (opened, closed, state, answers) = Default::default();
+    let events = events.into();
     let commit = Commit { events, head, opened, closed, state, answers };
     store.append(&id, &held, commit).await.unwrap();
     store.release(&id, &held).await.unwrap();

@@ -32,7 +32,7 @@ pub struct Scene {
 
 #[async_trait]
 impl Model for Scene {
-    async fn ask(&self, prompt: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, prompt: &Request) -> Result<Parts, Failure> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         if self.records.load(Ordering::SeqCst) {
             self.prompts.lock().unwrap().push(prompt.clone());

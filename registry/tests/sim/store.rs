@@ -153,7 +153,7 @@ impl Store {
     fn follow(&self, id: &ConversationId, commit: &mut Commit) {
         let head = at_once(self.memory.head(id)).ok().flatten();
         let mut seq = head.map_or(0, |head| head.last_seq);
-        for event in &mut commit.events {
+        for event in Arc::make_mut(&mut commit.events) {
             seq += 1;
             event.seq = seq;
         }

@@ -1,5 +1,6 @@
 //! Events as they are decided, each folded in at once, so that the next is judged on what it left.
 
+use super::Decided;
 use crate::Timestamp;
 use crate::event::{Data, Event, ToolResult};
 use crate::evolve::evolve;
@@ -58,7 +59,7 @@ impl Draft {
         calls.filter(|call| call.phase != Phase::Done).cloned().collect()
     }
 
-    pub(super) fn into_events(self) -> Vec<Event> {
-        self.events
+    pub(super) fn decided(self) -> Decided {
+        Decided { events: self.events, state: self.state }
     }
 }

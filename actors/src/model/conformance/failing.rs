@@ -106,7 +106,7 @@ pub(super) async fn an_early_end_fails(on: &dyn Dialect) -> Drawn<()> {
 /// Time stands still from the moment in which nothing but time can end it.
 pub(super) async fn silence_is_given_up(on: &dyn Dialect) -> Drawn<()> {
     let server = Server::start([pieces(on, begun(on)?).ending(End::Hangs)]).await;
-    let mut parts = draw::wire().ask(draw::asking(on, &server.url)).await.unwrap();
+    let mut parts = draw::wire().ask(&draw::asking(on, &server.url)).await.unwrap();
     assert_eq!(parts.next().await, Some(Ok(text("Hi"))));
     tokio::time::pause();
     let silent = parts.next().await.unwrap().unwrap_err();

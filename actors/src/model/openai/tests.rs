@@ -352,7 +352,7 @@ async fn leaving_closes_the_connection() {
     let mute = Answer::stream([""; 0]).ending(End::Mute);
     let mut server = Server::start([text, mute]).await;
     let openai = openai(Limits::default());
-    let mut parts = openai.ask(asking(&server)).await.unwrap();
+    let mut parts = openai.ask(&asking(&server)).await.unwrap();
     assert_eq!(parts.next().await, Some(said("Hi")));
     assert_eq!(*server.dropped.borrow(), 0);
     drop(parts);
@@ -361,7 +361,7 @@ async fn leaving_closes_the_connection() {
 
     let asking = tokio::spawn({
         let request = asking(&server);
-        async move { openai.ask(request).await.map(drop) }
+        async move { openai.ask(&request).await.map(drop) }
     });
     let heard = async {
         while server.asked().len() < 2 {

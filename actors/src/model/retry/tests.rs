@@ -88,7 +88,7 @@ struct Failing(Mutex<Vec<Retry>>);
 
 #[async_trait]
 impl Model for Failing {
-    async fn ask(&self, _: Request) -> Result<Parts, Failure> {
+    async fn ask(&self, _: &Request) -> Result<Parts, Failure> {
         let mut left = self.0.lock().unwrap();
         if left.is_empty() {
             return Ok(stream::empty().boxed());

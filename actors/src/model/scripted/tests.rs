@@ -29,7 +29,7 @@ fn result(id: &str, envelope: Value) -> Message {
 
 fn playing(script: &Value, messages: Vec<Message>) -> Request {
     check(script).unwrap();
-    let script = Some(script.clone());
+    let script = Some(Arc::new(script.clone()));
     Request { messages, ..request(Settings { script, ..settings(Provider::Scripted) }) }
 }
 
@@ -159,7 +159,7 @@ async fn an_error_comes_after_what_was_said() {
 async fn a_delay_stands_before_every_piece() {
     let script = json!([{"text": "a b", "calls": [{"name": "t"}], "delay": "20ms"}]);
     let began = tokio::time::Instant::now();
-    let mut played = Scripted::default().ask(playing(&script, vec![user("x")])).await.unwrap();
+    let mut played = Scripted::default().ask(&playing(&script, vec![user("x")])).await.unwrap();
     let mut at = Vec::new();
     while played.next().await.is_some() {
         at.push(began.elapsed().as_millis());

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use redis::cmd;
 
 use super::Redis;
-use super::keys::{self, Tag};
+use super::keys::{self, Key, Tag};
 use super::rows;
 
 #[async_trait]
@@ -29,7 +29,7 @@ impl AuditLog for Redis {
         now: Timestamp,
     ) -> Result<Vec<Entry>, Refusal> {
         let tag = Tag::of(id);
-        let [entries, expiries] = of(tag, id);
+        let [entries, expiries] = of(tag, id).map(|key| key.to_string());
         let mut command = cmd("ZRANGE");
         let after = format!("({}", keys::score_until(now));
         command.arg(expiries).arg(after).arg("+inf").arg("BYSCORE");
@@ -48,6 +48,6 @@ impl AuditLog for Redis {
 }
 
 /// The keys of a conversation's audit: the entries, and when each expires.
-pub(super) fn of(tag: Tag, id: &ConversationId) -> [String; 2] {
-    ["u", "ux"].map(|kind| tag.key_of(kind, id.as_str()))
+pub(super) fn of(tag: Tag, id: &ConversationId) -> [Key<'_>; 2] {
+    ["u", "ux"].map(|kind| tag.own(kind, id.as_str()))
 }

@@ -64,12 +64,12 @@ impl Redis {
 
     /// Calls a script that reads.
     pub(super) async fn look<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
-        run(&self.reads, &call, None).await.and_then(|value| read("script", value))
+        run(&self.reads, call, None).await.and_then(|value| read("script", value))
     }
 
     /// Calls a script that writes what may be lost with the primary.
     pub(super) async fn call<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
-        run(&self.writes, &call, None).await.and_then(|value| read("script", value))
+        run(&self.writes, call, None).await.and_then(|value| read("script", value))
     }
 
     /// Calls a script whose effect is to be kept as well as was promised.
@@ -78,7 +78,7 @@ impl Redis {
             0 => &self.writes,
             lines => &self.durable[self.turn.fetch_add(1, Ordering::Relaxed) % lines],
         };
-        run(line, &call, self.replicas).await.and_then(|value| read("script", value))
+        run(line, call, self.replicas).await.and_then(|value| read("script", value))
     }
 }
 
@@ -87,7 +87,7 @@ impl Redis {
     /// well as was promised.
     pub(super) async fn carry<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
         let _place = self.place_to_carry().await?;
-        run(&self.large, &call, self.replicas).await.and_then(|value| read("script", value))
+        run(&self.large, call, self.replicas).await.and_then(|value| read("script", value))
     }
 
     /// Asks one thing whose answer is megabytes, on the same line.
@@ -97,7 +97,7 @@ impl Redis {
         command: Cmd,
     ) -> Result<T, Refusal> {
         let _place = self.place_to_carry().await?;
-        let answers = send(&self.large, tag, command, None).await?;
+        let answers = self.large.send(tag, &kept(command, None)).await.map_err(unavailable)?;
         read("answer", answers.into_iter().next().unwrap_or(Value::Nil))
     }
 
@@ -110,12 +110,15 @@ impl Redis {
 }
 
 /// Calls a script by its hash; where the server does not know it, by its text.
-async fn run(line: &Line, call: &Call, replicas: Option<usize>) -> Result<Value, Refusal> {
-    let known = call.by_hash();
-    let mut answers = send(line, call.tag(), known, replicas).await?;
-    if answers.first().is_some_and(is_unknown) {
-        let whole = call.by_text();
-        answers = send(line, call.tag(), whole, replicas).await?;
+async fn run(line: &Line, call: Call, replicas: Option<usize>) -> Result<Value, Refusal> {
+    let (script, tag, known) = call.by_hash();
+    let known = kept(known, replicas);
+    let mut answers = line.send(tag, &known).await.map_err(unavailable)?;
+    if answers.first().is_some_and(is_unknown)
+        && let Some(call) = known.cmd_iter().next()
+    {
+        let whole = kept(script.by_text(call), replicas);
+        answers = line.send(tag, &whole).await.map_err(unavailable)?;
     }
     let mut answers = answers.into_iter();
     let answer = answers.next().unwrap_or(Value::Nil).extract_error().map_err(unavailable)?;
@@ -129,19 +132,15 @@ async fn run(line: &Line, call: &Call, replicas: Option<usize>) -> Result<Value,
     Ok(answer)
 }
 
-async fn send(
-    line: &Line,
-    tag: Tag,
-    command: Cmd,
-    replicas: Option<usize>,
-) -> Result<Vec<Value>, Refusal> {
+/// A command, and the wait for as many replicas to have what it wrote.
+fn kept(command: Cmd, replicas: Option<usize>) -> Pipeline {
     let mut commands = Pipeline::with_capacity(2);
     commands.add_command(command);
     if let Some(wanted) = replicas {
         let within = u64::try_from(REPLICATED_WITHIN.as_millis()).unwrap_or(u64::MAX);
         commands.cmd("WAIT").arg(wanted).arg(within);
     }
-    line.send(tag, &commands).await.map_err(unavailable)
+    commands
 }
 
 fn is_unknown(answer: &Value) -> bool {

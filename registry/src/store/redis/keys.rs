@@ -32,13 +32,41 @@ impl Tag {
     }
 
     /// A key that there is once for each tag.
-    pub(super) fn key(self, name: &str) -> String {
-        format!("abide:{{{self}}}:{name}")
+    pub(super) fn common(self, name: &str) -> Key<'_> {
+        Key { tag: self, kind: None, name }
     }
 
     /// A key that there is for each conversation or scope.
+    pub(super) fn own<'a>(self, kind: &'a str, name: &'a str) -> Key<'a> {
+        Key { tag: self, kind: Some(kind), name }
+    }
+
+    /// The same as [`Tag::common`], written out.
+    pub(super) fn key(self, name: &str) -> String {
+        self.common(name).to_string()
+    }
+
+    /// The same as [`Tag::own`], written out.
     pub(super) fn key_of(self, kind: &str, name: &str) -> String {
-        format!("abide:{{{self}}}:{kind}:{name}")
+        self.own(kind, name).to_string()
+    }
+}
+
+/// A key, to be written where it is needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'a> {
+    tag: Tag,
+    kind: Option<&'a str>,
+    name: &'a str,
+}
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tag, kind, name } = self;
+        match kind {
+            Some(kind) => write!(f, "abide:{{{tag}}}:{kind}:{name}"),
+            None => write!(f, "abide:{{{tag}}}:{name}"),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::StoredAgent;
 use super::Redis;
 use super::calls::refused;
-use super::keys::{self, Tag};
+use super::keys::{self, Key, Tag};
 use super::script::{Call, Script, hash};
 use super::{audit, blobs};
 use crate::agents;
@@ -57,7 +57,7 @@ impl Redis {
         dead: Option<&Holder>,
     ) -> Result<Holding, Refusal> {
         let tag = Tag::of(id);
-        let keys = vec![tag.key_of("c", id.as_str()), tag.key("floor")];
+        let keys = [tag.own("c", id.as_str()), tag.common("floor")];
         let (node, incarnation) =
             dead.map_or(("", ""), |dead| (dead.node.as_str(), dead.incarnation.as_str()));
         let call = Call::new(&CLAIM, tag, keys)
@@ -75,7 +75,7 @@ impl Redis {
         held: &Holding,
     ) -> Result<(), Refusal> {
         let tag = Tag::of(id);
-        let keys = vec![tag.key_of("c", id.as_str()), tag.key("floor")];
+        let keys = [tag.own("c", id.as_str()), tag.common("floor")];
         let call = Call::new(&RELEASE, tag, keys).holding(held);
         self.call::<String>(call).await.map(|_| ())
     }
@@ -89,13 +89,7 @@ impl Redis {
     ) -> Result<(), Refusal> {
         let head = &commit.head;
         let (tag, before) = (Tag::of(id), head.last_seq - commit.events.len() as u64);
-        let metadata = before == 0 && !head.metadata.is_empty();
-        let metadata = metadata.then(|| json(&head.metadata)).transpose()?;
-        let state = commit.state.as_ref().map(|state| {
-            let mut cached = format!("{} {} ", super::STATE_FORMAT, state.seq).into_bytes();
-            cached.append(&mut json(state)?);
-            Ok::<_, Refusal>(cached)
-        });
+        let metadata = (before == 0 && !head.metadata.is_empty()).then_some(&head.metadata);
         let now = commit.events.last().map_or(Timestamp::MIN, |event| event.at);
         let mut call = Call::new(&APPEND, tag, of_conversation(tag, id))
             .holding(held)
@@ -103,19 +97,28 @@ impl Redis {
             .arg(before)
             .arg(head.last_seq)
             .arg(head.agent.as_str())
-            .arg(json(&(head.state, head.created_at))?)
+            .json("", &(head.state, head.created_at))?
             .arg(head.alarm.map(|at| at.to_string()).unwrap_or_default())
             .arg(head.alarm.map(keys::score).unwrap_or_default())
             .arg(if head.active { "1" } else { "" })
-            .arg(id.as_str())
-            .arg(metadata.unwrap_or_default())
-            .arg(state.transpose()?.unwrap_or_default())
+            .arg(id.as_str());
+        call = match metadata {
+            Some(metadata) => call.json("", metadata)?,
+            None => call.arg(""),
+        };
+        call = match &commit.state {
+            Some(state) => {
+                call.json(format_args!("{} {} ", super::STATE_FORMAT, state.seq), state)?
+            }
+            None => call.arg(""),
+        };
+        call = call
             .arg(keys::score_until(now))
             .arg(commit.events.len())
             .arg(commit.closed.len())
             .arg(commit.opened.len());
-        for event in &commit.events {
-            call = call.arg(json(event)?);
+        for event in commit.events.iter() {
+            call = call.json("", event)?;
         }
         for closed in &commit.closed {
             let call_id = closed.call_id.clone();
@@ -125,7 +128,7 @@ impl Redis {
         for pending in &commit.opened {
             let (conversation_id, agent) = (id.clone(), head.agent.clone());
             let entry = InboxEntry { conversation_id, agent, pending: pending.clone() };
-            call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).arg(json(&entry)?);
+            call = call.arg(keys::inbox_member(&keys::entry_key(&entry))).json("", &entry)?;
         }
         outcome(&self.commit::<String>(call.answers("", &commit.answers)?).await?)?;
         metrics::counter!("abide_store_commits_total").increment(1);
@@ -139,8 +142,8 @@ impl Redis {
         answer: Option<Answer>,
     ) -> Result<(), Refusal> {
         let tag = Tag::of(id);
-        let mut keys = of_conversation(tag, id);
-        keys.extend([tag.key("floor"), tag.key_of("deleted", id.as_str())]);
+        let mut keys = of_conversation(tag, id).to_vec();
+        keys.extend([tag.common("floor"), tag.own("deleted", id.as_str())]);
         keys.extend(audit::of(tag, id));
         let call = Call::new(&DELETE, tag, keys)
             .holding(held)
@@ -159,7 +162,7 @@ impl Redis {
         cached: bool,
     ) -> Result<Option<(u64, Vec<u8>, Vec<Vec<u8>>)>, Refusal> {
         let tag = Tag::of(id);
-        let keys = ["c", "j", "s"].map(|kind| tag.key_of(kind, id.as_str())).to_vec();
+        let keys = ["c", "j", "s"].map(|kind| tag.own(kind, id.as_str()));
         let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
         self.look(Call::new(&LOAD, tag, keys).arg(format)).await
     }
@@ -171,7 +174,7 @@ impl Redis {
         now: Timestamp,
     ) -> Result<bool, Refusal> {
         let (tag, nonce) = (Tag::of_scope(scope), self.nonce());
-        let keys = ["a", "x"].map(|kind| tag.key_of(kind, scope)).to_vec();
+        let keys = ["a", "x"].map(|kind| tag.own(kind, scope));
         let call = Call::new(&RESERVE, tag, keys)
             .arg(keys::score_until(now))
             .arg(&nonce)
@@ -187,9 +190,9 @@ impl Redis {
         answer: Option<Answer>,
     ) -> Result<bool, Refusal> {
         let (tag, scope) = (Tag::Agents, agents::scope(name));
-        let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.key(kind)).to_vec();
-        keys.extend(["a", "x"].map(|kind| tag.key_of(kind, &scope)));
-        keys.push(tag.key_of("decisions", name.as_str()));
+        let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
+        keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
+        keys.push(tag.own("decisions", name.as_str()));
         let call = Call::new(&AGENT, tag, keys)
             .arg(name.as_str())
             .arg(self.nonce())
@@ -206,7 +209,7 @@ impl Redis {
         id: &DecisionId,
         decision: Option<&Remembered>,
     ) -> Result<bool, Refusal> {
-        let keys = vec![Tag::Agents.key_of("decisions", agent.as_str())];
+        let keys = [Tag::Agents.own("decisions", agent.as_str())];
         let call = Call::new(&DECISION, Tag::Agents, keys)
             .arg(id.as_str())
             .arg(decision.map(json).transpose()?.unwrap_or_default());
@@ -220,7 +223,7 @@ impl Redis {
         blob: Option<&Blob>,
     ) -> Result<bool, Refusal> {
         let (tag, key) = blobs::place(id);
-        let mut call = Call::new(&BLOB, tag, vec![key]);
+        let mut call = Call::new(&BLOB, tag, [key]);
         if let Some(blob) = blob {
             let bytes = blob.bytes();
             call = call.arg(blob.media_type()).arg(bytes.len()).arg(&bytes[..]);
@@ -236,23 +239,23 @@ impl Redis {
     ) -> Result<(), Refusal> {
         let tag = Tag::of(id);
         let mut keys = audit::of(tag, id).to_vec();
-        keys.push(tag.key_of("c", id.as_str()));
+        keys.push(tag.own("c", id.as_str()));
         let call = Call::new(&AUDIT, tag, keys)
             .arg(keys::score_until(entry.at))
             .arg(MOST_ENTRIES)
             .arg(entry.key())
             .arg(keys::score(expires_at))
-            .arg(json(entry)?);
+            .json("", entry)?;
         self.carry::<bool>(call).await.map(|_| ())
     }
 
     pub(super) async fn enter_by_script(&self, me: &Member) -> Result<Option<Alive>, Refusal> {
-        let call = membership(&ENTER, &me.holder).arg(&me.process).arg(json(me)?);
+        let call = membership(&ENTER, &me.holder).arg(&me.process).json("", me)?;
         self.call(call).await
     }
 
     pub(super) async fn renew_by_script(&self, me: &Member) -> Result<Option<Alive>, Refusal> {
-        self.call(membership(&RENEW, &me.holder).arg(json(me)?)).await
+        self.call(membership(&RENEW, &me.holder).json("", me)?).await
     }
 
     pub(super) async fn bury_by_script(
@@ -276,33 +279,33 @@ impl Call {
     fn answers(self, nonce: &str, answers: &[Answer]) -> Result<Self, Refusal> {
         let mut call = self.arg(answers.len()).arg(KEPT_S);
         for answer in answers {
-            let mut value = format!("{nonce} ").into_bytes();
-            value.append(&mut json(answer)?);
-            call = call.arg(&answer.key).arg(keys::score(answer.expires_at)).arg(value);
+            call = call.arg(&answer.key).arg(keys::score(answer.expires_at));
+            call = call.json(format_args!("{nonce} "), answer)?;
         }
         Ok(call)
     }
 }
 
 fn membership(script: &'static Script, who: &Holder) -> Call {
-    let keys = ["members", "seen", "dead", "processes"].map(|name| Tag::Members.key(name));
-    Call::new(script, Tag::Members, keys.to_vec()).arg(&who.node).arg(&who.incarnation)
+    let keys = ["members", "seen", "dead", "processes"].map(|name| Tag::Members.common(name));
+    Call::new(script, Tag::Members, keys).arg(&who.node).arg(&who.incarnation)
 }
 
 /// In the order of the scripts that write to a conversation.
-fn of_conversation(tag: Tag, id: &ConversationId) -> Vec<String> {
-    let own = |kind| tag.key_of(kind, id.as_str());
-    vec![
+fn of_conversation(tag: Tag, id: &ConversationId) -> [Key<'_>; 10] {
+    let own = |kind| tag.own(kind, id.as_str());
+    let all = |name| tag.common(name);
+    [
         own("c"),
         own("j"),
-        tag.key("alarms"),
-        tag.key("active"),
-        tag.key("ids"),
+        all("alarms"),
+        all("active"),
+        all("ids"),
         own("s"),
         own("a"),
         own("x"),
         own("o"),
-        tag.key("open"),
+        all("open"),
     ]
 }
 
