@@ -8,7 +8,7 @@ use abide_conversation::event::Event;
 use crate::tools::bounds::encoded_len;
 
 /// More JSON than this is not kept: an actor stays small, and a store is fast.
-const MOST_BYTES: usize = 32 << 10;
+const MOST_BYTES: usize = 64 << 10;
 
 /// Consecutive events up to the journal's last: a copy of the truth, which may be dropped at any time.
 #[derive(Clone, Debug, Default)]
