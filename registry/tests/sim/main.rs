@@ -28,8 +28,9 @@ use run::{Passed, run, run_seed, shorten};
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Of an ordinary run; `SIM_SEED` names another first one, `SIM_SCHEDULES` how many.
-const SCHEDULES: u64 = 400;
+/// Of an ordinary run, some seconds without much optimization; `SIM_SEED` names another first one,
+/// `SIM_SCHEDULES` how many.
+const SCHEDULES: u64 = 6_000;
 /// Among how many a broken rule must be noticed.
 const SEARCHED: u64 = 5_000;
 

@@ -13,9 +13,9 @@ use crate::chance::Chance;
 use crate::script;
 use crate::world::{NODES, Promise, World};
 
-/// How long things go wrong: two leases, so that what lapses also comes back.
-pub const ROUGH_MS: u64 = 4_000;
-const STEPS: u64 = 24;
+/// How long things go wrong: more than two leases, so that what lapses also comes back.
+pub const ROUGH_MS: u64 = 5_000;
+const STEPS: u64 = 30;
 const CONVERSATIONS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
