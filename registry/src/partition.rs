@@ -26,6 +26,11 @@ impl Partition {
     pub fn all() -> impl Iterator<Item = Self> {
         (0..=u8::MAX).map(Self)
     }
+
+    /// Where a [`Share`] says whether it has it: in which word, and by which bit.
+    fn place(self) -> (usize, u64) {
+        (usize::from(self.0) / 64, 1 << (self.0 % 64))
+    }
 }
 
 impl From<&ConversationId> for Partition {
@@ -43,12 +48,12 @@ impl fmt::Display for Partition {
 
 /// The partitions whose alarms and abandoned turns a node looks after.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share(Box<[bool; PARTITIONS]>);
+pub struct Share([u64; PARTITIONS / 64]);
 
 impl Share {
     /// Everything, as the only node has it.
     pub fn all() -> Self {
-        Self(Box::new([true; PARTITIONS]))
+        Self([u64::MAX; PARTITIONS / 64])
     }
 
     /// The share of `me` among these names, by rendezvous: when a member comes or goes, only what it
@@ -58,16 +63,18 @@ impl Share {
             let best = members.iter().max_by_key(|name| (weight(name, partition), **name));
             best == Some(&me)
         };
-        let mut share = Box::new([false; PARTITIONS]);
-        for (place, partition) in share.iter_mut().zip(Partition::all()) {
-            *place = mine(partition);
+        let mut share = [0; PARTITIONS / 64];
+        for partition in Partition::all().filter(|partition| mine(*partition)) {
+            let (word, bit) = partition.place();
+            share[word] |= bit;
         }
         Self(share)
     }
 
     /// Whether it is among them.
     pub fn contains(&self, partition: Partition) -> bool {
-        self.0[usize::from(partition.0)]
+        let (word, bit) = partition.place();
+        self.0[word] & bit != 0
     }
 
     /// Those that it has, in order.

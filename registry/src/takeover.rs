@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
 use futures::StreamExt;
 use tokio::sync::mpsc;
@@ -49,10 +48,8 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
 /// Whether there may be something to take up that was not there in the view before. A view changes
 /// at every renewal; who is there, and so what is to be done, seldom.
 pub fn is_news(before: &View, now: &View) -> bool {
-    let holders = |view: &'_ View| -> Vec<Holder> {
-        view.all().map(|member| member.holder.clone()).collect()
-    };
-    now.share != before.share || holders(now) != holders(before)
+    let same = || now.all().map(|member| &member.holder).eq(before.all().map(|it| &it.holder));
+    now.share != before.share || !same()
 }
 
 /// Starts every conversation of this node's share that wants something running and that no live

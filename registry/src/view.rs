@@ -21,15 +21,23 @@ impl View {
     /// Parts what there is to look after among the members that are up and can be reached: one that
     /// cannot be reached may not reach what lives here either. When there is none, among all.
     pub fn new(me: Holder, members: Vec<Seen>, links: Links) -> Self {
+        Self::parted(me, members, links, Share::of)
+    }
+
+    /// The same for whoever has worked the shares out before: `part` says what [`Share::of`] does.
+    pub fn parted(
+        me: Holder,
+        members: Vec<Seen>,
+        links: Links,
+        part: impl FnOnce(&str, &[&str]) -> Share,
+    ) -> Self {
         let mut view = Self { me, members, links, share: Share::all() };
         let up = |member: &&Member| member.state == MemberState::Up && view.reaches(member);
-        let name = |member: &'_ Member| member.holder.node.clone();
-        let mut names: Vec<String> = view.all().filter(up).map(name).collect();
+        let mut names: Vec<&str> = view.all().filter(up).map(name).collect();
         if names.is_empty() {
             names = view.all().map(name).collect();
         }
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        view.share = Share::of(&view.me.node, &names);
+        view.share = part(&view.me.node, &names);
         view
     }
 
@@ -62,6 +70,10 @@ impl View {
     pub fn reaches(&self, member: &Member) -> bool {
         member.holder == self.me || self.link(member) == Link::Connected
     }
+}
+
+fn name(member: &Member) -> &str {
+    &member.holder.node
 }
 
 #[cfg(test)]

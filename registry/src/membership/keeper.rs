@@ -151,8 +151,9 @@ impl Keeper {
     /// Starts and places nothing more under the present name.
     fn bow_out(&self, links: &Links) {
         self.standing.renew(self.tenure.me.holder.clone(), Instant::now());
-        let view = self.tenure.outside(&self.view.borrow(), links);
-        self.view.send_replace(Arc::new(view));
+        let me = self.tenure.me.holder.clone();
+        let others = self.tenure.others(&self.view.borrow());
+        self.view.send_replace(Arc::new(View::new(me, others, links.clone())));
     }
 
     async fn in_time<T>(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Member;
+use super::{Member, Seen};
 use crate::peers::{Link, Links};
 use crate::view::View;
 
@@ -64,9 +64,9 @@ impl Tenure {
         risen
     }
 
-    /// What a node sees that is no member any more: nothing is placed on it.
-    pub fn outside(&self, view: &View, links: &Links) -> View {
+    /// Whom a node sees that is no member any more: nothing is placed on it.
+    pub fn others(&self, view: &View) -> Vec<Seen> {
         let others = view.members.iter().filter(|seen| seen.member.process != self.me.process);
-        View::new(self.me.holder.clone(), others.cloned().collect(), links.clone())
+        others.cloned().collect()
     }
 }

@@ -1,5 +1,6 @@
 //! The actor of one simulated conversation: load, then decide, append, evolve, reconcile.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -57,20 +58,20 @@ pub enum Outcome {
 
 /// A request in a mailbox. Dropped before it is taken, it comes back untouched; after, it is lost.
 pub struct Delivery {
-    request: Request,
+    /// Until it is taken.
+    request: Option<Request>,
     reply: Once<Outcome>,
-    taken: bool,
 }
 
 impl Delivery {
     pub fn new(request: Request, reply: Once<Outcome>) -> Self {
-        Self { request, reply, taken: false }
+        Self { request: Some(request), reply }
     }
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        self.reply.tell(if self.taken { Outcome::Lost } else { Outcome::Untouched });
+        self.reply.tell(if self.request.is_none() { Outcome::Lost } else { Outcome::Untouched });
     }
 }
 
@@ -200,8 +201,7 @@ impl Actor {
     }
 
     async fn deliver(&mut self, mut delivery: Delivery) -> Result<(), Death> {
-        delivery.taken = true;
-        let Request { action, key } = delivery.request.clone();
+        let Some(Request { action, key }) = delivery.request.take() else { return Ok(()) };
         if let Some(key) = &key {
             let (id, key) = (self.live.id.clone(), key.clone());
             match self.node.ask(DEADLINE, move |store, _| store.answer(&id, &key)).await {
@@ -248,8 +248,10 @@ impl Actor {
             let commit = compose(&self.state, &next, events, answer, self.cached_seq);
             let cached = commit.state.is_some();
             let (id, held) = (self.live.id.clone(), self.held.clone());
-            let append =
-                move |store: &crate::store::Store, _| store.append(&id, &held, commit.clone());
+            let commit = Cell::new(Some(commit));
+            let append = move |store: &crate::store::Store, _| {
+                store.append(&id, &held, commit.take().expect("it is written once"))
+            };
             self.node.carry(DEADLINE, false, append).await?;
             if cached {
                 self.cached_seq = next.seq;
@@ -280,9 +282,9 @@ impl Actor {
                 continue;
             }
             let (node, live, task) = (self.node.clone(), self.live.clone(), activity.clone());
-            let state = self.state.clone();
+            let turns = self.state.turns;
             let task = self.node.spawn(async move {
-                let ended = script::run(&node, &live.id, &task, &state).await;
+                let ended = script::run(&node, &live.id, &task, turns).await;
                 live.cast(Msg::Report(task, ended));
             });
             running.insert(activity, task);

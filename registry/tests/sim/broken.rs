@@ -23,4 +23,8 @@ pub enum Broken {
     StoppedClock,
     /// The network carries a request twice.
     CarriedTwice,
+    /// A host forgets over which dead holder an actor was started, as this one once did.
+    ForgetsTheDead,
+    /// A host lets those rest that were fenced, as this one once did.
+    LetsTheFencedRest,
 }

@@ -1,7 +1,8 @@
 //! Time and tasks on one thread: what runs next is decided by nothing but the order of events.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,16 +20,19 @@ struct Task {
     /// `None` while it is polled, and when it has ended.
     work: Option<Work>,
     alive: bool,
+    /// It is among those that are ready.
+    queued: bool,
 }
 
 #[derive(Default)]
 pub struct Exec {
     now: Cell<u64>,
-    seq: Cell<u64>,
     current: Cell<TaskId>,
     tasks: RefCell<Vec<Task>>,
     ready: RefCell<VecDeque<TaskId>>,
-    timers: RefCell<BTreeMap<(u64, u64), TaskId>>,
+    /// When to wake whom, earliest first; by number, whom, unless nobody waits for it any more.
+    timers: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
+    sleepers: RefCell<Vec<Option<TaskId>>>,
     /// Processes that are stopped, and whom of them to wake when they go on.
     stopped: RefCell<BTreeMap<LifeId, BTreeSet<TaskId>>>,
 }
@@ -42,13 +46,16 @@ impl Exec {
     /// Runs a task until its process ends.
     pub fn spawn(&self, life: Option<LifeId>, work: impl Future<Output = ()> + 'static) -> TaskId {
         let mut tasks = self.tasks.borrow_mut();
-        tasks.push(Task { life, work: Some(Box::pin(work)), alive: true });
+        tasks.push(Task { life, work: Some(Box::pin(work)), alive: true, queued: true });
         self.ready.borrow_mut().push_back(tasks.len() - 1);
         tasks.len() - 1
     }
 
-    pub fn wake(&self, task: TaskId) {
-        self.ready.borrow_mut().push_back(task);
+    pub fn wake(&self, id: TaskId) {
+        let task = &mut self.tasks.borrow_mut()[id];
+        if task.alive && !std::mem::replace(&mut task.queued, true) {
+            self.ready.borrow_mut().push_back(id);
+        }
     }
 
     /// Drops a task wherever it is.
@@ -85,7 +92,7 @@ impl Exec {
 
     pub fn go_on(&self, life: LifeId) {
         let woken = self.stopped.borrow_mut().remove(&life).unwrap_or_default();
-        self.ready.borrow_mut().extend(woken);
+        woken.into_iter().for_each(|id| self.wake(id));
     }
 
     /// Does the next thing. `false` when nothing is left to do before `end`.
@@ -95,21 +102,36 @@ impl Exec {
             self.poll(id);
             return true;
         }
-        let first = self.timers.borrow().first_key_value().map(|(at, _)| *at);
-        let Some(at) = first.filter(|(at, _)| *at <= end) else {
-            self.now.set(self.now.get().max(end));
-            return false;
-        };
-        let id = self.timers.borrow_mut().remove(&at);
-        self.now.set(self.now.get().max(at.0));
-        self.ready.borrow_mut().extend(id);
-        true
+        match self.sleeper(end) {
+            Some((at, id)) => {
+                self.now.set(self.now.get().max(at));
+                self.wake(id);
+                true
+            }
+            None => {
+                self.now.set(self.now.get().max(end));
+                false
+            }
+        }
+    }
+
+    /// Who is to be woken first, if that is not after `end`.
+    fn sleeper(&self, end: u64) -> Option<(u64, TaskId)> {
+        let mut timers = self.timers.borrow_mut();
+        while let Some(Reverse((at, number))) = timers.peek().copied().filter(|it| it.0.0 <= end) {
+            timers.pop();
+            if let Some(id) = self.sleepers.borrow_mut()[number].take() {
+                return Some((at, id));
+            }
+        }
+        None
     }
 
     fn poll(&self, id: TaskId) {
         let work = {
             let mut tasks = self.tasks.borrow_mut();
             let task = &mut tasks[id];
+            task.queued = false;
             let mut stopped = self.stopped.borrow_mut();
             if let Some(waiting) = task.life.and_then(|life| stopped.get_mut(&life)) {
                 waiting.insert(id);
@@ -125,41 +147,68 @@ impl Exec {
         }
     }
 
-    pub async fn sleep(&self, ms: u64) {
-        let until = self.now() + ms;
-        let mut set = false;
-        poll_fn(|_| {
-            if self.now() >= until {
-                return Poll::Ready(());
-            }
-            if !std::mem::replace(&mut set, true) {
-                self.seq.set(self.seq.get() + 1);
-                self.timers.borrow_mut().insert((until, self.seq.get()), self.current.get());
-            }
-            Poll::Pending
-        })
-        .await;
+    /// Waits; dropped before it is over, it leaves no timer behind.
+    pub fn sleep(&self, ms: u64) -> Sleep<'_> {
+        Sleep { exec: self, until: self.now() + ms, timer: None }
     }
 
     /// `None` if it takes longer.
-    pub async fn within<T>(&self, ms: u64, asked: impl Future<Output = T>) -> Option<T> {
-        either(asked, self.sleep(ms)).await.ok()
+    pub fn within<T>(
+        &self,
+        ms: u64,
+        asked: impl Future<Output = T>,
+    ) -> impl Future<Output = Option<T>> {
+        let either = either(asked, self.sleep(ms));
+        async { either.await.ok() }
     }
 }
 
-/// Whichever is ready first; the first, if both are.
-pub async fn either<A, B>(
+/// See [`Exec::sleep`].
+pub struct Sleep<'e> {
+    exec: &'e Exec,
+    until: u64,
+    timer: Option<usize>,
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let exec = self.exec;
+        if exec.now() >= self.until {
+            return Poll::Ready(());
+        }
+        if self.timer.is_none() {
+            let mut sleepers = exec.sleepers.borrow_mut();
+            self.timer = Some(sleepers.len());
+            exec.timers.borrow_mut().push(Reverse((self.until, sleepers.len())));
+            sleepers.push(Some(exec.current.get()));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            self.exec.sleepers.borrow_mut()[timer] = None;
+        }
+    }
+}
+
+/// Whichever is ready first; the first, if both are. What waits in what waits would be copied again
+/// and again if it were not boxed.
+pub fn either<A, B>(
     one: impl Future<Output = A>,
     other: impl Future<Output = B>,
-) -> Result<A, B> {
+) -> impl Future<Output = Result<A, B>> {
     let (mut one, mut other) = (Box::pin(one), Box::pin(other));
-    poll_fn(|context| {
+    poll_fn(move |context| {
         if let Poll::Ready(done) = one.as_mut().poll(context) {
             return Poll::Ready(Ok(done));
         }
         other.as_mut().poll(context).map(Err)
     })
-    .await
 }
 
 /// Something that tasks wait for to change.
@@ -195,7 +244,10 @@ impl Signal {
             if self.count() > seen {
                 return Poll::Ready(());
             }
-            self.0.waiting.borrow_mut().push(self.0.exec.current.get());
+            let (current, mut waiting) = (self.0.exec.current.get(), self.0.waiting.borrow_mut());
+            if !waiting.contains(&current) {
+                waiting.push(current);
+            }
             Poll::Pending
         })
         .await;
@@ -203,7 +255,14 @@ impl Signal {
 }
 
 /// What one task tells another, once.
-pub struct Once<T>(Rc<(Signal, RefCell<Option<T>>)>);
+pub struct Once<T>(Rc<Told<T>>);
+
+struct Told<T> {
+    exec: Rc<Exec>,
+    what: RefCell<Option<T>>,
+    is_told: Cell<bool>,
+    waiting: Cell<Option<TaskId>>,
+}
 
 impl<T> Clone for Once<T> {
     fn clone(&self) -> Self {
@@ -213,25 +272,28 @@ impl<T> Clone for Once<T> {
 
 impl<T> Once<T> {
     pub fn new(exec: &Rc<Exec>) -> Self {
-        Self(Rc::new((Signal::new(exec), RefCell::new(None))))
+        let (what, is_told, waiting) = Default::default();
+        Self(Rc::new(Told { exec: exec.clone(), what, is_told, waiting }))
     }
 
     /// The first that is told counts.
     pub fn tell(&self, what: T) {
-        if self.0.0.count() == 0 {
-            *self.0.1.borrow_mut() = Some(what);
-            self.0.0.change();
+        if !self.0.is_told.replace(true) {
+            self.0.what.replace(Some(what));
+            if let Some(task) = self.0.waiting.take() {
+                self.0.exec.wake(task);
+            }
         }
     }
 
     pub async fn told(self) -> T {
-        loop {
-            self.0.0.after(0).await;
-            let told = self.0.1.borrow_mut().take();
-            match told {
-                Some(told) => return told,
-                None => std::future::pending::<()>().await,
+        poll_fn(|_| {
+            let told = self.0.what.borrow_mut().take();
+            if told.is_none() {
+                self.0.waiting.set(Some(self.0.exec.current.get()));
             }
-        }
+            told.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }

@@ -10,6 +10,7 @@ use abide_conversation::{Activity, ConversationId};
 use abide_registry::host::{Pause, Record};
 
 use crate::actor::{self, Msg};
+use crate::broken::Broken;
 use crate::exec::{Once, Signal, TaskId};
 use crate::node::Node;
 
@@ -174,7 +175,11 @@ impl Node {
             }
             let mut records = self.records.borrow_mut();
             let record = records.entry(id.clone()).or_default();
-            record.died(self.now(), Some(death), &death.to_string(), live.over.clone())
+            let broken = self.world.broken;
+            let over = live.over.clone().filter(|_| broken != Some(Broken::ForgetsTheDead));
+            let pause = record.died(self.now(), Some(death), &death.to_string(), over);
+            let fenced = *death == Death::Refused(Refusal::Fenced);
+            pause.filter(|_| !(fenced && broken == Some(Broken::LetsTheFencedRest)))
         });
         let draining = self.draining.get();
         if restless && draining {

@@ -16,12 +16,14 @@ use abide_registry::host::Record;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::Links;
 use abide_registry::view::View;
+use futures::future::{Either, ready};
 use tokio::time::Instant;
 
 use crate::broken::Broken;
 use crate::chance::Chance;
 use crate::exec::{LifeId, Once, Signal, TaskId};
 use crate::host::{HostMsg, Live, Waiting};
+use crate::shares::share;
 use crate::store::Store;
 use crate::world::{LEASE_MS, World};
 
@@ -50,6 +52,8 @@ pub struct Node {
     pub around: Signal,
     pub stale: Signal,
     pub draining: Cell<bool>,
+    /// It was told to drain; one that is stopped does when it goes on.
+    pub retires: Cell<bool>,
     pub state: Cell<MemberState>,
     pub dead: RefCell<HashSet<Holder>>,
     pub cache: RefCell<BTreeMap<ConversationId, Holder>>,
@@ -65,7 +69,7 @@ impl Node {
         let mut chance = Chance::new(world.seed, 100 + life as u64);
         let (name, exec) = (format!("n{slot}"), &world.exec);
         let me = Holder { node: name.clone(), incarnation: format!("i{life}") };
-        let view = View::new(me.clone(), Vec::new(), Links::default());
+        let view = View::parted(me.clone(), Vec::new(), Links::default(), share);
         let (rate, offset) = (990 + chance.below(21), chance.below(301).cast_signed() - 150);
         Rc::new(Self {
             world: world.clone(),
@@ -85,6 +89,7 @@ impl Node {
             around: Signal::new(exec),
             stale: Signal::new(exec),
             draining: Cell::default(),
+            retires: Cell::default(),
             state: Cell::new(MemberState::Up),
             dead: RefCell::default(),
             cache: RefCell::default(),
@@ -162,66 +167,77 @@ impl Node {
     }
 
     /// Asks the store for something that may be done twice.
-    pub async fn ask<T: 'static>(
+    pub fn ask<T: 'static>(
         &self,
         within: Duration,
         what: impl Fn(&Store, u64) -> Result<T, Refusal> + 'static,
-    ) -> Result<T, Refusal> {
-        self.carry(within, true, what).await
+    ) -> impl Future<Output = Result<T, Refusal>> {
+        self.carry(within, true, what)
     }
 
     /// Asks the store, whose answer is late or lost; what was sent may be done or not, and long
     /// after nobody waits for it.
-    pub async fn carry<T: 'static>(
+    pub fn carry<T: 'static>(
         &self,
         within: Duration,
         repeatable: bool,
         what: impl Fn(&Store, u64) -> Result<T, Refusal> + 'static,
-    ) -> Result<T, Refusal> {
-        let (world, exec) = (self.world.clone(), self.world.exec.clone());
+    ) -> impl Future<Output = Result<T, Refusal>> {
+        let world = self.world.clone();
         if self.away.get() {
-            exec.sleep(3).await;
-            return Err(away());
+            let refused = async move {
+                world.exec.sleep(3).await;
+                Err(away())
+            };
+            return Either::Left(refused);
         }
         let accident = self.chance.borrow_mut().percent(self.rough.get());
         if !accident && self.chance.borrow_mut().percent(70) {
-            return what(&world.store, exec.now());
+            return Either::Right(Either::Left(ready(what(&world.store, world.exec.now()))));
         }
-        let (mut before, after) = (self.below(15), self.below(15));
         let kind = if accident { self.below(4) } else { 9 };
-        let answer = Once::new(&exec);
-        let (told, life) = (answer.clone(), exec.clone());
-        match kind {
-            0 => {
-                return exec
-                    .within(self.ms(within), exec.sleep(before + after))
-                    .await
-                    .map_or_else(|| Err(away()), |()| Err(away()));
-            }
-            1 => {
-                before += self.below(4_000);
-                let (told, exec) = (answer.clone(), exec.clone());
-                let give_up = self.below(200);
-                life.spawn(None, async move {
-                    exec.sleep(give_up).await;
-                    told.tell(Err(away()));
-                });
-            }
-            _ => {}
+        let late = self.late(self.ms(within), kind, repeatable, what);
+        // Few calls are, and what waits for one is smaller without it.
+        Either::Right(Either::Right(Box::pin(late)))
+    }
+
+    /// The same after a while, with this kind of accident.
+    async fn late<T: 'static>(
+        &self,
+        within: u64,
+        kind: u64,
+        repeatable: bool,
+        what: impl Fn(&Store, u64) -> Result<T, Refusal> + 'static,
+    ) -> Result<T, Refusal> {
+        let (world, exec) = (self.world.clone(), self.world.exec.clone());
+        let (mut before, after) = (self.below(15), self.below(15));
+        if kind == 0 {
+            exec.sleep(before + after).await;
+            return Err(away());
         }
-        let again = self.below(3_000);
-        life.spawn(None, async move {
-            exec.sleep(before).await;
-            let done = what(&world.store, exec.now());
-            exec.sleep(after).await;
+        let answer = Once::new(&exec);
+        if kind == 1 {
+            before += self.below(4_000);
+            let (told, exec) = (answer.clone(), exec.clone());
+            let give_up = self.below(200);
+            self.world.exec.spawn(None, async move {
+                exec.sleep(give_up).await;
+                told.tell(Err(away()));
+            });
+        }
+        let (told, again) = (answer.clone(), self.below(3_000));
+        exec.spawn(None, async move {
+            world.exec.sleep(before).await;
+            let done = what(&world.store, world.exec.now());
+            world.exec.sleep(after).await;
             told.tell(if kind == 2 { Err(away()) } else { done });
             if kind == 3 && repeatable {
-                exec.sleep(again).await;
+                world.exec.sleep(again).await;
                 // Whoever asked has its answer.
-                let _ = what(&world.store, exec.now());
+                let _ = what(&world.store, world.exec.now());
             }
         });
-        life.within(self.ms(within), answer.told()).await.unwrap_or_else(|| Err(away()))
+        exec.within(within, answer.told()).await.unwrap_or_else(|| Err(away()))
     }
 
     /// Breaks the circle of what knows what.

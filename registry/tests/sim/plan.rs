@@ -10,14 +10,13 @@ use abide_registry::peers::Link;
 
 use crate::actor::{Msg, Outcome, Request};
 use crate::chance::Chance;
-use crate::node::Node;
 use crate::script;
 use crate::world::{NODES, Promise, World};
 
-/// How long things go wrong.
-pub const ROUGH_MS: u64 = 6_000;
+/// How long things go wrong: more than two leases, so that what lapses also comes back.
+pub const ROUGH_MS: u64 = 5_000;
 const STEPS: u64 = 30;
-const CONVERSATIONS: u64 = 4;
+const CONVERSATIONS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -88,7 +87,10 @@ pub enum What {
 /// The schedule of a seed.
 pub fn schedule(seed: u64) -> Vec<Step> {
     let mut chance = Chance::new(seed, 2);
-    let mut steps: Vec<_> = (0..STEPS).map(|_| step(&mut chance)).collect();
+    // What goes wrong before anything is begun shows nothing.
+    let first = Step { at: 100 + chance.below(100), what: say(&mut chance) };
+    let mut steps = vec![first];
+    steps.extend((0..STEPS).map(|_| step(&mut chance)));
     steps.sort_by_key(|step| step.at);
     steps
 }
@@ -98,11 +100,7 @@ fn step(chance: &mut Chance) -> Step {
     let node = usize::try_from(chance.below(NODES as u64)).unwrap();
     let to = chance.below(CONVERSATIONS);
     let what = match chance.below(40) {
-        0..=10 => {
-            let if_busy =
-                chance.of(&[IfBusy::Queue, IfBusy::Queue, IfBusy::Reject, IfBusy::Interrupt]);
-            What::Say { node, to, keyed: chance.percent(50), if_busy }
-        }
+        0..=10 => say(chance),
         11..=14 => What::Approve { node, to },
         15 => What::Cancel { node, to },
         16 => What::Crash { to },
@@ -124,6 +122,13 @@ fn step(chance: &mut Chance) -> Step {
         _ => What::Net { rough: chance.of(&[0, 20, 60]) },
     };
     Step { at, what }
+}
+
+fn say(chance: &mut Chance) -> What {
+    let node = usize::try_from(chance.below(NODES as u64)).unwrap();
+    let to = chance.below(CONVERSATIONS);
+    let if_busy = chance.of(&[IfBusy::Queue, IfBusy::Queue, IfBusy::Reject, IfBusy::Interrupt]);
+    What::Say { node, to, keyed: chance.percent(50), if_busy }
 }
 
 impl Step {
@@ -162,8 +167,7 @@ impl Step {
             What::Replace { node } if world.node(node).is_some() => world.start(node),
             What::Start { .. } | What::Replace { .. } => {}
             What::Retire { node, patience_ms } => {
-                let drains = |node: &Rc<Node>| !node.draining.get();
-                if let Some(node) = world.node(node).filter(drains) {
+                if let Some(node) = world.node(node).filter(|node| !node.retires.replace(true)) {
                     let patience = Duration::from_millis(patience_ms);
                     node.spawn(node.clone().retire(patience));
                 }
@@ -207,7 +211,7 @@ pub fn calm(world: &Rc<World>, seed: u64) {
         node.rough.set(0);
         world.exec.go_on(node.life);
         // A process whose name another took ends at last, as its operator finds it.
-        if world.slots.borrow()[node.slot] != Some(node.life) || node.draining.get() {
+        if world.slots.borrow()[node.slot] != Some(node.life) || node.retires.get() {
             world.kill(node.life, true);
         }
     }

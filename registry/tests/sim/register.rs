@@ -50,7 +50,9 @@ impl Register {
     pub fn renew(&mut self, me: &Member, now: u64) -> Renewed {
         let Some(silent) = self.silence(&me.holder, now) else { return Renewed::Buried };
         let away = silent * 2 > me.lease_ms;
-        self.members.insert(me.holder.node.clone(), (me.clone(), now));
+        if let Some((member, seen)) = self.members.get_mut(&me.holder.node) {
+            (member.state, member.live_actors, *seen) = (me.state, me.live_actors, now);
+        }
         if away {
             self.members.values_mut().for_each(|(_, seen)| *seen = now);
         } else if !self.patient {

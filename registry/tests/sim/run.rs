@@ -81,8 +81,8 @@ fn until(world: &World, at: u64, left: &mut u64) -> Result<(), String> {
         if *left == 0 {
             return Err("it goes round in circles".to_owned());
         }
-        if let Some(wrong) = world.store.wrong.borrow().clone() {
-            return Err(wrong);
+        if let Some(wrong) = world.store.wrong.borrow().as_ref() {
+            return Err(wrong.clone());
         }
     }
     Ok(())

@@ -11,8 +11,7 @@ use abide_conversation::event::{Executor, Intent, OnInterrupt, Shape};
 use abide_conversation::message::{Outcome, text_block};
 use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::{
-    Action, Activity, AgentName, CallId, ConversationId, MessageId, Principal, Revision, State,
-    TurnId,
+    Action, Activity, AgentName, CallId, ConversationId, MessageId, Principal, Revision, TurnId,
 };
 use serde_json::json;
 
@@ -27,7 +26,7 @@ pub async fn run(
     node: &Node,
     id: &ConversationId,
     activity: &Activity,
-    state: &State,
+    turns: u64,
 ) -> Result<Action, Refusal> {
     let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
     if works && !node.is_sound() {
@@ -39,7 +38,7 @@ pub async fn run(
         }
         Activity::Model { turn, step } => {
             node.sleep(Duration::from_millis(5 + node.below(40))).await;
-            Ok(replied(turn, *step, state.turns))
+            Ok(replied(turn, *step, turns))
         }
         Activity::Tool { call, attempt } => {
             node.world.run(node, id, call.as_str());

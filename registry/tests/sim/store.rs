@@ -126,10 +126,10 @@ impl Store {
             by = present.as_ref().unwrap_or(held);
             self.follow(id, &mut commit);
         }
-        let events = commit.events.clone();
+        let (last, closing) = closing(&commit);
         match at_once(self.memory.append(id, by, commit)) {
             Ok(()) => {
-                self.written(id, held, &events);
+                self.written(id, held, last, closing);
                 Ok(())
             }
             Err(refusal) => {
@@ -143,9 +143,9 @@ impl Store {
     pub fn force(&self, id: &ConversationId, mut commit: Commit) -> Result<(), Refusal> {
         let Some(held) = self.holding(id)? else { return Ok(()) };
         self.follow(id, &mut commit);
-        let events = commit.events.clone();
+        let (last, closing) = closing(&commit);
         at_once(self.memory.append(id, &held, commit))?;
-        self.written(id, &held, &events);
+        self.written(id, &held, last, closing);
         Ok(())
     }
 
@@ -160,17 +160,17 @@ impl Store {
         commit.head.last_seq = seq;
     }
 
-    /// What must hold of every write.
-    fn written(&self, id: &ConversationId, held: &Holding, events: &[Event]) {
+    /// What must hold of every write: of its last event, and of what it closes.
+    fn written(&self, id: &ConversationId, held: &Holding, last: u64, closing: Vec<Data>) {
         self.commits.set(self.commits.get() + 1);
-        self.note(&[id.as_str()], events.last().map_or(0, |event| event.seq) ^ held.epoch << 32);
+        self.note(&[id.as_str()], last ^ held.epoch << 32);
         if let Some(last) = self.writers.borrow_mut().insert(id.clone(), held.clone())
             && (last.epoch > held.epoch || last.epoch == held.epoch && last != *held)
         {
             self.wrong(format!("{id}: {held:?} writes after {last:?}"));
         }
-        for event in events {
-            let twice = match &event.data {
+        for data in closing {
+            let twice = match &data {
                 Data::Resolution(closed) => {
                     let key = (id.clone(), closed.call_id.to_string(), closed.suspension);
                     !self.closed.borrow_mut().insert(key)
@@ -181,7 +181,7 @@ impl Store {
                 _ => false,
             };
             if twice {
-                self.wrong(format!("{id}: closed twice: {:?}", event.data));
+                self.wrong(format!("{id}: closed twice: {data:?}"));
             }
         }
     }
@@ -235,6 +235,13 @@ impl Store {
     pub fn all(&self) -> Vec<ConversationId> {
         self.writers.borrow().keys().cloned().collect()
     }
+}
+
+/// The number of the last event that is to be written, and those that close something.
+fn closing(commit: &Commit) -> (u64, Vec<Data>) {
+    let last = commit.events.last().map_or(0, |event| event.seq);
+    let closes = |data: &&Data| matches!(data, Data::Resolution(_) | Data::ToolResult(_));
+    (last, commit.events.iter().map(|event| &event.data).filter(closes).cloned().collect())
 }
 
 /// Whether the call is of a tool that must not run twice.

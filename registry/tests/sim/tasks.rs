@@ -20,6 +20,7 @@ use crate::broken::Broken;
 use crate::exec::{Once, either};
 use crate::host::HostMsg;
 use crate::node::Node;
+use crate::shares::share;
 use crate::world::LEASE_MS;
 
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
@@ -99,7 +100,8 @@ impl Node {
             Renewed::Buried => {
                 self.world.tell(|| format!("{} was declared dead", self.me()));
                 self.lease.borrow_mut().renew(tenure.me.holder.clone(), asked, asked);
-                self.show(tenure.outside(&self.seen(), &links));
+                let (me, others) = (tenure.me.holder.clone(), tenure.others(&self.seen()));
+                self.show(View::parted(me, others, links.clone(), share));
                 self.cast(HostMsg::Abandon);
                 let risen = tenure.risen(self.incarnation());
                 let (asked, me) = (self.instant(), risen.clone());
@@ -124,7 +126,7 @@ impl Node {
     ) -> bool {
         let (me, until) = (tenure.me.holder.clone(), tenure.until(asked));
         let lapsed = self.lease.borrow_mut().renew(me.clone(), until, self.instant());
-        self.show(View::new(me, members, links));
+        self.show(View::parted(me, members, links, share));
         lapsed
     }
 
