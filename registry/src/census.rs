@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_actors::journal::InboxFilter;
 use abide_conversation::Timestamp;
 use abide_conversation::event::Kind;
 
 use crate::cluster::Cluster;
 use crate::partition::Partition;
-use crate::store::{ListRefusal, Store};
+use crate::store::{ListRefusal, Store, Waiting};
 
 /// From the end of one count to the beginning of the next: as often as metrics are read.
 const EVERY: Duration = Duration::from_secs(15);
@@ -52,12 +51,11 @@ pub async fn run(cluster: Cluster, store: Arc<dyn Store>, clock: Arc<dyn Clock>)
 async fn count(store: &dyn Store) -> Result<[Count; 3], ListRefusal> {
     let (mut counts, mut cursor, mut read) = ([Count::default(); 3], None, 0);
     loop {
-        let page = store.inbox(&InboxFilter::default(), cursor.as_deref(), PAGE).await?;
+        let page = store.waiting(cursor.as_deref(), PAGE).await?;
         read += page.items.len();
-        for entry in page.items {
-            let since = entry.pending.suspended_at;
-            for (count, (kind, _)) in counts.iter_mut().zip(KINDS) {
-                if kind == entry.pending.kind {
+        for Waiting { kind, since } in page.items {
+            for (count, (counted, _)) in counts.iter_mut().zip(KINDS) {
+                if counted == kind {
                     count.open += 1;
                     count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
                 }
