@@ -88,6 +88,7 @@ async fn kills(load: &Load, mut grounds: [&mut Ground; 2]) -> Result<[Kills; 2],
     for n in 0..KILLS {
         for (ground, kills) in grounds.iter_mut().zip(&mut kills) {
             let id = format!("taken-over-{n}");
+            ground.linked().await?;
             waiting(ground, &id).await?;
             let mut other = Client::new(ground.nodes[1].public);
             let killed = ground.kill(0).await?;

@@ -10,6 +10,9 @@ use super::{Load, Wrong, agent, park, wrong};
 
 /// How long a node that does nothing is watched.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long nodes may take to find each other: several heartbeats.
+const LINK: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Dropping it kills all of it.
 pub(super) struct Ground {
@@ -88,6 +91,21 @@ impl Ground {
             park::gone(node).await?;
         }
         self.redis.quiet().await
+    }
+
+    /// Waits until each node is connected to all others: only then does it see at once that one dies.
+    pub(super) async fn linked(&self) -> Result<(), Wrong> {
+        let others = self.nodes.len().saturating_sub(1) as u64;
+        let linked = async {
+            for node in &self.nodes {
+                while node.counters().await?.peers < others {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            }
+            Ok(())
+        };
+        let linked = tokio::time::timeout(LINK, linked).await;
+        linked.map_err(|_| Wrong(format!("the nodes were not connected after {LINK:?}")))?
     }
 
     /// What the nodes' memory is together.

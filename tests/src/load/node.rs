@@ -50,6 +50,8 @@ pub(super) struct Counters {
     pub(super) fsyncs: u64,
     pub(super) live_actors: u64,
     pub(super) dropped_spans: u64,
+    /// Nodes that it is connected to.
+    pub(super) peers: u64,
 }
 
 impl Node {
@@ -167,6 +169,7 @@ impl Counters {
             live_actors: value("abide_live_actors"),
             dropped_spans: value("abide_spans_dropped_total{cause=\"queue\"}")
                 + value("abide_spans_dropped_total{cause=\"export\"}"),
+            peers: value("abide_peers_connected"),
         }
     }
 
@@ -176,6 +179,7 @@ impl Counters {
             fsyncs: self.fsyncs + other.fsyncs,
             live_actors: self.live_actors + other.live_actors,
             dropped_spans: self.dropped_spans + other.dropped_spans,
+            peers: self.peers + other.peers,
         }
     }
 
@@ -185,6 +189,7 @@ impl Counters {
             fsyncs: self.fsyncs.saturating_sub(before.fsyncs),
             live_actors: self.live_actors,
             dropped_spans: self.dropped_spans.saturating_sub(before.dropped_spans),
+            peers: self.peers,
         }
     }
 }
@@ -197,7 +202,8 @@ mod tests {
     fn counters_are_read_by_their_whole_name() {
         let text = "# TYPE x\nabide_store_commits_total_x 9\nabide_store_commits_total 5\n\
                     abide_live_actors 2\nabide_spans_dropped_total{cause=\"queue\"} 3\n";
-        let expected = Counters { commits: 5, fsyncs: 0, live_actors: 2, dropped_spans: 3 };
+        let expected =
+            Counters { commits: 5, fsyncs: 0, live_actors: 2, dropped_spans: 3, peers: 0 };
         assert_eq!(Counters::parse(text), expected);
     }
 }
