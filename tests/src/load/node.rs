@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::client::Client;
-use super::{Load, Wrong, wrong};
+use super::{Load, Wrong, instructions, wrong};
 use crate::program;
 
 /// A node that takes longer to start has failed; repairing a large file is part of it.
@@ -73,7 +73,11 @@ impl Node {
         let program = program::release(load.binary.as_deref()).await.map_err(Wrong)?;
         let Start { store, passivate, dir, name, otlp } = start;
         let started = Instant::now();
-        let mut child = Command::new(&program)
+        let mut command = match load.instructions {
+            true => instructions::under(&program, dir, name),
+            false => Command::new(&program),
+        };
+        let mut child = command
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .args(["--cluster-listen", "127.0.0.1:0", "--node", name, "--store", store])
             .args(["--passivate-after", passivate, "--durability", &load.durability.to_string()])
@@ -110,11 +114,15 @@ impl Node {
         Ok(Counters::parse(text.as_str().unwrap_or_default()))
     }
 
+    /// Its process, if the load program started it.
+    pub(super) fn pid(&self) -> Result<u32, Wrong> {
+        let child = self.child.as_ref().and_then(Child::id);
+        child.ok_or_else(|| Wrong("the node's process is not ours".to_owned()))
+    }
+
     /// Its resident memory in kB.
     pub(super) fn resident_kb(&self) -> Result<u64, Wrong> {
-        let child = self.child.as_ref().and_then(Child::id);
-        let pid = child.ok_or_else(|| Wrong("the node's process is not ours".to_owned()))?;
-        let path = format!("/proc/{pid}/status");
+        let path = format!("/proc/{}/status", self.pid()?);
         let status = std::fs::read_to_string(&path).map_err(|error| wrong(&path, error))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
@@ -124,8 +132,7 @@ impl Node {
     /// What its threads have worked, in the kernel and out of it; unlike the time that passes, it
     /// depends little on what else the machine does. `None` of a node that runs elsewhere.
     pub(super) fn worked(&self) -> Option<Duration> {
-        let pid = self.child.as_ref()?.id()?;
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().ok()?)).ok()?;
         // The name, in brackets, may hold anything; user and system time are the 12th and 13th after.
         let mut times = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let (user, system) =

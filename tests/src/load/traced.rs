@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use super::compared;
 use super::ground::Ground;
 use super::report::Report;
-use super::{Load, Wrong, wrong};
+use super::{Load, Wrong, instructions, turns, wrong};
 
 /// As a node has it by default.
 const PASSIVATE: &str = "30s";
@@ -49,8 +49,13 @@ async fn take(State(taken): State<Arc<AtomicU64>>, body: Bytes) -> StatusCode {
 /// Measures both by turns. No span may be lost: one that is dropped costs less.
 pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
     let sink = Sink::start().await?;
-    let off = Ground::start(load, &dir.join("off"), PASSIVATE, None).await?;
-    let on = Ground::start(load, &dir.join("on"), PASSIVATE, Some(sink.url)).await?;
+    let dirs = [dir.join("off"), dir.join("on")];
+    let off = Ground::start(load, &dirs[0], PASSIVATE, None).await?;
+    let on = Ground::start(load, &dirs[1], PASSIVATE, Some(sink.url)).await?;
+    if load.instructions {
+        instructions::begin(&off).await?;
+        instructions::begin(&on).await?;
+    }
     let sides = compared::turns(load, [("traces off", &off), ("traces on", &on)]).await?;
     let mut dropped = 0;
     for node in &on.nodes {
@@ -59,7 +64,14 @@ pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
     off.stop().await?;
     on.stop().await?;
     let mut report = compared::report(load, &sides);
-    let taken = sink.taken.load(Ordering::Relaxed) as f64 / f64::from(sides[1].turns.count);
+    let all = f64::from(load.conversations.saturating_mul(load.turns) + turns::WARM);
+    let all = all * compared::ROUNDS as f64;
+    if load.instructions {
+        let executed = [instructions::counted(&dirs[0])?, instructions::counted(&dirs[1])?];
+        let a_turn = executed.map(|count| count as f64 / all / 1_000.0);
+        report.compare("nodes' instructions a turn, thousands", "", 0, a_turn);
+    }
+    let taken = sink.taken.load(Ordering::Relaxed) as f64 / all;
     report.row("bytes of spans a turn", &["0".to_owned(), format!("{taken:.0}"), String::new()]);
     report.row("spans dropped", &["0".to_owned(), dropped.to_string(), String::new()]);
     Ok(report)

@@ -17,7 +17,7 @@ use super::{Load, Wrong, agent};
 /// A turn that takes longer has not completed.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Turns before the clock starts, so that code and pages are warm.
-const WARM: u32 = 200;
+pub(super) const WARM: u32 = 200;
 
 /// What was measured of all turns.
 pub(super) struct Turns {
