@@ -13,7 +13,6 @@ mod compared;
 mod floor;
 mod full;
 mod ground;
-mod instructions;
 mod long;
 mod model;
 mod node;
@@ -76,10 +75,6 @@ pub struct Load {
     /// Compares turns without and with traces that are exported
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked"])]
     traced: bool,
-    /// Counts, for that, the nodes' instructions too, by valgrind, under which they are fifty times
-    /// slower: take few conversations, and few at once
-    #[arg(long, requires = "traced")]
-    instructions: bool,
     /// Lets turns call so many HTTP tools at once, and measures against the slowest alone
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=100),
         conflicts_with_all = ["url", "park", "nodes"])]
@@ -222,7 +217,6 @@ mod tests {
             "load --streams 10 --park 5",
             "load --parked 5",
             "load --traced",
-            "load --instructions --nodes 1",
             "load --park 5 --parked 5 --nodes 1",
             "load --url nonsense --admin 127.0.0.1:9090",
             "load --url 127.0.0.1:8080",

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::client::Client;
-use super::{Load, Wrong, instructions, wrong};
+use super::{Load, Wrong, wrong};
 use crate::program;
 
 /// A node that takes longer to start has failed; repairing a large file is part of it.
@@ -73,11 +73,7 @@ impl Node {
         let program = program::release(load.binary.as_deref()).await.map_err(Wrong)?;
         let Start { store, passivate, dir, name, otlp } = start;
         let started = Instant::now();
-        let mut command = match load.instructions {
-            true => instructions::under(&program, dir, name),
-            false => Command::new(&program),
-        };
-        let mut child = command
+        let mut child = Command::new(&program)
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .args(["--cluster-listen", "127.0.0.1:0", "--node", name, "--store", store])
             .args(["--passivate-after", passivate, "--durability", &load.durability.to_string()])

@@ -13,11 +13,9 @@ use tokio::net::TcpListener;
 
 use super::compared;
 use super::ground::Ground;
+use super::park::PASSIVATE;
 use super::report::Report;
-use super::{Load, Wrong, instructions, turns, wrong};
-
-/// As a node has it by default.
-const PASSIVATE: &str = "30s";
+use super::{Load, Wrong, turns, wrong};
 
 /// A collector that keeps nothing.
 struct Sink {
@@ -49,13 +47,8 @@ async fn take(State(taken): State<Arc<AtomicU64>>, body: Bytes) -> StatusCode {
 /// Measures both by turns. No span may be lost: one that is dropped costs less.
 pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
     let sink = Sink::start().await?;
-    let dirs = [dir.join("off"), dir.join("on")];
-    let off = Ground::start(load, &dirs[0], PASSIVATE, None).await?;
-    let on = Ground::start(load, &dirs[1], PASSIVATE, Some(sink.url)).await?;
-    if load.instructions {
-        instructions::begin(&off).await?;
-        instructions::begin(&on).await?;
-    }
+    let off = Ground::start(load, &dir.join("off"), PASSIVATE, None).await?;
+    let on = Ground::start(load, &dir.join("on"), PASSIVATE, Some(sink.url)).await?;
     let sides = compared::turns(load, [("traces off", &off), ("traces on", &on)]).await?;
     let mut dropped = 0;
     for node in &on.nodes {
@@ -66,11 +59,6 @@ pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
     let mut report = compared::report(load, &sides);
     let all = f64::from(load.conversations.saturating_mul(load.turns) + turns::WARM);
     let all = all * compared::ROUNDS as f64;
-    if load.instructions {
-        let executed = [instructions::counted(&dirs[0])?, instructions::counted(&dirs[1])?];
-        let a_turn = executed.map(|count| count as f64 / all / 1_000.0);
-        report.compare("nodes' instructions a turn, thousands", "", 0, a_turn);
-    }
     let taken = sink.taken.load(Ordering::Relaxed) as f64 / all;
     report.row("bytes of spans a turn", &["0".to_owned(), format!("{taken:.0}"), String::new()]);
     report.row("spans dropped", &["0".to_owned(), dropped.to_string(), String::new()]);
