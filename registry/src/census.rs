@@ -4,21 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_actors::journal::InboxFilter;
 use abide_conversation::Timestamp;
 use abide_conversation::event::Kind;
+use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::partition::Partition;
-use crate::store::{ListRefusal, Store};
+use crate::store::{ListRefusal, Store, Waiting};
 
 /// From the end of one count to the beginning of the next: as often as metrics are read.
 const EVERY: Duration = Duration::from_secs(15);
-/// How many are read at once, and how long the store rests then: a thousand a second, whatever
-/// waits, is a fiftieth of what it can do.
+/// How many are read at once.
 const PAGE: usize = 1_000;
-const REST: Duration = Duration::from_secs(1);
-/// More than these are not looked at: half an hour's reading.
+/// The store rests so many times as long as that took, within these bounds: one that has much to do
+/// is asked for a thousand a second, which takes a hundredth of a core of it, and another for four
+/// times as many.
+const RESTS: u32 = 30;
+const REST: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
+/// More than these are not looked at: half an hour's reading at most.
 const MOST: usize = 2_000_000;
 
 /// What was counted, by kind.
@@ -52,12 +55,12 @@ pub async fn run(cluster: Cluster, store: Arc<dyn Store>, clock: Arc<dyn Clock>)
 async fn count(store: &dyn Store) -> Result<[Count; 3], ListRefusal> {
     let (mut counts, mut cursor, mut read) = ([Count::default(); 3], None, 0);
     loop {
-        let page = store.inbox(&InboxFilter::default(), cursor.as_deref(), PAGE).await?;
+        let asked = Instant::now();
+        let page = store.waiting(cursor.as_deref(), PAGE).await?;
         read += page.items.len();
-        for entry in page.items {
-            let since = entry.pending.suspended_at;
-            for (count, (kind, _)) in counts.iter_mut().zip(KINDS) {
-                if kind == entry.pending.kind {
+        for Waiting { kind, since } in page.items {
+            for (count, (counted, _)) in counts.iter_mut().zip(KINDS) {
+                if counted == kind {
                     count.open += 1;
                     count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
                 }
@@ -67,7 +70,7 @@ async fn count(store: &dyn Store) -> Result<[Count; 3], ListRefusal> {
             Some(next) if read < MOST => Some(next),
             _ => return Ok(counts),
         };
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep((asked.elapsed() * RESTS).clamp(REST.0, REST.1)).await;
     }
 }
 

@@ -13,6 +13,7 @@ mod rules;
 use abide_actors::audit::AuditLog;
 use abide_actors::blobs::Blobs;
 use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Journal, Refusal};
+use abide_conversation::event::Kind;
 use abide_conversation::remembered::Remembered;
 use abide_conversation::state::Activeness;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
@@ -64,6 +65,13 @@ pub struct StoredAgent {
     pub definition: Value,
 }
 
+/// An open suspension, as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub kind: Kind,
+    pub since: Timestamp,
+}
+
 /// All that a node needs from its store. Every refusal is a value.
 #[async_trait]
 pub trait Store: Journal + Blobs + AuditLog {
@@ -88,6 +96,22 @@ pub trait Store: Journal + Blobs + AuditLog {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxEntry>, ListRefusal>;
+
+    /// Open suspensions, each once, in an order of the store's own: for who counts them. What opens or
+    /// closes between two pages may be in them or not. A store that puts the inbox in order at some
+    /// cost has a cheaper way.
+    async fn waiting(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Waiting>, ListRefusal> {
+        let Page { items, cursor } = self.inbox(&InboxFilter::default(), cursor, limit).await?;
+        let items = items.into_iter().map(|InboxEntry { pending, .. }| Waiting {
+            kind: pending.kind,
+            since: pending.suspended_at,
+        });
+        Ok(Page { items: items.collect(), cursor })
+    }
 
     /// The next alarms, earliest first.
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal>;

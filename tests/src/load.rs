@@ -9,7 +9,10 @@
 
 mod agent;
 mod client;
+mod compared;
 mod floor;
+mod full;
+mod ground;
 mod long;
 mod model;
 mod node;
@@ -20,16 +23,17 @@ mod report;
 mod speakers;
 mod stream;
 mod streams;
+mod traced;
 mod turns;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
 
 use self::client::Client;
+use self::ground::Ground;
 use self::node::Node;
-use self::redis::Redis;
 use self::report::Report;
 use self::turns::Turns;
 
@@ -49,7 +53,7 @@ pub struct Load {
     /// Over a Redis that is started for it, so many nodes; each lane resolves at another node than it
     /// speaks at
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16),
-        conflicts_with_all = ["url", "park"])]
+        conflicts_with = "url")]
     nodes: Option<u32>,
     /// The public address of a running node, such as 127.0.0.1:8080; else one is started
     #[arg(long, requires = "admin", conflicts_with_all = ["binary", "park"])]
@@ -63,6 +67,14 @@ pub struct Load {
     /// Parks so many conversations in front of their approval, instead of finishing them
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     park: Option<u32>,
+    /// Parks so many conversations in the store of one Redis and none in another, and compares the
+    /// turns of both, how idle they are, and how soon they go on after a SIGKILL
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), requires = "nodes",
+        conflicts_with_all = ["url", "park"])]
+    parked: Option<u32>,
+    /// Compares turns without and with traces that are exported
+    #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked"])]
+    traced: bool,
     /// Lets turns call so many HTTP tools at once, and measures against the slowest alone
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=100),
         conflicts_with_all = ["url", "park", "nodes"])]
@@ -106,6 +118,15 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
         None => tempfile::tempdir(),
     };
     let dir = dir.map_err(|error| wrong("a temporary directory", error))?;
+    if let (Some(park), Some(_)) = (load.park, load.nodes) {
+        return Ok(park::shared::run(&load, park, dir.path()).await?.to_string());
+    }
+    if let Some(parked) = load.parked {
+        return Ok(full::run(&load, parked, dir.path()).await?.to_string());
+    }
+    if load.traced {
+        return Ok(traced::run(&load, dir.path()).await?.to_string());
+    }
     if let Some(park) = load.park {
         return Ok(park::run(&load, park, dir.path()).await?.to_string());
     }
@@ -121,30 +142,27 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
     if let Some(count) = load.speakers {
         return Ok(speakers::run(&load, count, dir.path()).await?.to_string());
     }
-    let redis = match load.nodes {
-        Some(_) => Some(Redis::start(load.durability, dir.path()).await?),
-        None => None,
-    };
-    let mut nodes = Vec::new();
-    match (&load.url, &load.admin, &redis) {
-        (Some(public), Some(admin), _) => nodes.push(Node::running(public.0, admin.0)),
-        (_, _, Some(redis)) => {
-            for _ in 0..load.nodes.unwrap_or(1) {
-                let name = format!("load-{}", nodes.len() + 1);
-                nodes.push(Node::start_named(&load, &redis.url, "30s", dir.path(), &name).await?);
-            }
-        }
-        _ => nodes.push(Node::start(&load, &dir.path().join("store"), "30s").await?),
+    Ok(ordinary(&load, dir.path()).await?.to_string())
+}
+
+/// Turns, on one node by itself, on several over a Redis, or on one that runs already.
+async fn ordinary(load: &Load, dir: &Path) -> Result<Report, Wrong> {
+    const NAME: &str = "load";
+    if load.nodes.is_some() {
+        let ground = Ground::start(load, dir, "30s", None).await?;
+        let turns = Turns::run(load, &ground.nodes, Some(&ground.redis), NAME).await?;
+        let redis = ground.stop().await?;
+        let floor = floor::of(load, &turns, redis.store(load.durability).await?).await?;
+        return Ok(Report::of_turns(load, &turns, floor));
     }
-    let turns = Turns::run(&load, &nodes).await?;
-    for node in nodes {
-        node.stop().await?;
-    }
-    let floor = match &redis {
-        Some(redis) => floor::of(&load, &turns, redis.store(load.durability).await?).await?,
-        None => floor::rate(&load, &turns, &dir.path().join("floor")).await?,
+    let node = match (&load.url, &load.admin) {
+        (Some(public), Some(admin)) => Node::running(public.0, admin.0),
+        _ => Node::start(load, &dir.join("store"), "30s").await?,
     };
-    Ok(Report::of_turns(&load, &turns, floor).to_string())
+    let turns = Turns::run(load, std::slice::from_ref(&node), None, NAME).await?;
+    node.stop().await?;
+    let floor = floor::rate(load, &turns, &dir.join("floor")).await?;
+    Ok(Report::of_turns(load, &turns, floor))
 }
 
 /// An address, also when it is written as a URL.
@@ -187,6 +205,7 @@ mod tests {
     #[test]
     fn arguments_that_make_no_sense_are_refused() {
         assert!(parses("load --conversations 10 --concurrency 2 --durability os"));
+        assert!(parses("load --park 10 --nodes 2") && parses("load --parked 10 --nodes 1"));
         assert!(parses("load --url http://127.0.0.1:8080/ --admin localhost:9090"));
         for line in [
             "load --conversations 0",
@@ -196,6 +215,9 @@ mod tests {
             "load --park 0",
             "load --streams 0",
             "load --streams 10 --park 5",
+            "load --parked 5",
+            "load --traced",
+            "load --park 5 --parked 5 --nodes 1",
             "load --url nonsense --admin 127.0.0.1:9090",
             "load --url 127.0.0.1:8080",
             "load --url 127.0.0.1:8080 --admin 127.0.0.1:9090 --park 5",

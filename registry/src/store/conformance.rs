@@ -54,6 +54,7 @@ macro_rules! conformance {
             the_inbox_is_ordered_by_deadline_and_pages,
             the_inbox_is_filtered,
             a_closed_suspension_leaves_the_inbox,
+            those_that_wait_are_told_once_each,
             an_alarm_moves_and_goes,
             the_active_are_listed_while_they_are,
             the_active_are_listed_with_their_holders,

@@ -18,6 +18,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod url;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -31,12 +31,27 @@ pub(super) struct Node {
     started: Instant,
 }
 
+/// How a node is started.
+pub(super) struct Start<'a> {
+    pub(super) store: &'a str,
+    /// How soon an actor with nothing to do leaves.
+    pub(super) passivate: &'a str,
+    /// Where it runs.
+    pub(super) dir: &'a Path,
+    pub(super) name: &'a str,
+    /// Where it sends its traces, if it does.
+    pub(super) otlp: Option<&'a str>,
+}
+
 /// What a node has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) commits: u64,
     pub(super) fsyncs: u64,
     pub(super) live_actors: u64,
+    pub(super) dropped_spans: u64,
+    /// Nodes that it is connected to.
+    pub(super) peers: u64,
 }
 
 impl Node {
@@ -48,23 +63,21 @@ impl Node {
     /// Starts one on a store directory and waits until it serves.
     pub(super) async fn start(load: &Load, store: &Path, passivate: &str) -> Result<Self, Wrong> {
         let url = format!("embedded:{}", store.display());
-        Self::start_named(load, &url, passivate, store.parent().unwrap_or(store), "load").await
+        let dir = store.parent().unwrap_or(store);
+        let start = Start { store: &url, passivate, dir, name: "load", otlp: None };
+        Self::start_as(load, &start).await
     }
 
     /// The same on any store.
-    pub(super) async fn start_named(
-        load: &Load,
-        store: &str,
-        passivate: &str,
-        dir: &Path,
-        name: &str,
-    ) -> Result<Self, Wrong> {
+    pub(super) async fn start_as(load: &Load, start: &Start<'_>) -> Result<Self, Wrong> {
         let program = program::release(load.binary.as_deref()).await.map_err(Wrong)?;
+        let Start { store, passivate, dir, name, otlp } = start;
         let started = Instant::now();
         let mut child = Command::new(&program)
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .args(["--cluster-listen", "127.0.0.1:0", "--node", name, "--store", store])
             .args(["--passivate-after", passivate, "--durability", &load.durability.to_string()])
+            .args(otlp.iter().flat_map(|url| ["--otlp", url]))
             .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()))
             .current_dir(dir)
             .stdout(Stdio::piped())
@@ -97,11 +110,15 @@ impl Node {
         Ok(Counters::parse(text.as_str().unwrap_or_default()))
     }
 
+    /// Its process, if the load program started it.
+    pub(super) fn pid(&self) -> Result<u32, Wrong> {
+        let child = self.child.as_ref().and_then(Child::id);
+        child.ok_or_else(|| Wrong("the node's process is not ours".to_owned()))
+    }
+
     /// Its resident memory in kB.
     pub(super) fn resident_kb(&self) -> Result<u64, Wrong> {
-        let child = self.child.as_ref().and_then(Child::id);
-        let pid = child.ok_or_else(|| Wrong("the node's process is not ours".to_owned()))?;
-        let path = format!("/proc/{pid}/status");
+        let path = format!("/proc/{}/status", self.pid()?);
         let status = std::fs::read_to_string(&path).map_err(|error| wrong(&path, error))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
@@ -111,8 +128,7 @@ impl Node {
     /// What its threads have worked, in the kernel and out of it; unlike the time that passes, it
     /// depends little on what else the machine does. `None` of a node that runs elsewhere.
     pub(super) fn worked(&self) -> Option<Duration> {
-        let pid = self.child.as_ref()?.id()?;
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().ok()?)).ok()?;
         // The name, in brackets, may hold anything; user and system time are the 12th and 13th after.
         let mut times = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let (user, system) =
@@ -154,6 +170,9 @@ impl Counters {
             commits: value("abide_store_commits_total"),
             fsyncs: value("abide_store_fsyncs_total"),
             live_actors: value("abide_live_actors"),
+            dropped_spans: value("abide_spans_dropped_total{cause=\"queue\"}")
+                + value("abide_spans_dropped_total{cause=\"export\"}"),
+            peers: value("abide_peers_connected"),
         }
     }
 
@@ -162,6 +181,8 @@ impl Counters {
             commits: self.commits + other.commits,
             fsyncs: self.fsyncs + other.fsyncs,
             live_actors: self.live_actors + other.live_actors,
+            dropped_spans: self.dropped_spans + other.dropped_spans,
+            peers: self.peers + other.peers,
         }
     }
 
@@ -170,6 +191,8 @@ impl Counters {
             commits: self.commits.saturating_sub(before.commits),
             fsyncs: self.fsyncs.saturating_sub(before.fsyncs),
             live_actors: self.live_actors,
+            dropped_spans: self.dropped_spans.saturating_sub(before.dropped_spans),
+            peers: self.peers,
         }
     }
 }
@@ -181,8 +204,9 @@ mod tests {
     #[test]
     fn counters_are_read_by_their_whole_name() {
         let text = "# TYPE x\nabide_store_commits_total_x 9\nabide_store_commits_total 5\n\
-                    abide_live_actors 2\n";
-        let expected = Counters { commits: 5, fsyncs: 0, live_actors: 2 };
+                    abide_live_actors 2\nabide_spans_dropped_total{cause=\"queue\"} 3\n";
+        let expected =
+            Counters { commits: 5, fsyncs: 0, live_actors: 2, dropped_spans: 3, peers: 0 };
         assert_eq!(Counters::parse(text), expected);
     }
 }

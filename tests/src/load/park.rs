@@ -1,6 +1,9 @@
 //! Conversations that wait for a person: what they hold, and how soon a node serves them again.
 
+pub(super) mod shared;
+
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +18,7 @@ use super::stream::Stream;
 use super::{Load, Wrong, agent, turns, wrong};
 
 /// How soon an actor with nothing to do leaves.
-const PASSIVATE: &str = "1s";
+pub(super) const PASSIVATE: &str = "1s";
 /// How long the last of them may take to leave.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -45,10 +48,10 @@ pub(super) async fn run(load: &Load, count: u32, dir: &Path) -> Result<Report, W
     let node = Node::start(load, &store, PASSIVATE).await?;
     agent::define(&mut Client::new(node.public)).await?;
     let before = node.resident_kb()?;
-    let mut took = park(load, &node, 0..count / 2).await?;
+    let mut took = park(load, slice::from_ref(&node), 0..count / 2).await?;
     gone(&node).await?;
     let half = node.resident_kb()?;
-    took += park(load, &node, count / 2..count).await?;
+    took += park(load, slice::from_ref(&node), count / 2..count).await?;
     let passivated_after = gone(&node).await?;
     let resident_kb = Resident { before, half, all: node.resident_kb()? };
     all_wait(&node, count).await?;
@@ -82,11 +85,16 @@ fn name(n: u32) -> String {
     format!("parked-{n}")
 }
 
-async fn park(load: &Load, node: &Node, which: std::ops::Range<u32>) -> Result<Duration, Wrong> {
+/// Parks them, each lane at a node of its own. Returns how long it took.
+pub(super) async fn park(
+    load: &Load,
+    nodes: &[Node],
+    which: std::ops::Range<u32>,
+) -> Result<Duration, Wrong> {
     let started = Instant::now();
     let next = Arc::new(AtomicU32::new(which.start));
     let mut lanes = JoinSet::new();
-    for _ in 0..load.concurrency {
+    for node in nodes.iter().cycle().take(load.concurrency as usize) {
         let (next, end, mut client) = (next.clone(), which.end, Client::new(node.public));
         lanes.spawn(async move {
             loop {
@@ -117,7 +125,7 @@ pub(super) async fn gone(node: &Node) -> Result<Duration, Wrong> {
 }
 
 /// The inbox has so many open calls, no more and no fewer.
-async fn all_wait(node: &Node, count: u32) -> Result<(), Wrong> {
+pub(super) async fn all_wait(node: &Node, count: u32) -> Result<(), Wrong> {
     let mut client = Client::new(node.public);
     let (mut found, mut path) = (0, "/v1/pending?limit=1000".to_owned());
     loop {
@@ -133,7 +141,7 @@ async fn all_wait(node: &Node, count: u32) -> Result<(), Wrong> {
 }
 
 /// The turn that was resolved after the restart completes.
-async fn goes_on(client: &mut Client, id: &str) -> Result<(), Wrong> {
+pub(super) async fn goes_on(client: &mut Client, id: &str) -> Result<(), Wrong> {
     let mut stream = Stream::open(client, id).await?;
     let over = async {
         loop {

@@ -13,11 +13,25 @@ use super::{Durability, Wrong, wrong};
 
 /// A server that takes longer has failed.
 const START: Duration = Duration::from_secs(10);
+/// How long it may rewrite its file: gigabytes, on a busy disk.
+const REWRITE: Duration = Duration::from_secs(300);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Dropping it kills the server.
 pub(super) struct Redis {
     pub(super) url: String,
     _server: Child,
+}
+
+/// What a server says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Info {
+    /// All that it has allocated, and that without what it needs for itself.
+    pub(super) memory: u64,
+    pub(super) dataset: u64,
+    /// Its processor time; that of a child that rewrites its file is not in it.
+    pub(super) worked: Duration,
+    pub(super) rewrites: bool,
 }
 
 impl Redis {
@@ -57,5 +71,64 @@ impl Redis {
         };
         let store = redis::Redis::open(&url, durability).await;
         Ok(Arc::new(store.map_err(|error| wrong(&self.url, error))?))
+    }
+
+    /// What it says of itself now.
+    pub(super) async fn info(&self) -> Result<Info, Wrong> {
+        let asked = async {
+            let client = ::redis::Client::open(self.url.as_str())?;
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            ::redis::cmd("INFO").query_async::<String>(&mut connection).await
+        };
+        let text = asked.await.map_err(|error| wrong("INFO", error))?;
+        Info::parse(&text).ok_or_else(|| Wrong(format!("INFO says no memory: {text:?}")))
+    }
+
+    /// Waits until it does not rewrite its file.
+    pub(super) async fn quiet(&self) -> Result<(), Wrong> {
+        let quiet = async {
+            while self.info().await?.rewrites {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            Ok(())
+        };
+        let quiet = tokio::time::timeout(REWRITE, quiet).await;
+        quiet.map_err(|_| Wrong(format!("Redis rewrote its file for {REWRITE:?}")))?
+    }
+}
+
+impl Info {
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(str::trim)
+        };
+        let seconds = |name| field(name)?.parse::<f64>().ok();
+        Some(Self {
+            memory: field("used_memory")?.parse().ok()?,
+            dataset: field("used_memory_dataset")?.parse().ok()?,
+            worked: Duration::from_secs_f64(seconds("used_cpu_sys")? + seconds("used_cpu_user")?),
+            rewrites: ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+                .iter()
+                .any(|name| field(name) == Some("1")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Info;
+
+    #[test]
+    fn what_redis_says_is_read_by_whole_names() {
+        let text = "# Memory\r\nused_memory_rss:9\r\nused_memory:5\r\nused_memory_dataset:3\r\n\
+                    used_cpu_sys:0.25\r\nused_cpu_user:0.5\r\nused_cpu_sys_children:7\r\n\
+                    aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\n";
+        let worked = Duration::from_millis(750);
+        let read = Info { memory: 5, dataset: 3, worked, rewrites: true };
+        assert_eq!(Info::parse(text), Some(read));
+        assert_eq!(Info::parse("used_memory:5\r\n"), None);
     }
 }

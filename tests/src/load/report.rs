@@ -9,12 +9,16 @@ use super::long::Long;
 use super::model::PACE;
 use super::parallel::Parallel;
 use super::park::Parked;
+use super::park::shared::{Held, Shared};
 use super::speakers::Speakers;
 use super::streams::{Streams, WORDS};
 use super::turns::Turns;
 
-/// Rows of a name and a value, printed as Markdown.
-pub(super) struct Report(Vec<(String, String)>);
+/// Rows of a name and values, printed as Markdown.
+pub(super) struct Report {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
 
 impl Report {
     pub(super) fn of_turns(load: &Load, turns: &Turns, floor: Bare) -> Self {
@@ -26,6 +30,7 @@ impl Report {
         };
         let worked = turns.worked.map(|worked| format!("{:.2} ms", mean_ms(worked, turns.count)));
         let worked = worked.unwrap_or_else(|| "not known".to_owned());
+        let stored = turns.stored.map(|stored| format!("{:.2} ms", mean_ms(stored, turns.count)));
         let bare = format!("{:.0} ({} of {} bytes)", floor.rate(), floor.commits, floor.bytes);
         let rows = [
             ("turns", format!("{}, {} conversations at once", turns.count, load.concurrency)),
@@ -34,6 +39,7 @@ impl Report {
             ("durability", load.durability.to_string()),
             ("turns/s", format!("{:.0}", f64::from(turns.count) / seconds)),
             ("nodes' processor time a turn", worked),
+            ("Redis' processor time a turn", stored.unwrap_or_else(|| "no Redis".to_owned())),
             ("resolution → 200, p50 / p99", both(&turns.accepted)),
             ("resolution → turn end, p50 / p99", both(&turns.ended)),
             ("commits a turn", format!("{:.2}", counted.commits as f64 / f64::from(turns.count))),
@@ -82,6 +88,39 @@ impl Report {
         ])
     }
 
+    pub(super) fn of_shared(load: &Load, shared: &Shared) -> Self {
+        let [before, half, all] = shared.held;
+        let count = f64::from(shared.count);
+        let rate = count / shared.took.as_secs_f64();
+        let mb = |of: fn(&Held) -> u64| {
+            format!("{} / {} / {} MB", of(&before) >> 20, of(&half) >> 20, of(&all) >> 20)
+        };
+        let grown = |of: fn(&Held) -> u64| {
+            let second = f64::from(shared.count - shared.count / 2);
+            let each =
+                |from: &Held, count: f64| (of(&all) as f64 - of(from) as f64) / count.max(1.0);
+            format!("{:.0} / {:.0} kB", each(&before, count), each(&half, second))
+        };
+        let nodes = load.nodes.unwrap_or(1);
+        let ready = shared.ready_after.map_or("nobody started again".to_owned(), ms);
+        Self::of([
+            ("parked conversations", shared.count.to_string()),
+            ("nodes", format!("{nodes}, over Redis")),
+            ("durability", load.durability.to_string()),
+            ("parking them all", format!("{:.1} s ({rate:.0}/s)", shared.took.as_secs_f64())),
+            ("Redis, before / half parked / all parked", mb(|held| held.redis)),
+            ("Redis, per 1,000 parked, of all / of the second half", grown(|held| held.redis)),
+            ("Redis' dataset, the same", grown(|held| held.dataset)),
+            ("nodes' memory, before / half parked / all parked", mb(|held| held.nodes_kb << 10)),
+            ("nodes' memory, per 1,000 parked, the same", grown(|held| held.nodes_kb << 10)),
+            ("live actors", shared.live_actors.to_string()),
+            ("idle nodes, processor time a second", ms(shared.idle.nodes)),
+            ("idle Redis, processor time a second", ms(shared.idle.redis)),
+            ("SIGKILL, start → ready line", ready),
+            ("SIGKILL → first accepted resolution", ms(shared.accepted_after)),
+        ])
+    }
+
     pub(super) fn of_streams(load: &Load, streams: &Streams) -> Self {
         let Streams { count, shared_kb, own_kb, quiet, bursts, heard, deltas } = streams;
         let delay = |percent| {
@@ -103,14 +142,15 @@ impl Report {
     }
 
     pub(super) fn of_long(load: &Load, measured: &[Long]) -> Self {
-        let mut rows = vec![("durability".to_owned(), load.durability.to_string())];
+        let mut report = Self::of([("durability", load.durability.to_string())]);
         for Long { events, live, revived, grown_kb } in measured {
-            let row = |what: &str, value| (format!("{events} events: {what}"), value);
-            rows.push(row("message → provider asked, p50 / p99", both(live)));
-            rows.push(row("the same, not in memory", both(revived)));
-            rows.push(row("memory a step leaves behind", format!("{grown_kb:.1} kB")));
+            let mut row =
+                |what: &str, value| report.row(&format!("{events} events: {what}"), &[value]);
+            row("message → provider asked, p50 / p99", both(live));
+            row("the same, not in memory", both(revived));
+            row("memory a step leaves behind", format!("{grown_kb:.1} kB"));
         }
-        Self(rows)
+        report
     }
 
     pub(super) fn of_speakers(load: &Load, speakers: &Speakers) -> Self {
@@ -127,20 +167,51 @@ impl Report {
         ])
     }
 
+    /// A table that compares two.
+    pub(super) fn of_sides(one: &str, other: &str) -> Self {
+        let head = ["measured", one, other, "ratio"].map(str::to_owned).into();
+        Self { head, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(super) fn row(&mut self, name: &str, values: &[String]) {
+        let mut row = vec![name.to_owned()];
+        row.extend_from_slice(values);
+        self.rows.push(row);
+    }
+
+    /// Adds a row of two numbers, and the second by the first.
+    pub(super) fn compare(
+        &mut self,
+        name: &str,
+        unit: &str,
+        digits: usize,
+        [one, other]: [f64; 2],
+    ) {
+        let shown = |value: f64| format!("{value:.digits$}{unit}");
+        self.row(name, &[shown(one), shown(other), format!("{:.2}", other / one)]);
+    }
+
     fn of<const N: usize>(rows: [(&str, String); N]) -> Self {
-        Self(rows.map(|(name, value)| (name.to_owned(), value)).into())
+        let head = ["measured", "value"].map(str::to_owned).into();
+        Self { head, rows: rows.map(|(name, value)| vec![name.to_owned(), value]).into() }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "| measured | value |\n|---|---|")?;
-        self.0.iter().try_for_each(|(name, value)| write!(f, "\n| {name} | {value} |"))
+        write!(f, "| {} |\n|{}", self.head.join(" | "), "---|".repeat(self.head.len()))?;
+        self.rows.iter().try_for_each(|row| write!(f, "\n| {} |", row.join(" | ")))
     }
 }
 
 fn both(sorted: &[Duration]) -> String {
     format!("{} / {}", ms(quantile(sorted, 50)), ms(quantile(sorted, 99)))
+}
+
+/// A quantile in milliseconds.
+pub(super) fn quantile_ms(sorted: &[Duration], percent: usize) -> f64 {
+    quantile(sorted, percent).as_secs_f64() * 1_000.0
 }
 
 /// The smallest value that so many percent of all do not exceed.

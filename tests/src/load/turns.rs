@@ -10,21 +10,24 @@ use tokio::task::JoinSet;
 
 use super::client::Client;
 use super::node::{Counters, Node};
+use super::redis::Redis;
 use super::stream::Stream;
 use super::{Load, Wrong, agent};
 
 /// A turn that takes longer has not completed.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Turns before the clock starts, so that code and pages are warm.
-const WARM: u32 = 200;
+pub(super) const WARM: u32 = 200;
 
 /// What was measured of all turns.
 pub(super) struct Turns {
     pub(super) count: u32,
     pub(super) took: Duration,
     pub(super) counted: Counters,
-    /// What the node's threads worked for them.
+    /// What the nodes' threads worked for them.
     pub(super) worked: Option<Duration>,
+    /// The same of Redis.
+    pub(super) stored: Option<Duration>,
     /// From the resolution to its 200, sorted.
     pub(super) accepted: Vec<Duration>,
     /// From the resolution to the frame that ends the turn, sorted.
@@ -39,28 +42,59 @@ struct Timing {
 }
 
 impl Turns {
-    /// Lanes speak at one node each, and resolve at the next.
-    pub(super) async fn run(load: &Load, nodes: &[Node]) -> Result<Self, Wrong> {
+    /// Lanes speak at one node each, and resolve at the next. Conversations stay: a second run on the
+    /// same store needs another name.
+    pub(super) async fn run(
+        load: &Load,
+        nodes: &[Node],
+        redis: Option<&Redis>,
+        name: &str,
+    ) -> Result<Self, Wrong> {
         let [first, ..] = nodes else { return Err(Wrong("there is no node".to_owned())) };
         let mut client = Client::new(first.public);
         agent::define(&mut client).await?;
-        // Conversations stay: a second run on the same node needs other names.
-        let name = format!("load-{}", std::process::id());
+        let name = format!("{name}-{}", std::process::id());
         lanes(load, nodes, format!("{name}-warm"), WARM.div_ceil(load.turns)).await?;
         let journal = journalled(&mut client, &format!("{name}-warm-0")).await?;
         let turn_bytes = journal / load.turns as usize;
-        let idle = worked(nodes);
+        let (idle, stored) = (worked(nodes), stored(redis).await?);
         let (before, started) = (counters(nodes).await?, Instant::now());
         let timings = lanes(load, nodes, name, load.conversations).await?;
         let (took, after) = (started.elapsed(), counters(nodes).await?);
-        let worked = idle.zip(worked(nodes)).map(|(before, after)| after.saturating_sub(before));
+        let (idle, stored) = ((idle, worked(nodes)), (stored, self::stored(redis).await?));
+        let since = |(before, after): (Option<Duration>, Option<Duration>)| {
+            before.zip(after).map(|(before, after)| after.saturating_sub(before))
+        };
+        let (worked, stored) = (since(idle), since(stored));
         let mut accepted: Vec<_> = timings.iter().map(|timing| timing.accepted).collect();
         let mut ended: Vec<_> = timings.iter().map(|timing| timing.ended).collect();
         accepted.sort();
         ended.sort();
         let count = load.conversations.saturating_mul(load.turns);
         let counted = after.since(before);
-        Ok(Self { count, took, counted, worked, accepted, ended, turn_bytes })
+        Ok(Self { count, took, counted, worked, stored, accepted, ended, turn_bytes })
+    }
+
+    /// Both together, as if one had gone on where the other ended.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        let sum = |one: Option<Duration>, other| one.zip(other).map(|(one, other)| one + other);
+        self.count += other.count;
+        self.took += other.took;
+        self.counted = self.counted.plus(other.counted);
+        self.worked = sum(self.worked, other.worked);
+        self.stored = sum(self.stored, other.stored);
+        self.accepted.extend(other.accepted);
+        self.ended.extend(other.ended);
+        self.accepted.sort();
+        self.ended.sort();
+        self
+    }
+}
+
+async fn stored(redis: Option<&Redis>) -> Result<Option<Duration>, Wrong> {
+    match redis {
+        Some(redis) => Ok(Some(redis.info().await?.worked)),
+        None => Ok(None),
     }
 }
 
@@ -166,17 +200,26 @@ pub(super) async fn say(client: &mut Client, id: &str) -> Result<(), Wrong> {
     }
 }
 
-/// Approves the call.
-pub(super) async fn resolve(client: &mut Client, id: &str, call: &str) -> Result<(), Wrong> {
+/// Approves the call. Returns what the node answers.
+pub(super) async fn ask_to_resolve(
+    client: &mut Client,
+    id: &str,
+    call: &str,
+) -> Result<(StatusCode, Value), Wrong> {
     let path = format!("/v1/conversations/{id}/calls/{call}/resolution");
-    match client.ask(Method::POST, &path, Some(json!({"approved": true}))).await? {
+    client.ask(Method::POST, &path, Some(json!({"approved": true}))).await
+}
+
+/// Approves the call, which must be accepted.
+pub(super) async fn resolve(client: &mut Client, id: &str, call: &str) -> Result<(), Wrong> {
+    match ask_to_resolve(client, id, call).await? {
         (StatusCode::OK, _) => Ok(()),
         (status, answer) => Err(Wrong(format!("the resolution: {status} {answer}"))),
     }
 }
 
 /// Waits until the call is open, and returns its id.
-async fn suspended(stream: &mut Stream) -> Result<String, Wrong> {
+pub(super) async fn suspended(stream: &mut Stream) -> Result<String, Wrong> {
     loop {
         let frame = stream.next().await?;
         let open = match frame.name.as_str() {

@@ -8,7 +8,7 @@ use abide_conversation::event::Kind;
 use abide_conversation::state::{Activeness, Pending};
 use abide_conversation::{AgentName, State};
 
-use super::super::{HeadFilter, ListRefusal, Store};
+use super::super::{HeadFilter, ListRefusal, Store, Waiting};
 use super::made::*;
 use crate::partition::{Partition, Share};
 
@@ -100,6 +100,37 @@ pub(in super::super) async fn a_closed_suspension_leaves_the_inbox(store: Arc<dy
     assert_eq!(shown(&*store, &InboxFilter::default()).await, left);
     let of_a = InboxFilter { conversation: Some(id("a")), ..Default::default() };
     assert_eq!(shown(&*store, &of_a).await, left);
+}
+
+pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn Store>) {
+    let waits = |call: usize, since: i64| {
+        let kind = if since % 3 == 0 { Kind::ClientExec } else { Kind::Approval };
+        let (soon, suspended_at) = (i64::try_from(call).unwrap() % 5, at(since));
+        Pending { kind, suspended_at, ..pending(&format!("call_{call}"), 1, soon) }
+    };
+    // Many of one partition, and few of each of many.
+    opened(&*store, "many", (0..20).map(|n| waits(n, i64::try_from(n).unwrap())).collect()).await;
+    for since in 20..60 {
+        opened(&*store, &format!("c{since}"), vec![waits(0, since)]).await;
+    }
+    for limit in [1, 7, 20, 1_000] {
+        let (mut told, mut cursor) = (Vec::new(), None);
+        for _ in 0..400 {
+            let page = store.waiting(cursor.as_deref(), limit).await.unwrap();
+            told.extend(page.items);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(cursor, None, "pages of {limit} have no end");
+        told.sort_by_key(|waiting| waiting.since);
+        let kind = |since| waits(0, since).kind;
+        let all: Vec<_> =
+            (0..60).map(|since| Waiting { kind: kind(since), since: at(since) }).collect();
+        assert_eq!(told, all, "in pages of {limit}");
+    }
+    assert_eq!(store.waiting(Some("zz"), 9).await, Err(ListRefusal::Cursor));
 }
 
 pub(in super::super) async fn an_alarm_moves_and_goes(store: Arc<dyn Store>) {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use redis::{Cmd, Value, cmd};
 
 use super::super::paging::{self, InboxKey};
-use super::super::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
+use super::super::{HeadFilter, ListRefusal, Page, Store, StoredAgent, Waiting};
 use super::Redis;
 use super::calls::read;
 use super::keys::{self, Tag};
@@ -74,6 +74,14 @@ impl Store for Redis {
             }
         }
         Ok(pager.page(keys::inbox_key))
+    }
+
+    async fn waiting(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Waiting>, ListRefusal> {
+        self.waiting_page(cursor, limit).await
     }
 
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
@@ -240,7 +248,7 @@ fn of_ids(rows: &[Row], ask: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd
     rows.iter().map(|row| ask(&ConversationId::new(row.member.as_str()))).collect()
 }
 
-fn ask_entry(row: &Row) -> (Tag, Cmd) {
+pub(super) fn ask_entry(row: &Row) -> (Tag, Cmd) {
     let id = keys::inbox_key(&row.member).map(|(_, id, _, _)| id);
     let tag = Tag::Partition(row.partition);
     let mut command = cmd("HGET");

@@ -1,0 +1,135 @@
+//! A Redis, and nodes over it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use super::node::{Node, Start};
+use super::redis::Redis;
+use super::{Load, Wrong, agent, park, wrong};
+
+/// How long a node that does nothing is watched.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long nodes may take to find each other: several heartbeats.
+const LINK: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Dropping it kills all of it.
+pub(super) struct Ground {
+    pub(super) redis: Redis,
+    pub(super) nodes: Vec<Node>,
+    dir: PathBuf,
+    /// How soon an actor with nothing to do leaves.
+    passivate: &'static str,
+    /// Where the nodes send their traces, if they do.
+    otlp: Option<String>,
+}
+
+/// What they do in a second while nobody asks them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Idle {
+    pub(super) nodes: Duration,
+    pub(super) redis: Duration,
+}
+
+impl Ground {
+    /// As many nodes as were asked for, and one if none were.
+    pub(super) async fn start(
+        load: &Load,
+        dir: &Path,
+        passivate: &'static str,
+        otlp: Option<String>,
+    ) -> Result<Self, Wrong> {
+        std::fs::create_dir_all(dir).map_err(|error| wrong("a directory", error))?;
+        let redis = Redis::start(load.durability, dir).await?;
+        let dir = dir.to_owned();
+        let mut ground = Self { redis, nodes: Vec::new(), dir, passivate, otlp };
+        for _ in 0..load.nodes.unwrap_or(1) {
+            ground.add(load).await?;
+        }
+        Ok(ground)
+    }
+
+    /// Starts one more node.
+    pub(super) async fn add(&mut self, load: &Load) -> Result<(), Wrong> {
+        self.nodes.push(self.node(load, self.nodes.len()).await?);
+        Ok(())
+    }
+
+    /// SIGKILL.
+    pub(super) async fn kill(&mut self, n: usize) -> Result<Instant, Wrong> {
+        self.nodes.remove(n).kill().await?;
+        Ok(Instant::now())
+    }
+
+    /// Starts the node that was killed there.
+    pub(super) async fn revive(&mut self, load: &Load, n: usize) -> Result<(), Wrong> {
+        self.nodes.insert(n, self.node(load, n).await?);
+        Ok(())
+    }
+
+    async fn node(&self, load: &Load, n: usize) -> Result<Node, Wrong> {
+        let start = Start {
+            store: &self.redis.url,
+            passivate: self.passivate,
+            dir: &self.dir,
+            name: &format!("load-{}", n + 1),
+            otlp: self.otlp.as_deref(),
+        };
+        Node::start_as(load, &start).await
+    }
+
+    /// Defines the agent under load.
+    pub(super) async fn define(&self) -> Result<(), Wrong> {
+        let [first, ..] = &*self.nodes else { return Err(Wrong("there is no node".to_owned())) };
+        agent::define(&mut Client::new(first.public)).await
+    }
+
+    /// Waits until no actor is left, and Redis does nothing of its own accord.
+    pub(super) async fn quiet(&self) -> Result<(), Wrong> {
+        for node in &self.nodes {
+            park::gone(node).await?;
+        }
+        self.redis.quiet().await
+    }
+
+    /// Waits until each node is connected to all others: only then does it see at once that one dies.
+    pub(super) async fn linked(&self) -> Result<(), Wrong> {
+        let others = self.nodes.len().saturating_sub(1) as u64;
+        let linked = async {
+            for node in &self.nodes {
+                while node.counters().await?.peers < others {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            }
+            Ok(())
+        };
+        let linked = tokio::time::timeout(LINK, linked).await;
+        linked.map_err(|_| Wrong(format!("the nodes were not connected after {LINK:?}")))?
+    }
+
+    /// What the nodes' memory is together.
+    pub(super) fn resident_kb(&self) -> Result<u64, Wrong> {
+        self.nodes.iter().map(Node::resident_kb).sum()
+    }
+
+    /// Watches them for a while.
+    pub(super) async fn idle(&self) -> Result<Idle, Wrong> {
+        let nodes = || self.nodes.iter().map(Node::worked).sum::<Option<Duration>>();
+        let (before, redis) = (nodes(), self.redis.info().await?.worked);
+        tokio::time::sleep(IDLE).await;
+        let worked = before.zip(nodes()).map(|(before, after)| after.saturating_sub(before));
+        let worked = worked.ok_or_else(|| Wrong("the nodes' processor time".to_owned()))?;
+        let redis = self.redis.info().await?.worked.saturating_sub(redis);
+        let seconds = IDLE.as_secs_f64();
+        Ok(Idle { nodes: worked.div_f64(seconds), redis: redis.div_f64(seconds) })
+    }
+
+    /// Lets the nodes drain; each must exit with 0.
+    pub(super) async fn stop(self) -> Result<Redis, Wrong> {
+        for node in self.nodes {
+            node.stop().await?;
+        }
+        Ok(self.redis)
+    }
+}

@@ -1,0 +1,66 @@
+//! What exporting traces costs: turns with it, compared with turns without.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use tokio::net::TcpListener;
+
+use super::compared;
+use super::ground::Ground;
+use super::park::PASSIVATE;
+use super::report::Report;
+use super::{Load, Wrong, turns, wrong};
+
+/// A collector that keeps nothing.
+struct Sink {
+    url: String,
+    taken: Arc<AtomicU64>,
+}
+
+impl Sink {
+    /// Serves on a free port until the program ends.
+    async fn start() -> Result<Self, Wrong> {
+        let failed = |error| wrong("the collector", error);
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+        let url = format!("http://{}", listener.local_addr().map_err(failed)?);
+        let taken = Arc::<AtomicU64>::default();
+        let router = Router::new()
+            .route("/v1/traces", post(take))
+            .layer(DefaultBodyLimit::disable())
+            .with_state(taken.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(Self { url, taken })
+    }
+}
+
+async fn take(State(taken): State<Arc<AtomicU64>>, body: Bytes) -> StatusCode {
+    taken.fetch_add(body.len() as u64, Ordering::Relaxed);
+    StatusCode::OK
+}
+
+/// Measures both by turns. No span may be lost: one that is dropped costs less.
+pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
+    let sink = Sink::start().await?;
+    let off = Ground::start(load, &dir.join("off"), PASSIVATE, None).await?;
+    let on = Ground::start(load, &dir.join("on"), PASSIVATE, Some(sink.url)).await?;
+    let sides = compared::turns(load, [("traces off", &off), ("traces on", &on)]).await?;
+    let mut dropped = 0;
+    for node in &on.nodes {
+        dropped += node.counters().await?.dropped_spans;
+    }
+    off.stop().await?;
+    on.stop().await?;
+    let mut report = compared::report(load, &sides);
+    let all = f64::from(load.conversations.saturating_mul(load.turns) + turns::WARM);
+    let all = all * compared::ROUNDS as f64;
+    let taken = sink.taken.load(Ordering::Relaxed) as f64 / all;
+    report.row("bytes of spans a turn", &["0".to_owned(), format!("{taken:.0}"), String::new()]);
+    report.row("spans dropped", &["0".to_owned(), dropped.to_string(), String::new()]);
+    Ok(report)
+}
