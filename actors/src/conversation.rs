@@ -43,8 +43,8 @@ use crate::standing::Standing;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
 pub(crate) use counted::waited;
-pub(crate) use tail::Tail;
 pub use hooked::Heard;
+pub(crate) use tail::Tail;
 
 /// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
 /// replays.

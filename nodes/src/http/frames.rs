@@ -125,7 +125,8 @@ impl Frame {
         // It is `{"event":"…","data":…}`, and JSON has no line breaks of its own.
         let said = serde_json::to_string(&self.payload).unwrap_or_default();
         let said = said.strip_prefix(r#"{"event":""#).and_then(|said| said.strip_suffix('}'));
-        let (name, data) = said.and_then(|said| said.split_once(r#"","data":"#)).unwrap_or_default();
+        let (name, data) =
+            said.and_then(|said| said.split_once(r#"","data":"#)).unwrap_or_default();
         match self.id {
             Some(id) => format!("event: {name}\ndata: {data}\nid: {id}\n\n").into(),
             None => format!("event: {name}\ndata: {data}\n\n").into(),

@@ -324,7 +324,7 @@ pub fn compose(
     };
     let cache = next.seq.saturating_sub(cached_seq) >= CACHE_EVERY;
     Commit {
-        events,
+        events: events.into(),
         head,
         opened: after.iter().filter(|it| !among(&before, it)).cloned().collect(),
         closed: before.iter().filter(|it| !among(&after, it)).map(closed).collect(),

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use abide_actors::journal::{Commit, Holder, Holding, Journal, Loaded, Refusal};
 use abide_conversation::event::{Data, Event, Executor, OnInterrupt};

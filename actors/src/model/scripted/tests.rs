@@ -1,6 +1,7 @@
 //! Scripts as their authors write them.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::message::{CallRef, Message, Role, Usage, text_block};

@@ -356,5 +356,5 @@ pub(in super::super) async fn a_deleted_conversation_may_be_created_again(store:
     let held = claimed(&*store, "a").await;
     store.append(&id("a"), &held, commit(1, 4)).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
-    assert_eq!((loaded.state, loaded.events), (State::default(), commit(1, 4).events));
+    assert_eq!((loaded.state, &loaded.events[..]), (State::default(), &commit(1, 4).events[..]));
 }

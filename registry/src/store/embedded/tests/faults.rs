@@ -1,7 +1,7 @@
 //! A disk that is full or broken, and whole again.
 
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use abide_actors::journal::Refusal;
 
@@ -22,7 +22,7 @@ async fn fill(store: &Embedded, from: u64) -> (u64, Refusal) {
     loop {
         let seq = acknowledged + 1;
         let mut next = commit(seq, seq);
-        next.events[0] = event_of(seq, &"x".repeat(20_000));
+        Arc::make_mut(&mut next.events)[0] = event_of(seq, &"x".repeat(20_000));
         match store.append(&id("a"), &held, next).await {
             Ok(()) => acknowledged = seq,
             Err(refusal) => return (acknowledged, refusal),

@@ -188,7 +188,7 @@ async fn commits_remove_a_few_expired_answers() {
     };
     for (seq, left) in [(2, 12), (3, 5), (4, 5)] {
         let mut later = commit(seq, seq);
-        later.events[0].at = at(24);
+        Arc::make_mut(&mut later.events)[0].at = at(24);
         store.append(&id("a"), &held, later).await.unwrap();
         assert_eq!(kept().await, left, "after {seq}");
     }

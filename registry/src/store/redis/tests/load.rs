@@ -86,7 +86,7 @@ async fn append(
         tries += 1;
         let mut next = commit(last + 1, last + 1);
         if last > 0 {
-            next.events[0] = event_of(last + 1, &format!("try {tries}"));
+            Arc::make_mut(&mut next.events)[0] = event_of(last + 1, &format!("try {tries}"));
         }
         let event = next.events[0].clone();
         match store.append(&id(name), holding, next).await {

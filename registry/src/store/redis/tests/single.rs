@@ -176,7 +176,7 @@ async fn the_answers_of_a_conversation_that_rests_go_by_themselves() {
         assert!(seconds > 24 * 60 * 60, "{kind}: {seconds}");
     }
     let mut second = commit(2, 2);
-    second.events[0].at = at(61);
+    Arc::make_mut(&mut second.events)[0].at = at(61);
     second.answers.push(answer("key:2", "yes", 120));
     store.append(&id("a"), &held, second).await.unwrap();
     let kept: Vec<String> = server.ask(&["HKEYS", &tag.key_of("a", "a")]).await;
