@@ -309,15 +309,17 @@ impl Loaded {
         let (journal, began) = (&self.deps.journal, self.deps.clock.now());
         let me = self.deps.standing.me();
         // This node's former actor of the conversation is gone: its writes are fenced from here on.
-        self.held = in_time(journal.claim(&self.id, &me, Some(&me))).await?;
-        if self.over.as_ref() == Some(&self.held.holder) {
-            self.held = in_time(journal.claim(&self.id, &me, self.over.as_ref())).await?;
+        let take = async |dead| in_time(journal.claim_and_load(&self.id, &me, dead)).await;
+        let (mut held, mut stored) = take(Some(&me)).await?;
+        if self.over.as_ref() == Some(&held.holder) {
+            (held, stored) = take(self.over.as_ref()).await?;
         }
+        self.held = held;
         if self.held.holder != me {
             return Err(Death::HeldElsewhere(self.held.holder.clone()));
         }
         metrics::counter!("abide_claims_total").increment(1);
-        if let Some(stored) = in_time(journal.load(&self.id)).await? {
+        if let Some(stored) = stored {
             self.cached_seq = stored.state.seq;
             self.state = Arc::new(replay(stored.state, &stored.events));
             self.tail.push(Arc::from(stored.events));

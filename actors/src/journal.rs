@@ -168,6 +168,18 @@ pub trait Journal: Send + Sync + 'static {
     /// The latest cached state and the events after it; `None` if there is no such conversation.
     async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal>;
 
+    /// [Claims](Journal::claim), and [loads](Journal::load) if `me` holds the conversation then.
+    async fn claim_and_load(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<(Holding, Option<Loaded>), Refusal> {
+        let held = self.claim(id, me, dead).await?;
+        let loaded = if held.holder == *me { self.load(id).await? } else { None };
+        Ok((held, loaded))
+    }
+
     /// At most `limit` events with `seq > after`, oldest first; empty for an unknown conversation.
     async fn events(
         &self,

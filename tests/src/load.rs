@@ -75,6 +75,12 @@ pub struct Load {
     /// Compares turns without and with traces that are exported
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked"])]
     traced: bool,
+    /// Compares turns with those of another build of the program
+    #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced"])]
+    against: Option<PathBuf>,
+    /// How often two are compared, alternately
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
     /// Lets turns call so many HTTP tools at once, and measures against the slowest alone
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=100),
         conflicts_with_all = ["url", "park", "nodes"])]
@@ -126,6 +132,9 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
     }
     if load.traced {
         return Ok(traced::run(&load, dir.path()).await?.to_string());
+    }
+    if let Some(against) = &load.against {
+        return Ok(compared::builds(&load, against, dir.path()).await?.to_string());
     }
     if let Some(park) = load.park {
         return Ok(park::run(&load, park, dir.path()).await?.to_string());

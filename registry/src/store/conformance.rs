@@ -49,6 +49,7 @@ macro_rules! conformance {
             a_node_fences_its_own_former_actor,
             a_claim_over_a_dead_holder_raises_the_epoch,
             a_claim_over_the_wrong_holder_changes_nothing,
+            a_claim_reads_what_it_won_and_nothing_else,
             no_epoch_is_given_twice,
             a_stale_release_changes_nothing,
             the_inbox_is_ordered_by_deadline_and_pages,

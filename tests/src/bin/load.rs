@@ -6,6 +6,10 @@ use std::process::ExitCode;
 use abide_tests::load::{self, Load};
 use clap::Parser;
 
+/// It shares the machine with what it measures, and opens a connection a turn.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let measured = load::run(Load::parse()).await;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::client::Client;
-use super::compared::{self, median};
+use super::compared::{self, Order, median};
 use super::ground::Ground;
 use super::park::{self, PASSIVATE};
 use super::report::Report;
@@ -36,13 +36,14 @@ pub(super) async fn run(load: &Load, parked: u32, dir: &Path) -> Result<Report, 
     let after = (full.redis.info().await?.memory, full.resident_kb()?);
     park::all_wait(&full.nodes[0], parked).await?;
     let idle = [empty.idle().await?, full.idle().await?];
-    let sides = compared::turns(load, [("empty", &empty), ("full", &full)]).await?;
+    let grounds = [("empty", &empty), ("full", &full)];
+    let sides = compared::turns(load, Order::Alternately, grounds).await?;
     let kills = kills(load, [&mut empty, &mut full]).await?;
     park::all_wait(&full.nodes[0], parked).await?;
     empty.stop().await?;
     full.stop().await?;
 
-    let mut report = compared::report(load, &sides);
+    let mut report = compared::report(load, Order::Alternately, &sides)?;
     let filled = format!("{parked}, at {:.0}/s", f64::from(parked) / took.as_secs_f64());
     report.row("parked", &["0".to_owned(), filled, String::new()]);
     let redis = (after.0.saturating_sub(before.0)) as f64 / 1e6;

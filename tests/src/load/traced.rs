@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use tokio::net::TcpListener;
 
-use super::compared;
+use super::compared::{self, Order};
 use super::ground::Ground;
 use super::park::PASSIVATE;
 use super::report::Report;
@@ -49,16 +49,17 @@ pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
     let sink = Sink::start().await?;
     let off = Ground::start(load, &dir.join("off"), PASSIVATE, None).await?;
     let on = Ground::start(load, &dir.join("on"), PASSIVATE, Some(sink.url)).await?;
-    let sides = compared::turns(load, [("traces off", &off), ("traces on", &on)]).await?;
+    let grounds = [("traces off", &off), ("traces on", &on)];
+    let sides = compared::turns(load, Order::AtOnce, grounds).await?;
     let mut dropped = 0;
     for node in &on.nodes {
         dropped += node.counters().await?.dropped_spans;
     }
     off.stop().await?;
     on.stop().await?;
-    let mut report = compared::report(load, &sides);
+    let mut report = compared::report(load, Order::AtOnce, &sides)?;
     let all = f64::from(load.conversations.saturating_mul(load.turns) + turns::WARM);
-    let all = all * compared::ROUNDS as f64;
+    let all = all * f64::from(load.rounds);
     let taken = sink.taken.load(Ordering::Relaxed) as f64 / all;
     report.row("bytes of spans a turn", &["0".to_owned(), format!("{taken:.0}"), String::new()]);
     report.row("spans dropped", &["0".to_owned(), dropped.to_string(), String::new()]);

@@ -26,6 +26,11 @@ pub(crate) async fn metrics(site: &Site) -> BTreeMap<String, f64> {
     lines.map(pair).collect()
 }
 
+/// The metrics once they have `name`: a commit can be read before its actor has counted it.
+async fn counted(site: &Site, name: &str) -> BTreeMap<String, f64> {
+    look(name, async || Some(metrics(site).await).filter(|seen| seen.contains_key(name))).await
+}
+
 /// An agent whose one call waits for an approval, then for the tool server.
 fn gated(tools: &ToolServer) -> Value {
     calls_once(vec![http("send", tools, "/answer", json!({"approval": "requires_approval"}))])
@@ -150,7 +155,7 @@ async fn a_turn_is_counted_once_whoever_dies_in_between() {
     let turn = r#"abide_turns_total{outcome="completed"}"#;
     let call = r#"abide_calls_total{executor="server",outcome="ok"}"#;
     let opened = r#"abide_suspensions_total{kind="approval"}"#;
-    let seen = metrics(&site).await;
+    let seen = counted(&site, opened).await;
     assert_eq!([step, opened].map(|name| seen[name]), [1.0; 2]);
     assert!(!seen.contains_key(turn) && !seen.contains_key(call), "{seen:#?}");
     node.kill().await;
@@ -164,7 +169,7 @@ async fn a_turn_is_counted_once_whoever_dies_in_between() {
     .await;
     site.client.resolve("c", "send", json!({"approved": true})).await.expect(200);
     site.client.settled("c", 1).await;
-    let seen = metrics(&site).await;
+    let seen = counted(&site, turn).await;
     assert_eq!([step, turn, call].map(|name| seen[name]), [1.0; 3], "{seen:#?}");
     assert!(!seen.contains_key(opened), "a replay opens nothing: {seen:#?}");
     let waited = r#"abide_suspension_seconds_count{kind="approval",outcome="resolved"}"#;

@@ -62,6 +62,21 @@ pub(in super::super) async fn a_claim_over_the_wrong_holder_changes_nothing(stor
     assert_eq!(store.claim(&id("a"), &earlier, None).await, Ok(held));
 }
 
+pub(in super::super) async fn a_claim_reads_what_it_won_and_nothing_else(store: Arc<dyn Store>) {
+    let (me, other) = (holder("n"), holder("m"));
+    let (held, none) = store.claim_and_load(&id("a"), &me, None).await.unwrap();
+    assert_eq!((&held.holder, none), (&me, None));
+    store.append(&id("a"), &held, commit(1, 3)).await.unwrap();
+    let lost = store.claim_and_load(&id("a"), &other, Some(&other)).await;
+    assert_eq!(lost, Ok((held.clone(), None)));
+    let (next, stored) = store.claim_and_load(&id("a"), &other, Some(&me)).await.unwrap();
+    assert!(next.holder == other && next.epoch > held.epoch, "{next:?}");
+    assert_eq!(stored.unwrap().events, *commit(1, 3).events);
+    assert_eq!(store.append(&id("a"), &held, commit(4, 4)).await, Err(Refusal::Fenced));
+    let (_, again) = store.claim_and_load(&id("a"), &other, None).await.unwrap();
+    assert_eq!(again, store.load(&id("a")).await.unwrap());
+}
+
 pub(in super::super) async fn no_epoch_is_given_twice(store: Arc<dyn Store>) {
     let mut last = 0;
     for round in 0..6 {

@@ -10,6 +10,7 @@ use super::Redis;
 use super::calls::refused;
 use super::keys::Tag;
 use super::rows;
+use super::scripts::Stored;
 
 #[async_trait]
 impl Journal for Redis {
@@ -50,22 +51,24 @@ impl Journal for Redis {
     }
 
     async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
-        let Some((_, state, events)) = self.load_by_script(id, true).await? else {
-            return Ok(None);
-        };
-        let cached = match state.as_slice() {
-            [] => Some(State::default()),
-            json => abide_conversation::from_json(json).ok(),
-        };
-        if let Some(state) = cached {
-            return Ok(Some(Loaded { state, events: parse(id, events)? }));
+        match self.load_by_script(id, true).await? {
+            Some(stored) => self.read(id, stored).await,
+            None => Ok(None),
         }
-        // A cache that cannot be read is none.
-        let whole = self.load_by_script(id, false).await?;
-        let loaded = whole.map(|(_, _, events)| {
-            Ok(Loaded { state: State::default(), events: parse(id, events)? })
-        });
-        loaded.transpose()
+    }
+
+    async fn claim_and_load(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<(Holding, Option<Loaded>), Refusal> {
+        let (held, stored) = self.take_by_script(id, me, dead).await?;
+        let loaded = match stored {
+            Some(stored) => self.read(id, stored).await?,
+            None => None,
+        };
+        Ok((held, loaded))
     }
 
     async fn events(
@@ -108,6 +111,23 @@ impl Journal for Redis {
 }
 
 impl Redis {
+    /// What is stored of a conversation; where its cached state cannot be read, from all its events.
+    async fn read(&self, id: &ConversationId, stored: Stored) -> Result<Option<Loaded>, Refusal> {
+        let (_, state, events) = stored;
+        let cached = match state.as_slice() {
+            [] => Some(State::default()),
+            json => abide_conversation::from_json(json).ok(),
+        };
+        if let Some(state) = cached {
+            return Ok(Some(Loaded { state, events: parse(id, events)? }));
+        }
+        let whole = self.load_by_script(id, false).await?;
+        let loaded = whole.map(|(_, _, events)| {
+            Ok(Loaded { state: State::default(), events: parse(id, events)? })
+        });
+        loaded.transpose()
+    }
+
     /// The events `after + 1 ..= last`, as far as they are there.
     async fn range(
         &self,

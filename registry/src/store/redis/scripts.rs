@@ -35,10 +35,11 @@ macro_rules! scripts {
 
 scripts! {
     APPEND = "shared" "append";
-    CLAIM = "claim";
+    CLAIM = "claims" "claim";
     RELEASE = "shared" "release";
     DELETE = "shared" "delete";
-    LOAD = "load";
+    LOAD = "loads" "load";
+    TAKE = "claims" "loads" "take";
     RESERVE = "shared" "reserve";
     AGENT = "shared" "agent";
     DECISION = "decision";
@@ -58,15 +59,22 @@ impl Redis {
     ) -> Result<Holding, Refusal> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.common("floor")];
-        let (node, incarnation) =
-            dead.map_or(("", ""), |dead| (dead.node.as_str(), dead.incarnation.as_str()));
-        let call = Call::new(&CLAIM, tag, keys)
-            .arg(&me.node)
-            .arg(&me.incarnation)
-            .arg(node)
-            .arg(incarnation);
-        let (node, incarnation, epoch) = self.call(call).await?;
-        Ok(Holding { holder: Holder { node, incarnation }, epoch })
+        self.call(Call::new(&CLAIM, tag, keys).claim(me, dead)).await.map(holding)
+    }
+
+    /// Claims, and reads what it claimed; nothing where somebody else holds it.
+    pub(super) async fn take_by_script(
+        &self,
+        id: &ConversationId,
+        me: &Holder,
+        dead: Option<&Holder>,
+    ) -> Result<(Holding, Option<Stored>), Refusal> {
+        let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
+        let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
+        let call = Call::new(&TAKE, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
+        // What it reads may be long, and must not hold up commits.
+        let (held, stored) = self.look(call).await?;
+        Ok((holding(held), stored))
     }
 
     pub(super) async fn release_by_script(
@@ -154,13 +162,12 @@ impl Redis {
         outcome(&self.commit::<String>(call).await?)
     }
 
-    /// The `seq` of the journal, the cached state as JSON or nothing, and the events after it; of a
-    /// conversation that is not there, nothing. Without `cached`, all events.
+    /// Reads a conversation; without `cached`, all its events.
     pub(super) async fn load_by_script(
         &self,
         id: &ConversationId,
         cached: bool,
-    ) -> Result<Option<(u64, Vec<u8>, Vec<Vec<u8>>)>, Refusal> {
+    ) -> Result<Option<Stored>, Refusal> {
         let tag = Tag::of(id);
         let keys = ["c", "j", "s"].map(|kind| tag.own(kind, id.as_str()));
         let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
@@ -267,12 +274,21 @@ impl Redis {
     }
 }
 
+/// The `seq` of a journal, the cached state as JSON or nothing, and the events after it.
+pub(super) type Stored = (u64, Vec<u8>, Vec<Vec<u8>>);
+
 /// The server's clock, then each member as JSON and the milliseconds that it has been silent for.
 pub(super) type Alive = Vec<Vec<u8>>;
 
 impl Call {
     fn holding(self, held: &Holding) -> Self {
         self.arg(&held.holder.node).arg(&held.holder.incarnation).arg(held.epoch)
+    }
+
+    fn claim(self, me: &Holder, dead: Option<&Holder>) -> Self {
+        let (node, incarnation) =
+            dead.map_or(("", ""), |dead| (dead.node.as_str(), dead.incarnation.as_str()));
+        self.arg(&me.node).arg(&me.incarnation).arg(node).arg(incarnation)
     }
 
     /// Each value begins with the nonce and a blank.
@@ -284,6 +300,10 @@ impl Call {
         }
         Ok(call)
     }
+}
+
+fn holding((node, incarnation, epoch): (String, String, u64)) -> Holding {
+    Holding { holder: Holder { node, incarnation }, epoch }
 }
 
 fn membership(script: &'static Script, who: &Holder) -> Call {
