@@ -8,6 +8,7 @@
 //! and again, and it is what a page does.
 
 mod agent;
+mod bare;
 mod client;
 mod compared;
 mod floor;
@@ -78,6 +79,13 @@ pub struct Load {
     /// Compares turns with those of another build of the program
     #[arg(long, requires = "nodes", conflicts_with_all = ["url", "park", "parked", "traced"])]
     against: Option<PathBuf>,
+    /// Compares turns with those of a node that only answers and journals
+    #[arg(long, requires = "nodes",
+        conflicts_with_all = ["url", "park", "parked", "traced", "against"])]
+    bare: bool,
+    /// Serves as that node over a Redis, instead
+    #[arg(long, hide = true)]
+    serve_bare: Option<String>,
     /// How often two are compared, alternately
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
@@ -135,6 +143,12 @@ pub async fn run(load: Load) -> Result<String, Wrong> {
     }
     if let Some(against) = &load.against {
         return Ok(compared::builds(&load, against, dir.path()).await?.to_string());
+    }
+    if load.bare {
+        return Ok(bare::run(&load, dir.path()).await?.to_string());
+    }
+    if let Some(redis) = &load.serve_bare {
+        return bare::serve(&load, redis).await.map(|()| String::new());
     }
     if let Some(park) = load.park {
         return Ok(park::run(&load, park, dir.path()).await?.to_string());

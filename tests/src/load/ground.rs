@@ -40,14 +40,29 @@ impl Ground {
         passivate: &'static str,
         otlp: Option<String>,
     ) -> Result<Self, Wrong> {
-        std::fs::create_dir_all(dir).map_err(|error| wrong("a directory", error))?;
-        let redis = Redis::start(load.durability, dir).await?;
-        let dir = dir.to_owned();
-        let mut ground = Self { redis, nodes: Vec::new(), dir, passivate, otlp };
+        let mut ground = Self::empty(load, dir, passivate, otlp).await?;
         for _ in 0..load.nodes.unwrap_or(1) {
             ground.add(load).await?;
         }
         Ok(ground)
+    }
+
+    /// One bare node.
+    pub(super) async fn bare(load: &Load, dir: &Path) -> Result<Self, Wrong> {
+        let mut ground = Self::empty(load, dir, park::PASSIVATE, None).await?;
+        ground.nodes.push(Node::start_bare(load, &ground.redis.url).await?);
+        Ok(ground)
+    }
+
+    async fn empty(
+        load: &Load,
+        dir: &Path,
+        passivate: &'static str,
+        otlp: Option<String>,
+    ) -> Result<Self, Wrong> {
+        std::fs::create_dir_all(dir).map_err(|error| wrong("a directory", error))?;
+        let redis = Redis::start(load.durability, dir).await?;
+        Ok(Self { redis, nodes: Vec::new(), dir: dir.to_owned(), passivate, otlp })
     }
 
     /// Starts one more node.

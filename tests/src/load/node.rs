@@ -72,18 +72,31 @@ impl Node {
     pub(super) async fn start_as(load: &Load, start: &Start<'_>) -> Result<Self, Wrong> {
         let program = program::release(load.binary.as_deref()).await.map_err(Wrong)?;
         let Start { store, passivate, dir, name, otlp } = start;
-        let started = Instant::now();
-        let mut child = Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .args(["--cluster-listen", "127.0.0.1:0", "--node", name, "--store", store])
             .args(["--passivate-after", passivate, "--durability", &load.durability.to_string()])
             .args(otlp.iter().flat_map(|url| ["--otlp", url]))
             .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()))
-            .current_dir(dir)
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| wrong(&program.display().to_string(), error))?;
+            .current_dir(dir);
+        Self::ready(command).await
+    }
+
+    /// Starts this program as a bare node over a Redis.
+    pub(super) async fn start_bare(load: &Load, redis: &str) -> Result<Self, Wrong> {
+        let me = std::env::current_exe().map_err(|error| wrong("this program", error))?;
+        let mut command = Command::new(me);
+        command.args(["--serve-bare", redis, "--durability", &load.durability.to_string()]);
+        Self::ready(command).await
+    }
+
+    /// Starts a process and waits until it says that it serves, and where.
+    async fn ready(mut command: Command) -> Result<Self, Wrong> {
+        let started = Instant::now();
+        let spawned = command.stdout(Stdio::piped()).kill_on_drop(true).spawn();
+        let program = command.as_std().get_program().to_string_lossy();
+        let mut child = spawned.map_err(|error| wrong(&program, error))?;
         let said = child.stdout.take().ok_or_else(|| Wrong("no standard output".to_owned()))?;
         let mut lines = BufReader::new(said).lines();
         let line = tokio::time::timeout(START, lines.next_line()).await;

@@ -64,13 +64,7 @@ impl Redis {
 
     /// Opens it as a node does.
     pub(super) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, Wrong> {
-        let url: RedisUrl = self.url.parse().map_err(|error| wrong(&self.url, error))?;
-        let durability = match durability {
-            Durability::Fsync => redis::Durability::Fsync,
-            Durability::Os => redis::Durability::Os,
-        };
-        let store = redis::Redis::open(&url, durability).await;
-        Ok(Arc::new(store.map_err(|error| wrong(&self.url, error))?))
+        open(&self.url, durability).await
     }
 
     /// What it says of itself now.
@@ -95,6 +89,17 @@ impl Redis {
         let quiet = tokio::time::timeout(REWRITE, quiet).await;
         quiet.map_err(|_| Wrong(format!("Redis rewrote its file for {REWRITE:?}")))?
     }
+}
+
+/// Opens a store as a node does.
+pub(super) async fn open(at: &str, durability: Durability) -> Result<Arc<dyn Store>, Wrong> {
+    let url: RedisUrl = at.parse().map_err(|error| wrong(at, error))?;
+    let durability = match durability {
+        Durability::Fsync => redis::Durability::Fsync,
+        Durability::Os => redis::Durability::Os,
+    };
+    let store = redis::Redis::open(&url, durability).await;
+    Ok(Arc::new(store.map_err(|error| wrong(at, error))?))
 }
 
 impl Info {

@@ -1,0 +1,228 @@
+//! A node that answers, journals and tells, and decides nothing: no node over the same HTTP server
+//! and the same client of Redis makes more turns.
+//!
+//! Each request of a turn is parsed and answered, each commit of a turn is written by the same
+//! script with the same events, and each frame is sent, all as a real node did it once.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use abide_actors::journal::{Closed, Commit, Head, Holder, Holding, Refusal};
+use abide_conversation::{ConversationId, Event, State, replay, wanted};
+use abide_registry::store::Store;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path as Of, State as With};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+use super::compared::{self, Order};
+use super::ground::Ground;
+use super::park::PASSIVATE;
+use super::report::Report;
+use super::{Load, Wrong, redis, wrong};
+
+/// The journal of a turn under load, and how many of its events each commit has.
+const JOURNAL: &str = include_str!("bare/journal.jsonl");
+const COMMITS: [usize; 5] = [3, 3, 2, 1, 2];
+/// The frames that followed the commits but the first.
+const FRAMES: [&str; 4] = [
+    include_str!("bare/suspended.frames"),
+    include_str!("bare/resolved.frames"),
+    include_str!("bare/returned.frames"),
+    include_str!("bare/ended.frames"),
+];
+
+/// Compares the turns of a real node with those of a bare one.
+pub(super) async fn run(load: &Load, dir: &Path) -> Result<Report, Wrong> {
+    let bare = Ground::bare(load, &dir.join("bare")).await?;
+    let node = Ground::start(load, &dir.join("node"), PASSIVATE, None).await?;
+    let grounds = [("answers and journals only", &bare), ("a node", &node)];
+    let sides = compared::turns(load, Order::Alternately, grounds).await?;
+    bare.stop().await?;
+    node.stop().await?;
+    compared::report(load, Order::Alternately, &sides)
+}
+
+/// What the handlers work with.
+#[derive(Clone)]
+struct Bare {
+    store: Arc<dyn Store>,
+    me: Holder,
+    commits: Arc<[Commit]>,
+    committed: Arc<AtomicU64>,
+    /// The turns that run.
+    turns: Arc<Mutex<HashMap<String, Turn>>>,
+}
+
+struct Turn {
+    held: Holding,
+    frames: UnboundedSender<Bytes>,
+    /// Until somebody listens.
+    unheard: Option<UnboundedReceiver<Bytes>>,
+}
+
+/// Why a request was not answered as it should be.
+struct Failed(String);
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal.to_string())
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> axum::response::Response {
+        (StatusCode::SERVICE_UNAVAILABLE, self.0).into_response()
+    }
+}
+
+/// Serves over a Redis until SIGTERM, and says where, as a node does.
+pub(super) async fn serve(load: &Load, url: &str) -> Result<(), Wrong> {
+    let bare = Bare {
+        store: redis::open(url, load.durability).await?,
+        me: Holder { node: "bare".to_owned(), incarnation: "1".to_owned() },
+        commits: commits()?.into(),
+        committed: Arc::default(),
+        turns: Arc::default(),
+    };
+    let failed = |error| wrong("the bare node", error);
+    let router = Router::new()
+        .route("/v1/agents/{name}", put(async || Json(json!({}))))
+        .route("/v1/conversations/{id}/messages", post(say))
+        .route("/v1/conversations/{id}/events", get(listen))
+        .route("/v1/conversations/{id}/calls/{call}/resolution", post(resolve))
+        .route("/v1/conversations/{id}/journal", get(journal))
+        .route("/metrics", get(metrics))
+        .with_state(bare);
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+    let at = listener.local_addr().map_err(failed)?;
+    let mut stop = signal(SignalKind::terminate()).map_err(failed)?;
+    writeln!(std::io::stdout(), "ready public={at} admin={at}").map_err(failed)?;
+    tokio::select! {
+        served = async { axum::serve(listener, router).await } => served.map_err(failed),
+        _ = stop.recv() => Ok(()),
+    }
+}
+
+/// The commits of a turn, with the heads and the open calls that they had.
+fn commits() -> Result<Vec<Commit>, Wrong> {
+    let events = JOURNAL.lines().map(|line| abide_conversation::from_json(line.as_bytes()));
+    let events: Result<Vec<Event>, _> = events.collect();
+    let events = events.map_err(|error| wrong("the bare journal", error))?;
+    let (mut left, mut state, mut commits) = (&*events, State::default(), Vec::new());
+    for count in COMMITS {
+        let (now, rest) = left.split_at_checked(count).unwrap_or((left, &[]));
+        let open = state.pending();
+        state = replay(state, now);
+        let is = state.pending();
+        let closed = open.iter().filter(|open| !is.iter().any(|it| it.call_id == open.call_id));
+        commits.push(Commit {
+            head: Head {
+                agent: state.agent.clone().ok_or_else(|| Wrong("no agent".to_owned()))?,
+                state: state.activeness(),
+                last_seq: state.seq,
+                created_at: state.created_at.unwrap_or_default(),
+                metadata: state.metadata.clone(),
+                alarm: state.alarm(),
+                active: !wanted(&state).is_empty(),
+            },
+            events: now.into(),
+            closed: closed
+                .map(|open| Closed {
+                    call_id: open.call_id.clone(),
+                    suspension: open.suspension,
+                    expires_at: open.expires_at,
+                })
+                .collect(),
+            opened: is.into_iter().filter(|_| open.is_empty()).collect(),
+            state: None,
+            answers: Vec::new(),
+        });
+        left = rest;
+    }
+    Ok(commits)
+}
+
+impl Bare {
+    async fn commit(&self, id: &ConversationId, held: &Holding, n: usize) -> Result<(), Failed> {
+        self.store.append(id, held, self.commits[n].clone()).await?;
+        self.committed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes these commits and tells of each; whoever listens waits in vain if one fails.
+    async fn go_on(
+        self,
+        (id, held): (ConversationId, Holding),
+        frames: UnboundedSender<Bytes>,
+        commits: std::ops::Range<usize>,
+    ) {
+        for n in commits {
+            if self.commit(&id, &held, n).await.is_err() {
+                return;
+            }
+            // A page that went hears nothing.
+            let _ = frames.send(Bytes::from_static(FRAMES[n - 1].as_bytes()));
+        }
+    }
+
+    fn turns(&self) -> std::sync::MutexGuard<'_, HashMap<String, Turn>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn say(
+    With(bare): With<Bare>,
+    Of(id): Of<String>,
+    Json(_): Json<Value>,
+) -> Result<(StatusCode, Json<Value>), Failed> {
+    let named = ConversationId::new(id.clone());
+    let (held, _) = bare.store.claim_and_load(&named, &bare.me, None).await?;
+    bare.commit(&named, &held, 0).await?;
+    let (frames, unheard) = unbounded_channel();
+    let turn = Turn { held: held.clone(), frames: frames.clone(), unheard: Some(unheard) };
+    let answer = json!({"conversation_id": id, "turn_id": "turn_1", "seq": 2});
+    bare.turns().insert(id, turn);
+    tokio::spawn(bare.go_on((named, held), frames, 1..2));
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+async fn listen(With(bare): With<Bare>, Of(id): Of<String>) -> Result<impl IntoResponse, Failed> {
+    let unheard = bare.turns().get_mut(&id).and_then(|turn| turn.unheard.take());
+    let unheard = unheard.ok_or_else(|| Failed("no such turn".to_owned()))?;
+    let frames = UnboundedReceiverStream::new(unheard).map(Ok::<_, std::convert::Infallible>);
+    Ok(([("content-type", "text/event-stream")], Body::from_stream(frames)))
+}
+
+async fn resolve(
+    With(bare): With<Bare>,
+    Of((id, _)): Of<(String, String)>,
+    Json(_): Json<Value>,
+) -> Result<Json<Value>, Failed> {
+    let turn = bare.turns().remove(&id).ok_or_else(|| Failed("no such turn".to_owned()))?;
+    let id = ConversationId::new(id);
+    bare.commit(&id, &turn.held, 2).await?;
+    let _ = turn.frames.send(Bytes::from_static(FRAMES[1].as_bytes()));
+    tokio::spawn(bare.go_on((id, turn.held), turn.frames, 3..5));
+    Ok(Json(json!({"status": "accepted", "seq": 7})))
+}
+
+async fn journal() -> Json<Value> {
+    let events = JOURNAL.lines().map(|line| serde_json::from_str(line).unwrap_or_default());
+    Json(json!({"events": events.collect::<Vec<Value>>()}))
+}
+
+async fn metrics(With(bare): With<Bare>) -> String {
+    format!("abide_store_commits_total {}\n", bare.committed.load(Ordering::Relaxed))
+}
