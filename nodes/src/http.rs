@@ -41,19 +41,36 @@ const AT_ONCE: usize = 4_096;
 /// How many live actors one listing asks at once: enough that a slow one holds up few others.
 pub(crate) const LOOKS: usize = 32;
 
-/// What the handlers work with.
+/// What the handlers work with. Each layer of the router has it, and each request copies all layers.
 #[derive(Clone)]
-pub struct Api {
+pub struct Api(Arc<Parts>);
+
+/// What it is made of.
+pub struct Parts {
     pub conversations: Conversations,
     pub catalogue: Arc<Catalogue>,
     pub store: Arc<dyn Store>,
     pub hub: Hub,
     pub clock: Arc<dyn Clock>,
-    pub under_way: Arc<AtomicUsize>,
+    pub under_way: AtomicUsize,
     /// The streams that draw frames now.
     pub drawing: Arc<Semaphore>,
     /// Places for blobs on their way in or out.
     pub blobs: Arc<Semaphore>,
+}
+
+impl Api {
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl std::ops::Deref for Api {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 /// All public paths, for pages of these origins besides its own.
@@ -63,9 +80,8 @@ pub fn router(api: Api, allowed: &[Origin]) -> Router {
         .merge(console::router())
         .fallback(async || Problem::not_found("such path"))
         .method_not_allowed_fallback(async || Problem::method())
-        .layer(middleware::from_fn_with_state(api.clone(), admit));
-    let router = border::guarded(router)
-        .layer(middleware::from_fn_with_state(api.clone(), measured))
+        // One layer for all that a request meets first: each would box what it passes on.
+        .layer(middleware::from_fn_with_state(api.clone(), enter))
         .with_state(api);
     match origins::layer(allowed) {
         Some(layer) => router.layer(layer),
@@ -97,13 +113,19 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(openapi::openapi))
 }
 
+/// What every request meets before its handler.
+async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let admitted = |request| admit(&api, request, next);
+    measured(&*api.clock, request, |request| border::guard(request, admitted)).await
+}
+
 /// Lets a request in, unless there are too many or the node stops.
-async fn admit(State(api): State<Api>, request: Request, next: Next) -> Response {
+async fn admit(api: &Api, request: Request, next: Next) -> Response {
     if api.conversations.cluster().standing().is_draining() && !request.method().is_safe() {
         return Problem::new(Kind::Unavailable, "the node is draining").into_response();
     }
     let under_way = api.under_way.fetch_add(1, Ordering::Relaxed);
-    let _leaves = Leaves(api.under_way.clone());
+    let _leaves = Leaves(&api.under_way);
     match under_way < AT_ONCE {
         true => next.run(request).await,
         false => Problem::new(Kind::Overloaded, "too many requests are under way").into_response(),
@@ -111,9 +133,9 @@ async fn admit(State(api): State<Api>, request: Request, next: Next) -> Response
 }
 
 /// Counts a request out, also when its client went away.
-struct Leaves(Arc<AtomicUsize>);
+struct Leaves<'a>(&'a AtomicUsize);
 
-impl Drop for Leaves {
+impl Drop for Leaves<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -213,16 +213,16 @@ fn api(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> Api {
-    Api {
+    Api::new(http::Parts {
         conversations: life.conversations.clone(),
         catalogue,
         store,
         hub: life.hub.clone(),
         clock,
-        under_way: Arc::new(AtomicUsize::new(0)),
+        under_way: AtomicUsize::new(0),
         drawing: Arc::new(Semaphore::new(http::events::AT_ONCE)),
         blobs: Arc::new(Semaphore::new(http::blobs::AT_ONCE)),
-    }
+    })
 }
 
 /// This process, as it describes itself to the others.

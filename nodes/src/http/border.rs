@@ -1,12 +1,15 @@
 //! What every request meets before its handler, on both ports, and what a handler's panic becomes.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+
 use abide_conversation::message::blocks::essence;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use tower_http::catch_panic::CatchPanicLayer;
+use futures::FutureExt;
 
 use super::parse;
 use super::problem::{Kind, Problem};
@@ -16,30 +19,44 @@ const HEADER_BYTES: usize = 32 << 10;
 
 /// Adds the border to a router whose paths are all there.
 pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    router.layer(middleware::from_fn(admit)).layer(CatchPanicLayer::custom(panicked))
+    router.layer(middleware::from_fn(async |request, next: Next| {
+        guard(request, |request| next.run(request)).await
+    }))
+}
+
+/// Lets a request be answered, unless the border refuses it; a panic becomes an answer, too.
+pub(crate) async fn guard<F: Future<Output = Response>>(
+    request: Request,
+    answer: impl FnOnce(Request) -> F,
+) -> Response {
+    if let Some(problem) = refused(&request) {
+        return problem.into_response();
+    }
+    // What a panic left half done goes with the request.
+    let answered = AssertUnwindSafe(async { answer(request).await }).catch_unwind().await;
+    answered.unwrap_or_else(|panic| panicked(&*panic))
 }
 
 /// Refuses headers past their bound, and whatever a page of another origin can make a browser send
 /// without asking first: a request that changes something, has an `Origin`, and does not say that
 /// it is JSON or YAML. That holds also for calls without a body. The bytes of a blob may be of any
 /// type: of those that a form could send, `Idempotency-Key` proves that the browser has asked.
-async fn admit(request: Request, next: Next) -> Response {
-    let headers = request.headers();
+fn refused(request: &Request) -> Option<Problem> {
+    let (headers, uri) = (request.headers(), request.uri());
     let sizes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
-    if sizes.sum::<usize>() + request.uri().to_string().len() > HEADER_BYTES {
-        return Problem::headers().into_response();
+    let host = uri.authority().map_or(0, |host| host.as_str().len());
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if sizes.sum::<usize>() + host + path > HEADER_BYTES {
+        return Some(Problem::headers());
     }
-    if !request.method().is_safe() && headers.contains_key(header::ORIGIN) {
-        let refused = match headers.contains_key(header::CONTENT_TYPE) {
-            true if request.uri().path() == "/v1/blobs" => unasked(headers),
-            true => parse::media(headers).err(),
-            false => Some(Problem::unreadable("Content-Type: is missing, and there is an Origin")),
-        };
-        if let Some(problem) = refused {
-            return problem.into_response();
-        }
+    if request.method().is_safe() || !headers.contains_key(header::ORIGIN) {
+        return None;
     }
-    next.run(request).await
+    match headers.contains_key(header::CONTENT_TYPE) {
+        true if uri.path() == "/v1/blobs" => unasked(headers),
+        true => parse::media(headers).err(),
+        false => Some(Problem::unreadable("Content-Type: is missing, and there is an Origin")),
+    }
 }
 
 /// Why bytes may have been sent without asking.
@@ -52,7 +69,7 @@ fn unasked(headers: &HeaderMap) -> Option<Problem> {
     (!asked).then(|| Problem::unreadable(why))
 }
 
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+fn panicked(panic: &(dyn Any + Send)) -> Response {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Problem::new(Kind::Internal, said.unwrap_or("a panic without words")).into_response()

@@ -1,28 +1,30 @@
 //! What is measured of a public request, and its span in the trace of whoever sent it.
 
+use abide_actors::clock::Clock;
 use abide_actors::trace::{self, Place, Side, Span};
 use abide_conversation::Timestamp;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, Method};
-use axum::middleware::Next;
 use axum::response::Response;
 use tokio::time::Instant;
 use uuid::Uuid;
-
-use crate::http::Api;
 
 /// An answer says which turn its request began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turned(pub(crate) Place);
 
 /// Measures a request by its route; what clients name is no label.
-pub(crate) async fn measured(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let (began, at) = (Instant::now(), api.clock.now());
+pub(crate) async fn measured<F: Future<Output = Response>>(
+    clock: &dyn Clock,
+    request: Request,
+    answer: impl FnOnce(Request) -> F,
+) -> Response {
+    let (began, at) = (Instant::now(), clock.now());
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned());
     let method = word(request.method());
     let sender = sender(request.headers());
-    let response = next.run(request).await;
+    let response = answer(request).await;
     let (status, took) = (response.status(), began.elapsed().as_secs_f64());
     let code = status.as_str().to_owned();
     metrics::counter!("abide_requests_total",
@@ -33,7 +35,7 @@ pub(crate) async fn measured(State(api): State<Api>, request: Request, next: Nex
     if let Some(sender) = sender {
         let turn = response.extensions().get::<Turned>().map(|turned| turned.0);
         let status = u32::from(status.as_u16());
-        end(sender, (method, &route, status), turn, (at, api.clock.now()));
+        end(sender, (method, &route, status), turn, (at, clock.now()));
     }
     response
 }

@@ -30,8 +30,7 @@ impl Redis {
         tag: Tag,
         command: Cmd,
     ) -> Result<T, Refusal> {
-        let answers = self.each(vec![(tag, command)]).await?;
-        read("answer", answers.into_iter().next().unwrap_or(Value::Nil))
+        answered(&self.reads, tag, command).await
     }
 
     /// Asks all of these at once. The answers are in their order, and not of one moment.
@@ -97,8 +96,7 @@ impl Redis {
         command: Cmd,
     ) -> Result<T, Refusal> {
         let _place = self.place_to_carry().await?;
-        let answers = self.large.send(tag, &kept(command, None)).await.map_err(unavailable)?;
-        read("answer", answers.into_iter().next().unwrap_or(Value::Nil))
+        answered(&self.large, tag, command).await
     }
 
     async fn place_to_carry(&self) -> Result<SemaphorePermit<'_>, Refusal> {
@@ -107,6 +105,12 @@ impl Redis {
             Ok(Err(_)) | Err(_) => Err(refused("too many megabytes are under way".to_owned())),
         }
     }
+}
+
+/// Asks one thing.
+async fn answered<T: FromRedisValue>(line: &Line, tag: Tag, command: Cmd) -> Result<T, Refusal> {
+    let answers = line.send(tag, &kept(command, None)).await.map_err(unavailable)?;
+    read("answer", answers.into_iter().next().unwrap_or(Value::Nil))
 }
 
 /// Calls a script by its hash; where the server does not know it, by its text.
