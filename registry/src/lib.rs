@@ -16,5 +16,6 @@ pub mod placement;
 pub mod sight;
 pub mod store;
 pub mod takeover;
+mod together;
 pub mod view;
 pub mod wire;

@@ -25,7 +25,11 @@ const MAP_BYTES: usize = 64 << 10;
 /// The longest name that a client may give a request.
 const KEY_CHARS: usize = 255;
 
-/// A body that was read whole: its value, and a fingerprint of the request.
+/// The header that makes a request repeatable.
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+
+/// A body that was read whole: its value, and a fingerprint of the request if it has an
+/// `Idempotency-Key`, for which alone it is asked for.
 pub struct Body<T> {
     pub value: T,
     pub fingerprint: String,
@@ -37,6 +41,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let target = format!("{} {}", request.method(), request.uri().path());
         let yaml = media(request.headers())?;
+        let may_repeat = request.headers().contains_key(IDEMPOTENCY_KEY);
         let read = axum::body::to_bytes(request.into_body(), BODY_BYTES);
         let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await;
         let bytes = bytes.map_err(|_| Problem::unreadable("the body took too long to come"))?;
@@ -51,7 +56,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             false => serde_json::from_slice(&bytes)
                 .map_err(|error| Problem::unreadable(format!("the body is not JSON: {error}")))?,
         };
-        let fingerprint = fingerprint(&[&target, &canonical(&value)]);
+        let fingerprint = match may_repeat {
+            true => fingerprint(&[&target, &canonical(&value)]),
+            false => String::new(),
+        };
         let value = shape(value)?;
         Ok(Self { value, fingerprint })
     }
@@ -193,7 +201,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self(named(&parts.headers, "Idempotency-Key")?))
+        Ok(Self(named(&parts.headers, IDEMPOTENCY_KEY)?))
     }
 }
 
@@ -201,7 +209,7 @@ impl Idempotency {
     /// What makes a request with this body a repeat.
     pub fn repeats(&self, fingerprint: String) -> Vec<RepeatKey> {
         let key = self.0.as_ref().map(|key| format!("key:{key}"));
-        let repeat = |key| RepeatKey { key, fingerprint, field: "Idempotency-Key".into() };
+        let repeat = |key| RepeatKey { key, fingerprint, field: IDEMPOTENCY_KEY.into() };
         key.map(repeat).into_iter().collect()
     }
 }

@@ -156,13 +156,14 @@ impl Open {
 
 async fn connect(url: &RedisUrl, patience: Duration) -> RedisResult<Open> {
     let [first, ..] = url.hosts() else { return Err(late()) };
-    let one = |mut open: MultiplexedConnection| {
-        open.set_response_timeout(patience);
-        Open::One(open)
-    };
     match &url.kind {
-        Kind::Single => dial(url.server(first)?, CONNECT).await.map(one),
-        Kind::Sentinel(name) => sentinel::primary(url, name).await.map(|found| one(found.1)),
+        // Whoever sends on a line waits no longer than its patience: a second timer would only cost.
+        Kind::Single => within(url.server(first)?, CONNECT, None).await.map(Open::One),
+        Kind::Sentinel(name) => {
+            let (_, mut open) = sentinel::primary(url, name).await?;
+            open.set_response_timeout(patience);
+            Ok(Open::One(open))
+        }
         Kind::Cluster => {
             let hosts = url.hosts().iter().map(|host| url.server(host));
             let client = ClusterClientBuilder::new(hosts.collect::<RedisResult<Vec<_>>>()?)
@@ -178,14 +179,22 @@ async fn connect(url: &RedisUrl, patience: Duration) -> RedisResult<Open> {
     }
 }
 
-/// Connects to one server.
+/// Connects to one server, whose answers may take as long as usual.
 pub(super) async fn dial(
     server: redis::ConnectionInfo,
-    within: Duration,
+    connect: Duration,
+) -> RedisResult<MultiplexedConnection> {
+    within(server, connect, Some(PATIENCE)).await
+}
+
+async fn within(
+    server: redis::ConnectionInfo,
+    connect: Duration,
+    answer: Option<Duration>,
 ) -> RedisResult<MultiplexedConnection> {
     let config = redis::AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(within))
-        .set_response_timeout(Some(PATIENCE));
+        .set_connection_timeout(Some(connect))
+        .set_response_timeout(answer);
     redis::Client::open(server)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
