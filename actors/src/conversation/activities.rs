@@ -60,6 +60,8 @@ impl Loaded {
             };
             let (myself, task) = (myself.clone(), activity.clone());
             let task = async move {
+                // People first: what was asked meanwhile is answered before the node goes on by itself.
+                tokio::task::yield_now().await;
                 let report = activity::run(task, around).await;
                 // An actor that has ended wants no report; its successor starts over.
                 let _ = myself.cast(ConversationMsg::Report(Box::new(report)));
