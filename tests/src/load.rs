@@ -229,6 +229,8 @@ mod tests {
     fn arguments_that_make_no_sense_are_refused() {
         assert!(parses("load --conversations 10 --concurrency 2 --durability os"));
         assert!(parses("load --park 10 --nodes 2") && parses("load --parked 10 --nodes 1"));
+        assert!(parses("load --bare --nodes 1 --rounds 9"));
+        assert!(parses("load --against abide --nodes 1"));
         assert!(parses("load --url http://127.0.0.1:8080/ --admin localhost:9090"));
         for line in [
             "load --conversations 0",
@@ -240,6 +242,10 @@ mod tests {
             "load --streams 10 --park 5",
             "load --parked 5",
             "load --traced",
+            "load --bare",
+            "load --against abide",
+            "load --bare --traced --nodes 1",
+            "load --rounds 0",
             "load --park 5 --parked 5 --nodes 1",
             "load --url nonsense --admin 127.0.0.1:9090",
             "load --url 127.0.0.1:8080",

@@ -219,6 +219,8 @@ impl Keeper {
         for label in sessions.map(|session| session.label.clone()).collect::<Vec<_>>() {
             self.ended(&label);
         }
+        // It may take a while; nobody is to think meanwhile that the others can be reached.
+        self.publish();
         loop {
             match Server::start(&self.door, self.happened.clone()).await {
                 Ok(server) => break self.server = server,

@@ -121,10 +121,8 @@ async fn a_dialler_that_comes_again_takes_its_own_place() {
     // The one that is dialled hears nothing of it.
     proxy.forsake();
     b.metric_reaches("abide_peer_sessions_total{end=\"replaced\"}", 1).await;
-    b.link("p-a", Some("Connected")).await;
-    a.link("p-b", Some("Connected")).await;
-    assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
-    assert_eq!(b.call("p-a", 256, 10_000).await, Ok(256));
+    assert_eq!(a.call_when_connected("p-b").await, Ok(256));
+    assert_eq!(b.call_when_connected("p-a").await, Ok(256));
 }
 
 #[tokio::test]
@@ -132,8 +130,7 @@ async fn connections_come_back_when_the_server_that_keeps_them_dies() {
     let (mut a, mut b) = pair().await;
     a.kill_server().await;
     a.metric_reaches("abide_peer_sessions_total{end=\"session\"}", 1).await;
-    a.link("p-b", Some("Connected")).await;
-    b.link("p-a", Some("Connected")).await;
-    assert_eq!(a.call("p-b", 256, 10_000).await, Ok(256));
-    assert_eq!(b.call("p-a", 256, 10_000).await, Ok(256));
+    assert_eq!(a.call_when_connected("p-b").await, Ok(256));
+    // As soon as one side can call, the other is about to.
+    assert_eq!(b.call_when_connected("p-a").await, Ok(256));
 }

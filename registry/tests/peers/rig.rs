@@ -144,6 +144,20 @@ impl Node {
         self.call_so(to, bytes, ECHO, within_ms).await.0
     }
 
+    /// Calls until it is connected; the outcome of the first call that is.
+    pub async fn call_when_connected(&mut self, to: &str) -> Result<usize, String> {
+        within("a connection", async {
+            loop {
+                let outcome = self.call(to, 256, 10_000).await;
+                if outcome != Err("Unconnected".to_owned()) {
+                    return outcome;
+                }
+                sleep(LOOK).await;
+            }
+        })
+        .await
+    }
+
     pub async fn call_so(
         &mut self,
         to: &str,

@@ -226,3 +226,21 @@ async fn journal() -> Json<Value> {
 async fn metrics(With(bare): With<Bare>) -> String {
     format!("abide_store_commits_total {}\n", bare.committed.load(Ordering::Relaxed))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commits_are_a_whole_turn_whose_call_is_opened_and_closed() {
+        let commits = commits().unwrap();
+        let events: usize = commits.iter().map(|commit| commit.events.len()).sum();
+        assert_eq!((events, JOURNAL.lines().count()), (11, 11));
+        let count = |of: fn(&Commit) -> usize| commits.iter().map(of).collect::<Vec<_>>();
+        assert_eq!(count(|commit| commit.opened.len()), [0, 1, 0, 0, 0]);
+        assert_eq!(count(|commit| commit.closed.len()), [0, 0, 1, 0, 0]);
+        assert_eq!(count(|commit| commit.head.active.into()), [1, 0, 1, 1, 0]);
+        assert!(FRAMES.iter().all(|frames| frames.ends_with("\n\n")));
+    }
+}

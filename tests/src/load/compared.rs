@@ -119,18 +119,18 @@ pub(super) fn report(load: &Load, order: Order, sides: &[Side; 2]) -> Result<Rep
     let nodes = load.nodes.unwrap_or(1);
     let at_once = format!("{nodes}, {} conversations at once", load.concurrency);
     report.row("nodes", &[at_once.clone(), at_once, String::new()]);
-    let paired = |of: fn(&Round) -> f64| {
+    let by_round = |of: fn(&Round) -> f64| {
         let rounds = sides[0].rounds.iter().zip(&sides[1].rounds);
         let ratios = paired(rounds.map(|(one, other)| of(other) / of(one)).collect());
         [String::new(), String::new(), ratios]
     };
     report.compare("turns/s", "", 0, both.map(rate));
     if order == Order::Alternately {
-        report.row("the same, round by round", &paired(|round| round.rate));
+        report.row("the same, round by round", &by_round(|round| round.rate));
     }
     let nodes = both.map(|turns| a_turn(turns, turns.worked));
     report.compare("nodes' processor time a turn", " ms", 3, nodes);
-    report.row("the same, round by round", &paired(|round| round.worked));
+    report.row("the same, round by round", &by_round(|round| round.worked));
     let redis = both.map(|turns| a_turn(turns, turns.stored));
     report.compare("Redis' processor time a turn", " ms", 3, redis);
     for (percent, which) in [(50, "p50"), (99, "p99")] {
