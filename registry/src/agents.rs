@@ -12,7 +12,6 @@ use abide_conversation::{AgentName, DecisionId, Revision};
 use async_trait::async_trait;
 
 use crate::store::{Store, StoredAgent};
-use crate::together::Together;
 
 /// Decisions that hold for one agent; every gated call looks through them.
 const MOST_DECISIONS: usize = 1_000;
@@ -32,15 +31,12 @@ pub struct Catalogue {
     natives: Arc<Natives>,
     clock: Arc<dyn Clock>,
     parsed: RwLock<HashMap<Revision, Arc<Definition>>>,
-    newest: Together<AgentName, Option<Revision>>,
-    decisions: Together<AgentName, Arc<[Remembered]>>,
 }
 
 impl Catalogue {
     /// Reads through to `store`; definitions may use these native tools.
     pub fn new(store: Arc<dyn Store>, natives: Arc<Natives>, clock: Arc<dyn Clock>) -> Self {
-        let (parsed, newest, decisions) = Default::default();
-        Self { store, natives, clock, parsed, newest, decisions }
+        Self { store, natives, clock, parsed: RwLock::default() }
     }
 
     /// The native tools that a definition may name.
@@ -94,8 +90,7 @@ impl Catalogue {
 #[async_trait]
 impl Agents for Catalogue {
     async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, Refusal> {
-        let (store, of) = (self.store.clone(), name.clone());
-        match self.newest.read(name, async move { store.newest(&of).await }).await? {
+        match self.store.newest(name).await? {
             Some(newest) => self.revision(&newest).await,
             None => Ok(None),
         }
@@ -136,9 +131,7 @@ impl Agents for Catalogue {
     }
 
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
-        let (store, of) = (self.store.clone(), agent.clone());
-        let read = async move { store.decisions(&of).await.map(Arc::from) };
-        self.decisions.read(agent, read).await.map(|read| read.to_vec())
+        self.store.decisions(agent).await
     }
 
     async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, Refusal> {

@@ -16,6 +16,5 @@ pub mod placement;
 pub mod sight;
 pub mod store;
 pub mod takeover;
-mod together;
 pub mod view;
 pub mod wire;

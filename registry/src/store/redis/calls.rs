@@ -61,7 +61,7 @@ impl Redis {
         Ok(answers)
     }
 
-    /// Calls a script that reads.
+    /// Calls a script whose answer may be long: it does not hold up commits.
     pub(super) async fn look<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
         run(&self.reads, call, None).await.and_then(|value| read("script", value))
     }

@@ -72,7 +72,6 @@ impl Redis {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
         let call = Call::new(&TAKE, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
-        // What it reads may be long, and must not hold up commits.
         let (held, stored) = self.look(call).await?;
         Ok((holding(held), stored))
     }
