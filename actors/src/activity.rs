@@ -1,18 +1,18 @@
 //! An activity becomes a task that reports back, once, as an action to decide on.
 
-mod asked;
-mod chat;
+mod await_client;
 mod child;
-mod copy;
-mod executed;
-mod keep;
-mod media;
+mod copy_fork;
+mod load_context;
+mod model_call;
+mod model_call_span;
 mod model_step;
-mod page;
-mod reading;
-mod start;
+mod offload_media;
+mod publish_decision;
+mod start_turn;
 mod summarize;
 mod tool_run;
+mod tool_span;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -23,12 +23,12 @@ use futures::FutureExt;
 use serde_json::Value;
 use tracing::Instrument;
 
-use self::executed::ToolSpan;
+use self::tool_span::ToolSpan;
 use crate::agent::Definition;
+use crate::backoff::Backoffs;
 use crate::conversation::{RecentEvents, Services};
 use crate::journal::StoreError;
 use crate::live::Signal;
-use crate::pauses::Backoffs;
 use crate::streaming::Stream;
 use crate::tools::{Tool, Toolbox};
 
@@ -122,7 +122,7 @@ async fn carry_out(activity: Activity, around: ActivityContext) -> Report {
             return Err(StoreError::Unavailable("this node could not renew its lease".to_owned()));
         }
         let action = match &activity {
-            Activity::Start { turn } => Box::pin(start::start(&around, turn)).await,
+            Activity::Start { turn } => Box::pin(start_turn::start(&around, turn)).await,
             Activity::Model { step, .. } => Box::pin(model_step::model_step(&around, *step)).await,
             Activity::Tool { call, attempt } => {
                 let span = ToolSpan::begin(&around, call, *attempt);
@@ -133,15 +133,15 @@ async fn carry_out(activity: Activity, around: ActivityContext) -> Report {
                 came
             }
             Activity::Page { call, suspension, grace_ms } => {
-                Ok(page::page(&around, call, *suspension, *grace_ms).await)
+                Ok(await_client::page(&around, call, *suspension, *grace_ms).await)
             }
             Activity::Release { child } => Ok(Box::pin(child::release(&around, child)).await),
             Activity::Tell { turn } => Box::pin(child::tell(&around, turn)).await,
-            Activity::Copy { after } => Box::pin(copy::copy(&around, *after)).await,
+            Activity::Copy { after } => Box::pin(copy_fork::copy(&around, *after)).await,
             Activity::Summarize { upto } => Box::pin(summarize::summarize(&around, *upto)).await,
-            Activity::Keep { decision } => keep::keep(&around, decision).await,
+            Activity::Keep { decision } => publish_decision::keep(&around, decision).await,
         };
-        Box::pin(media::kept(&*around.deps.blobs, action?)).await
+        Box::pin(offload_media::kept(&*around.deps.blobs, action?)).await
     };
     let (pauses, clock) = (around.pauses.clone(), around.deps.clock.clone());
     let work = pauses.within(activity.to_string(), clock, work);

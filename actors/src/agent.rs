@@ -3,24 +3,24 @@
 mod audit;
 mod budget;
 mod context;
-mod document;
 mod duration;
 mod endpoint;
-mod entry;
-mod fields;
+mod error;
+mod field_reader;
 mod hooks;
-mod invalid;
+mod load;
+mod mcp_servers;
 mod middleware;
 mod permissions;
-mod servers;
-mod text;
+mod strict_value;
+mod tool_entry;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::command::TurnSettings;
-use abide_conversation::cost::Budget;
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::usage::Budget;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -32,19 +32,19 @@ use crate::journal::StoreError;
 use crate::mcp::McpToolSet;
 use crate::model::ModelSettings;
 use crate::model::retry::RetryPolicy;
-use crate::tools::bounds::{cut, encoded_len};
+use crate::tools::limits::{cut, encoded_len};
 use crate::tools::native::Extensions;
 use crate::tools::schema::Schema;
 use crate::tools::tool::Tool;
 use crate::workspace::WorkspaceRef;
 
 pub use duration::parse as duration;
-pub use entry::client_tools;
-use entry::{Entries, KnownNames};
-use fields::Fields;
-pub use invalid::{DefinitionError, joined};
+pub use error::{DefinitionError, joined};
+use field_reader::Fields;
+pub use load::{Format, LoadError, from_text, load_dir};
 pub use permissions::{Permissions, WorkspaceRoot};
-pub use text::{Format, LoadError, from_text, load_dir};
+pub use tool_entry::client_tools;
+use tool_entry::{Entries, KnownNames};
 
 /// A definition is read, hashed and journalled in one piece: 1 MiB.
 const LARGEST_DEFINITION: usize = 1024 * 1024;
@@ -169,9 +169,9 @@ impl Definition {
         let revision = revision_of(&source).map_err(|message| whole(&message))?;
         let mut fields = Fields::new(None, "", object);
         let mut warnings = Vec::new();
-        let servers = servers::servers(&mut fields);
+        let servers = mcp_servers::servers(&mut fields);
         let known = KnownNames { natives, servers: &servers };
-        let entries = entry::tools(&mut fields, &known, &mut warnings);
+        let entries = tool_entry::tools(&mut fields, &known, &mut warnings);
         let hooks = hooks::hooks(&mut fields, natives);
         let definition = definition(&mut fields, natives, (entries, hooks), source, revision);
         if let Some(definition) = &definition {

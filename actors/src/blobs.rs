@@ -1,9 +1,9 @@
 //! Blobs as a port: bytes that are kept beside the journals, so that events only name them.
 
-mod abridged;
-mod filled;
-mod room;
-mod taken;
+mod extract;
+mod inline;
+mod request_budget;
+mod strip_base64;
 
 use abide_conversation::BlobId;
 use async_trait::async_trait;
@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 
 use crate::journal::StoreError;
 
-pub use abridged::{abridged, names_any, restored};
-pub use filled::filled;
-pub use taken::stored;
+pub use extract::stored;
+pub use inline::filled;
+pub use strip_base64::{abridged, names_any, restored};
 
 /// The media type of bytes of which nothing is known.
 const UNKNOWN: &str = "application/octet-stream";

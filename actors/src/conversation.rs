@@ -3,17 +3,17 @@
 //! It dies with nothing but itself: its activities are aborted with it, its supervisor revives it,
 //! and the journal says where it was.
 
-mod activities;
+mod ask_hooks;
+mod await_mcp_listing;
 mod commit;
-mod counted;
 mod dispatch;
 mod fork;
-mod hooked;
-mod let_go;
-mod listing;
+mod metrics;
+mod notify_hooks;
+mod operator;
+mod recent_events;
+mod reconcile;
 mod requests;
-mod tail;
-mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Activity, CallId, Command, ConversationId, Decision, Rejection, State, decided, replay,
-    wanted,
+    Action, Activity, CallId, Command, ConversationId, Rejection, State, Transition, decided,
+    replay, wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -31,20 +31,20 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use crate::activity::{ActivityError, Progress, Report};
 use crate::agent::{self, Agents, Definition};
 use crate::audit::Recorder;
+use crate::backoff::Backoffs;
 use crate::blobs::Blobs;
 use crate::clock::Clock;
-use crate::door::ClientSlot;
+use crate::conversation_client::ClientSlot;
 use crate::journal::{Claim, Holder, Journal, StoreError};
 use crate::live::{LiveSink, Signal};
 use crate::model::Model;
-use crate::pauses::Backoffs;
+use crate::node_lease::NodeLease;
 use crate::request::{Delivery, Inspection, ReleaseOutcome, Reply, ReplyPort};
-use crate::standing::NodeLease;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
-pub(crate) use counted::waited;
-pub use hooked::HookAnswers;
-pub(crate) use tail::RecentEvents;
+pub use ask_hooks::HookAnswers;
+pub(crate) use metrics::waited;
+pub(crate) use recent_events::RecentEvents;
 
 /// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
 /// replays.
@@ -318,7 +318,7 @@ impl LiveConversation {
         if self.held.holder != me {
             return Err(ExitReason::HeldElsewhere(self.held.holder.clone()));
         }
-        metrics::counter!("abide_claims_total").increment(1);
+        ::metrics::counter!("abide_claims_total").increment(1);
         if let Some(stored) = stored {
             self.cached_seq = stored.state.seq;
             self.state = Arc::new(replay(stored.state, &stored.events));
@@ -364,7 +364,7 @@ impl LiveConversation {
         Ok(())
     }
 
-    fn decide(&self, action: Action) -> Result<Decision, Rejection> {
+    fn decide(&self, action: Action) -> Result<Transition, Rejection> {
         decided(&self.state, Command { at: self.deps.clock.now(), action })
     }
 

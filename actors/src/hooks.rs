@@ -25,12 +25,12 @@
 
 mod caller;
 pub(crate) mod context;
-mod declared;
 mod event;
-pub(crate) mod message;
+pub(crate) mod notifier;
+pub(crate) mod post;
 mod reply;
+mod spec;
 pub(crate) mod stream;
-pub(crate) mod teller;
 pub(crate) mod tool_use;
 
 use std::collections::BTreeMap;
@@ -41,10 +41,10 @@ use async_trait::async_trait;
 
 pub(crate) use caller::HookCallError;
 pub use caller::HookCaller;
-pub use declared::{HookPoint, HookSpec, HookTarget, Matcher};
 pub(crate) use event::kept;
 pub use event::{HookContext, HookEvent, HookPayload, Kind};
 pub use reply::Reply;
+pub use spec::{HookPoint, HookSpec, HookTarget, Matcher};
 
 /// A hook that runs in this process.
 ///

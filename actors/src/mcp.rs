@@ -5,12 +5,12 @@
 
 mod call;
 mod connection;
-mod input;
-mod link;
+mod elicitation;
 mod listing;
-mod process;
-mod reach;
 mod result;
+mod server;
+mod session;
+mod stdio;
 mod tools;
 mod transport;
 
@@ -23,14 +23,14 @@ use reqwest::{Client, Url};
 use serde_json::Value;
 
 use crate::agent::Definition;
-use crate::post::{CONNECT_LIMIT, IDLE_LIMIT};
+use crate::signed_post::{CONNECT_LIMIT, IDLE_LIMIT};
 use crate::tools::native::ToolReturn;
-use crate::tools::run::{Env, Run};
+use crate::tools::runner::{Env, Run};
 use crate::tools::tool::{Target, Tool};
-pub use input::check_answer;
-use link::McpSession;
+pub use elicitation::check_answer;
 pub use listing::Listing;
-pub use reach::{McpServer, McpToolRef, McpToolSet, McpTransport};
+pub use server::{McpServer, McpToolRef, McpToolSet, McpTransport};
+use session::McpSession;
 pub(crate) use tools::tools;
 
 /// The longest name of a tool that a server may have; some write paths into them.

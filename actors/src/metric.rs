@@ -3,14 +3,14 @@
 //! No label is ever a conversation's id or a client's words: what may differ is bounded here, or by
 //! an enum. Of agents and tools there are as many as clients define, so they are on spans only.
 
-mod list;
-mod words;
+mod catalog;
+mod labels;
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-pub use list::METRICS;
-pub(crate) use words::{ending, executor, kind, outcome, purpose, status};
+pub use catalog::METRICS;
+pub(crate) use labels::{ending, executor, kind, outcome, purpose, status};
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

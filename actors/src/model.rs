@@ -1,10 +1,11 @@
 //! Models behind one trait: a request goes in, parts of a reply stream out.
 
 mod anthropic;
+pub(crate) mod big_numbers;
 #[cfg(test)]
 mod conformance;
 mod gemini;
-pub(crate) mod numbers;
+pub mod http;
 mod ollama;
 mod openai;
 mod openai_responses;
@@ -13,24 +14,23 @@ pub mod providers;
 pub mod retry;
 pub mod scripted;
 #[cfg(test)]
-mod testing;
+mod test_server;
 pub(crate) mod tokens;
-pub mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conversation::MessageId;
-use abide_conversation::cost::Cost;
 use abide_conversation::event::Executor;
 use abide_conversation::message::{Message, ProviderMessage, StopReason, Usage};
+use abide_conversation::usage::Cost;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::tools::bounds::encoded_len;
+use crate::tools::limits::encoded_len;
 
 /// Calls of one message that are carried out, as many as providers allow. Those beyond are each
 /// answered with an error: nobody means that many.
@@ -219,7 +219,7 @@ impl ModelToolCall {
     /// A tool without parameters is often called with no text at all; that is `{}`, unless the
     /// message was cut short, maybe before the first argument.
     pub(crate) fn collected(id: String, name: String, args: String, cut: bool) -> Self {
-        let args = match numbers::exactly(args) {
+        let args = match big_numbers::exactly(args) {
             Err(raw) if raw.trim().is_empty() && !cut => Ok(Value::Object(Default::default())),
             args => args,
         };

@@ -3,21 +3,21 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use abide_conversation::child::Parent;
 use abide_conversation::command::{ChildEnded, Create, IfBusy, ResolutionAnswer};
 use abide_conversation::event::AnswerFormat;
 use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
 };
 use abide_conversation::message::{Outcome, Ui, Usage};
-use abide_conversation::remembered::{Match, Scope};
+use abide_conversation::parent::Parent;
+use abide_conversation::remembered_decision::{Match, Scope};
 use abide_conversation::{Rejection, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
+use crate::backoff::Backoff;
 use crate::journal::{Claim, Holder, StoreError};
-use crate::pauses::Backoff;
 use crate::streaming::StreamingMessage;
 
 /// A request on its way to a conversation.

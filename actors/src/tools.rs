@@ -1,18 +1,18 @@
 //! The tools that a turn has, and what becomes of a call that the model makes.
 
-mod apart;
-mod aside;
-pub(crate) mod bounds;
+mod big_stack;
 pub(crate) mod builtin;
+pub mod call_scope;
 pub mod condition;
 pub mod gate;
 mod http;
+mod isolated_task;
+pub(crate) mod limits;
 pub mod middleware;
 pub mod native;
 mod plan;
-pub mod run;
+pub mod runner;
 pub mod schema;
-pub mod scope;
 pub mod template;
 pub mod tool;
 
@@ -27,10 +27,10 @@ use crate::hooks::tool_use::ToolUseVerdict;
 use crate::mcp::{self, Listings};
 use crate::model::{ModelToolCall, ToolSpec};
 pub use builtin::{Builtin, BuiltinServices};
+pub use call_scope::{CallScope, merged};
 pub use gate::{Gate, Grant};
 pub use native::{Extensions, ToolReturn};
-pub use run::{Run, Runner};
-pub use scope::{CallScope, merged};
+pub use runner::{Run, Runner};
 pub use tool::{Approval, LONGEST_NAME, Tool};
 
 /// Arguments of so many bytes are checked where they are.

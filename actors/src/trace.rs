@@ -79,12 +79,12 @@ pub struct Span {
 /// On which side of a call it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Of none.
-    Inside,
-    /// It calls something else, over the network.
-    Calls,
-    /// It is called.
-    Called,
+    /// Work of this process.
+    Internal,
+    /// A request to something else, over the network.
+    Client,
+    /// The handling of a request.
+    Server,
 }
 
 /// Where a span is: its trace, and its own id.

@@ -3,18 +3,18 @@
 //! Nothing here checks a path and then uses it: every file is reached through the open directory,
 //! and the system refuses what leads out of it, whatever is swapped meanwhile.
 
+mod atomic_write;
+mod cancellable;
+mod error;
+mod first_matches;
+mod health;
 mod lock;
-mod matches;
 mod path;
 mod read;
-mod refusal;
-mod replace;
 mod storage;
-mod text;
-mod thread;
-mod troubles;
-mod turns;
+mod truncate;
 mod walk;
+mod write_queue;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,16 +24,16 @@ use cap_std::fs::Dir;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::Clock;
-pub(crate) use matches::Matches;
+pub(crate) use cancellable::{Cancelled, on_a_thread};
+pub(crate) use error::FileError;
+pub(crate) use first_matches::Matches;
+use health::StorageHealth;
 use path::relative;
 pub(crate) use read::LARGEST_FILE;
-pub(crate) use refusal::FileError;
 pub use storage::Discarded;
-pub(crate) use text::truncated;
-pub(crate) use thread::{Cancelled, on_a_thread};
-use troubles::StorageHealth;
-use turns::WriteQueue;
+pub(crate) use truncate::truncated;
 pub(crate) use walk::{Found, walk};
+use write_queue::WriteQueue;
 
 /// Searches at one time: each has a few threads, and some megabytes for each of these.
 const SEARCHES: usize = 8;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_registry::conversations::Conversations;
-use abide_registry::conversations::serve::begin_drain;
-use abide_registry::membership::keeper::is_suspect;
+use abide_registry::conversations::rpc_server::begin_drain;
+use abide_registry::membership::heartbeat::is_suspect;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::store::Store;
 use axum::extract::State;
@@ -24,8 +24,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::http::border;
-use crate::http::parse::{Path, Query, limit};
+use crate::http::extract::{Path, Query, limit};
+use crate::http::guard;
 use crate::http::problem::{Kind, Problem};
 use crate::node::ReadinessNotes;
 
@@ -66,7 +66,7 @@ pub fn router(admin: Admin) -> Router {
         .route("/admin/nodes/{node}/drain", post(drain))
         .fallback(async || Problem::not_found("such path"))
         .method_not_allowed_fallback(async || Problem::method());
-    border::guarded(router).with_state(admin)
+    guard::guarded(router).with_state(admin)
 }
 
 async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use abide_actors::shell::{CONFINE, LAUNCH, Sandbox};
+use abide_actors::exec::{CONFINE, LAUNCH, Sandbox};
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::http::origins::Origin;
+use crate::http::cors::Origin;
 
 /// Durable conversations between people, models and tools.
 #[derive(Debug, Parser)]

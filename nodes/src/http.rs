@@ -2,24 +2,24 @@
 
 mod agents;
 pub(crate) mod blobs;
-pub(crate) mod border;
 mod calls;
 mod console;
 pub(crate) mod conversations;
+pub mod cors;
 mod decisions;
 pub(crate) mod events;
+pub mod extract;
 mod frames;
+pub(crate) mod guard;
 mod messages;
 pub mod openapi;
-pub mod origins;
-pub mod parse;
 pub mod problem;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abide_actors::clock::Clock;
-use abide_registry::agents::AgentCatalog;
+use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::conversations::Conversations;
 use abide_registry::live::Hub;
 use abide_registry::store::Store;
@@ -32,7 +32,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::telemetry::measured;
-use origins::Origin;
+use cors::Origin;
 use problem::{Kind, Problem};
 
 /// How many requests may be under way. Each may hold a body and a place in a mailbox.
@@ -83,7 +83,7 @@ pub fn router(api: Api, allowed: &[Origin]) -> Router {
         // One layer for all that a request meets first: each would box what it passes on.
         .layer(middleware::from_fn_with_state(api.clone(), enter))
         .with_state(api);
-    match origins::layer(allowed) {
+    match cors::layer(allowed) {
         Some(layer) => router.layer(layer),
         None => router,
     }
@@ -116,7 +116,7 @@ fn routes() -> OpenApiRouter<Api> {
 /// What every request meets before its handler.
 async fn enter(State(api): State<Api>, request: Request, next: Next) -> Response {
     let admitted = |request| admit(&api, request, next);
-    measured(&*api.clock, request, |request| border::guard(request, admitted)).await
+    measured(&*api.clock, request, |request| guard::guard(request, admitted)).await
 }
 
 /// Lets a request in, unless there are too many or the node stops.

@@ -6,6 +6,6 @@ pub mod config;
 pub mod demo;
 pub mod http;
 pub mod node;
-mod seed;
-mod serve;
+mod seed_agents;
+mod server;
 pub mod telemetry;

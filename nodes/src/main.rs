@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use abide::config::{Cli, Command, Config};
 use abide::node::{self, Node, StartError};
 use abide::telemetry::{self, TraceExporter};
-use abide_actors::shell;
+use abide_actors::exec;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,8 +28,8 @@ fn main() -> ExitCode {
     };
     let config = match cli.command {
         Some(Command::Openapi) => return openapi(),
-        Some(Command::LaunchCommand) => return shell::launch(),
-        Some(Command::ConfineCommand) => return shell::confine(),
+        Some(Command::LaunchCommand) => return exec::launch(),
+        Some(Command::ConfineCommand) => return exec::confine(),
         Some(Command::Serve(config)) => *config,
         None => cli.serve,
     };

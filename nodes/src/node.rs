@@ -12,16 +12,16 @@ use std::time::Duration;
 use abide_actors::agent::{self, Definition};
 use abide_actors::clock::Clock;
 use abide_actors::journal::Holder;
+use abide_actors::model::http::{Limits, Wire};
 use abide_actors::model::providers::Models;
-use abide_actors::model::wire::{Limits, Wire};
 use abide_actors::tools::{BuiltinServices, Extensions, Runner};
-use abide_registry::agents::AgentCatalog;
-use abide_registry::alone::Standalone;
-use abide_registry::life::{NodeRuntime, RuntimeDeps};
+use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::{Mesh, MeshConfig, Peers};
+use abide_registry::protocol::WIRE;
+use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
+use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
-use abide_registry::wire::WIRE;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -31,7 +31,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::admin::{self, Admin};
 use crate::config::{Config, StoreUrl};
 use crate::http::{self, Api};
-use crate::{demo, seed, serve, telemetry};
+use crate::{demo, seed_agents, server, telemetry};
 pub use kit::ReadinessNotes;
 use stores::Stores;
 
@@ -129,7 +129,7 @@ impl Node {
             policy: config.placement,
             on_time: ground.on_time,
         };
-        seed::seed(&catalogue, &*store, clock.now(), &definitions).await?;
+        seed_agents::seed(&catalogue, &*store, clock.now(), &definitions).await?;
         let called = name.clone();
         let life = NodeRuntime::begin(ground, move |host, members| async move {
             let Some(listener) = nodes else { return Ok(Arc::new(Standalone::default()) as _) };
@@ -140,7 +140,8 @@ impl Node {
         let life = life.await.map_err(|error| StartError::Broken(error.to_string()))?;
 
         let view = life.conversations.cluster().watch();
-        let seeds = seed::keep(catalogue.clone(), store.clone(), clock.clone(), definitions, view);
+        let seeds =
+            seed_agents::keep(catalogue.clone(), store.clone(), clock.clone(), definitions, view);
         let seeds = AbortOnDropHandle::new(tokio::spawn(seeds));
         let (stop, stopped) = watch::channel(false);
         let api = api(&life, catalogue, store.clone(), clock.clone());
@@ -149,12 +150,12 @@ impl Node {
         let _upkeep = metrics.clone().map(telemetry::upkeep);
         let operators_api = Admin { conversations, store, clock, metrics, state, notes };
         let servers = vec![
-            tokio::spawn(serve::serve(
+            tokio::spawn(server::serve(
                 public,
                 http::router(api, &config.allow_origin),
                 stopped.clone(),
             )),
-            tokio::spawn(serve::serve(operators, admin::router(operators_api), stopped)),
+            tokio::spawn(server::serve(operators, admin::router(operators_api), stopped)),
         ];
         let (public, admin, cluster) = (public_at, admin_at, cluster_at);
         Ok(Self {

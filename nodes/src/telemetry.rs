@@ -3,9 +3,9 @@
 //! Nothing of what a person, a model or a tool said is in any of them, unless `--telemetry-content`
 //! says so; no secret ever is. A line's field that may repeat what somebody said is called `said`.
 
-mod line;
+mod http_metrics;
+mod log_format;
 mod otlp;
-mod route;
 mod spans;
 
 use std::io::{self, IsTerminal, Write};
@@ -22,9 +22,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{Config, LogFormat};
-use line::{Line, Plain};
+pub(crate) use http_metrics::{TurnExtension, measured};
+use log_format::{Line, Plain};
 pub use otlp::TraceExporter;
-pub(crate) use route::{TurnExtension, measured};
 
 /// What is logged by default. The connections between nodes, and
 /// to MCP servers, are logged where they are dealt with.

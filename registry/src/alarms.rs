@@ -1,6 +1,6 @@
 //! Wakes the conversations of this node's share whose alarm is due.
 
-pub mod agenda;
+pub mod planner;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::conversations::Conversations;
 use crate::store::Store;
-use agenda::AlarmPlanner;
+use planner::AlarmPlanner;
 
 /// How long one may take: its node may have been stopped, and others are waiting.
 const PATIENCE: Duration = Duration::from_secs(2);

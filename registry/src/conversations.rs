@@ -1,11 +1,11 @@
 //! The door to every conversation: `ensure_started`, then deliver.
 
+mod descendants;
 mod ensure_started;
-mod family;
-mod operators;
+mod inspect;
 mod repair;
+pub mod rpc_server;
 pub mod search;
-pub mod serve;
 mod snapshot;
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_actors::conversation::{ConversationMsg, Services};
-use abide_actors::door::ConversationClient;
+use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::request::{
     Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestError,
@@ -23,13 +23,14 @@ use abide_conversation::{ConversationId, Rejection};
 use async_trait::async_trait;
 use ractor::ActorRef;
 
-use crate::cluster::Cluster;
+use crate::cluster_client::Cluster;
 use crate::host::{ActorHandle, HostMsg, LiveTable};
 use crate::membership::Member;
 use crate::peers::CallError;
 use crate::placement::Policy;
+use crate::protocol;
+use crate::protocol::Call;
 use crate::store::Store;
-use crate::wire::{self, Call};
 pub use ensure_started::Location;
 pub use repair::MoveError;
 
@@ -154,7 +155,7 @@ impl Conversations {
             repeats: repeats.clone(),
         };
         let answer = self.cluster.ask(&member.process, ask, within).await;
-        if let Ok(wire::CallResult::Delivered(delivered)) = answer {
+        if let Ok(protocol::CallOutcome::Delivered(delivered)) = answer {
             return Ok(delivered.into());
         }
         self.forget(id);
@@ -164,7 +165,7 @@ impl Conversations {
                 return Err(StoreError::Unavailable("too large for another node".to_owned()).into());
             }
             // Done, most likely, and nobody will know of what.
-            Ok(wire::CallResult::TooLarge) => return Err(RequestError::Lost),
+            Ok(protocol::CallOutcome::TooLarge) => return Err(RequestError::Lost),
             Err(CallError::Lost) if repeats.is_empty() && !is_repeatable(&request) => {
                 return Err(RequestError::Lost);
             }

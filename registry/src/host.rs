@@ -3,9 +3,9 @@
 //! A conversation dies alone: its failure reaches only this actor, which starts it again. If the
 //! host dies, the node's conversations die with it, and so does the program.
 
-mod record;
+mod crash_history;
+mod live_table;
 mod remote;
-mod table;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use ractor::{
 };
 use tokio::sync::mpsc;
 
-use record::WINDOW;
-pub use record::{CrashHistory, Quarantined, RestartDelay};
+use crash_history::WINDOW;
+pub use crash_history::{CrashHistory, Quarantined, RestartDelay};
+pub use live_table::{ActorHandle, LiveTable};
 pub use remote::RemoteCall;
-pub use table::{ActorHandle, LiveTable};
 
 /// The answer to a wish for a live actor.
 pub type Ensured = Result<ActorHandle, Absent>;

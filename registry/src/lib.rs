@@ -1,20 +1,20 @@
 //! Where conversations live and how to reach them.
 
-pub mod agents;
+pub mod actor_view;
+pub mod agent_catalog;
 pub mod alarms;
-pub mod alone;
-pub mod census;
-pub mod cluster;
+pub mod cluster_client;
+pub mod cluster_view;
 pub mod conversations;
 pub mod host;
-pub mod life;
 pub mod live;
 pub mod membership;
 pub mod partition;
 pub mod peers;
 pub mod placement;
-pub mod sight;
+pub mod protocol;
+pub mod runtime;
+pub mod standalone;
 pub mod store;
+pub mod suspension_metrics;
 pub mod takeover;
-pub mod view;
-pub mod wire;

@@ -1,6 +1,6 @@
 //! The live plane: signals from conversations to listeners, on this node and on others.
 
-mod lookout;
+mod gap_detector;
 mod relay;
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,8 +12,8 @@ use abide_conversation::ConversationId;
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::wire::LiveUpdate;
-pub use lookout::look_out;
+use crate::protocol::LiveUpdate;
+pub use gap_detector::look_out;
 pub use relay::relay;
 use relay::{News, Outbox};
 

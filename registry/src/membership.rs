@@ -1,7 +1,7 @@
 //! Who is alive, by the store's clock.
 
-pub mod keeper;
-pub mod tenure;
+pub mod heartbeat;
+pub mod lease_tracker;
 
 use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;

@@ -1,15 +1,15 @@
 //! How nodes reach one another, as a port, and the cluster behind it.
 
-mod door;
+mod connector;
+mod handshake;
 mod hello;
 mod keys;
-mod links;
 mod mesh;
 mod peer;
-mod refusals;
+mod peer_client;
+mod rejection_log;
 mod server;
 mod stream;
-mod way;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 pub use mesh::{Mesh, MeshConfig, StartError};
-pub use way::LARGEST;
+pub use peer_client::LARGEST;
 
 /// What is known of the way to each other process, by [`Member::process`](crate::membership::Member).
 pub type LinkStates = Arc<BTreeMap<String, LinkState>>;

@@ -6,10 +6,10 @@ use std::str::FromStr;
 use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
 
+use crate::cluster_view::ClusterView;
 use crate::membership::{Member, MemberState};
 use crate::partition::weight;
 use crate::peers::LinkState;
-use crate::view::ClusterView;
 
 /// How a node is chosen for a conversation that nobody holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

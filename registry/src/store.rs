@@ -1,6 +1,7 @@
 //! The store as a port: journals, claims, alarms, the inbox, agents' definitions, blobs, the audit.
 
 mod claims;
+mod commit_rules;
 #[cfg(test)]
 mod conformance;
 pub mod embedded;
@@ -8,7 +9,6 @@ pub mod floor;
 pub mod memory;
 mod paging;
 pub mod redis;
-mod rules;
 
 use abide_actors::audit::AuditLog;
 use abide_actors::blobs::Blobs;
@@ -16,7 +16,7 @@ use abide_actors::journal::{
     Claim, ConversationSummary, InboxEntry, InboxFilter, Journal, StoreError, StoredResponse,
 };
 use abide_conversation::event::SuspensionKind;
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
 use async_trait::async_trait;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::partition::{Partition, PartitionSet};
-pub use rules::STATE_FORMAT;
+pub use commit_rules::STATE_FORMAT;
 
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,9 +7,9 @@ use abide_conversation::ConversationId;
 use futures::StreamExt;
 use tokio::sync::mpsc;
 
+use crate::cluster_view::ClusterView;
 use crate::conversations::Conversations;
 use crate::store::Store;
-use crate::view::ClusterView;
 
 /// How often a node looks although nothing changed, in case something fell between two views.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
-use crate::child::Parent;
-use crate::cost::Budget;
+use crate::elicitation::InputRequest;
 use crate::event::{
     AddedContext, AnswerFormat, ContextReduced, EffectiveArgs, Event, Executor, Intent,
     OnInterrupt, Summarized, Todo,
@@ -16,10 +15,11 @@ use crate::fork::Fork;
 use crate::ids::{
     AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
 };
-use crate::input::InputRequest;
 use crate::message::{Outcome, ProviderMessage, StopReason, Ui, Usage};
+use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
-use crate::remembered::{Match, Scope};
+use crate::remembered_decision::{Match, Scope};
+use crate::usage::Budget;
 
 /// An action and the moment at which it is judged.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,17 +3,17 @@
 mod abandon;
 mod cancel;
 mod child;
+mod client_missing;
+mod context;
 mod create;
+mod decisions;
 mod dispatch;
 mod draft;
 mod fail_call;
 mod fork;
-mod hooked;
+mod hooks;
 mod model_failed;
 mod model_replied;
-mod page_missing;
-mod reduced;
-mod remembered;
 mod resolve;
 mod revive;
 mod send;
@@ -60,7 +60,7 @@ pub enum Rejection {
 
 /// What a command comes to.
 #[derive(Debug)]
-pub struct Decision {
+pub struct Transition {
     /// To be appended, in order; none if there is nothing to do.
     pub events: Vec<Event>,
     /// What they come to: the state, with each of them folded in.
@@ -73,7 +73,7 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
 }
 
 /// The same, with the state that follows.
-pub fn decided(state: &State, command: Command) -> Result<Decision, Rejection> {
+pub fn decided(state: &State, command: Command) -> Result<Transition, Rejection> {
     let mut draft = Draft::new(state, command.at);
     let creates = |action: &Action| {
         matches!(
@@ -104,7 +104,7 @@ pub fn decided(state: &State, command: Command) -> Result<Decision, Rejection> {
         Action::ModelFailed(failure) => model_failed::model_failed(&mut draft, failure)?,
         Action::ToolReturned(returned) => tool_returned::tool_returned(&mut draft, returned)?,
         Action::Resolve(resolve) => resolve::resolve(&mut draft, resolve)?,
-        Action::PageMissing(missing) => page_missing::page_missing(&mut draft, missing)?,
+        Action::PageMissing(missing) => client_missing::page_missing(&mut draft, missing)?,
         Action::FailCall(fail) => fail_call::fail_call(&mut draft, fail)?,
         Action::Wake => wake::wake(&mut draft),
         Action::Cancel(cancel) => cancel::cancel(&mut draft, cancel.partial),
@@ -119,18 +119,18 @@ pub fn decided(state: &State, command: Command) -> Result<Decision, Rejection> {
             workspace_opened::workspace_opened(&mut draft, root, storage)?;
         }
         Action::ContextAdded { turn, step, added } => {
-            hooked::context_added(&mut draft, &turn, step, added)?;
+            hooks::context_added(&mut draft, &turn, step, added)?;
         }
-        Action::Halt { turn, step, reason } => hooked::halt(&mut draft, &turn, step, reason)?,
+        Action::Halt { turn, step, reason } => hooks::halt(&mut draft, &turn, step, reason)?,
         Action::ContextReduced { turn, reduced } => {
-            reduced::context_reduced(&mut draft, &turn, reduced)?;
+            context::context_reduced(&mut draft, &turn, reduced)?;
         }
         Action::Summarized { after, summarized } => {
-            reduced::summarized(&mut draft, after, summarized)?;
+            context::summarized(&mut draft, after, summarized)?;
         }
-        Action::SummaryFailed { reason } => reduced::summary_failed(&mut draft, reason)?,
-        Action::DecisionKept(id) => remembered::kept(&mut draft, id)?,
-        Action::RevokeDecision(id) => remembered::revoke(&mut draft, id)?,
+        Action::SummaryFailed { reason } => context::summary_failed(&mut draft, reason)?,
+        Action::DecisionKept(id) => decisions::kept(&mut draft, id)?,
+        Action::RevokeDecision(id) => decisions::revoke(&mut draft, id)?,
         Action::Abandon(create) => abandon::abandon(&mut draft, create)?,
     }
     Ok(draft.decided())

@@ -1,10 +1,10 @@
 //! What is journalled: the append-only truth of one conversation.
 
 mod child;
-mod decided;
-mod hooked;
-mod reduced;
-mod stored;
+mod context;
+mod decision;
+mod decode;
+mod hook;
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
-use crate::child::Parent;
-use crate::cost::Budget;
+use crate::elicitation;
 use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
-use crate::input;
+use crate::json;
 use crate::message::{Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui, Usage};
+use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
-use crate::read;
+use crate::usage::Budget;
 pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified};
-pub use decided::{DecisionPublished, DecisionRemembered, DecisionRevoked};
-pub use hooked::{AddedContext, ContextAdded, MessageRefused};
-pub use reduced::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
-pub use stored::Unknown;
+pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
+pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
+pub use decode::Unknown;
+pub use hook::{AddedContext, ContextAdded, MessageRefused};
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "stored::Stored")]
+#[serde(try_from = "decode::StoredEvent")]
 pub struct Event {
     pub seq: u64,
     pub at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    #[serde(flatten, serialize_with = "stored::write")]
+    #[serde(flatten, serialize_with = "decode::write")]
     pub data: EventData,
 }
 
@@ -111,7 +111,7 @@ pub struct UserMsg {
     /// This message's own; they win over the conversation's and the agent's.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub assigns: Map<String, Value>,
-    #[serde(default, skip_serializing_if = "Shape::is_agent")]
+    #[serde(default, skip_serializing_if = "AnswerFormat::is_agent")]
     pub schema: AnswerFormat,
 }
 
@@ -227,7 +227,7 @@ pub struct ToolCall {
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
     /// The result of a client call that is answered at once when it is approved.
-    #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
     /// What the gate decided; absent for a call that never came so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,14 +284,14 @@ pub struct Resolution {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The arguments as the approver edited them.
-    #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
     /// What the gate decided about the edited arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
     /// What a tool that asked goes on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<input::InputAnswer>,
+    pub input: Option<elicitation::InputAnswer>,
 }
 
 /// A running tool asked for something; the suspension that follows waits for it.
@@ -301,7 +301,7 @@ pub struct InputRequired {
     pub call_id: CallId,
     pub attempt: u32,
     #[serde(flatten)]
-    pub asks: input::InputRequest,
+    pub asks: elicitation::InputRequest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<EffectiveArgs>,
 }

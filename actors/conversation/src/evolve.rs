@@ -3,16 +3,16 @@
 mod child;
 mod context;
 
-use crate::child::OwedReport;
+use crate::elicitation::PendingInput;
 use crate::event::{
     AssistantMsg, Created, DecisionPublished, DecisionRemembered, DecisionRevoked, DispatchStarted,
     Event, EventData, Executor, Resolution, Suspension, ToolCall, ToolStarted, TurnEnded,
     TurnStarted, UserMsg,
 };
 use crate::ids::CallId;
-use crate::input::PendingInput;
 use crate::message::Usage;
-use crate::remembered::Scope;
+use crate::parent::OwedReport;
+use crate::remembered_decision::Scope;
 use crate::state::{Call, CallPhase, OpenSuspension, QueuedTurn, RunningDispatch, State, Turn};
 
 /// The state after one more event.

@@ -4,31 +4,31 @@
 //! [`evolve`] folds an event into the state, [`wanted`] names the activities that must be running.
 
 pub mod activity;
-pub mod child;
+pub mod call_ids;
 pub mod command;
 pub mod context;
-pub mod cost;
 pub mod decide;
+pub mod elicitation;
 pub mod event;
 mod evolve;
 pub mod fork;
 pub mod ids;
-pub mod input;
+mod json;
 pub mod message;
+pub mod parent;
 pub mod permission;
-mod read;
-pub mod remembered;
+pub mod remembered_decision;
 pub mod state;
-pub mod used_ids;
+pub mod usage;
 mod wanted;
 
 pub use activity::Activity;
 pub use command::{Action, Command};
-pub use decide::{Decision, Rejection, decide, decided};
+pub use decide::{Rejection, Transition, decide, decided};
 pub use event::Event;
 pub use evolve::{evolve, replay};
 pub use ids::*;
-pub use read::{from_json, present};
+pub use json::{from_json, present};
 pub use state::State;
 pub use wanted::wanted;
 

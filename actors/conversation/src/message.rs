@@ -9,9 +9,9 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::cost::Cost;
 use crate::ids::{CallId, MessageId};
-use crate::read;
+use crate::json;
+use crate::usage::Cost;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub struct Message {
     pub tool_call_id: Option<CallId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<MessageStatus>,
-    #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
 }
 

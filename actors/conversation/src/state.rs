@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
-use crate::child::{OwedReport, Parent};
+use crate::call_ids::UsedIds;
 use crate::context::Context;
-use crate::cost::Budget;
+use crate::elicitation::PendingInput;
 use crate::event::{AnswerFormat, Executor, Intent, OnInterrupt, Suspension, SuspensionKind, Todo};
 use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
-use crate::input::PendingInput;
+use crate::json;
 use crate::message::Usage;
+use crate::parent::{OwedReport, Parent};
 use crate::permission::{Decision, Verdict};
-use crate::read;
-use crate::remembered::RememberedDecision;
-use crate::used_ids::UsedIds;
+use crate::remembered_decision::RememberedDecision;
+use crate::usage::Budget;
 
 /// The folded journal. `State::default()` is the conversation that does not exist yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ pub struct Call {
     pub timeout_ms: u64,
     pub grace_ms: Option<u64>,
     pub on_interrupt: OnInterrupt,
-    #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
     /// Whom it runs as: the turn's principal, or the approver.
     pub principal: Principal,

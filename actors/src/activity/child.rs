@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use abide_conversation::State;
-use abide_conversation::child::{DEEPEST, OwedReport, Parent};
 use abide_conversation::command::{ChildEnded, ChildStarted, Create};
-use abide_conversation::cost::Budget;
 use abide_conversation::event::{EffectiveArgs, EventData, TurnOutcome};
 use abide_conversation::message::{ErrorType, Message, Outcome, Ui, Usage};
+use abide_conversation::parent::{DEEPEST, OwedReport, Parent};
 use abide_conversation::permission::{Ceiling, PermissionPhase};
+use abide_conversation::usage::Budget;
 use abide_conversation::{Action, ConversationId, TurnId};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::ActivityContext;
 use super::tool_run::returned;
+use crate::backoff;
 use crate::journal::StoreError;
-use crate::pauses;
 use crate::request::{Reply, Request, RequestError, SpawnRequest};
-use crate::tools::bounds::{LARGEST_VALUE, encoded_len};
 use crate::tools::builtin::spawn_agent::{SubAgentRequest, errand, own_errand};
+use crate::tools::limits::{LARGEST_VALUE, encoded_len};
 use crate::tools::tool::{Target, Tool};
 use crate::tools::{Gate, Run, ToolReturn};
 
@@ -103,7 +103,7 @@ async fn deliver(
             Ok(reply) => return Ok(reply),
             Err(failure) if passes(&failure) => {
                 tracing::debug!(conversation = %around.id, %to, said = %failure, "tries again");
-                pauses::pause(&format!("conversation {to}: {failure}"), pause).await;
+                backoff::pause(&format!("conversation {to}: {failure}"), pause).await;
             }
             Err(failure) => return Err(failure),
         }

@@ -1,7 +1,7 @@
 //! One model call: the prompt is read from the journal, the reply streams, the calls are planned.
 
-mod hooked;
-mod planned;
+mod hooks;
+mod plan_calls;
 mod prompt;
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use futures::StreamExt;
 use serde_json::Value;
 
 use self::prompt::{Prompt, Weight};
-use super::{ActivityContext, asked, reading};
+use super::{ActivityContext, load_context, model_call};
 use crate::agent::Definition;
 use crate::blobs;
 use crate::journal::StoreError;
@@ -25,7 +25,7 @@ use crate::model::{
     ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request, Retry,
 };
 use crate::streaming::Piece;
-use crate::tools::bounds::encoded_len;
+use crate::tools::limits::encoded_len;
 use crate::tools::schema::Schema;
 use crate::tools::{Gate, Toolbox};
 
@@ -69,7 +69,7 @@ pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Ac
     let toolbox = around.toolbox(definition.clone()).await;
     let counter = Counter::of(&definition.model).await;
     let step = Step { around, turn, step, definition, schema, toolbox, counter };
-    let events = reading::context(around).await?;
+    let events = load_context::context(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
     let mut prompt = match step.prompt(&events).await {
         Ok(prompt) => prompt,
@@ -102,7 +102,7 @@ impl Step<'_> {
             schema: self.schema.clone(),
         };
         let step = Some((self.turn.id.clone(), self.step));
-        let parts = asked::ask(self.around, &self.definition, step, request).await?;
+        let parts = model_call::ask(self.around, &self.definition, step, request).await?;
         self.listen(id, self.filtered(parts)).await
     }
 

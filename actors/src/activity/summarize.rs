@@ -1,6 +1,6 @@
 //! A summary of the oldest turns, written beside whatever turn runs.
 
-mod span;
+mod range;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use futures::StreamExt;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use self::span::Span;
-use super::{ActivityContext, asked};
+use self::range::Span;
+use super::{ActivityContext, model_call};
 use crate::agent::Definition;
 use crate::context::SummaryPolicy;
 use crate::context::limits::share;
-use crate::hooks::teller::{HookOwner, Notification};
+use crate::hooks::notifier::{HookOwner, Notification};
 use crate::hooks::{HookContext, HookPoint};
 use crate::journal::StoreError;
 use crate::model::tokens::Counter;
 use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, Request, prompt};
-use crate::tools::bounds::cut;
+use crate::tools::limits::cut;
 
 /// Nobody waits for it, but its actor stays in memory: a model that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -108,7 +108,7 @@ async fn ask(
         schema: None,
     };
     let answer = async {
-        let parts = asked::ask(around, definition, None, request).await?;
+        let parts = model_call::ask(around, definition, None, request).await?;
         let (mut parts, mut text) = (parts, String::new());
         while let Some(part) = parts.next().await {
             match part? {

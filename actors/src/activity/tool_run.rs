@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_conversation::command::ToolReturned;
-use abide_conversation::input::PendingInput;
+use abide_conversation::elicitation::PendingInput;
 use abide_conversation::message::ErrorType;
 use abide_conversation::{Action, CallId, ConversationId, Principal, Revision, TurnId};
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use super::child::{self, SubAgentCall};
 use crate::agent::Definition;
 use crate::journal::StoreError;
 use crate::mcp::{self, Listings};
-use crate::tools::run::{NOT_GRANTED, ToolEnvironment};
+use crate::tools::runner::{NOT_GRANTED, ToolEnvironment};
 use crate::tools::{Builtin, Gate, Grant, Run, ToolReturn, Toolbox, merged};
 
 /// A call as its journal has it, a turn's or a user's own.

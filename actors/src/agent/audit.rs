@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fields::Fields;
+use super::field_reader::Fields;
 use crate::audit::LONGEST_TTL;
 
 /// Reads `audit`; `None`: nothing is kept.

@@ -1,9 +1,9 @@
 //! The `budget` of a definition.
 
-use abide_conversation::cost::Budget;
+use abide_conversation::usage::Budget;
 
 use super::Definition;
-use super::fields::Fields;
+use super::field_reader::Fields;
 use crate::model::Prices;
 
 /// Reads it; without one, nothing is bounded.
@@ -32,7 +32,7 @@ pub(super) fn warnings(definition: &Definition) -> Option<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use abide_conversation::cost::{Budget, Cost};
+    use abide_conversation::usage::{Budget, Cost};
     use serde_json::{Value, json};
 
     use crate::agent::{Definition, joined};

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::Definition;
-use super::fields::Fields;
+use super::field_reader::Fields;
 use crate::context::SummaryPolicy;
 use crate::context::limits::{sendable, share, window};
 use crate::model::tokens::Counter;

@@ -4,7 +4,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::fields::Fields;
+use super::field_reader::Fields;
 
 /// Headers that one server may be sent.
 const MOST_HEADERS: usize = 32;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Definition;
-use super::entry::target;
-use super::fields::Fields;
+use super::field_reader::Fields;
+use super::tool_entry::target;
 use crate::hooks::{HookPoint, HookSpec, HookTarget, Matcher};
 use crate::tools::Extensions;
-use crate::tools::bounds::cut;
+use crate::tools::limits::cut;
 
 /// Each may be called in every step.
 const MOST_HOOKS: usize = 64;

@@ -2,8 +2,8 @@
 
 use abide_conversation::event::Executor;
 
-use super::fields::Fields;
-use crate::tools::bounds::cut;
+use super::field_reader::Fields;
+use crate::tools::limits::cut;
 use crate::tools::native::Extensions;
 
 /// Each is around every run; more of them in one place is a mistake.

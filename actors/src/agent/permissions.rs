@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use abide_conversation::permission::PermissionPhase;
 use serde_json::Value;
 
-use super::fields::Fields;
+use super::field_reader::Fields;
 use super::{Definition, MOST_TOOLS};
 
 /// Hosts that an agent names.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::state::{ConversationStatus, PendingCall};
-use abide_conversation::{AgentName, Decision, State, wanted};
+use abide_conversation::{AgentName, State, Transition, wanted};
 use ractor::ActorRef;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -24,10 +24,10 @@ impl LiveConversation {
     pub(super) async fn commit(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
-        decided: Decision,
+        decided: Transition,
         mut answers: Vec<StoredResponse>,
     ) -> Result<(), StoreError> {
-        let Decision { events, state: next } = decided;
+        let Transition { events, state: next } = decided;
         if events.is_empty() && answers.is_empty() {
             self.reconcile(myself);
             return Ok(());

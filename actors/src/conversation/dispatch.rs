@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use abide_conversation::event::{Event, EventData, Executor, OnInterrupt};
 use abide_conversation::permission::{Decision, Verdict};
-use abide_conversation::{Action, CallId, ConversationId, Decision, Rejection, command};
+use abide_conversation::{Action, CallId, ConversationId, Rejection, Transition, command};
 use ractor::ActorRef;
 use serde_json::Value;
 
-use super::hooked::HookQuestion;
+use super::ask_hooks::HookQuestion;
 use super::requests::NotDone;
 use super::{ConversationMsg, ExitReason, HookAnswers, LiveConversation};
 use crate::hooks::HookContext;
@@ -102,7 +102,7 @@ impl LiveConversation {
         request: DispatchRequest,
         repeats: &[IdempotencyKey],
         heard: Option<HookAnswers>,
-    ) -> Result<(CallId, Decision), NotDone> {
+    ) -> Result<(CallId, Transition), NotDone> {
         let DispatchRequest { tool, input, approved, principal } = request;
         let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
         let definition = self.newest(&agent).await?;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use abide_conversation::command::{self, Create, IfBusy, ResolutionAnswer};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::ids::{AgentName, CallId, DecisionId, MessageId, TurnId};
-use abide_conversation::remembered::Scope;
+use abide_conversation::remembered_decision::Scope;
 use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 
-use super::hooked::{HookQuestion, edit};
+use super::ask_hooks::{HookQuestion, edit};
 use super::{
     ConversationMsg, DEADLINE, ExitReason, HookAnswers, LiveConversation, RecentEvents, in_time,
     seq_of,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::teller::Notifier;
+use super::notifier::Notifier;
 use super::{Hook, HookContext, HookEvent, HookPayload, HookSpec, HookTarget, Hooks, Reply};
 use crate::clock::Clock;
-use crate::post::SignedClient;
-use crate::tools::run::Env;
+use crate::signed_post::SignedClient;
+use crate::tools::runner::Env;
 
 /// Calls hooks; one for the whole program, since it keeps the connections.
 pub struct HookCaller {

@@ -8,7 +8,7 @@ use abide_conversation::{CallId, ConversationId, Principal, TurnId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::tools::bounds::LARGEST_VALUE;
+use crate::tools::limits::LARGEST_VALUE;
 
 /// One call of a hook.
 #[derive(Clone, Debug, Serialize)]

@@ -5,7 +5,7 @@ use abide_conversation::message::text_block;
 use serde_json::{Map, Value};
 
 use super::HookPoint;
-use crate::tools::bounds::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
+use crate::tools::limits::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
 
 /// A hook's answer. As JSON: an object with the one key that is named here, or with none.
 ///

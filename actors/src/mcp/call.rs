@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::input::InputRequest;
+use abide_conversation::elicitation::InputRequest;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
@@ -14,14 +14,15 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::connection::Connection;
-use super::input::{self, Wanted};
-use super::link::McpSession;
-use super::reach::McpToolRef;
+use super::elicitation;
+use super::elicitation::Wanted;
 use super::result;
-use crate::pauses;
-use crate::tools::bounds::{LONGEST_ERROR, SHOWN_TEXT, cut, one_line};
+use super::server::McpToolRef;
+use super::session::McpSession;
+use crate::backoff;
+use crate::tools::limits::{LONGEST_ERROR, SHOWN_TEXT, cut, one_line};
 use crate::tools::native::ToolReturn;
-use crate::tools::run::Run;
+use crate::tools::runner::Run;
 
 /// How often a server may want a call again without asking anybody, as one does that is busy.
 const MOST_ROUNDS: u32 = 8;
@@ -58,7 +59,7 @@ fn params(pick: &McpToolRef, run: &Run) -> CallToolRequestParams {
     let mut params = CallToolRequestParams::new(pick.tool.clone());
     params.arguments = run.grant.args().as_object().cloned();
     params.meta = Some(meta(run));
-    if let Some((responses, state)) = run.input.as_ref().and_then(input::responses) {
+    if let Some((responses, state)) = run.input.as_ref().and_then(elicitation::responses) {
         params.input_responses = Some(responses);
         params.request_state = state;
     }
@@ -87,12 +88,12 @@ async fn rounds(
             ServerResult::InputRequiredResult(asked) => asked,
             _ => return wrong("the MCP server's answer is no result"),
         };
-        match input::wanted(asked) {
+        match elicitation::wanted(asked) {
             Ok(Wanted::Person(asks)) => return Ok(Answered::Asks(asks)),
             Ok(Wanted::Again(state)) => {
                 (params.input_responses, params.request_state) = (None, state);
                 let wait = AGAIN.saturating_mul(1 << round);
-                pauses::pause("the MCP server wants the call again", wait).await;
+                backoff::pause("the MCP server wants the call again", wait).await;
             }
             Err(why) => return Ok(Answered::Wrong(why)),
         }

@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::process;
-use super::reach::{McpServer, McpTransport};
-use super::transport::{BoundedTransport, LARGEST_MESSAGE, ProtocolVersion};
-use crate::tools::bounds::encoded_len;
-use crate::tools::run::Env;
+use super::server::{McpServer, McpTransport};
+use super::stdio;
+use super::transport::{BoundedTransport, LARGEST_MESSAGE, NegotiatedVersion};
+use crate::tools::limits::encoded_len;
+use crate::tools::runner::Env;
 
 /// Progress that waits to be passed on; a server that reports faster loses the rest, as it may.
 const PROGRESS_WAITING: usize = 64;
@@ -58,7 +58,7 @@ impl Connection {
         client: Client,
         variables: &Env,
         changes: Changes,
-        era: &Arc<ProtocolVersion>,
+        era: &Arc<NegotiatedVersion>,
     ) -> Result<Self, String> {
         let handler = Handler { changes, progress: Mutex::default() };
         let lifecycle = era.lifecycle();
@@ -79,7 +79,7 @@ impl Connection {
                     .await
             }
             McpTransport::Stdio { command, args, env } => {
-                let transport = process::start(&server.name, command, args, env, variables)
+                let transport = stdio::start(&server.name, command, args, env, variables)
                     .map_err(|error| format!("its program cannot be started: {error}"))?;
                 handler
                     .serve_with_lifecycle(

@@ -9,7 +9,7 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 
 use super::LONGEST_TOOL_NAME;
-use crate::tools::bounds::{cut, encoded_len};
+use crate::tools::limits::{cut, encoded_len};
 use crate::tools::schema::Schema;
 
 /// Every one of them goes to the model with every step.

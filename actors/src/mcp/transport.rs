@@ -24,9 +24,9 @@ const MOST_UNREAD: usize = 64;
 
 /// Which protocol the server speaks, as far as it is known from an answer that came too late.
 #[derive(Debug, Default)]
-pub(super) struct ProtocolVersion(AtomicU8);
+pub(super) struct NegotiatedVersion(AtomicU8);
 
-impl ProtocolVersion {
+impl NegotiatedVersion {
     const NEWEST: u8 = 1;
     const OLDER: u8 = 2;
 
@@ -59,7 +59,7 @@ pub(super) struct BoundedTransport<T> {
     unread: Arc<AtomicUsize>,
     probe: Probe,
     limit: Duration,
-    era: Arc<ProtocolVersion>,
+    era: Arc<NegotiatedVersion>,
 }
 
 /// The question whether the server knows the newest protocol.
@@ -76,7 +76,7 @@ enum Probe {
 impl<T> BoundedTransport<T> {
     /// `probe` is how long the server may be silent about the newest protocol, unless it is known
     /// to speak it.
-    pub(super) fn new(inner: T, probe: Duration, era: Arc<ProtocolVersion>) -> Self {
+    pub(super) fn new(inner: T, probe: Duration, era: Arc<NegotiatedVersion>) -> Self {
         Self {
             inner,
             left: BURST,

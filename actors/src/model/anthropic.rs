@@ -1,9 +1,9 @@
 //! The wire format of Anthropic's messages.
 
 mod body;
+mod message;
 mod part;
 mod reply;
-mod said;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ mod tool;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::wire::{Auth, Call, Format, Reply, below};
+use super::http::{Auth, Call, Format, Reply, below};
 use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.
@@ -53,11 +53,11 @@ impl Format for Anthropic {
     /// Without its thinking the request can be answered, and the conversation goes on.
     fn instead(&self, request: &Request, failure: &ModelError) -> Option<Request> {
         let unreadable = UNREADABLE.iter().any(|phrase| failure.message.contains(phrase));
-        let thought = request.verbatim.values().flat_map(|it| &it.items).any(said::is_thinking);
+        let thought = request.verbatim.values().flat_map(|it| &it.items).any(message::is_thinking);
         (unreadable && thought).then(|| {
             let mut request = request.clone();
             for verbatim in request.verbatim.values_mut() {
-                verbatim.items.retain(|item| !said::is_thinking(item));
+                verbatim.items.retain(|item| !message::is_thinking(item));
             }
             request
         })

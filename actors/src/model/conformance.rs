@@ -3,13 +3,13 @@
 
 mod anthropic;
 mod cases;
-mod draw;
 mod failing;
 mod gemini;
 mod ollama;
 mod openai;
 mod openai_responses;
 mod reading;
+mod render;
 mod replaying;
 mod table;
 mod writing;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use self::cases::CASES;
 use super::Provider;
-use super::testing::Answer;
+use super::test_server::Answer;
 
 /// The dialects that are spoken, in the order of the table's columns.
 const DIALECTS: [&dyn Dialect; 5] = [
@@ -126,10 +126,10 @@ trait Dialect: Sync {
     /// Whether the provider takes such an id.
     fn is_legal(&self, id: &str) -> bool;
 
-    /// How an image of [`draw::PNG`] stands in a body.
+    /// How an image of [`render::PNG`] stands in a body.
     fn image(&self) -> Drawn<Value>;
 
-    /// How a document of [`draw::PDF`], titled `R`, stands in a body.
+    /// How a document of [`render::PDF`], titled `R`, stands in a body.
     fn document(&self) -> Drawn<Value>;
 
     /// What a body has for a structured answer of this schema.

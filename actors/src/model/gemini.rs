@@ -2,14 +2,14 @@
 
 mod body;
 mod chunk;
-mod hosted;
 mod part;
+mod provider_tools;
 mod reply;
 #[cfg(test)]
 mod tests;
 mod tool;
 
-use super::wire::{Auth, Call, Format, Reply, below};
+use super::http::{Auth, Call, Format, Reply, below};
 use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.

@@ -5,7 +5,7 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
-use super::wire::{Auth, Call, Format, Framing, Reply, below};
+use super::http::{Auth, Call, Format, Framing, Reply, below};
 use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.

@@ -7,7 +7,7 @@ mod reply;
 mod tests;
 pub(super) mod tool;
 
-use super::wire::{Auth, Call, Format, Reply, below};
+use super::http::{Auth, Call, Format, Reply, below};
 use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.

@@ -10,7 +10,7 @@ mod tool;
 
 use serde_json::json;
 
-use super::wire::{Auth, Call, Format, Reply, below};
+use super::http::{Auth, Call, Format, Reply, below};
 use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.

@@ -1,6 +1,6 @@
 //! From the journal to what the model reads: every call followed by its one result.
 
-mod provided;
+mod provider_tools;
 mod result;
 #[cfg(test)]
 mod tests;
@@ -94,7 +94,7 @@ impl PromptInput<'_> {
         let mut read = Read {
             results: results(events),
             expired: retention::expired(events, &context.marks, rules),
-            provided: provided::calls(events),
+            provided: provider_tools::calls(events),
             told: HashSet::new(),
             messages: Vec::new(),
             turn: None,
@@ -241,7 +241,9 @@ impl<'a> Read<'a> {
         let (provided, calls): (Vec<_>, _) =
             message.tool_calls.into_iter().partition(|call| self.provided.contains(&call.id));
         message.tool_calls = calls;
-        message.content.extend(provided.iter().map(|it| provided::told(it, self.outcome(it))));
+        message
+            .content
+            .extend(provided.iter().map(|it| provider_tools::told(it, self.outcome(it))));
         let mut beside = Beside::default();
         let result = |call| self.result(call, &mut beside);
         let results: Vec<Message> = message.tool_calls.iter().map(result).collect();

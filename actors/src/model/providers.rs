@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use reqwest::Url;
 use serde_json::Value;
 
+use super::http::Wire;
 use super::scripted::{self, Scripted};
-use super::wire::Wire;
 use super::{Model, ModelError, ModelSettings, Prices, Provider, ReplyStream, Request};
 
 /// The options that are this program's own to send.

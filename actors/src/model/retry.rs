@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 
 use super::{Model, ModelError, ReplyChunk, ReplyStream, Request, Retry};
+use crate::backoff;
 use crate::clock::Clock;
-use crate::pauses;
 
 /// How long a provider's `Retry-After` is honoured; a turn that waits longer looks hung.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -82,7 +82,7 @@ impl<M: Model> Model for Retrying<M> {
             let Retry::After(asked) = failure.retry else { return Err(failure) };
             let wait = self.policy.wait(attempt, asked, self.clock.chance());
             tracing::debug!(attempt, ?wait, said = %failure, "the model is asked again");
-            pauses::pause(&failure.message, wait).await;
+            backoff::pause(&failure.message, wait).await;
         }
         self.attempt(request).await
     }

@@ -60,7 +60,8 @@ use serde_json::{Map, Value, json};
 use self::script::{Call, Entry, Script};
 use super::prompt::{OWN_ERROR, is_a_persons};
 use super::{
-    Model, ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request, numbers,
+    Model, ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request,
+    big_numbers,
 };
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
@@ -194,7 +195,7 @@ type Render<'a> = dyn Fn(&str) -> Result<String, ModelError> + 'a;
 
 fn given(call: &Call, id: String, render: &Render<'_>) -> Result<ModelToolCall, ModelError> {
     let args = match &call.args {
-        Value::String(raw) => numbers::exactly(render(raw)?),
+        Value::String(raw) => big_numbers::exactly(render(raw)?),
         args => Ok(rendered(args, render)?),
     };
     let id = call.id.clone().unwrap_or(id);

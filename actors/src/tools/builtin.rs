@@ -17,9 +17,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::native::ToolReturn;
-use super::run::Run;
-use crate::shell::Shell;
-use crate::web::Fetcher;
+use super::runner::Run;
+use crate::exec::Shell;
+use crate::web_fetch::Fetcher;
 use crate::workspace::{Workspace, Workspaces};
 
 /// What the built-in tools of a node work with.

@@ -1,6 +1,6 @@
 //! Conditions of an approval, in CEL: one that fails, or takes too long, asks.
 
-mod meter;
+mod step_budget;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -10,9 +10,9 @@ use cel::objects::{Key, Map};
 use cel::{Context, Env, IdedExpr};
 use serde_json::Value;
 
-use super::aside::aside;
-use super::bounds::{encoded_len, one_line};
-use meter::Meter;
+use super::big_stack::aside;
+use super::limits::{encoded_len, one_line};
+use step_budget::Meter;
 
 /// The longest expression.
 const LONGEST_SOURCE: usize = 4_096;
@@ -53,10 +53,10 @@ impl Condition {
                 format!("does not compile: {}", one_line(&errors.to_string(), LONGEST_MESSAGE))
             })?;
             let expression = program.expression();
-            if meter::depth(expression) > DEEPEST {
+            if step_budget::depth(expression) > DEEPEST {
                 return Err(format!("must nest at most {DEEPEST} deep"));
             }
-            Ok(Arc::new(meter::metered(expression.clone())))
+            Ok(Arc::new(step_budget::metered(expression.clone())))
         });
         let metered = compiled.unwrap_or_else(|| Err("does not compile".to_owned()))?;
         Ok(Self { source: source.to_owned(), metered })

@@ -11,14 +11,14 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
 use super::BuiltinServices;
+use super::call_scope::CallScope;
 use super::gate::Grant;
 use super::native::{Context, Extensions, NativeTool, ToolReturn};
-use super::run::Run;
-use super::scope::CallScope;
+use super::runner::Run;
 use crate::agent::{Definition, DefinitionError, Parsed};
 use crate::clock::Clock;
-use crate::shell::{Launcher, Limits, Sandbox, Shell};
-use crate::web::Fetcher;
+use crate::exec::{Launcher, Limits, Sandbox, Shell};
+use crate::web_fetch::Fetcher;
 use crate::workspace::Workspaces;
 
 /// Does what its arguments say.

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_conversation::permission::{Ceiling, Decision, PermissionPhase, Verdict};
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::{Call, RunningDispatch};
 use abide_conversation::{State, Timestamp};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::builtin::Builtin;
-use super::run::Run;
+use super::call_scope::CallScope;
+use super::runner::Run;
 use super::schema::Schema;
-use super::scope::CallScope;
 use super::tool::{Approval, Target, Tool};
 use crate::agent::{Definition, Permissions};
 

@@ -10,10 +10,10 @@ use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::native::ToolReturn;
-use super::run::{Env, Run};
+use super::runner::{Env, Run};
 use super::tool::Endpoint;
 use crate::clock::Clock;
-use crate::post::SignedClient;
+use crate::signed_post::SignedClient;
 use crate::trace;
 use reply::{Line, Lines};
 

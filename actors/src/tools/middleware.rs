@@ -31,7 +31,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::native::ToolReturn;
-use super::run::Run;
+use super::runner::Run;
 pub use chain::Next;
 pub(super) use chain::{Chain, End};
 

@@ -33,8 +33,8 @@
 
 pub(super) mod attempt;
 mod dependencies;
-mod direct;
-mod life;
+mod lifecycle;
+mod testing;
 mod typed;
 
 use std::any::Any;
@@ -43,8 +43,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use abide_conversation::command::StateChange;
+use abide_conversation::elicitation::{InputRequest, PendingInput};
 use abide_conversation::event::EffectiveArgs;
-use abide_conversation::input::{InputRequest, PendingInput};
 use abide_conversation::message::{ErrorType, Outcome, Ui};
 use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};
 use async_trait::async_trait;
@@ -54,7 +54,7 @@ use tokio::sync::mpsc;
 use super::middleware::Middlewares;
 use crate::hooks::Hooks;
 use dependencies::Dependencies;
-pub use life::StartError;
+pub use lifecycle::StartError;
 pub use typed::typed;
 
 /// A tool that runs in this process.
@@ -195,7 +195,7 @@ impl ToolReturn {
 
 macro_rules! results {
     ($($type:ty),+) => {$(
-        impl From<$type> for Returned {
+        impl From<$type> for ToolReturn {
             fn from(result: $type) -> Self {
                 Self::ok(result)
             }

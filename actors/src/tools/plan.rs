@@ -8,12 +8,12 @@ use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
 use serde_json::{Map, Value};
 
-use super::bounds::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
-use super::scope::CallScope;
+use super::call_scope::CallScope;
+use super::limits::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
 use super::tool::{LONGEST_NAME, Tool};
 use super::{Gate, Toolbox};
 use crate::hooks::tool_use::{ToolUseVerdict, spoilt};
-use crate::model::{ModelToolCall, numbers};
+use crate::model::{ModelToolCall, big_numbers};
 
 /// Refused arguments are kept whole up to this; no tool will see them, the model will.
 const SMALL_ARGS: usize = 16 * 1024;
@@ -99,7 +99,7 @@ fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String
         // Providers send nothing at all for a tool without arguments.
         Err(raw) if raw.trim().is_empty() => Value::Object(Map::new()),
         Err(raw) => {
-            return Err(match numbers::rounded(raw) {
+            return Err(match big_numbers::rounded(raw) {
                 Some(field) if field.is_empty() => "must be an object".to_owned(),
                 Some(field) => {
                     format!("{}: must fit into 64 bits", cut(&field, SHOWN_TEXT))

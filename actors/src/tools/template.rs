@@ -8,8 +8,8 @@ use std::time::Duration;
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
 
-use super::aside::aside;
-use super::bounds::one_line;
+use super::big_stack::aside;
+use super::limits::one_line;
 
 /// The longest template; a message is a sentence or a page, not a program.
 const LONGEST_SOURCE: usize = 4_096;

@@ -8,11 +8,11 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
-use super::bounds::{LARGEST_VALUE, encoded_len};
 use super::builtin::Builtin;
+use super::call_scope::CallScope;
 use super::condition::Condition;
+use super::limits::{LARGEST_VALUE, encoded_len};
 use super::schema::Schema;
-use super::scope::CallScope;
 use super::template::Template;
 use crate::context::Retention;
 use crate::mcp::McpToolRef;

@@ -1,16 +1,16 @@
 //! Live conversation actors, one by one.
 
-use abide_actors::why;
+use abide_actors::diagnosis;
 use abide_conversation::{ConversationId, State as Folded};
+use abide_registry::actor_view::ActorDetails;
 use abide_registry::host::Quarantined;
-use abide_registry::sight::ActorDetails;
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
-use crate::http::parse::{Path, Query, conversation, limit};
+use crate::http::extract::{Path, Query, conversation, limit};
 use crate::http::problem::Problem;
 
 #[derive(Debug, Deserialize)]
@@ -65,9 +65,9 @@ pub(super) async fn get(
     body["why"] = match quarantined {
         Some(Quarantined { reason, since }) => {
             body["state"] = json!("quarantined");
-            json!(why::quarantined(&id, &reason, since))
+            json!(diagnosis::quarantined(&id, &reason, since))
         }
-        None => json!(why::why(&id, &folded, live.as_deref())),
+        None => json!(diagnosis::why(&id, &folded, live.as_deref())),
     };
     Ok(Json(body))
 }

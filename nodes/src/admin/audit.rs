@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
-use crate::http::parse::{Path, Query, conversation, limit};
+use crate::http::extract::{Path, Query, conversation, limit};
 use crate::http::problem::Problem;
 
 #[derive(Debug, Deserialize)]

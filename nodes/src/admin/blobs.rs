@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 
 use super::Admin;
 use crate::http::blobs::parse;
-use crate::http::parse::Path;
+use crate::http::extract::Path;
 use crate::http::problem::Problem;
 
 /// Removes a blob, whoever names it: a model then reads that it is no longer stored.

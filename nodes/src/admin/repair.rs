@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Admin;
 use crate::http::conversations::unexpected;
-use crate::http::parse::{Operator, OptionalBody, Path, conversation};
+use crate::http::extract::{Operator, OptionalBody, Path, conversation};
 use crate::http::problem::{Kind, Problem};
 
 /// The longest error that an operator may give a call: the model reads it with every later step.

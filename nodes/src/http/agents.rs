@@ -3,7 +3,7 @@
 use abide_actors::agent::{Definition, DefinitionError, joined};
 use abide_actors::journal::{ANSWERS_KEPT, StoredResponse};
 use abide_conversation::{AgentName, Revision, Timestamp};
-use abide_registry::agents::scope;
+use abide_registry::agent_catalog::scope;
 use abide_registry::store::StoredAgent;
 use axum::Json;
 use axum::extract::State;
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::openapi::{AgentDefinition, AgentPath, IdempotencyKey};
-use super::parse::{Body, Idempotency, Path, compiled, fingerprint};
+use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
+use super::openapi::{AgentDefinition, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
 
 /// The answer to a definition, kept for repeats.
@@ -53,7 +53,7 @@ pub(super) struct AgentList {
 ///
 /// Turns that run go on with the revision that they began with. Also takes `application/yaml`.
 #[utoipa::path(put, path = "/v1/agents/{name}", operation_id = "put_agent", tag = "agents",
-    params(AgentPath, IdempotencyKey),
+    params(AgentPath, IdempotencyKeyHeader),
     request_body(content = AgentDefinition, example = json!({
         "model": {"provider": "openai", "name": "gpt-5", "api_key_env": "OPENAI_API_KEY"},
         "system_prompt": "You are helpful.",
@@ -124,7 +124,7 @@ pub(super) async fn get(
 ///
 /// Its conversations stay and take no new messages; turns that run end on their revision.
 #[utoipa::path(delete, path = "/v1/agents/{name}", operation_id = "delete_agent", tag = "agents",
-    params(AgentPath, IdempotencyKey),
+    params(AgentPath, IdempotencyKeyHeader),
     responses((status = 204, description = "It is gone.")))]
 pub(super) async fn delete(
     State(api): State<Api>,

@@ -22,8 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
 use super::Api;
+use super::extract::Path;
 use super::openapi::BlobPath;
-use super::parse::Path;
 use super::problem::{Kind, Problem};
 use upload::Upload;
 

@@ -5,7 +5,7 @@ use abide_actors::request::{DispatchRequest, RememberRequest, Reply, Request, Re
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::SuspensionKind;
 use abide_conversation::message::{Outcome, Ui};
-use abide_conversation::remembered::{Match, Scope};
+use abide_conversation::remembered_decision::{Match, Scope};
 use abide_conversation::{CallId, ConversationId};
 use axum::Json;
 use axum::extract::State;
@@ -16,8 +16,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
 use super::conversations::{agent_name, unexpected};
-use super::openapi::{CallPath, ConversationPath, IdempotencyKey, PrincipalHeader};
-use super::parse::{self, Body, Caller, Idempotency, Path, Query};
+use super::extract;
+use super::extract::{Body, Caller, Idempotency, Path, Query};
+use super::openapi::{CallPath, ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
 
 /// An answer to an open suspension: exactly one of `approved`, `result` and `error`.
@@ -116,7 +117,7 @@ enum Accepted {
 /// `result_schema`, or edited `args` that break its `parameters`, leave the call open.
 #[utoipa::path(post, path = "/v1/conversations/{id}/calls/{call_id}/resolution",
     operation_id = "resolve_call", tag = "calls",
-    params(CallPath, IdempotencyKey, PrincipalHeader),
+    params(CallPath, IdempotencyKeyHeader, PrincipalHeader),
     request_body(content = ResolutionRequest, examples(
         ("approve" = (value = json!({"approved": true}))),
         ("approve_edited" = (value = json!({"approved": true, "args": {"to": "a@b.c"}}))),
@@ -133,7 +134,7 @@ pub(super) async fn resolve(
     idempotency: Idempotency,
     body: Body<ResolutionRequest>,
 ) -> Result<Json<Resolved>, Problem> {
-    let (id, came) = (parse::conversation(&id)?, Instant::now());
+    let (id, came) = (extract::conversation(&id)?, Instant::now());
     let suspension = body.value.suspension;
     let remember = body.value.remember.as_ref().map(Remember::request).transpose()?;
     let answer = body.value.answer()?;
@@ -160,15 +161,15 @@ pub(super) struct Cancelled {
 ///
 /// Open calls end with `[cancelled]`; what the model had said is kept, marked. A body is not read.
 #[utoipa::path(post, path = "/v1/conversations/{id}/cancel", operation_id = "cancel_turn",
-    tag = "calls", params(ConversationPath, IdempotencyKey),
+    tag = "calls", params(ConversationPath, IdempotencyKeyHeader),
     responses((status = 200, description = "No turn runs now.", body = Cancelled)))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Path(id): Path<String>,
     idempotency: Idempotency,
 ) -> Result<Json<Cancelled>, Problem> {
-    let id = parse::conversation(&id)?;
-    let repeats = idempotency.repeats(parse::fingerprint(&["cancel", id.as_str()]));
+    let id = extract::conversation(&id)?;
+    let repeats = idempotency.repeats(extract::fingerprint(&["cancel", id.as_str()]));
     match api.conversations.deliver(&id, Request::Cancel, repeats).await? {
         Reply::Cancelled { cancelled } => Ok(Json(Cancelled { cancelled })),
         other => Err(unexpected(&other)),
@@ -179,7 +180,7 @@ pub(super) async fn cancel(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = DispatchRequest)]
-pub(super) struct DispatchRequest {
+pub(super) struct DispatchBody {
     /// A name, or an alias.
     tool: String,
     /// The arguments, as the tool's `parameters` describe them.
@@ -202,8 +203,8 @@ pub(super) struct Dispatched {
 ///
 /// Answers when the tool does. A tool that fails is a 200 with `ok: false`.
 #[utoipa::path(post, path = "/v1/conversations/{id}/dispatch", operation_id = "dispatch_tool",
-    tag = "calls", params(ConversationPath, IdempotencyKey, PrincipalHeader),
-    request_body(content = DispatchRequest, example = json!({
+    tag = "calls", params(ConversationPath, IdempotencyKeyHeader, PrincipalHeader),
+    request_body(content = DispatchBody, example = json!({
         "tool": "send_email", "input": {"to": "a@b.c"}, "approved": true})),
     responses((status = 200, description = "The tool's result.", body = Dispatched)))]
 pub(super) async fn dispatch(
@@ -211,10 +212,10 @@ pub(super) async fn dispatch(
     Path(id): Path<String>,
     Caller(principal): Caller,
     idempotency: Idempotency,
-    body: Body<DispatchRequest>,
+    body: Body<DispatchBody>,
 ) -> Result<Json<Dispatched>, Problem> {
-    let id = parse::conversation(&id)?;
-    let DispatchRequest { tool, input, approved } = body.value;
+    let id = extract::conversation(&id)?;
+    let DispatchBody { tool, input, approved } = body.value;
     let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
     let repeats = idempotency.repeats(body.fingerprint);
     match api.conversations.deliver(&id, request, repeats).await? {
@@ -259,14 +260,14 @@ pub(super) async fn pending(
     State(api): State<Api>,
     Query(query): Query<PendingQuery>,
 ) -> Result<Json<PendingPage>, Problem> {
-    let conversation = query.conversation.as_deref().map(parse::new_conversation).transpose();
+    let conversation = query.conversation.as_deref().map(extract::new_conversation).transpose();
     let filter = InboxFilter {
         kind: query.kind,
         agent: query.agent.as_deref().map(agent_name).transpose()?,
         tool: query.tool,
         conversation: conversation.map_err(|_| Problem::field("conversation", "is not an id"))?,
     };
-    let limit = parse::limit(query.limit, 50, 1_000)?;
+    let limit = extract::limit(query.limit, 50, 1_000)?;
     if let Some(root) = &filter.conversation {
         let family = api.conversations.family(root).await?;
         if family.len() > 1 {

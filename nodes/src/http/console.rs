@@ -6,7 +6,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 
 use super::Api;
-use super::parse::{self, Path};
+use super::extract;
+use super::extract::Path;
 use super::problem::Problem;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -40,7 +41,7 @@ fn file(name: &str, asked: &HeaderMap) -> Response {
     let Some((_, media, text)) = found else {
         return Problem::not_found("such path").into_response();
     };
-    let tag = format!("\"{}\"", parse::fingerprint(&[text]));
+    let tag = format!("\"{}\"", extract::fingerprint(&[text]));
     let known = asked.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
     // What stands in between may have marked a tag as weak.
     let is_known = |known: &str| known.trim().trim_start_matches("W/") == tag;

@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::openapi::{ConversationPath, IdempotencyKey, JournalEvent, ToolDefinition};
-use super::parse::{self, Body, Idempotency, Path, Query};
+use super::extract;
+use super::extract::{Body, Idempotency, Path, Query};
+use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDefinition};
 use super::problem::{Kind, Problem};
 use super::{Api, LOOKS};
 
@@ -54,7 +55,7 @@ pub(super) struct ConversationCreated {
 
 /// Creates a conversation.
 #[utoipa::path(post, path = "/v1/conversations", operation_id = "create_conversation",
-    tag = "conversations", params(IdempotencyKey),
+    tag = "conversations", params(IdempotencyKeyHeader),
     request_body(content = NewConversation, example = json!({
         "agent": "demo", "metadata": {"customer": 7}})),
     responses((status = 201, description = "It exists.", body = ConversationCreated)))]
@@ -65,16 +66,16 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let NewConversation { id, agent: name, assigns, metadata, tools } = body.value;
     let id = match id {
-        Some(id) => parse::new_conversation(&id)?,
+        Some(id) => extract::new_conversation(&id)?,
         None => ConversationId::new(api.clock.id("conv")),
     };
     let compile = move || agent::client_tools(&tools).map(|_| tools);
-    let tools = parse::compiled(compile).await?;
+    let tools = extract::compiled(compile).await?;
     let tools = tools.map_err(|all| Problem::field("tools", agent::joined(&all)))?;
     let request = Request::Create(Create {
         agent: agent_name(&name)?,
-        assigns: parse::bounded("assigns", assigns)?,
-        metadata: parse::bounded("metadata", metadata)?,
+        assigns: extract::bounded("assigns", assigns)?,
+        metadata: extract::bounded("metadata", metadata)?,
         tools,
         parent: None,
         fork: None,
@@ -99,7 +100,7 @@ pub(super) struct NewFork {
 /// Calls that were open there end here as cancelled, and the turn with them; approvals, remembered
 /// decisions and queued messages' turns do not carry over. What it cost is counted anew.
 #[utoipa::path(post, path = "/v1/conversations/{id}/fork", operation_id = "fork_conversation",
-    tag = "conversations", params(ConversationPath, IdempotencyKey),
+    tag = "conversations", params(ConversationPath, IdempotencyKeyHeader),
     request_body(content = NewFork, example = json!({"at_seq": 7})),
     responses((status = 201, description = "It exists, and the prefix is whole.",
         body = ConversationCreated)))]
@@ -110,16 +111,16 @@ pub(super) async fn fork(
     body: Body<NewFork>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let NewFork { at_seq, id } = body.value;
-    let from = parse::conversation(&from)?;
+    let from = extract::conversation(&from)?;
     let id = match id {
-        Some(id) => parse::new_conversation(&id)?,
+        Some(id) => extract::new_conversation(&id)?,
         None => ConversationId::new(api.clock.id("conv")),
     };
     if at_seq == Some(0) {
         return Err(Problem::field("at_seq", "must be at least 1"));
     }
     // A key means one conversation, whatever it was forked from.
-    let fingerprint = parse::fingerprint(&["fork", from.as_str(), &body.fingerprint]);
+    let fingerprint = extract::fingerprint(&["fork", from.as_str(), &body.fingerprint]);
     let request = Request::Fork(ForkRequest { from, at_seq });
     created(&api, id, request, idempotency.repeats(fingerprint)).await
 }
@@ -223,7 +224,7 @@ pub(super) async fn list(
         ConversationStatus::Streaming => ConversationStatus::Preparing,
         other => other,
     });
-    let limit = parse::limit(query.limit, 50, 1_000)?;
+    let limit = extract::limit(query.limit, 50, 1_000)?;
     let filter = HeadFilter { agent, state };
     let page = api.store.conversations(&filter, query.cursor.as_deref(), limit).await?;
     let rows = page.items.into_iter().map(|(id, head)| row(&api, id, head));
@@ -251,21 +252,21 @@ pub(super) async fn get(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<Snapshot>, Problem> {
-    let snapshot = api.conversations.snapshot(&parse::conversation(&id)?).await?;
+    let snapshot = api.conversations.snapshot(&extract::conversation(&id)?).await?;
     snapshot.map(Json).ok_or_else(|| Problem::not_found("such conversation"))
 }
 
 /// Deletes a conversation with its journal, alarms and indexes.
 #[utoipa::path(delete, path = "/v1/conversations/{id}", operation_id = "delete_conversation",
-    tag = "conversations", params(ConversationPath, IdempotencyKey),
+    tag = "conversations", params(ConversationPath, IdempotencyKeyHeader),
     responses((status = 204, description = "It is gone.")))]
 pub(super) async fn delete(
     State(api): State<Api>,
     Path(id): Path<String>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
-    let id = parse::conversation(&id)?;
-    let repeats = idempotency.repeats(parse::fingerprint(&["DELETE", id.as_str()]));
+    let id = extract::conversation(&id)?;
+    let repeats = idempotency.repeats(extract::fingerprint(&["DELETE", id.as_str()]));
     match api.conversations.deliver(&id, Request::Delete, repeats).await? {
         Reply::Deleted => Ok(StatusCode::NO_CONTENT),
         other => Err(unexpected(&other)),
@@ -303,8 +304,8 @@ pub(super) async fn journal(
     Path(id): Path<String>,
     Query(query): Query<JournalQuery>,
 ) -> Result<Json<JournalPage>, Problem> {
-    let id = parse::conversation(&id)?;
-    let limit = parse::limit(query.limit, 100, 1_000)?;
+    let id = extract::conversation(&id)?;
+    let limit = extract::limit(query.limit, 100, 1_000)?;
     let head = existing(&api, &id).await?;
     let events = api.store.events(&id, query.after, limit).await?;
     let read = events.last().map(|event| event.seq).unwrap_or_default();

@@ -2,9 +2,9 @@
 
 use abide_actors::agent::Agents;
 use abide_actors::request::{Reply, Request};
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId};
-use abide_registry::agents::scope;
+use abide_registry::agent_catalog::scope;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,10 +13,11 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::conversations::{agent_name, unexpected};
+use super::extract;
+use super::extract::{Idempotency, Path};
 use super::openapi::{
-    AgentDecisionPath, AgentPath, ConversationPath, DecisionPath, IdempotencyKey,
+    AgentDecisionPath, AgentPath, ConversationPath, DecisionPath, IdempotencyKeyHeader,
 };
-use super::parse::{self, Idempotency, Path};
 use super::problem::Problem;
 use super::{Api, agents};
 
@@ -44,7 +45,7 @@ pub(super) async fn of_conversation(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<Decisions>, Problem> {
-    let id = parse::conversation(&id)?;
+    let id = extract::conversation(&id)?;
     let state = api.conversations.stored(&id).await?;
     let state = state.ok_or_else(|| Problem::not_found("such conversation"))?;
     let own = state.decisions.into_iter();
@@ -55,15 +56,15 @@ pub(super) async fn of_conversation(
 
 /// Revokes a decision of this conversation: later calls ask again.
 #[utoipa::path(delete, path = "/v1/conversations/{id}/decisions/{decision_id}",
-    operation_id = "revoke_decision", tag = "decisions", params(DecisionPath, IdempotencyKey),
+    operation_id = "revoke_decision", tag = "decisions", params(DecisionPath, IdempotencyKeyHeader),
     responses((status = 204, description = "It holds no more.")))]
 pub(super) async fn revoke(
     State(api): State<Api>,
     Path((id, decision)): Path<(String, String)>,
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
-    let id = parse::conversation(&id)?;
-    let print = parse::fingerprint(&["revoke", id.as_str(), &decision]);
+    let id = extract::conversation(&id)?;
+    let print = extract::fingerprint(&["revoke", id.as_str(), &decision]);
     let request = Request::RevokeDecision(DecisionId::new(decision));
     match api.conversations.deliver(&id, request, idempotency.repeats(print)).await? {
         Reply::Revoked => Ok(StatusCode::NO_CONTENT),
@@ -85,7 +86,7 @@ pub(super) async fn of_agent(
 
 /// Revokes a decision of an agent: later calls ask again.
 #[utoipa::path(delete, path = "/v1/agents/{name}/decisions/{decision_id}", tag = "decisions",
-    operation_id = "revoke_agent_decision", params(AgentDecisionPath, IdempotencyKey),
+    operation_id = "revoke_agent_decision", params(AgentDecisionPath, IdempotencyKeyHeader),
     responses((status = 204, description = "It holds no more.")))]
 pub(super) async fn revoke_of_agent(
     State(api): State<Api>,
@@ -93,7 +94,7 @@ pub(super) async fn revoke_of_agent(
     idempotency: Idempotency,
 ) -> Result<StatusCode, Problem> {
     let name = known(&api, &name).await?;
-    let print = parse::fingerprint(&["revoke", name.as_str(), &decision]);
+    let print = extract::fingerprint(&["revoke", name.as_str(), &decision]);
     if agents::repeated(&api, &name, &idempotency, &print).await?.is_some() {
         return Ok(StatusCode::NO_CONTENT);
     }

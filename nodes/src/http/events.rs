@@ -20,9 +20,10 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::Api;
+use super::extract;
+use super::extract::{Path, Query};
 use super::frames::{self, Frame, Payload};
 use super::openapi::{ConversationPath, LastEventId, StreamFrame};
-use super::parse::{self, Path, Query};
 use super::problem::Problem;
 
 /// How many events are read from the store at once: a reader that does not read keeps them in memory.
@@ -62,7 +63,7 @@ pub(super) async fn events(
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Problem> {
-    let id = parse::conversation(&id)?;
+    let id = extract::conversation(&id)?;
     let resume = match headers.get("Last-Event-ID") {
         Some(given) => {
             let seq = given.to_str().ok().and_then(|given| given.trim().parse().ok());

@@ -17,8 +17,9 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::conversations::{agent_name, existing, unexpected};
-use super::openapi::{ConversationPath, IdempotencyKey, PrincipalHeader};
-use super::parse::{self, Body, Caller, Idempotency, Path, Query};
+use super::extract;
+use super::extract::{Body, Caller, Idempotency, Path, Query};
+use super::openapi::{ConversationPath, IdempotencyKeyHeader, PrincipalHeader};
 use super::problem::Problem;
 use super::{Api, blobs};
 use crate::telemetry::TurnExtension;
@@ -52,7 +53,7 @@ pub(super) struct NewMessage {
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
     agent: Option<String>,
     #[serde(default)]
-    if_busy: IfBusy,
+    if_busy: BusyPolicy,
     /// A JSON Schema of at most 64 KiB that the turn's answer must satisfy, or false: plain, whatever
     /// the agent says.
     schema: Option<Value>,
@@ -74,7 +75,8 @@ pub(super) struct Sent {
 /// What to do while a turn runs: refuse, wait for it, or cancel it first.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum IfBusy {
+#[schema(as = Busy)]
+pub(super) enum BusyPolicy {
     #[default]
     Reject,
     Queue,
@@ -83,7 +85,7 @@ pub(super) enum IfBusy {
 
 /// Says something, and starts a turn.
 #[utoipa::path(post, path = "/v1/conversations/{id}/messages", operation_id = "send_message",
-    tag = "messages", params(ConversationPath, IdempotencyKey, PrincipalHeader),
+    tag = "messages", params(ConversationPath, IdempotencyKeyHeader, PrincipalHeader),
     request_body(content = NewMessage, examples(
         ("text" = (value = json!({"text": "Write a mail to Ada", "agent": "demo"}))),
         ("blocks" = (value = json!({"content": [{"type": "text", "text": "And this?"}],
@@ -100,8 +102,8 @@ pub(super) async fn send(
 ) -> Result<(StatusCode, Extension<TurnExtension>, Json<Sent>), Problem> {
     let said = body.value;
     let id = match said.agent {
-        Some(_) => parse::new_conversation(&id)?,
-        None => parse::conversation(&id)?,
+        Some(_) => extract::new_conversation(&id)?,
+        None => extract::conversation(&id)?,
     };
     let mut content = content(said.text, said.content)?;
     let mut repeats = idempotency.repeats(body.fingerprint);
@@ -115,12 +117,12 @@ pub(super) async fn send(
         content,
         message_id: said.message_id,
         principal,
-        assigns: parse::bounded("assigns", said.assigns)?,
+        assigns: extract::bounded("assigns", said.assigns)?,
         shape: shape(said.schema).await?,
         if_busy: match said.if_busy {
-            IfBusy::Reject => IfBusy::Reject,
-            IfBusy::Queue => IfBusy::Queue,
-            IfBusy::Interrupt => IfBusy::Interrupt,
+            BusyPolicy::Reject => IfBusy::Reject,
+            BusyPolicy::Queue => IfBusy::Queue,
+            BusyPolicy::Interrupt => IfBusy::Interrupt,
         },
     });
     match api.conversations.deliver(&id, request, repeats).await? {
@@ -157,8 +159,8 @@ fn named(id: &str, content: &[Value]) -> Result<IdempotencyKey, Problem> {
         let legal = format!("must be 1 to {MESSAGE_ID_CHARS} characters");
         return Err(Problem::field("message_id", legal));
     }
-    let said = parse::canonical(&Value::Array(content.to_vec()));
-    let fingerprint = parse::fingerprint(&[&said]);
+    let said = extract::canonical(&Value::Array(content.to_vec()));
+    let fingerprint = extract::fingerprint(&[&said]);
     Ok(IdempotencyKey { key: format!("message:{id}"), fingerprint, field: "message_id".into() })
 }
 
@@ -167,9 +169,9 @@ async fn shape(schema: Option<Value>) -> Result<AnswerFormat, Problem> {
         None => Ok(AnswerFormat::Agent),
         Some(Value::Bool(false)) => Ok(AnswerFormat::Plain),
         Some(schema @ Value::Object(_)) => {
-            let schema = parse::bounded_value("schema", schema)?;
+            let schema = extract::bounded_value("schema", schema)?;
             let compile = move || Schema::compile(&schema).map(|_| schema);
-            let compiled = parse::compiled(compile).await?;
+            let compiled = extract::compiled(compile).await?;
             compiled.map(AnswerFormat::Schema).map_err(|why| Problem::field("schema", why))
         }
         Some(_) => Err(Problem::field("schema", "must be a JSON Schema object, or false")),
@@ -206,8 +208,8 @@ pub(super) async fn list(
     Path(id): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<MessagePage>, Problem> {
-    let id = parse::conversation(&id)?;
-    let limit = parse::limit(query.limit, 50, 1_000)?;
+    let id = extract::conversation(&id)?;
+    let limit = extract::limit(query.limit, 50, 1_000)?;
     let before = query.before.as_deref().map(str::parse).transpose();
     let before = before.map_err(|_| Problem::field("before", "is not a cursor"))?;
     existing(&api, &id).await?;

@@ -15,7 +15,7 @@ use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
 pub(super) use definition::{AgentDefinition, ToolDefinition};
 pub(super) use params::{
     AgentDecisionPath, AgentPath, BlobPath, CallPath, ConversationPath, DecisionPath,
-    IdempotencyKey, LastEventId, PrincipalHeader,
+    IdempotencyKeyHeader, LastEventId, PrincipalHeader,
 };
 pub(super) use tagged::{JournalEvent, StreamFrame};
 

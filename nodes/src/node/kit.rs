@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_actors::clock::Clock;
-use abide_actors::shell::{Launcher, Limits, SandboxStatus, Shell};
+use abide_actors::exec::{Launcher, Limits, SandboxStatus, Shell};
 use abide_actors::tools::BuiltinServices;
-use abide_actors::web::Fetcher;
+use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 
 use super::StartError;

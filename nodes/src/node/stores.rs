@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use abide_actors::clock::Clock;
-use abide_registry::alone::Standalone;
 use abide_registry::membership::Membership;
-use abide_registry::membership::keeper::OnStoreTime;
+use abide_registry::membership::heartbeat::OnStoreTime;
+use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
 use abide_registry::store::embedded::{self, Embedded};
 use abide_registry::store::memory::Memory;

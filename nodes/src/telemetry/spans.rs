@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use abide_actors::trace::{Attribute, Span, SpanContext, SpanKind};
+use abide_actors::trace::{self, Attribute, Span};
 use abide_conversation::Timestamp;
 use opentelemetry::trace::{
     Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
@@ -12,9 +12,9 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 pub(super) fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
     let kind = match span.side {
-        SpanKind::Inside => SpanKind::Internal,
-        SpanKind::Calls => SpanKind::Client,
-        SpanKind::Called => SpanKind::Server,
+        trace::SpanKind::Internal => SpanKind::Internal,
+        trace::SpanKind::Client => SpanKind::Client,
+        trace::SpanKind::Server => SpanKind::Server,
     };
     let mut attributes: Vec<KeyValue> = span.attributes.into_iter().map(attribute).collect();
     let status = match span.error {
@@ -43,7 +43,7 @@ pub(super) fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
     }
 }
 
-fn context(at: SpanContext) -> SpanContext {
+fn context(at: trace::SpanContext) -> SpanContext {
     let (trace, span) = (TraceId::from(at.trace), SpanId::from(at.span));
     SpanContext::new(trace, span, TraceFlags::SAMPLED, false, TraceState::NONE)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use abide_actors::shell::{ExitStatus, Limits};
+use abide_actors::exec::{ExitStatus, Limits};
 
 use crate::rig::{PATIENCE, Rig, alive, long};
 

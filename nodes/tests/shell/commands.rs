@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use abide_actors::shell::{Command, ExitStatus, LaunchError};
+use abide_actors::exec::{Command, ExitStatus, LaunchError};
 use futures::future::join_all;
 
 use crate::rig::Rig;

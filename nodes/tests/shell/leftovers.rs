@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use abide_actors::shell::{Command, ExitStatus};
+use abide_actors::exec::{Command, ExitStatus};
 use tokio::task::AbortHandle;
 
 use crate::rig::{Rig, alive, eventually, long};

@@ -4,7 +4,7 @@ use std::env;
 use std::io::Write;
 use std::process::Stdio;
 
-use abide_actors::shell::{Limits, Sandbox, Shell};
+use abide_actors::exec::{Limits, Sandbox, Shell};
 use tokio::process::{Child, Command};
 
 use crate::rig::{Rig, alive, eventually, launcher, long};

@@ -5,7 +5,7 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use abide_actors::shell::{
+use abide_actors::exec::{
     Command, CommandOutput, ExitStatus, LaunchError, Launcher, Limits, Sandbox, Shell,
 };
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use abide_actors::shell::{Command, ExitStatus, Limits, Sandbox, SandboxStatus, Shell};
+use abide_actors::exec::{Command, ExitStatus, Limits, Sandbox, SandboxStatus, Shell};
 
 use crate::rig::{Rig, launcher, long};
 

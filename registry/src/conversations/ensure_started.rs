@@ -11,7 +11,7 @@ use super::{Conversations, DEADLINE, MOMENT, unavailable};
 use crate::host::{Absent, ActorHandle, HostMsg};
 use crate::membership::Member;
 use crate::placement::{self, Orphan};
-use crate::wire::{Call, CallResult};
+use crate::protocol::{Call, CallOutcome};
 
 /// For how many conversations is remembered which other node holds them.
 const CACHED: usize = 10_000;
@@ -128,7 +128,7 @@ impl Conversations {
     pub async fn start(&self, id: &ConversationId) -> Result<(), RequestError> {
         let Location::There(member) = self.ensure_started(id).await? else { return Ok(()) };
         match self.cluster.ask(&member.process, Call::Start { id: id.clone() }, DEADLINE).await {
-            Ok(CallResult::Started) => Ok(()),
+            Ok(CallOutcome::Started) => Ok(()),
             _ => Err(unavailable("the node did not start it")),
         }
     }

@@ -6,14 +6,14 @@ use abide_actors::request::{ReleaseOutcome, RequestError};
 use abide_conversation::{CallId, ConversationId, Rejection, wanted};
 use ractor::rpc::CallResult;
 
-use super::operators::LIST;
+use super::inspect::LIST;
 use super::snapshot::Holds;
 use super::{Conversations, DEADLINE, unavailable};
+use crate::cluster_view::ClusterView;
 use crate::host::HostMsg;
 use crate::membership::{Member, MemberState};
 use crate::placement;
-use crate::view::ClusterView;
-use crate::wire::{Call, CallResult};
+use crate::protocol::{Call, CallOutcome};
 
 /// Why a conversation stays where it is.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -48,7 +48,7 @@ impl Conversations {
             Some((_, Holds::There(member))) => {
                 match self.cluster.ask(&member.process, Call::Retry { id: id.clone() }, LIST).await
                 {
-                    Ok(CallResult::Retried(retried)) => retried,
+                    Ok(CallOutcome::Retried(retried)) => retried,
                     _ => Err(unavailable("its holder did not answer")),
                 }
             }
@@ -109,8 +109,8 @@ impl Conversations {
             false => {
                 let ask = Call::Start { id: id.clone() };
                 match self.cluster.ask(&to.process, ask, DEADLINE).await {
-                    Ok(CallResult::Started) => true,
-                    Ok(CallResult::NotHere) => false,
+                    Ok(CallOutcome::Started) => true,
+                    Ok(CallOutcome::NotHere) => false,
                     _ => return Err(unavailable("the node did not answer").into()),
                 }
             }
@@ -166,7 +166,7 @@ impl Conversations {
             Holds::There(member) => {
                 let ask = Call::LetGo { id: id.clone(), to, force };
                 match self.cluster.ask(&member.process, ask, DEADLINE).await {
-                    Ok(CallResult::Parted(parted)) => parted?,
+                    Ok(CallOutcome::Parted(parted)) => parted?,
                     _ => return Err(unavailable("its holder did not answer").into()),
                 }
             }

@@ -3,9 +3,9 @@
 use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
 
+use crate::cluster_view::ClusterView;
 use crate::membership::Member;
 use crate::placement::{self, Decision, Policy};
-use crate::view::ClusterView;
 
 /// A search for the node where a conversation lives, or shall.
 #[derive(Clone, Debug)]

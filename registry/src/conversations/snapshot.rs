@@ -10,7 +10,7 @@ use abide_conversation::{ConversationId, State, replay};
 
 use super::{Conversations, DEADLINE};
 use crate::membership::Member;
-use crate::wire::{Call, CallResult};
+use crate::protocol::{Call, CallOutcome};
 
 /// How long a glance at a conversation elsewhere may take; the store knows nearly as much.
 const GLANCE: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ impl Conversations {
 
     async fn inspect_there(&self, member: &Member, id: &ConversationId) -> Option<Inspection> {
         match self.cluster.ask(&member.process, Call::Inspect { id: id.clone() }, GLANCE).await {
-            Ok(CallResult::Inspected(live)) => live.map(|live| *live),
+            Ok(CallOutcome::Inspected(live)) => live.map(|live| *live),
             Ok(_) | Err(_) => None,
         }
     }

@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Hub;
-use crate::cluster::Cluster;
+use crate::cluster_client::Cluster;
 use crate::peers::LinkState;
-use crate::wire::{Call, CallResult, LiveUpdate};
+use crate::protocol::{Call, CallOutcome, LiveUpdate};
 
 /// How much may wait to be told to one node. Past that its listeners lose deltas, and read what was
 /// journalled from the store.
@@ -121,7 +121,7 @@ async fn tell(
         told.listen = listened.split_off(listened.len().saturating_sub(LISTENS));
         let heard = pack(batch, &mut told);
         match cluster.ask(&process, Call::Tell(told), PATIENCE).await {
-            Ok(CallResult::Noted) => {
+            Ok(CallOutcome::Noted) => {
                 (anew, missed, forgot) = (false, false, false);
                 for barrier in heard {
                     // Who waited may have gone.

@@ -10,15 +10,15 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::door::Handshake;
+use super::connector::{Connector, PeerClients};
+use super::handshake::Handshake;
 use super::hello::Hello;
 use super::keys::Keys;
-use super::links::{Connector, PeerClients};
 use super::server::{self, PeerServer};
 use super::{CallError, LinkStates, Peers};
 use crate::host::HostMsg;
 use crate::membership::Member;
-use crate::wire::WIRE;
+use crate::protocol::WIRE;
 
 /// What a cluster is started with.
 pub struct MeshConfig {

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::LinkState;
-use super::door::{Authenticated, Handshake, Target};
-use super::links::{LinkEvent, LinkEvents};
+use super::connector::{LinkEvent, LinkEvents};
+use super::handshake::{Authenticated, Handshake, Target};
 use super::stream::Keepalive;
 
 /// Before the second attempt; it doubles with every other, and the first is made at once.

@@ -9,8 +9,8 @@ use ractor_cluster::{
     IncomingEncryptionMode, NodeEventSubscription, NodeId, NodeServer, NodeServerMessage,
 };
 
-use super::door::Handshake;
-use super::links::{LinkEvent, LinkEvents};
+use super::connector::{LinkEvent, LinkEvents};
+use super::handshake::Handshake;
 use super::stream::Stream;
 use crate::host::HostMsg;
 

@@ -9,9 +9,9 @@
 mod audit;
 mod blobs;
 mod disk;
-mod place;
 mod read;
-mod shared;
+mod state;
+mod store_dir;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use abide_actors::journal::{
     Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
     StoredConversation, StoredResponse,
 };
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Timestamp};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction};
@@ -34,16 +34,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
 use self::disk::Probe;
-use self::place::StoreDir;
-use self::shared::{Claim, Failed, Shared};
+use self::state::{ClaimStep, Failed, Shared};
+use self::store_dir::StoreDir;
 use self::write::{Append, Kept, Outcome, Write};
 use self::writer::{Job, QUEUE, Writer};
-use super::super::agents;
+use super::super::agent_catalog;
 use super::paging;
 use super::{HeadFilter, ListError, Page, Store, StoredAgent};
 use crate::partition::PartitionSet;
 
-pub use self::place::OpenError;
+pub use self::store_dir::OpenError;
 
 /// So many events are read faster than they are handed to another thread: a page or two.
 const SHORT: u64 = 64;
@@ -223,8 +223,8 @@ impl Journal for Embedded {
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError> {
         match self.shared.claim(id, me, dead).map_err(|failed| self.blame(failed))? {
-            Claim::Holds(holding) => Ok(holding),
-            Claim::TakesOver(dead) => {
+            ClaimStep::Holds(holding) => Ok(holding),
+            ClaimStep::TakesOver(dead) => {
                 let (id, me) = (id.clone(), me.clone());
                 self.ask(|done| Job::TakeOver { id, me, dead, done }).await?
             }
@@ -311,7 +311,7 @@ impl Store for Embedded {
         agent: StoredAgent,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let answer = kept(&agents::scope(&agent.name), answer)?;
+        let answer = kept(&agent_catalog::scope(&agent.name), answer)?;
         let json = write::json(&agent)?;
         let (name, revision) = (agent.name, agent.revision.to_string());
         self.write(Write::PutAgent { name, revision, json, answer }).await
@@ -338,7 +338,7 @@ impl Store for Embedded {
         name: &AgentName,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let answer = kept(&agents::scope(name), answer)?;
+        let answer = kept(&agent_catalog::scope(name), answer)?;
         self.write(Write::DeleteAgent { name: name.clone(), answer }).await
     }
 

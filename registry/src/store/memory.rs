@@ -12,16 +12,16 @@ use abide_actors::journal::{
     Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
     StoredConversation, StoredResponse,
 };
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{
     AgentName, BlobId, CallId, ConversationId, DecisionId, Event, Revision, State, Timestamp,
 };
 use async_trait::async_trait;
 
-use super::super::agents;
+use super::super::agent_catalog;
 use super::claims::Claims;
+use super::commit_rules;
 use super::paging::{self, InboxKey};
-use super::rules;
 use super::{HeadFilter, ListError, Page, Store, StoredAgent};
 use crate::partition::{Partition, PartitionSet};
 
@@ -93,7 +93,7 @@ impl Tables {
         commit: Commit,
     ) -> Result<(), StoreError> {
         let known = self.conversations.get(id).map(|known| known.head.last_seq);
-        if !rules::follows(&commit, known) {
+        if !commit_rules::follows(&commit, known) {
             return Err(StoreError::Conflict);
         }
         let old = self.conversations.remove(id);
@@ -368,7 +368,7 @@ impl Store for Memory {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&agents::scope(&agent.name), answer);
+            tables.keep(&agent_catalog::scope(&agent.name), answer);
         }
         let old = tables.newest.insert(agent.name.clone(), agent.revision.clone());
         tables.revisions.insert(agent.revision.clone(), agent);
@@ -398,7 +398,7 @@ impl Store for Memory {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&agents::scope(name), answer);
+            tables.keep(&agent_catalog::scope(name), answer);
         }
         tables.decisions.retain(|(agent, _), _| agent != name);
         Ok(tables.newest.remove(name).is_some())

@@ -2,35 +2,35 @@
 
 mod audit;
 mod blobs;
-mod calls;
-mod facts;
+mod connection;
+mod decode;
+mod durability;
+mod execute;
 mod journal;
 mod keys;
-mod line;
 mod members;
+mod open_suspensions;
 mod pager;
-mod promise;
-mod rows;
 mod script;
 mod scripts;
 mod sentinel;
-mod stored;
+mod server_info;
+mod store;
 #[cfg(test)]
 mod tests;
 mod url;
-mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 
-use self::calls::PATIENCE_LARGE;
-use self::line::Connection;
+use self::connection::Connection;
+use self::execute::PATIENCE_LARGE;
 use self::url::Kind;
-use super::rules::STATE_FORMAT;
+use super::commit_rules::STATE_FORMAT;
 
-pub use self::promise::{Durability, OpenError};
+pub use self::durability::{Durability, OpenError};
 pub use self::url::{RedisUrl, RedisUrlError};
 
 /// Connections whose commits wait for replicas: each waits for one at a time.
@@ -65,7 +65,7 @@ pub struct Redis {
 impl Redis {
     /// Opens the store, if its servers can promise this.
     pub async fn open(url: &RedisUrl, durability: Durability) -> Result<Self, OpenError> {
-        let found = promise::check(url, durability).await?;
+        let found = durability::check(url, durability).await?;
         let url = Arc::new(url.clone());
         let line = || Connection::new(Arc::clone(&url));
         let replicas = match durability {

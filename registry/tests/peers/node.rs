@@ -209,7 +209,7 @@ fn member((node, process, address): Other) -> Member {
         state: MemberState::Up,
         live_actors: 0,
         version: "test".to_owned(),
-        wire: abide_registry::wire::WIRE,
+        wire: abide_registry::protocol::WIRE,
         since: abide_conversation::Timestamp::default(),
         lease_ms: 5_000,
     }

@@ -2,8 +2,9 @@
 
 use abide_actors::tools::native::{Context, NativeTool, ToolReturn};
 use abide_conversation::command::ResolutionAnswer;
+use abide_conversation::elicitation;
+use abide_conversation::elicitation::InputRequest;
 use abide_conversation::event::{EventData, SuspensionKind, TurnOutcome};
-use abide_conversation::input::{self, InputRequest};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -26,11 +27,11 @@ impl NativeTool for Seat {
     async fn run(&self, _args: Value, context: Context<'_>) -> ToolReturn {
         let answer = context.input.and_then(|input| Some((input, input.answer.as_ref()?)));
         match answer {
-            Some((input, input::InputAnswer::Result(seat))) if seat != "again" => {
+            Some((input, elicitation::InputAnswer::Result(seat))) if seat != "again" => {
                 let state = &input.asks.request_state;
                 ToolReturn::ok(json!({"seat": seat, "state": state, "attempt": context.attempt}))
             }
-            Some((_, input::InputAnswer::Error(_))) => ToolReturn::error("no seat, no trip"),
+            Some((_, elicitation::InputAnswer::Error(_))) => ToolReturn::error("no seat, no trip"),
             Some(_) | None => ToolReturn::asking(InputRequest {
                 message: "Which seat?".to_owned(),
                 requests: json!({"seat": {"type": "string"}}),

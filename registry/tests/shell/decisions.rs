@@ -4,7 +4,7 @@ use abide_actors::agent::Agents;
 use abide_actors::request::{RememberRequest, Request, ResolveRequest};
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{EventData, TurnOutcome};
-use abide_conversation::remembered::{Match, Scope};
+use abide_conversation::remembered_decision::{Match, Scope};
 use abide_conversation::{AgentName, CallId, Principal};
 
 use crate::revival::ASKS;

@@ -11,7 +11,7 @@ use abide_conversation::command::IfBusy;
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::peers::LinkState;
 use abide_registry::placement::Policy;
-use abide_registry::wire::Call;
+use abide_registry::protocol::Call;
 use tokio::time::Instant;
 
 use crate::revival::{ASKS, HOLDS};

@@ -10,7 +10,7 @@ use abide_actors::journal::{
     StoredConversation, StoredResponse,
 };
 use abide_conversation::event::Event;
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
 use abide_registry::partition::PartitionSet;
 use abide_registry::store::memory::Memory;

@@ -10,7 +10,7 @@ use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::live::StreamItem;
 use abide_registry::peers::LinkState;
-use abide_registry::wire::Call;
+use abide_registry::protocol::Call;
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 

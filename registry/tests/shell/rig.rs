@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use abide_actors::agent::{Definition, Format, from_text};
 use abide_actors::clock::Clock;
+use abide_actors::exec::{Launcher, Limits, Sandbox, Shell};
 use abide_actors::journal::Holder;
 use abide_actors::request::{
     IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
 };
-use abide_actors::shell::{Launcher, Limits, Sandbox, Shell};
 use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn};
 use abide_actors::tools::{BuiltinServices, Runner};
-use abide_actors::web::Fetcher;
+use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{AnswerFormat, Event, EventData, TurnOutcome};
 use abide_conversation::{AgentName, CallId, ConversationId, Principal, State, replay, wanted};
-use abide_registry::agents::AgentCatalog;
-use abide_registry::alone::Standalone;
+use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::conversations::Conversations;
 use abide_registry::host::{HostMsg, Quarantined};
-use abide_registry::life::{NodeRuntime, RuntimeDeps};
 use abide_registry::live::{self, Hub};
 use abide_registry::membership::{Member, MemberState, Membership};
 use abide_registry::peers::Peers;
 use abide_registry::placement::Policy;
+use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
+use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
 use async_trait::async_trait;
@@ -151,7 +151,7 @@ impl Rig {
                 state: MemberState::Up,
                 live_actors: 0,
                 version: String::new(),
-                wire: abide_registry::wire::WIRE,
+                wire: abide_registry::protocol::WIRE,
                 since: clock.now(),
                 lease_ms: u64::try_from(LEASE.as_millis()).unwrap(),
             },

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, State, Timestamp, replay, wanted};
+use abide_registry::cluster_view::ClusterView;
 use abide_registry::membership::MemberState;
 use abide_registry::partition::PartitionSet;
-use abide_registry::view::ClusterView;
 
 use crate::plan::stored;
 use crate::shares::share;

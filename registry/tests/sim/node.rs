@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use abide_actors::journal::{Holder, StoreError};
-use abide_actors::standing::Lease;
+use abide_actors::node_lease::Lease;
 use abide_conversation::{ConversationId, Timestamp};
+use abide_registry::cluster_view::ClusterView;
 use abide_registry::host::CrashHistory;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::LinkStates;
-use abide_registry::view::ClusterView;
 use futures::future::{Either, ready};
 use tokio::time::Instant;
 
@@ -110,7 +110,7 @@ impl Node {
             state: self.state.get(),
             live_actors: self.table.borrow().len(),
             version: String::new(),
-            wire: abide_registry::wire::WIRE,
+            wire: abide_registry::protocol::WIRE,
             since: Timestamp::UNIX_EPOCH,
             lease_ms: LEASE_MS,
         }

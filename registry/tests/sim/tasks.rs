@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use abide_actors::journal::StoreError;
 use abide_conversation::{Action, Command, ConversationId, State, decide, replay};
-use abide_registry::alarms::agenda::AlarmPlanner;
-use abide_registry::membership::tenure::LeaseTracker;
+use abide_registry::alarms::planner::AlarmPlanner;
+use abide_registry::cluster_view::ClusterView;
+use abide_registry::membership::lease_tracker::LeaseTracker;
 use abide_registry::membership::{MemberState, Renewed};
 use abide_registry::peers::LinkStates;
 use abide_registry::placement::{Orphan, is_orphan};
 use abide_registry::takeover::{LOOK_EVERY, is_news};
-use abide_registry::view::ClusterView;
 use tokio::time::Instant;
 
 use crate::actor::{Outcome, Request, compose};

@@ -201,5 +201,8 @@ async fn every_line_about_a_run_says_of_which_conversation_turn_call_node_and_ep
         (&json!("c"), &turn, &json!("send"), &json!("test"), &json!(1)),
         "{line:#}"
     );
-    assert_eq!((&line["level"], &line["target"]), (&json!("ERROR"), &json!("abide_actors::post")));
+    assert_eq!(
+        (&line["level"], &line["target"]),
+        (&json!("ERROR"), &json!("abide_actors::signed_post"))
+    );
 }

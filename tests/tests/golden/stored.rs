@@ -5,7 +5,7 @@ use abide_actors::journal::{
     Claim, ConversationSummary, Holder, InboxEntry, StoreError, StoredResponse,
 };
 use abide_conversation::Timestamp;
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::state::ConversationStatus;
 use abide_registry::store::StoredAgent;
 

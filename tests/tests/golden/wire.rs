@@ -7,9 +7,9 @@ use abide_actors::request::{
 };
 use abide_conversation::Rejection;
 use abide_conversation::command::{self, ChildEnded, Create, IfBusy};
+use abide_registry::actor_view::{ActorDetails, ActorSummary};
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::sight::{ActorDetails, ActorSummary};
-use abide_registry::wire::{Call, CallResult, Envelope, LiveUpdate};
+use abide_registry::protocol::{Call, CallOutcome, Envelope, LiveUpdate};
 
 use crate::kinds::{check, kind, kind_by};
 
@@ -18,7 +18,7 @@ fn every_message_between_nodes_that_was_ever_sent_still_means_the_same() {
     let kinds = [
         kind::<Envelope>("Envelope"),
         kind::<Call>("Ask"),
-        kind::<CallResult>("Answer"),
+        kind::<CallOutcome>("Answer"),
         kind::<LiveUpdate>("Told"),
         kind::<Signal>("Signal"),
         kind::<Delta>("Delta"),

@@ -1,6 +1,6 @@
 //! Events as they are decided, each folded in at once, so that the next is judged on what it left.
 
-use super::Decision;
+use super::Transition;
 use crate::Timestamp;
 use crate::event::{Event, EventData, ToolResult};
 use crate::evolve::evolve;
@@ -59,7 +59,7 @@ impl Draft {
         calls.filter(|call| call.phase != CallPhase::Done).cloned().collect()
     }
 
-    pub(super) fn decided(self) -> Decision {
-        Decision { events: self.events, state: self.state }
+    pub(super) fn decided(self) -> Transition {
+        Transition { events: self.events, state: self.state }
     }
 }

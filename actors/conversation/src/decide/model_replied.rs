@@ -2,7 +2,7 @@
 
 use super::Rejection;
 use super::draft::Draft;
-use super::hooked::refuse;
+use super::hooks::refuse;
 use super::settle::{after, end, settle};
 use crate::command::{CallPlan, MessageVerdict, ModelReplied, PlannedCall};
 use crate::event::{

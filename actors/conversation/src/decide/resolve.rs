@@ -1,15 +1,15 @@
 //! Somebody answers a suspension. At most one of answer, expiry and cancel closes it.
 
 use super::Rejection;
+use super::decisions::remember;
 use super::draft::Draft;
 use super::model_replied::wait_for_executor;
-use super::remembered::remember;
 use super::settle::{end, settle};
 use crate::Timestamp;
 use crate::command::{ResolutionAnswer, Resolve};
+use crate::elicitation;
 use crate::event::{EventData, Executor, Resolution, SuspensionKind, ToolStarted, TurnOutcome};
 use crate::ids::CallId;
-use crate::input;
 use crate::message::{ErrorType, Outcome};
 use crate::permission::Decision;
 use crate::state::{Call, OpenSuspension, State};
@@ -55,12 +55,12 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
             draft.error(id, format!("denied by approver{said}"), ErrorType::Denied);
         }
         ResolutionAnswer::Result(value) if asked => {
-            resolution.input = Some(input::InputAnswer::Result(value));
+            resolution.input = Some(elicitation::InputAnswer::Result(value));
             draft.push(EventData::Resolution(resolution));
             run(draft, &id);
         }
         ResolutionAnswer::Error(error) if asked => {
-            resolution.input = Some(input::InputAnswer::Error(error));
+            resolution.input = Some(elicitation::InputAnswer::Error(error));
             draft.push(EventData::Resolution(resolution));
             run(draft, &id);
         }

@@ -1,27 +1,27 @@
 //! The stories of a conversation, told through `decide`, `evolve` and `wanted` alone.
 #![allow(clippy::unwrap_used)]
 
-mod asking;
 mod call_ids;
-mod cancelling;
-mod cells;
-mod chance;
+mod cancel;
 mod children;
-mod contexts;
-mod costs;
-mod deadlines;
-mod dispatching;
-mod failing;
-mod forking;
-mod hooked;
-mod mixed;
-mod queueing;
+mod context;
+mod dispatch;
+mod elicitation;
+mod executor_matrix;
+mod fail_call;
+mod fork;
+mod hooks;
+mod journal_checker;
+mod json_shapes;
+mod mixed_calls;
 mod races;
-mod referee;
+mod random_driver;
 mod remembered;
-mod reviving;
-mod shapes;
+mod revive;
+mod scenario;
+mod send;
 mod steps;
-mod story;
 mod structured;
 mod truncation;
+mod usage;
+mod wake;

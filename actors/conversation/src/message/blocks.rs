@@ -1,15 +1,15 @@
 //! The kinds of content blocks: what each must have, and what each is as text.
 
 pub mod base64;
-mod form;
-mod kind;
+mod block_kind;
+mod field_type;
 mod media;
 mod text;
 
 use serde_json::Value;
 
-use self::kind::BASE;
-pub use self::kind::BlockKind;
+use self::block_kind::BASE;
+pub use self::block_kind::BlockKind;
 pub use self::media::{Media, Source, essence};
 pub use self::text::{as_text, texts, without_bytes};
 

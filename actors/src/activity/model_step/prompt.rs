@@ -12,7 +12,7 @@ use crate::context::reduce::ContextReducer;
 use crate::model::ToolSpec;
 use crate::model::prompt::{PromptInput, Rule, Shown};
 use crate::model::tokens::Counter;
-use crate::tools::bounds::encoded_len;
+use crate::tools::limits::encoded_len;
 
 /// The messages of a request.
 pub(super) struct Prompt {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_conversation::input::InputAnswer;
+use abide_conversation::elicitation::InputAnswer;
 use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_conversation::input::{InputAnswer, InputRequest, PendingInput};
+use abide_conversation::elicitation::{InputAnswer, InputRequest, PendingInput};
 use abide_conversation::message::{ErrorType, Outcome};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::agent::Definition;
 use crate::tools::fixtures::{StillClock, a_run, kit, natives, parse, source};
-use crate::tools::run::Run;
+use crate::tools::runner::Run;
 use crate::tools::{Runner, ToolReturn, Toolbox};
 
 /// Longer than anything here takes, on a machine that builds at the same time.

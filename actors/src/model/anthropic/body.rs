@@ -3,10 +3,10 @@
 use abide_conversation::message::Role;
 use serde_json::{Map, Value, json};
 
-use super::said::{Said, assistant, container, result, user};
+use super::message::{Said, assistant, container, result, user};
 use super::{schema, tool};
 use crate::model::Request;
-use crate::model::wire::options::merge;
+use crate::model::http::options::merge;
 
 /// How long an answer may be unless the definition says it: the wire wants to know, and every model
 /// can do this much. What it thinks comes on top.

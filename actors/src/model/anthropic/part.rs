@@ -3,7 +3,7 @@
 use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
-use crate::model::wire::media::image_type;
+use crate::model::http::media::image_type;
 
 /// The largest image that the provider takes everywhere it runs, in bytes of base64.
 const IMAGE: usize = 5 << 20;

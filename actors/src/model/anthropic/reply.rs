@@ -8,9 +8,10 @@ use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
 use self::block::Block;
-use super::said::{CONTAINER, is_run, run_of};
+use super::message::{CONTAINER, is_run, run_of};
 use super::tool;
-use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
+use crate::model::http;
+use crate::model::http::{CALLS, Frame, REPLY, error};
 use crate::model::{ModelError, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, ToolSpec};
 
 /// What has come so far of one reply.
@@ -62,10 +63,10 @@ impl Reply {
     }
 }
 
-impl wire::Reply for Reply {
+impl http::Reply for Reply {
     fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         let event: Map<String, Value> =
-            serde_json::from_str(&frame.data).map_err(|_| failure::garbled())?;
+            serde_json::from_str(&frame.data).map_err(|_| error::garbled())?;
         let mut event = Value::Object(event);
         let kind = event["type"].as_str().unwrap_or_default().to_owned();
         match kind.as_str() {
@@ -83,7 +84,7 @@ impl wire::Reply for Reply {
                 self.tokens.add(&event["usage"]);
             }
             "message_stop" => self.done = true,
-            "error" => return Err(failure::in_stream(&event["error"])),
+            "error" => return Err(error::in_stream(&event["error"])),
             // What keeps the connection open, ends a block, or is new.
             _ => {}
         }
@@ -108,7 +109,7 @@ impl wire::Reply for Reply {
             Some(_) | None => None,
         };
         if stop == Some(StopReason::Refusal) && !self.spoke && self.calls == 0 {
-            return Err(failure::refused(&self.why));
+            return Err(error::refused(&self.why));
         }
         let usage = self.tokens.usage();
         let mut parts = self.called(stop == Some(StopReason::MaxTokens));
@@ -134,11 +135,11 @@ impl Reply {
     }
 
     fn begin(&mut self, index: Option<u64>, block: Value) -> Result<Vec<ReplyChunk>, ModelError> {
-        let Value::Object(block) = block else { return Err(failure::garbled()) };
+        let Value::Object(block) = block else { return Err(error::garbled()) };
         let (block, part) = Block::new(index, block);
         self.calls += usize::from(block.is_call());
         if self.calls > CALLS {
-            return Err(failure::too_many_calls(CALLS));
+            return Err(error::too_many_calls(CALLS));
         }
         self.blocks.push(block);
         Ok(self.spoken(part))
@@ -147,7 +148,7 @@ impl Reply {
     fn delta(&mut self, index: Option<u64>, delta: Value) -> Result<Vec<ReplyChunk>, ModelError> {
         let at = self.blocks.iter().rposition(|block| block.index == index);
         let Some(block) = at.and_then(|at| self.blocks.get_mut(at)) else {
-            return Err(failure::garbled());
+            return Err(error::garbled());
         };
         let (bytes, part) = block.add(delta);
         self.count(bytes)?;
@@ -161,7 +162,7 @@ impl Reply {
 
     fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > REPLY { Err(failure::too_large()) } else { Ok(()) }
+        if self.bytes > REPLY { Err(error::too_large()) } else { Ok(()) }
     }
 
     /// The calls, and the runs whose results have come.

@@ -10,8 +10,10 @@ use abide_conversation::message::{Message, ProviderMessage, Role, text_block};
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
-use crate::model::testing::{Answer, Server, Still, answered, message, request, settings, whole};
-use crate::model::wire::{Limits, Wire};
+use crate::model::http::{Limits, Wire};
+use crate::model::test_server::{
+    Answer, Server, Still, answered, message, request, settings, whole,
+};
 use crate::model::{ModelSettings, Provider, Request, Retry};
 
 fn wire() -> Wire {

@@ -3,7 +3,7 @@
 use abide_conversation::event::Executor;
 use serde_json::{Map, Value};
 
-use crate::model::wire::options::merge;
+use crate::model::http::options::merge;
 use crate::model::{Provider, ToolSpec};
 
 /// The definition of a tool; `None` if this provider is not to know of it.

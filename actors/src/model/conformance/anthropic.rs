@@ -3,7 +3,7 @@
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::draw::{PDF, PNG, texts_beside, without};
+use super::render::{PDF, PNG, texts_beside, without};
 use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
 use crate::model::Provider;
 

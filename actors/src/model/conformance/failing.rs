@@ -5,9 +5,10 @@ use std::time::Duration;
 use abide_conversation::message::StopReason;
 use futures::StreamExt;
 
-use super::draw::{self, KEY, failure, heard, message, pieces, text};
+use super::render;
+use super::render::{KEY, failure, heard, message, pieces, text};
 use super::{Dialect, Drawn, Say, Trouble};
-use crate::model::testing::{Answer, End, Server, answered, whole};
+use crate::model::test_server::{Answer, End, Server, answered, whole};
 use crate::model::{Model, ModelError, ReplyChunk, Request, Retry};
 
 fn begun(on: &dyn Dialect) -> Drawn<Vec<String>> {
@@ -44,7 +45,7 @@ pub(super) async fn invalid_json_fails(on: &dyn Dialect) -> Drawn<()> {
 }
 
 pub(super) async fn half_a_character_is_replaced(on: &dyn Dialect) -> Drawn<()> {
-    let whole_stream = on.frames(&[Say::Text("H🦀i")], draw::end(StopReason::End))?.concat();
+    let whole_stream = on.frames(&[Say::Text("H🦀i")], render::end(StopReason::End))?.concat();
     let crab = whole_stream.find('🦀').unwrap();
     let mut bytes = whole_stream.into_bytes();
     bytes.drain(crab + 2..crab + 4);
@@ -106,7 +107,7 @@ pub(super) async fn an_early_end_fails(on: &dyn Dialect) -> Drawn<()> {
 /// Time stands still from the moment in which nothing but time can end it.
 pub(super) async fn silence_is_given_up(on: &dyn Dialect) -> Drawn<()> {
     let server = Server::start([pieces(on, begun(on)?).ending(End::Hangs)]).await;
-    let mut parts = draw::wire().ask(&draw::asking(on, &server.url)).await.unwrap();
+    let mut parts = render::wire().ask(&render::asking(on, &server.url)).await.unwrap();
     assert_eq!(parts.next().await, Some(Ok(text("Hi"))));
     tokio::time::pause();
     let silent = parts.next().await.unwrap().unwrap_err();
@@ -132,10 +133,10 @@ pub(super) async fn the_key_is_never_told(on: &dyn Dialect) -> Drawn<()> {
     }
     let count = answers.len();
     let server = Server::start(answers).await;
-    let mut request: Request = draw::asking(on, &server.url);
+    let mut request: Request = render::asking(on, &server.url);
     request.settings.api_key_env = Some("A_KEY".to_owned());
     for _ in 0..count {
-        let failure = failure(answered(&draw::wire(), request.clone()).await);
+        let failure = failure(answered(&render::wire(), request.clone()).await);
         assert!(failure.message.contains("[key] masked: [key]"), "{failure}");
     }
     let sent = server.asked().remove(0).headers;

@@ -3,11 +3,11 @@
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::draw;
-use super::draw::PNG;
+use super::render;
+use super::render::PNG;
 use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
 use crate::model::Provider;
-use crate::model::testing::Answer;
+use crate::model::test_server::Answer;
 
 pub(super) struct Ollama;
 
@@ -87,11 +87,11 @@ impl Dialect for Ollama {
     }
 
     fn calls(&self, body: &Value) -> Vec<String> {
-        draw::chat_calls(body)
+        render::chat_calls(body)
     }
 
     fn results(&self, body: &Value) -> Vec<String> {
-        draw::chat_results(body)
+        render::chat_results(body)
     }
 
     fn is_legal(&self, id: &str) -> bool {

@@ -3,11 +3,11 @@
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::draw;
-use super::draw::{PDF, PNG};
+use super::render;
+use super::render::{PDF, PNG};
 use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
 use crate::model::Provider;
-use crate::model::testing::{DONE, delta, event, finish};
+use crate::model::test_server::{DONE, delta, event, finish};
 
 pub(super) struct Openai;
 
@@ -82,11 +82,11 @@ impl Dialect for Openai {
     }
 
     fn calls(&self, body: &Value) -> Vec<String> {
-        draw::chat_calls(body)
+        render::chat_calls(body)
     }
 
     fn results(&self, body: &Value) -> Vec<String> {
-        draw::chat_results(body)
+        render::chat_results(body)
     }
 
     fn is_legal(&self, id: &str) -> bool {

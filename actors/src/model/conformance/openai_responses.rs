@@ -3,10 +3,10 @@
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::draw::{PDF, PNG};
+use super::render::{PDF, PNG};
 use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
 use crate::model::Provider;
-use crate::model::testing::event;
+use crate::model::test_server::event;
 
 pub(super) struct OpenaiResponses;
 

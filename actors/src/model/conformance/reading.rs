@@ -3,9 +3,10 @@
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::json;
 
-use super::draw::{self, call, done, heard, parts, pieces, plain, text};
+use super::render;
+use super::render::{call, done, heard, parts, pieces, plain, text};
 use super::{Dialect, Drawn, End, Say};
-use crate::model::testing::{Server, answered, whole};
+use crate::model::test_server::{Server, answered, whole};
 use crate::model::{ReplyChunk, Request};
 
 pub(super) async fn text_comes_in_its_pieces(on: &dyn Dialect) -> Drawn<()> {
@@ -69,7 +70,7 @@ pub(super) async fn large_numbers_are_kept(on: &dyn Dialect) -> Drawn<()> {
 
 /// Every byte ends a piece of some stream, and in the first one every byte is a piece.
 pub(super) async fn bytes_may_be_split_anywhere(on: &dyn Dialect) -> Drawn<()> {
-    let stream = on.frames(&TWO_CALLS, draw::end(StopReason::ToolCalls))?.concat().into_bytes();
+    let stream = on.frames(&TWO_CALLS, render::end(StopReason::ToolCalls))?.concat().into_bytes();
     let split = |(size, from): (usize, usize)| {
         let (begin, rest) = stream.split_at(from);
         let pieces = [begin].into_iter().chain(rest.chunks(size));
@@ -78,8 +79,8 @@ pub(super) async fn bytes_may_be_split_anywhere(on: &dyn Dialect) -> Drawn<()> {
     let splits = [1, 2, 3, 7, 64].into_iter().flat_map(|size| (0..size).map(move |at| (size, at)));
     let splits: Vec<(usize, usize)> = splits.collect();
     let server = Server::start(splits.iter().copied().map(split)).await;
-    let wire = draw::wire();
-    let request = Request { tools: draw::tools(on), ..draw::asking(on, &server.url) };
+    let wire = render::wire();
+    let request = Request { tools: render::tools(on), ..render::asking(on, &server.url) };
     for (size, from) in splits {
         let (parts, _) = done(whole(answered(&wire, request.clone()).await));
         assert_eq!(plain(on, parts), two_calls(on), "pieces of {size} from {from}");

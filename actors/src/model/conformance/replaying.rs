@@ -4,9 +4,10 @@ use abide_conversation::MessageId;
 use abide_conversation::message::{ProviderMessage, StopReason};
 use serde_json::Value;
 
-use super::draw::{self, WEB, body, continued, done, has, message, parts};
+use super::render;
+use super::render::{WEB, body, continued, done, has, message, parts};
 use super::{Dialect, Drawn, Say};
-use crate::model::testing::{Server, answered, whole};
+use crate::model::test_server::{Server, answered, whole};
 use crate::model::{ModelToolCall, ReplyChunk};
 
 /// All pieces of the message stand in the body, as they were.
@@ -49,7 +50,7 @@ pub(super) async fn sealed_thinking_goes_back(on: &dyn Dialect) -> Drawn<()> {
 
 pub(super) async fn citations_go_back(on: &dyn Dialect) -> Drawn<()> {
     let (parts, end) = done(parts(on, &[Say::Cited("It rains.")], StopReason::End).await?);
-    assert_eq!(parts, [draw::text("It rains.")]);
+    assert_eq!(parts, [render::text("It rains.")]);
     let (request, verbatim) = continued(on, (parts, end), &[]);
     goes_back(on, &body(&request), &verbatim);
     Ok(())
@@ -111,7 +112,7 @@ pub(super) async fn a_pause_is_gone_on_from(on: &dyn Dialect) -> Drawn<()> {
     let hosted = on.hosted()?;
     let paused = [Say::Text("I look."), Say::HostedBegins];
     let (parts, end) = done(parts(on, &paused, StopReason::Paused).await?);
-    assert_eq!((end.stop, &*parts), (Some(StopReason::Paused), &[draw::text("I look.")][..]));
+    assert_eq!((end.stop, &*parts), (Some(StopReason::Paused), &[render::text("I look.")][..]));
     let (request, verbatim) = continued(on, (parts, end), &[]);
     goes_back(on, &body(&request), &verbatim);
 
@@ -120,7 +121,7 @@ pub(super) async fn a_pause_is_gone_on_from(on: &dyn Dialect) -> Drawn<()> {
     let server = server.await;
     let mut request = request;
     request.settings.base_url = Some(server.url.clone());
-    let (parts, _) = done(whole(answered(&draw::wire(), request).await));
+    let (parts, _) = done(whole(answered(&render::wire(), request).await));
     let run = runs(&parts);
     assert_eq!(run.len(), 1, "{parts:?}");
     assert_eq!((&*run[0].name, &run[0].args), (WEB, &Ok(hosted.args)));

@@ -3,7 +3,8 @@
 use abide_conversation::message::Role;
 use serde_json::{Value, json};
 
-use super::draw::{self, PDF, PNG, asking, asks, body, has, result, said, tools, user};
+use super::render;
+use super::render::{PDF, PNG, asking, asks, body, has, result, said, tools, user};
 use super::{Dialect, Drawn};
 use crate::model::Request;
 
@@ -143,6 +144,6 @@ pub(super) async fn options_come_last(on: &dyn Dialect) -> Drawn<()> {
     let sent = body(&asked);
     assert_eq!(sent["special"], json!({"deep": {"er": 1}}));
     assert!(has(&before, &json!(0.5)), "{before}");
-    assert_eq!(draw::without(&sent, "special"), before);
+    assert_eq!(render::without(&sent, "special"), before);
     Ok(())
 }

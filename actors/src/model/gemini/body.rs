@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::part::{part, text};
 use super::{PROVIDER, tool};
 use crate::model::Request;
-use crate::model::wire::options::merge;
-use crate::model::wire::written::{args, spoken};
+use crate::model::http::message_body::{args, spoken};
+use crate::model::http::options::merge;
 
 /// How long a function's name may be on this wire.
 const NAME: usize = 128;

@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::PROVIDER;
 use super::chunk::{Candidate, Chunk, FunctionCall, InlineData, Piece};
-use super::hosted::Runs;
-use crate::model::numbers::exactly;
-use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
+use super::provider_tools::Runs;
+use crate::model::big_numbers::exactly;
+use crate::model::http;
+use crate::model::http::{CALLS, Frame, REPLY, error};
 use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd, Request};
 
 /// How many pieces one message may have; text that streams is one. Each takes memory beside its
@@ -79,10 +80,10 @@ impl Reply {
     fn part(&mut self, raw: &RawValue) -> Result<Option<ReplyChunk>, ModelError> {
         self.bytes += raw.get().len();
         if self.bytes > REPLY {
-            return Err(failure::too_large());
+            return Err(error::too_large());
         }
-        let piece: Piece = serde_json::from_str(raw.get()).map_err(|_| failure::garbled())?;
-        let mut item = serde_json::from_str(raw.get()).map_err(|_| failure::garbled())?;
+        let piece: Piece = serde_json::from_str(raw.get()).map_err(|_| error::garbled())?;
+        let mut item = serde_json::from_str(raw.get()).map_err(|_| error::garbled())?;
         let thinks = piece.thought == Some(true);
         let mut text = piece.text.filter(|text| !text.is_empty());
         if let Some(call) = piece.function_call {
@@ -96,7 +97,7 @@ impl Reply {
             self.calls.push(call);
         }
         if self.calls.len() + self.runs.open() > CALLS {
-            return Err(failure::too_many_calls(CALLS));
+            return Err(error::too_many_calls(CALLS));
         }
         if let Some(data) = piece.inline_data {
             text = named(data);
@@ -128,7 +129,7 @@ impl Reply {
             self.more |= fields != Some(1) || item.get("functionCall").is_none();
         }
         if self.items.len() == ITEMS {
-            return Err(failure::too_large());
+            return Err(error::too_large());
         }
         self.items.push(item);
         Ok(())
@@ -140,11 +141,11 @@ impl Reply {
         let calls = self.calls.iter().any(|call| call.provided.is_none());
         let reason = self.blocked.as_deref().or(self.finish.as_deref()).unwrap_or_default();
         let why = self.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-        let ended = failure::shown(&format!("{reason}{why}"));
+        let ended = error::shown(&format!("{reason}{why}"));
         let refuses = self.blocked.is_some() || REFUSALS.contains(&reason);
         match reason {
             _ if refuses && said => Ok(Some(StopReason::Refusal)),
-            _ if refuses => Err(failure::refused(&ended)),
+            _ if refuses => Err(error::refused(&ended)),
             "STOP" if calls => Ok(Some(StopReason::ToolCalls)),
             "STOP" => Ok(Some(StopReason::End)),
             "MAX_TOKENS" | "CONTINUATION" => Ok(Some(StopReason::MaxTokens)),
@@ -164,11 +165,11 @@ impl Reply {
     }
 }
 
-impl wire::Reply for Reply {
+impl http::Reply for Reply {
     fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
-        let chunk: Chunk = serde_json::from_str(&frame.data).map_err(|_| failure::garbled())?;
+        let chunk: Chunk = serde_json::from_str(&frame.data).map_err(|_| error::garbled())?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(failure::in_stream(&error));
+            return Err(error::in_stream(&error));
         }
         if let Some(tokens) = chunk.usage_metadata {
             self.usage = Some(tokens.usage());
@@ -284,10 +285,10 @@ mod tests {
             let mut reply = Reply::default();
             for chunk in chunks {
                 let data = chunk.to_string();
-                let _ = wire::Reply::take(&mut reply, Frame { event: String::new(), data });
+                let _ = http::Reply::take(&mut reply, Frame { event: String::new(), data });
             }
             let calls = reply.calls.len();
-            match wire::Reply::end(Box::new(reply)) {
+            match http::Reply::end(Box::new(reply)) {
                 Ok(parts) => {
                     prop_assert!(matches!(parts.last(), Some(ReplyChunk::Done(_))));
                     prop_assert!(parts.len() > calls);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde_json::{Value, json};
 
-use crate::model::testing::{Answer, Server, Still, answered, event, request, settings, whole};
-use crate::model::wire::{Limits, Wire};
+use crate::model::http::{Limits, Wire};
+use crate::model::test_server::{Answer, Server, Still, answered, event, request, settings, whole};
 use crate::model::{
     ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
 };

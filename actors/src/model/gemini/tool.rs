@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::PROVIDER;
 use crate::model::ToolSpec;
-use crate::model::wire::options::merge;
+use crate::model::http::options::merge;
 
 /// Where the functions stand in their tool.
 const FUNCTIONS: &str = "functionDeclarations";

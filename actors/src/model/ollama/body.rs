@@ -8,10 +8,10 @@ use abide_conversation::message::{CallRef, Message, Role};
 use serde_json::{Map, Value, json};
 
 use super::PROVIDER;
+use crate::model::http::media::image_type;
+use crate::model::http::message_body::{args, name, spoken};
+use crate::model::http::options::merge;
 use crate::model::openai::tool;
-use crate::model::wire::media::image_type;
-use crate::model::wire::options::merge;
-use crate::model::wire::written::{args, name, spoken};
 use crate::model::{ModelSettings, Request};
 
 /// Before the schema of the answer.

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::PROVIDER;
-use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
+use crate::model::http;
+use crate::model::http::{CALLS, Frame, REPLY, error};
 use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd, Request};
 
 /// What has come so far of one reply.
@@ -28,7 +29,7 @@ impl Reply {
 
     fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.bytes += bytes;
-        if self.bytes > REPLY { Err(failure::too_large()) } else { Ok(()) }
+        if self.bytes > REPLY { Err(error::too_large()) } else { Ok(()) }
     }
 
     /// Calls come whole, often without an id.
@@ -40,18 +41,18 @@ impl Reply {
         let (id, name) = (made.id.unwrap_or_default(), function.name.unwrap_or_default());
         self.count(id.len() + name.len() + args.len())?;
         if self.calls.len() == CALLS {
-            return Err(failure::too_many_calls(CALLS));
+            return Err(error::too_many_calls(CALLS));
         }
         self.calls.push(ModelToolCall::collected(id, name, args, false));
         Ok(())
     }
 }
 
-impl wire::Reply for Reply {
+impl http::Reply for Reply {
     fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
-        let line: Line<'_> = serde_json::from_str(&frame.data).map_err(|_| failure::garbled())?;
+        let line: Line<'_> = serde_json::from_str(&frame.data).map_err(|_| error::garbled())?;
         if let Some(error) = line.error {
-            return Err(failure::in_stream(&error));
+            return Err(error::in_stream(&error));
         }
         let said = line.message.unwrap_or_default();
         let mut parts = Vec::new();

@@ -14,8 +14,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::reply::Reply;
-use crate::model::testing::{Answer, Server, Still, answered, request, settings, whole};
-use crate::model::wire::{self, Frame, Limits, REPLY, Wire};
+use crate::model::http;
+use crate::model::http::{Frame, Limits, REPLY, Wire};
+use crate::model::test_server::{Answer, Server, Still, answered, request, settings, whole};
 use crate::model::{
     ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
     ToolSpec,
@@ -27,7 +28,7 @@ fn asking() -> Request {
 
 /// All that comes of these lines.
 fn heard<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply: Box<dyn wire::Reply> = Box::new(Reply::new(&asking()));
+    let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
     let mut parts = Vec::new();
     for line in lines {
         parts.extend(reply.take(Frame { event: String::new(), data: line.to_string() })?);
@@ -174,7 +175,7 @@ fn any_line() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_line_makes_it_panic(lines in prop::collection::vec(any_line(), 0..20)) {
-        let mut reply: Box<dyn wire::Reply> = Box::new(Reply::new(&asking()));
+        let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
         for line in lines {
             let _ = reply.take(Frame { event: String::new(), data: line.to_string() });
         }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::part::part;
 use super::tool;
 use crate::model::Request;
-use crate::model::wire::ids::legal as legal_id;
-use crate::model::wire::options::merge;
-use crate::model::wire::written::{args, name, spoken};
+use crate::model::http::ids::legal as legal_id;
+use crate::model::http::message_body::{args, name, spoken};
+use crate::model::http::options::merge;
 
 /// How long a call's id may be on this wire.
 const ID: usize = 40;

@@ -4,7 +4,8 @@ use abide_conversation::message::{StopReason, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
+use crate::model::http;
+use crate::model::http::{CALLS, Frame, REPLY, error};
 use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd};
 
 /// What has come so far of one reply.
@@ -19,16 +20,16 @@ pub(super) struct Reply {
     done: bool,
 }
 
-impl wire::Reply for Reply {
+impl http::Reply for Reply {
     fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         let data = frame.data;
         if data.trim() == "[DONE]" {
             self.done = true;
             return Ok(Vec::new());
         }
-        let chunk: Chunk = serde_json::from_str(&data).map_err(|_| failure::garbled())?;
+        let chunk: Chunk = serde_json::from_str(&data).map_err(|_| error::garbled())?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(failure::in_stream(&error));
+            return Err(error::in_stream(&error));
         }
         let usage = chunk.usage.and_then(|usage| serde_json::from_value::<Tokens>(usage).ok());
         if let Some(usage) = usage {
@@ -72,7 +73,7 @@ impl wire::Reply for Reply {
             Some(_) | None => None,
         };
         if stop == Some(StopReason::Refusal) && !self.spoke && self.calls.is_empty() {
-            return Err(failure::refused(""));
+            return Err(error::refused(""));
         }
         let calls = self.calls.into_iter().map(|call| ReplyChunk::Call(call.assemble(cut)));
         let done = ReplyEnd { usage: self.usage, stop, verbatim: None };
@@ -101,7 +102,7 @@ impl Reply {
 
     fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.bytes += bytes;
-        if self.bytes > REPLY { Err(failure::too_large()) } else { Ok(()) }
+        if self.bytes > REPLY { Err(error::too_large()) } else { Ok(()) }
     }
 
     /// Adds a fragment to its call. Its index says which; of servers that leave it out, or that
@@ -126,7 +127,7 @@ impl Reply {
         };
         let at = match known.filter(|at| self.calls.get(*at).is_some_and(belongs)) {
             Some(at) => at,
-            None if self.calls.len() == CALLS => return Err(failure::too_many_calls(CALLS)),
+            None if self.calls.len() == CALLS => return Err(error::too_many_calls(CALLS)),
             None => {
                 let index = fragment.index.unwrap_or(self.calls.len() as u64);
                 self.calls.push(Fragments { index, ..Default::default() });
@@ -257,12 +258,12 @@ mod tests {
             for chunk in chunks {
                 let id = chunk["choices"][0]["delta"]["tool_calls"][0]["id"].clone();
                 let data = chunk.to_string();
-                if wire::Reply::take(&mut reply, Frame { event: String::new(), data }).is_ok() {
+                if http::Reply::take(&mut reply, Frame { event: String::new(), data }).is_ok() {
                     ids.extend(id.as_str().filter(|id| !id.is_empty()).map(str::to_owned));
                 }
             }
             let begun = !ids.is_empty();
-            let parts = wire::Reply::end(Box::new(reply)).unwrap_or_default();
+            let parts = http::Reply::end(Box::new(reply)).unwrap_or_default();
             let ended = matches!(parts.last(), Some(ReplyChunk::Done(_)));
             prop_assert!(ended);
             for part in &parts {

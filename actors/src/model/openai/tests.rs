@@ -10,10 +10,10 @@ use abide_conversation::message::{StopReason, Usage};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::model::testing::{
+use crate::model::http::{Limits, Wire, below};
+use crate::model::test_server::{
     Answer, DONE, End, Server, Still, answered, delta, event, finish, request, settings, whole,
 };
-use crate::model::wire::{Limits, Wire, below};
 use crate::model::{
     Model, ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
 };

@@ -4,7 +4,7 @@ use abide_conversation::event::Executor;
 use serde_json::{Map, Value, json};
 
 use crate::model::ToolSpec;
-use crate::model::wire::options::merge;
+use crate::model::http::options::merge;
 
 /// The definition of a tool; `None` if `provider` is not to know of it.
 ///

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::part::part;
 use super::{PROVIDER, SEALED, item, tool};
 use crate::model::Request;
-use crate::model::wire::ids;
-use crate::model::wire::options::merge;
-use crate::model::wire::written::{args, name, spoken};
+use crate::model::http::ids;
+use crate::model::http::message_body::{args, name, spoken};
+use crate::model::http::options::merge;
 
 /// How long an id may be on this wire, a call's and a cache's.
 pub(super) const ID: usize = 64;

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::body::ID;
 use super::tool::Hosted;
-use crate::model::wire::ids;
-use crate::model::{ModelToolCall, numbers};
+use crate::model::http::ids;
+use crate::model::{ModelToolCall, big_numbers};
 
 /// The fields of a run that are not its arguments.
 const NO_ARGS: [&str; 9] =
@@ -140,7 +140,7 @@ fn args(item: &Value) -> Value {
     let mut args = item.as_object().cloned().unwrap_or_default();
     args.retain(|field, _| !NO_ARGS.contains(&field.as_str()));
     if let Some(Value::String(text)) = args.get("arguments") {
-        let read = numbers::exactly(text.clone()).unwrap_or_else(Value::String);
+        let read = big_numbers::exactly(text.clone()).unwrap_or_else(Value::String);
         args.insert("arguments".to_owned(), read);
     }
     match args.remove("action") {

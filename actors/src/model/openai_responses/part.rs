@@ -3,7 +3,7 @@
 use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
-use crate::model::wire::media::{image_type, pdf_name};
+use crate::model::http::media::{image_type, pdf_name};
 
 /// The part for a block; `None` for one that is not sent back.
 ///

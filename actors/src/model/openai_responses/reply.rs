@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::tool::Hosted;
 use super::{PROVIDER, item};
-use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
+use crate::model::http;
+use crate::model::http::{CALLS, Frame, REPLY, error};
 use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd, Request};
 
 /// How many items one message may have: thinking, text and output may stand beside each call.
@@ -54,7 +55,7 @@ impl Reply {
     }
 }
 
-impl wire::Reply for Reply {
+impl http::Reply for Reply {
     fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         if frame.data.trim() == "[DONE]" {
             return Ok(Vec::new());
@@ -78,12 +79,12 @@ impl wire::Reply for Reply {
             "response.completed" | "response.incomplete" => self.ended(&frame.data),
             "response.failed" => {
                 let whole: Whole = read(&frame.data)?;
-                Err(failure::in_stream(&whole.response.unwrap_or_default()["error"]))
+                Err(error::in_stream(&whole.response.unwrap_or_default()["error"]))
             }
             "error" => {
                 let event: Value = read(&frame.data)?;
                 let error = event.get("error").filter(|error| error.is_object());
-                Err(failure::in_stream(error.unwrap_or(&event)))
+                Err(error::in_stream(error.unwrap_or(&event)))
             }
             _ => Ok(Vec::new()),
         }
@@ -105,7 +106,7 @@ impl wire::Reply for Reply {
         let call = |item| item::call(item, &items, &hosted, cut);
         let calls: Vec<ModelToolCall> = items.iter().filter_map(call).collect();
         if calls.len() > CALLS {
-            return Err(failure::too_many_calls(CALLS));
+            return Err(error::too_many_calls(CALLS));
         }
         let waits = calls.iter().any(|call| call.provided.is_none());
         let stop = match end {
@@ -117,7 +118,7 @@ impl wire::Reply for Reply {
             Some(End::Other) | None => None,
         };
         if stop == Some(StopReason::Refusal) && !spoke && calls.is_empty() {
-            return Err(failure::refused(""));
+            return Err(error::refused(""));
         }
         let items = item::kept(&items);
         let says_more = !items.iter().all(item::is_plain);
@@ -138,7 +139,7 @@ impl Reply {
     fn delta(&mut self, data: &str) -> Result<Option<String>, ModelError> {
         let delta = read::<Delta>(data)?.delta.filter(|delta| !delta.is_empty());
         self.streamed += delta.as_ref().map_or(0, String::len);
-        if self.streamed > REPLY { Err(failure::too_large()) } else { Ok(delta) }
+        if self.streamed > REPLY { Err(error::too_large()) } else { Ok(delta) }
     }
 
     fn item(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
@@ -146,7 +147,7 @@ impl Reply {
         let place = output_index.unwrap_or(self.items.len() as u64);
         self.kept += data.len();
         if self.kept > REPLY || self.items.len() == ITEMS {
-            return Err(failure::too_large());
+            return Err(error::too_large());
         }
         self.items.extend(item.filter(Value::is_object).map(|item| (place, item)));
         Ok(Vec::new())
@@ -173,7 +174,7 @@ impl Reply {
         let told = response.get_mut("output").map(Value::take);
         if let (true, Some(Value::Array(items))) = (self.items.is_empty(), told) {
             if items.len() > ITEMS {
-                return Err(failure::too_large());
+                return Err(error::too_large());
             }
             self.items.extend((0..).zip(items.into_iter().filter(Value::is_object)));
         }
@@ -188,7 +189,7 @@ fn next_summary(data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
-    serde_json::from_str(data).map_err(|_| failure::garbled())
+    serde_json::from_str(data).map_err(|_| error::garbled())
 }
 
 #[derive(Deserialize)]

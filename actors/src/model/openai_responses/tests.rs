@@ -13,8 +13,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::reply::Reply;
-use crate::model::testing::{request, settings};
-use crate::model::wire::{self, Frame, REPLY};
+use crate::model::http;
+use crate::model::http::{Frame, REPLY};
+use crate::model::test_server::{request, settings};
 use crate::model::{
     ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
     ToolSpec,
@@ -33,7 +34,7 @@ fn heard_by(
     request: &Request,
     events: impl IntoIterator<Item = Value>,
 ) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply: Box<dyn wire::Reply> = Box::new(Reply::new(request));
+    let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(request));
     let mut parts = Vec::new();
     for event in events {
         parts.extend(reply.take(Frame { event: String::new(), data: event.to_string() })?);
@@ -264,7 +265,7 @@ proptest! {
         loose in any_value(),
         ids in prop::collection::vec("[a-z~]{0,3}", 0..3),
     ) {
-        let mut reply: Box<dyn wire::Reply> = Box::new(Reply::new(&asking()));
+        let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
         let ended = json!({"type": "response.completed", "response": loose});
         for event in events.into_iter().chain([ended]) {
             let _ = reply.take(Frame { event: String::new(), data: event.to_string() });

@@ -7,8 +7,8 @@ use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::Models;
-use crate::model::testing::{Answer, Server, Still, answered, finish, request, whole};
-use crate::model::wire::{Limits, Wire};
+use crate::model::http::{Limits, Wire};
+use crate::model::test_server::{Answer, Server, Still, answered, finish, request, whole};
 use crate::model::{ModelSettings, Prices, ReplyChunk, ReplyEnd};
 
 fn checked(settings: Value) -> Result<(), String> {

@@ -12,10 +12,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{RetryPolicy, Retrying};
-use crate::model::testing::{
+use crate::model::http::{Limits, Wire};
+use crate::model::test_server::{
     Answer, End, Server, Still, answered, delta, finish, request, settings, whole,
 };
-use crate::model::wire::{Limits, Wire};
 use crate::model::{
     Model, ModelError, ModelSettings, Provider, ReplyChunk, ReplyEnd, ReplyStream, Request, Retry,
 };

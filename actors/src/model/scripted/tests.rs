@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Scripted, check};
-use crate::model::testing::{answered, request, settings, whole};
+use crate::model::test_server::{answered, request, settings, whole};
 use crate::model::{
     Model, ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request,
 };

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::testing::settings;
+use crate::model::test_server::settings;
 
 const ENGLISH: &str = "When the storm had passed, the harbour master walked along the quay and \
     counted the boats that were still afloat. Eleven of the fourteen had kept their moorings; two \

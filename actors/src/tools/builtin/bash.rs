@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::shell::output::squeezed;
-use crate::shell::{Command, CommandOutput, ExitStatus, LONGEST_OUTPUT, Shell};
-use crate::tools::bounds::LONGEST_ERROR;
+use crate::exec::output::squeezed;
+use crate::exec::{Command, CommandOutput, ExitStatus, LONGEST_OUTPUT, Shell};
+use crate::tools::limits::LONGEST_ERROR;
 use crate::tools::native::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "\

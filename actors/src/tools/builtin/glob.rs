@@ -7,7 +7,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 
 use crate::tools::ToolReturn;
-use crate::tools::bounds::one_line;
+use crate::tools::limits::one_line;
 use crate::workspace::{Cancelled, FileError, Found, Matches, Workspace, on_a_thread, walk};
 
 /// As long as a path may be.

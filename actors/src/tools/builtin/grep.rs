@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::glob::{LONGEST_WHY, compiled, most};
 use crate::tools::ToolReturn;
-use crate::tools::bounds::one_line;
+use crate::tools::limits::one_line;
 use crate::workspace::{FileError, Matches, Workspace, on_a_thread};
 use search::Search;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::tools::native::ToolReturn;
-use crate::web::Fetcher;
+use crate::web_fetch::Fetcher;
 
 pub(super) const DESCRIPTION: &str = "Fetches a page of the public web by HTTP GET and returns its \
     body; HTML is turned into text, with the address of each link in parentheses after it. \

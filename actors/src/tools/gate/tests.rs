@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use abide_conversation::child::Parent;
 use abide_conversation::event::Executor;
-use abide_conversation::remembered::Match;
+use abide_conversation::parent::Parent;
+use abide_conversation::remembered_decision::Match;
 use abide_conversation::state::CallPhase;
 use abide_conversation::{CallId, ConversationId, DecisionId, Principal};
 use serde_json::json;

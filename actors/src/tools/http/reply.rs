@@ -4,7 +4,7 @@ use abide_conversation::message::{ErrorType, Outcome, Ui};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::tools::bounds::LARGEST_VALUE;
+use crate::tools::limits::LARGEST_VALUE;
 use crate::tools::native::ToolReturn;
 
 const TOO_LARGE: &str = "the tool's answer is larger than 1 MB";

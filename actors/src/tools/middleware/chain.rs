@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::Middleware;
-use crate::tools::apart::apart;
+use crate::tools::isolated_task::apart;
 use crate::tools::native::ToolReturn;
-use crate::tools::run::{Run, Runner, bounded, within};
+use crate::tools::runner::{Run, Runner, bounded, within};
 use crate::tools::{Gate, Grant, Tool};
 
 /// What a run goes through.

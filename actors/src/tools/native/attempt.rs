@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::dependencies::Dependencies;
 use super::{Context, NativeTool, ToolReturn};
-use crate::tools::apart::{apart, crashed};
-use crate::tools::run::Run;
+use crate::tools::isolated_task::{apart, crashed};
+use crate::tools::runner::Run;
 
 /// Runs a granted call in a task of its own.
 pub(in crate::tools) async fn run(

@@ -40,7 +40,7 @@ impl FromRequest<Api> for Upload {
         let read = axum::body::to_bytes(request.into_body(), LARGEST);
         let bytes = tokio::time::timeout(SENT_WITHIN, read).await;
         let bytes = bytes.map_err(|_| Problem::unreadable("the body took too long to come"))?;
-        let bytes = bytes.map_err(|error| match crate::http::parse::is_too_long(&error) {
+        let bytes = bytes.map_err(|error| match crate::http::extract::is_too_long(&error) {
             true => too_large(),
             false => Problem::unreadable("the body could not be read"),
         })?;

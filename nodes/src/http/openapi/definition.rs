@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use abide_conversation::AgentName;
-use abide_conversation::cost::Budget;
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
 use abide_conversation::permission::PermissionPhase;
+use abide_conversation::usage::Budget;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 

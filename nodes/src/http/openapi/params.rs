@@ -75,7 +75,7 @@ pub(in crate::http) struct CallPath {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub(in crate::http) struct IdempotencyKey {
+pub(in crate::http) struct IdempotencyKeyHeader {
     /// A name of the client's for this request, 1 to 255 visible characters. A repeat within a day
     /// gets the first answer.
     #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]

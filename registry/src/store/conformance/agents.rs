@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use abide_conversation::remembered::{Match, RememberedDecision};
+use abide_conversation::remembered_decision::{Match, RememberedDecision};
 use abide_conversation::{AgentName, DecisionId, Principal, Revision};
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use abide_actors::journal::{
     ConversationSummary, InboxEntry, InboxFilter, StoredConversation, StoredResponse,
 };
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{ConversationId, Event, Revision, State, Timestamp};
 use redb::{Error, ReadTransaction};
 

@@ -6,8 +6,8 @@ use redb::{Error, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub(super) use super::super::commit_rules::STATE_FORMAT;
 use super::super::paging::InboxKey;
-pub(super) use super::super::rules::STATE_FORMAT;
 
 type Json = &'static [u8];
 type Text = &'static str;

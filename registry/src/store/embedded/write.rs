@@ -8,7 +8,7 @@ use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestam
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 use serde::Serialize;
 
-use super::super::rules;
+use super::super::commit_rules;
 use super::audit::{self, Audit};
 use super::blobs;
 use super::tables::{self, Nanos, Record, nanos};
@@ -253,7 +253,7 @@ impl<'t> Open<'t> {
     fn append(&mut self, append: &Append) -> Result<Outcome, Error> {
         let (id, commit) = (append.id.as_str(), &append.commit);
         let old = self.head(id)?;
-        if !rules::follows(commit, old.as_ref().map(|head| head.last_seq)) {
+        if !commit_rules::follows(commit, old.as_ref().map(|head| head.last_seq)) {
             return Ok(Err(StoreError::Conflict));
         }
         for (event, json) in commit.events.iter().zip(&append.events) {

@@ -10,8 +10,8 @@ use redb::{Database, Error};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::place::StoreDir;
-use super::shared::{OpenFile, Shared};
+use super::state::{OpenFile, Shared};
+use super::store_dir::StoreDir;
 use super::write::{Open, Outcome, Write};
 
 /// Jobs that wait while one transaction is written; more of them wait at the queue's door, which

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use redis::cmd;
 
 use super::Redis;
+use super::decode;
 use super::keys::{self, Key, Tag};
-use super::rows;
 
 #[async_trait]
 impl AuditLog for Redis {
@@ -43,7 +43,7 @@ impl AuditLog for Redis {
         let mut command = cmd("HMGET");
         command.arg(entries).arg(live);
         let found: Vec<Option<Vec<u8>>> = self.fetch(tag, command).await?;
-        found.into_iter().flatten().map(|json| rows::parse("audit entry", &json)).collect()
+        found.into_iter().flatten().map(|json| decode::parse("audit entry", &json)).collect()
     }
 }
 

@@ -7,11 +7,11 @@ use abide_conversation::{ConversationId, Event, State, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
 
-use super::super::rules;
+use super::super::commit_rules;
 use super::Redis;
-use super::calls::refused;
+use super::decode;
+use super::execute::refused;
 use super::keys::Tag;
-use super::rows;
 use super::scripts::StoredRow;
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl Journal for Redis {
     ) -> Result<(), StoreError> {
         // Whether that is where the journal ends, the script sees.
         let before = commit.head.last_seq.checked_sub(commit.events.len() as u64);
-        match before.is_some_and(|before| rules::follows(&commit, Some(before))) {
+        match before.is_some_and(|before| commit_rules::follows(&commit, Some(before))) {
             true => self.append_by_script(id, held, &commit).await,
             false => Err(StoreError::Conflict),
         }
@@ -90,7 +90,7 @@ impl Journal for Redis {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         // Nothing is asked for past the end, so that the last ones are counted from there.
-        let seq = rows::seq(id, self.ask_row(rows::ask_seq(id)).await?)?.unwrap_or(0);
+        let seq = decode::seq(id, self.ask_row(decode::ask_seq(id)).await?)?.unwrap_or(0);
         let last = before.saturating_sub(1).min(seq);
         let mut events = self.range(id, last.saturating_sub(limit as u64), last).await?;
         events.reverse();
@@ -107,7 +107,7 @@ impl Journal for Redis {
         let mut command = cmd("HGET");
         command.arg(tag.key_of("a", scope)).arg(key);
         let Some(value) = self.ask::<Option<Vec<u8>>>(tag, command).await? else { return Ok(None) };
-        let answer = rows::answer(scope, &value)?;
+        let answer = decode::answer(scope, &value)?;
         Ok((now < answer.expires_at).then_some(answer))
     }
 }

@@ -5,8 +5,8 @@ use abide_conversation::Timestamp;
 use async_trait::async_trait;
 
 use super::Redis;
-use super::calls::refused;
-use super::rows;
+use super::decode;
+use super::execute::refused;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, ObservedMember, Renewed};
 
@@ -37,12 +37,12 @@ fn renewed(alive: Option<MemberList>) -> Result<Renewed, StoreError> {
     let [now, rows @ ..] = alive.as_slice() else {
         return Err(refused("the members: nothing was read".to_owned()));
     };
-    let now = Timestamp::from_millisecond(rows::parse("the clock", now)?)
+    let now = Timestamp::from_millisecond(decode::parse("the clock", now)?)
         .map_err(|error| refused(format!("the clock: {error}")))?;
     let mut members = Vec::with_capacity(rows.len() / 2);
     for row in rows.chunks_exact(2) {
-        let silent_ms = rows::parse("a member's silence", &row[1])?;
-        let member: Member = rows::parse("a member", &row[0])?;
+        let silent_ms = decode::parse("a member's silence", &row[1])?;
+        let member: Member = decode::parse("a member", &row[0])?;
         // One that is dead and was not removed yet.
         if silent_ms <= member.lease_ms {
             members.push(ObservedMember { member, silent_ms });

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::super::Page;
 use super::super::paging;
 use super::Redis;
-use super::calls::read;
+use super::execute::read;
 use super::keys::Tag;
 use crate::partition::Partition;
 

@@ -8,7 +8,7 @@ use abide_actors::journal::StoreError;
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs, cmd};
 use serde::Serialize;
 
-use super::calls::refused;
+use super::execute::refused;
 use super::keys::Tag;
 
 /// A script, and the name that the server keeps it under.

@@ -3,17 +3,17 @@
 use abide_actors::audit::{Entry, MOST_ENTRIES};
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{Claim, Commit, Holder, InboxEntry, StoreError, StoredResponse};
-use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
 use serde::Serialize;
 
 use super::super::StoredAgent;
 use super::Redis;
-use super::calls::refused;
+use super::execute::refused;
 use super::keys::{self, Key, Tag};
 use super::script::{Call, Script, hash};
 use super::{audit, blobs};
-use crate::agents;
+use crate::agent_catalog;
 use crate::membership::Member;
 
 /// For how long a server that is asked twice remembers that it deleted: longer than any repeat takes.
@@ -195,7 +195,7 @@ impl Redis {
         newest: Option<&StoredAgent>,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let (tag, scope) = (Tag::Agents, agents::scope(name));
+        let (tag, scope) = (Tag::Agents, agent_catalog::scope(name));
         let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
         keys.push(tag.own("decisions", name.as_str()));

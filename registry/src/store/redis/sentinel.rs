@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, Value, cmd};
 use tokio::time::timeout;
 
-use super::line::dial;
+use super::connection::dial;
 use super::url::{Host, RedisUrl};
 
 /// How long one sentinel may take. It must leave time for the next ones.

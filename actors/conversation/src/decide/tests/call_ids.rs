@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::chance::Run;
-use super::story::*;
+use super::random_driver::Run;
+use super::scenario::*;
 use crate::command::{Action, ModelReplied, PlannedCall};
 use crate::event::{EventData, Executor};
 use crate::message::Outcome;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::story::*;
+use super::scenario::*;
 use crate::command::{Action, Create, Dispatch, StateChange, ToolReturned};
 use crate::event::{OnInterrupt, Todo, TodoStatus};
 use crate::message::{Outcome, Usage};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::story::*;
+use super::scenario::*;
 use crate::Rejection;
 use crate::command::{Action, PlannedCall};
 use crate::event::{Event, EventData};

@@ -1,9 +1,9 @@
 //! Decisions that hold for later calls.
 
-use super::story::*;
+use super::scenario::*;
 use crate::command::{Action, RememberDecision, Resolve};
 use crate::permission::{Decision, Verdict};
-use crate::remembered::{Match, Scope};
+use crate::remembered_decision::{Match, Scope};
 use crate::{DecisionId, Principal, Rejection};
 
 fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {

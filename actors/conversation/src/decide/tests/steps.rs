@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::story::*;
+use super::scenario::*;
 use crate::command::{Action, ModelFailed, ToolReturned};
 use crate::event::{EventData, Executor};
 use crate::message::{ErrorType, Outcome, Ui};

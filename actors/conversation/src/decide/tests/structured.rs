@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::story::*;
+use super::scenario::*;
 use crate::command::{Action, PlannedCall};
 use crate::event::EventData;
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use super::chance::{Run, Throw, throws};
-use super::referee::Referee;
-use super::story::{cancel, kind};
+use super::journal_checker::Referee;
+use super::random_driver::{Run, Throw, throws};
+use super::scenario::{cancel, kind};
 use crate::command::Action;
 use crate::state::{CallPhase, ConversationStatus};
 use crate::{Activity, State, Timestamp, evolve, from_json, replay, wanted};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::form::media_type;
+use super::field_type::media_type;
 use super::{BlockError, BlockKind, base64};
 use crate::ids::BlobId;
 

@@ -1,16 +1,16 @@
 //! What blocks are as text, for a model that knows no better form of them.
 
 mod event;
-mod write;
+mod pieces;
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-pub use self::write::without_bytes;
+pub use self::pieces::without_bytes;
 
 use self::event::{state_change, system_event, user_action};
-use self::write::{cut, fenced, line, short, spoken};
+use self::pieces::{cut, fenced, line, short, spoken};
 use super::{BlockKind, Media, Source, base64};
 
 /// How much of a block of an unknown kind is told.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::said::{is_run, run_of};
+use super::super::message::{is_run, run_of};
 use crate::model::{ModelToolCall, ReplyChunk};
 
 /// What text is a part of.

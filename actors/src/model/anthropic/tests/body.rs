@@ -49,7 +49,7 @@ fn the_body_on_the_wire_is_as_written() {
         |id: &str| json!({"type": "tool_use", "id": id, "name": "search", "input": {"q": 1}});
     let found =
         |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": [text("found")]});
-    let renamed = crate::model::wire::ids::legal("b~2", 64);
+    let renamed = crate::model::http::ids::legal("b~2", 64);
     let mark = json!({"type": "ephemeral"});
     let mut last = found(&renamed);
     last["cache_control"] = mark.clone();

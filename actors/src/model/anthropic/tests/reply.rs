@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::super::reply::Reply;
 use super::*;
-use crate::model::wire::{self, Frame};
+use crate::model::http;
+use crate::model::http::Frame;
 use crate::model::{ModelError, ReplyChunk, ReplyEnd};
 
 fn read(events: &[String]) -> Result<Vec<ReplyChunk>, ModelError> {
@@ -13,9 +14,9 @@ fn read(events: &[String]) -> Result<Vec<ReplyChunk>, ModelError> {
     let mut parts = Vec::new();
     for event in events {
         let data = event.split_once("data: ").unwrap().1.trim().to_owned();
-        parts.extend(wire::Reply::take(&mut *reply, Frame { event: String::new(), data })?);
+        parts.extend(http::Reply::take(&mut *reply, Frame { event: String::new(), data })?);
     }
-    parts.extend(wire::Reply::end(reply)?);
+    parts.extend(http::Reply::end(reply)?);
     Ok(parts)
 }
 
@@ -139,10 +140,10 @@ proptest! {
             let begins = event["type"] == "content_block_start"
                 && event["content_block"]["type"] == "tool_use";
             let data = event.to_string();
-            let taken = wire::Reply::take(&mut *reply, Frame { event: String::new(), data });
+            let taken = http::Reply::take(&mut *reply, Frame { event: String::new(), data });
             calls += usize::from(begins && taken.is_ok());
         }
-        let parts = wire::Reply::end(reply).unwrap_or_default();
+        let parts = http::Reply::end(reply).unwrap_or_default();
         let ours = |part: &&ReplyChunk| matches!(part, ReplyChunk::Call(call) if call.provided.is_none());
         prop_assert!(parts.is_empty() || parts.iter().filter(ours).count() == calls);
     }

@@ -7,7 +7,7 @@ use abide_conversation::{CallId, MessageId};
 use super::*;
 use crate::model::ToolSpec;
 use crate::model::gemini::body::body;
-use crate::model::testing::message;
+use crate::model::test_server::message;
 
 fn called(id: &str, calls: &[(&str, &str, Value)]) -> Message {
     let call = |(id, name, args): &(&str, &str, Value)| CallRef {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::ollama::body::body;
-use crate::model::testing::message;
+use crate::model::test_server::message;
 
 fn looked() -> Vec<Message> {
     let call = CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!({"q": 1}) };

@@ -7,7 +7,7 @@ use abide_conversation::message::{CallRef, Message, MessageStatus, Role, text_bl
 use super::*;
 use crate::model::ToolSpec;
 use crate::model::openai::body::body;
-use crate::model::testing::message;
+use crate::model::test_server::message;
 
 fn conversation() -> Vec<Message> {
     let image = json!({"type": "image", "source": {"type": "base64", "data": "AA==",

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::model::http::{Limits, Wire};
 use crate::model::openai_responses::body::body;
-use crate::model::testing::{Answer, Server, Still, answered, message};
-use crate::model::wire::{Limits, Wire};
+use crate::model::test_server::{Answer, Server, Still, answered, message};
 
 fn spoken(text: &str, ids: &[&str]) -> Message {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}) };

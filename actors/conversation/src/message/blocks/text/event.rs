@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::write::on_one_line;
+use super::pieces::on_one_line;
 
 /// What somebody did; `None` if it does not say what.
 pub(super) fn user_action(block: &Value) -> Option<String> {

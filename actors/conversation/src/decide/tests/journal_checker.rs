@@ -1,0 +1,223 @@
+//! Judges a whole journal by the contract alone, without looking at how it is folded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::event::{Event, EventData, Summarized, SuspensionKind};
+use crate::message::{ErrorType, Outcome};
+use crate::remembered_decision::Scope;
+use crate::{CallId, ConversationId, DecisionId, TurnId};
+
+#[derive(Default)]
+struct Life {
+    open: Option<(SuspensionKind, u32)>,
+    suspensions: u32,
+    approvals: u32,
+    denied: bool,
+    attempts: u32,
+    done: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Referee {
+    seq: u64,
+    calls: BTreeMap<CallId, Life>,
+    dispatches: BTreeMap<CallId, bool>,
+    waiting_turns: BTreeSet<TurnId>,
+    open_turn: Option<TurnId>,
+    ended: BTreeSet<TurnId>,
+    /// Children that are cared for: those of open calls, and those that are to be stopped.
+    children: BTreeSet<ConversationId>,
+    to_tell: Option<TurnId>,
+    is_child: bool,
+    /// Decisions that the agent must still be given.
+    unkept: BTreeSet<DecisionId>,
+    /// Up to where summaries go.
+    covered: u64,
+}
+
+impl Referee {
+    /// Judges a journal that may go on.
+    pub(super) fn of(journal: &[Event]) -> Self {
+        let mut referee = Self::default();
+        journal.iter().for_each(|event| referee.judge(event));
+        referee
+    }
+
+    /// Whether its decisions are another's, which it was forked from.
+    pub(super) fn is_done_but_for_others(&self) {
+        assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
+        assert!(self.calls.values().all(|life| life.done), "every call has its result");
+        assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
+    }
+
+    /// Judges that nothing is left to be done.
+    pub(super) fn all_is_done(&self) {
+        assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
+        assert!(self.calls.values().all(|life| life.done), "every call has its result");
+        assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
+        assert!(self.children.is_empty(), "every child ended or was stopped");
+        assert!(self.to_tell.is_none(), "the parent was told");
+        assert!(self.unkept.is_empty(), "the agent has its decisions");
+    }
+
+    fn judge(&mut self, event: &Event) {
+        self.seq += 1;
+        assert_eq!(event.seq, self.seq, "seq has no gap");
+        match &event.data {
+            EventData::Created(created) => {
+                assert_eq!(event.seq, 1, "it is created once, first");
+                self.is_child = created.parent.is_some();
+            }
+            EventData::UserMsg(_) => {
+                assert!(self.waiting_turns.insert(event.turn_id.clone().unwrap()));
+            }
+            EventData::TurnStarted(_) => {
+                let turn = event.turn_id.clone().unwrap();
+                assert!(self.waiting_turns.remove(&turn), "it had a message, and starts once");
+                assert_eq!(self.open_turn.replace(turn), None, "one turn at a time");
+            }
+            EventData::TurnEnded(_) => {
+                self.in_turn(event);
+                assert!(self.all_closed(), "a turn ends after its calls");
+                let turn = self.open_turn.take().unwrap();
+                if self.is_child && self.ended.is_empty() {
+                    self.to_tell = Some(turn.clone());
+                }
+                assert!(self.ended.insert(turn), "a turn ends once");
+            }
+            EventData::AssistantMsg(spoken) => {
+                self.in_turn(event);
+                assert!(self.all_closed(), "no model request has a call without its result");
+                for named in &spoken.message.tool_calls {
+                    assert!(!self.dispatches.contains_key(&named.id), "ids never meet");
+                    let before = self.calls.insert(named.id.clone(), Life::default());
+                    assert!(before.is_none(), "an id is used once: {}", named.id);
+                }
+            }
+            EventData::RepairRequested(_)
+            | EventData::ContextAdded(_)
+            | EventData::ContextReduced(_) => {
+                self.in_turn(event);
+            }
+            EventData::Summarized(summarized) => {
+                let Summarized { upto, .. } = summarized;
+                assert!(*upto > self.covered && *upto < event.seq, "summaries only grow");
+                self.covered = *upto;
+            }
+            EventData::Forked(_) => assert_eq!(event.turn_id, None),
+            EventData::SummaryFailed(_) => assert_eq!(event.turn_id, None),
+            EventData::MessageRefused(_) => {
+                self.in_turn(event);
+                assert!(self.all_closed(), "no model request has a call without its result");
+            }
+            EventData::InputRequired(required) => {
+                let life = self.life(event, &required.call_id);
+                assert_eq!(life.open, None, "it asks while it runs");
+            }
+            EventData::DecisionRemembered(remembered) => {
+                self.life(event, &remembered.call_id);
+                if remembered.scope == Scope::Agent {
+                    self.unkept.insert(remembered.decision.id.clone());
+                }
+            }
+            EventData::DecisionKept(kept) => assert!(self.unkept.remove(&kept.decision_id)),
+            EventData::DecisionRevoked(revoked) => {
+                assert!(!self.unkept.contains(&revoked.decision_id), "it is the agent's");
+            }
+            EventData::DispatchStarted(started) => {
+                assert_eq!(event.turn_id, None);
+                let done = self.dispatches.insert(started.call_id.clone(), false);
+                assert_eq!(
+                    (done, started.attempt > 1),
+                    match started.attempt {
+                        1 => (None, false),
+                        _ => (Some(false), true),
+                    }
+                );
+            }
+            EventData::Dispatch(done) => {
+                let before = self.dispatches.insert(done.call_id.clone(), true);
+                let refused = done.gate.is_some();
+                assert_eq!(before, (!refused).then_some(false), "a dispatch ends once");
+            }
+            EventData::ToolCall(call) => drop(self.life(event, &call.call_id)),
+            EventData::ChildStarted(started) => {
+                self.children.insert(started.conversation_id.clone());
+            }
+            EventData::ChildEnded(ended) => {
+                self.children.remove(&ended.conversation_id);
+            }
+            EventData::ChildReleased(released) => {
+                self.children.remove(&released.conversation_id);
+            }
+            EventData::Told(told) => assert_eq!(self.to_tell.take().as_ref(), Some(&told.turn_id)),
+            EventData::Abandoned {} => (self.to_tell, self.is_child) = (None, false),
+            EventData::PhaseChanged(_)
+            | EventData::TodosChanged(_)
+            | EventData::WorkspaceOpened(_) => {}
+            EventData::Unknown(unknown) => panic!("decided by nobody: {unknown:?}"),
+            EventData::Suspension(_)
+            | EventData::Resolution(_)
+            | EventData::ToolStarted(_)
+            | EventData::ToolResult(_) => self.of_call(event),
+        }
+    }
+
+    fn of_call(&mut self, event: &Event) {
+        match &event.data {
+            EventData::Suspension(suspension) => {
+                let life = self.life(event, &suspension.call_id);
+                life.suspensions += 1;
+                assert_eq!(suspension.suspension, life.suspensions);
+                let opened = life.open.replace((suspension.kind, suspension.suspension));
+                assert_eq!(opened, None, "one suspension at a time");
+                assert!(suspension.expires_at >= event.at);
+            }
+            EventData::Resolution(resolution) => {
+                let life = self.life(event, &resolution.call_id);
+                let closed = life.open.take();
+                assert_eq!(closed, Some((resolution.kind, resolution.suspension)), "closed once");
+                life.approvals += u32::from(resolution.approved == Some(true));
+                life.denied = resolution.approved == Some(false);
+                assert!(life.approvals <= 1, "nobody is asked twice");
+            }
+            EventData::ToolStarted(started) => {
+                let life = self.life(event, &started.call_id);
+                assert!(life.open.is_none() && !life.denied, "nothing runs against a no");
+                assert!(started.attempt > life.attempts, "attempts grow");
+                life.attempts = started.attempt;
+            }
+            EventData::ToolResult(result) => {
+                let life = self.life(event, &result.call_id);
+                life.done = true;
+                let closed = life.open.take();
+                match &result.outcome {
+                    Outcome::Err(_, ErrorType::Expired | ErrorType::NoClient) => {
+                        assert!(closed.is_some(), "only a suspension expires");
+                    }
+                    Outcome::Err(_, ErrorType::Cancelled) => {}
+                    Outcome::Ok(_) | Outcome::Err(..) => {
+                        assert_eq!(closed, None, "no result goes past an open suspension");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn in_turn(&self, event: &Event) {
+        assert!(event.turn_id.is_some());
+        assert_eq!(event.turn_id, self.open_turn, "it belongs to the open turn");
+    }
+
+    fn all_closed(&self) -> bool {
+        self.calls.values().all(|life| life.done)
+    }
+
+    fn life(&mut self, event: &Event, call: &CallId) -> &mut Life {
+        self.in_turn(event);
+        let life = self.calls.get_mut(call).expect("the assistant named it");
+        assert!(!life.done, "a call has one result, and nothing after it");
+        life
+    }
+}

@@ -1,0 +1,431 @@
+//! A conversation under test: every command is folded, replayed and read back as it goes.
+
+use serde_json::{Value, json};
+
+use crate::command::*;
+use crate::event::{AnswerFormat, Event, EventData, Executor, Intent, OnInterrupt, ToolResult};
+use crate::message::{Outcome, Usage, text_block};
+use crate::parent::Parent;
+use crate::permission::{Decision, Verdict};
+use crate::{
+    Activity, AgentName, CallId, ConversationId, MessageId, Principal, Rejection, Revision, State,
+    Timestamp, TurnId, decide, evolve, from_json, replay, wanted,
+};
+
+/// How long a suspension of these tests waits.
+pub(super) const TIMEOUT_MS: i64 = 60_000;
+const MAX_STEPS: u32 = 5;
+
+pub(super) struct Story {
+    pub(super) state: State,
+    pub(super) journal: Vec<Event>,
+    pub(super) at: Timestamp,
+}
+
+pub(super) type Told = Result<Vec<&'static str>, Rejection>;
+
+impl Story {
+    pub(super) fn empty() -> Self {
+        let at = Timestamp::from_millisecond(1_800_000_000_000).unwrap();
+        Self { state: State::default(), journal: Vec::new(), at }
+    }
+
+    /// A conversation whose first turn, `turn_1`, has just started.
+    pub(super) fn begun() -> Self {
+        let mut story = Self::empty();
+        story.tell(send("turn_1")).unwrap();
+        story
+    }
+
+    /// A conversation whose model has just made these calls.
+    pub(super) fn called(calls: Vec<PlannedCall>) -> Self {
+        let mut story = Self::begun();
+        story.reply(calls).unwrap();
+        story
+    }
+
+    /// Judges and folds a command; the types of its events.
+    ///
+    /// Every time: `seq` has no gap, a replay of the journal as it is read back from JSON comes to
+    /// the same state, and so does the state's own JSON.
+    pub(super) fn tell(&mut self, action: Action) -> Told {
+        let events = decide(&self.state, Command { at: self.at, action })?;
+        for event in &events {
+            assert_eq!(event.seq, self.state.seq + 1, "seq has no gap");
+            let json = serde_json::to_vec(event).unwrap();
+            let read: Event = from_json(&json).unwrap();
+            assert_eq!(read, *event, "an event reads back as it was");
+            self.state = evolve(std::mem::take(&mut self.state), &read);
+        }
+        let kinds = events.iter().map(kind).collect();
+        self.journal.extend(events);
+        assert_eq!(replay(State::default(), &self.journal), self.state);
+        let cached: State = from_json(&serde_json::to_vec(&self.state).unwrap()).unwrap();
+        assert_eq!(cached, self.state, "a cached state reads back as it was");
+        Ok(kinds)
+    }
+
+    /// The same, for a command that must be accepted.
+    pub(super) fn then(&mut self, action: Action) -> &mut Self {
+        self.tell(action).unwrap();
+        self
+    }
+
+    pub(super) fn reply(&mut self, calls: Vec<PlannedCall>) -> Told {
+        let action = self.replied(calls);
+        self.tell(action)
+    }
+
+    /// The model's answer to the open step.
+    pub(super) fn replied(&self, calls: Vec<PlannedCall>) -> Action {
+        let turn = self.state.turn.as_ref().unwrap();
+        Action::ModelReplied(ModelReplied {
+            turn: turn.id.clone(),
+            step: turn.step + 1,
+            id: MessageId::new(format!("msg_{}", self.state.seq)),
+            content: vec![text_block("said")],
+            calls,
+            usage: None,
+            stop: None,
+            verbatim: None,
+            context_tokens: None,
+            read_at: u64::MAX,
+            object: None,
+            judged: MessageVerdict::GoOn,
+        })
+    }
+
+    pub(super) fn pass(&mut self, ms: i64) -> &mut Self {
+        self.at += jiff::SignedDuration::from_millis(ms);
+        self
+    }
+
+    pub(super) fn after(&self, ms: i64) -> Timestamp {
+        self.at + jiff::SignedDuration::from_millis(ms)
+    }
+
+    pub(super) fn wants(&self) -> Vec<String> {
+        wanted(&self.state).iter().map(Activity::to_string).collect()
+    }
+
+    /// The results of a call; there must never be two.
+    pub(super) fn result(&self, call: &str) -> Option<ToolResult> {
+        let mut results = self.journal.iter().filter_map(|event| match &event.data {
+            EventData::ToolResult(result) if result.call_id.as_str() == call => {
+                Some(result.clone())
+            }
+            _ => None,
+        });
+        let first = results.next();
+        assert_eq!(results.next(), None, "one result a call");
+        first
+    }
+
+    /// A call's error and its type, as JSON writes them.
+    pub(super) fn error(&self, call: &str) -> Value {
+        let result = serde_json::to_value(self.result(call).unwrap()).unwrap();
+        json!([result["error"], result["error_type"]])
+    }
+
+    pub(super) fn ended(&self) -> Vec<(String, Option<String>)> {
+        let ended = |event: &Event| match &event.data {
+            EventData::TurnEnded(ended) => {
+                let outcome = serde_json::to_value(ended.outcome).unwrap();
+                Some((outcome.as_str().unwrap().to_owned(), ended.reason.clone()))
+            }
+            _ => None,
+        };
+        self.journal.iter().filter_map(ended).collect()
+    }
+
+    pub(super) fn phase(&self, call: &str) -> String {
+        let call = self.state.call(&CallId::new(call)).unwrap();
+        let phase = serde_json::to_value(&call.phase).unwrap();
+        match phase {
+            Value::String(name) => name,
+            other => other.as_object().unwrap().keys().next().unwrap().clone(),
+        }
+    }
+}
+
+/// An event's type, as JSON writes it.
+pub(super) fn kind(event: &Event) -> &'static str {
+    match event.data {
+        EventData::Created(_) => "created",
+        EventData::UserMsg(_) => "user_msg",
+        EventData::TurnStarted(_) => "turn_started",
+        EventData::AssistantMsg(_) => "assistant_msg",
+        EventData::ToolCall(_) => "tool_call",
+        EventData::Suspension(_) => "suspension",
+        EventData::Resolution(_) => "resolution",
+        EventData::ToolStarted(_) => "tool_started",
+        EventData::InputRequired(_) => "input_required",
+        EventData::ToolResult(_) => "tool_result",
+        EventData::RepairRequested(_) => "repair_requested",
+        EventData::ContextAdded(_) => "context_added",
+        EventData::MessageRefused(_) => "message_refused",
+        EventData::Forked(_) => "forked",
+        EventData::ContextReduced(_) => "context_reduced",
+        EventData::Summarized(_) => "summarized",
+        EventData::SummaryFailed(_) => "summary_failed",
+        EventData::TurnEnded(_) => "turn_ended",
+        EventData::DispatchStarted(_) => "dispatch_started",
+        EventData::Dispatch(_) => "dispatch",
+        EventData::PhaseChanged(_) => "phase_changed",
+        EventData::TodosChanged(_) => "todos_changed",
+        EventData::WorkspaceOpened(_) => "workspace_opened",
+        EventData::ChildStarted(_) => "child_started",
+        EventData::ChildEnded(_) => "child_ended",
+        EventData::ChildReleased(_) => "child_released",
+        EventData::Told(_) => "told",
+        EventData::Abandoned {} => "abandoned",
+        EventData::DecisionRemembered(_) => "decision_remembered",
+        EventData::DecisionKept(_) => "decision_kept",
+        EventData::DecisionRevoked(_) => "decision_revoked",
+        EventData::Unknown(_) => "unknown",
+    }
+}
+
+pub(super) fn create() -> Create {
+    Create {
+        agent: AgentName::new("demo"),
+        assigns: Default::default(),
+        metadata: Default::default(),
+        tools: Vec::new(),
+        parent: None,
+        fork: None,
+    }
+}
+
+/// The call `ask` of the conversation `boss`.
+pub(super) fn parent() -> Parent {
+    Parent {
+        conversation_id: ConversationId::new("boss"),
+        call_id: CallId::new("ask"),
+        root_conversation_id: ConversationId::new("root"),
+        depth: 2,
+        ceiling: Default::default(),
+        budget: Default::default(),
+        storages: [("".to_owned(), "disk".to_owned())].into(),
+    }
+}
+
+pub(super) fn verdict(decision: Decision) -> Verdict {
+    Verdict {
+        decision,
+        rule: "auto".to_owned(),
+        phase: Default::default(),
+        fingerprint: "0123456789abcdef".to_owned(),
+        by: None,
+    }
+}
+
+fn allowed() -> Option<Verdict> {
+    Some(verdict(Decision::Allow))
+}
+
+pub(super) fn basis() -> TurnSettings {
+    TurnSettings {
+        agent: AgentName::new("demo"),
+        revision: Revision::new("0123456789abcdef"),
+        max_steps: MAX_STEPS,
+        budget: Default::default(),
+        summarize_over: None,
+    }
+}
+
+pub(super) fn message(turn: &str, if_busy: IfBusy) -> Send {
+    Send {
+        create: Some(create()),
+        basis: basis(),
+        turn_id: TurnId::new(turn),
+        id: MessageId::new(format!("user_{turn}")),
+        content: vec![text_block("hello")],
+        message_id: None,
+        principal: Principal::new("user"),
+        assigns: Default::default(),
+        shape: AnswerFormat::Agent,
+        if_busy,
+        partial: None,
+    }
+}
+
+pub(super) fn send(turn: &str) -> Action {
+    Action::Send(message(turn, IfBusy::Reject))
+}
+
+pub(super) fn queued(turn: &str) -> Action {
+    Action::Send(message(turn, IfBusy::Queue))
+}
+
+pub(super) fn start(turn: &str) -> Action {
+    Action::Start(Start { turn: TurnId::new(turn), basis: Some(basis()) })
+}
+
+pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
+    let plan = CallPlan::Execute {
+        executor,
+        intent: Intent::Action,
+        gate: gate.then(|| "May it?".to_owned()),
+        message: "Please answer.".to_owned(),
+        timeout_ms: TIMEOUT_MS.unsigned_abs(),
+        grace_ms: (executor == Executor::Client).then_some(5_000),
+        on_interrupt: OnInterrupt::Redispatch,
+        answer: None,
+        child: None,
+        lane: None,
+    };
+    let gate = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
+    PlannedCall {
+        given_id: id.to_owned(),
+        tool: "tool".to_owned(),
+        args: json!({"n": 1}),
+        said: None,
+        plan,
+        gate,
+    }
+}
+
+pub(super) fn server(id: &str) -> PlannedCall {
+    call(id, Executor::Server, false)
+}
+
+pub(super) fn gated(id: &str) -> PlannedCall {
+    call(id, Executor::Server, true)
+}
+
+/// A call that the child `kid_<name>` is to answer.
+pub(super) fn asking(id: &str, name: &str) -> PlannedCall {
+    let mut planned = server(id);
+    if let CallPlan::Execute { child, .. } = &mut planned.plan {
+        *child = Some(ConversationId::new(format!("kid_{name}")));
+    }
+    planned
+}
+
+pub(super) fn child_started(call: &str, attempt: u32) -> Action {
+    let within_ms = TIMEOUT_MS.unsigned_abs();
+    Action::ChildStarted(ChildStarted { call: CallId::new(call), attempt, within_ms, ran: None })
+}
+
+pub(super) fn child_ended(call: &str, child: &str) -> Action {
+    Action::ChildEnded(ChildEnded {
+        call: CallId::new(call),
+        child: ConversationId::new(child),
+        outcome: Outcome::Ok(json!("grown up")),
+        ui: None,
+        usage: Usage { input_tokens: 5, output_tokens: 2, ..Default::default() },
+        storages: [("/kid".to_owned(), "tape".to_owned())].into(),
+    })
+}
+
+pub(super) fn human(id: &str) -> PlannedCall {
+    call(id, Executor::Human, false)
+}
+
+pub(super) fn client(id: &str) -> PlannedCall {
+    call(id, Executor::Client, false)
+}
+
+pub(super) fn gated_client(id: &str) -> PlannedCall {
+    call(id, Executor::Client, true)
+}
+
+/// The same call, of a tool that must not run twice.
+pub(super) fn once(mut planned: PlannedCall) -> PlannedCall {
+    if let CallPlan::Execute { on_interrupt, .. } = &mut planned.plan {
+        *on_interrupt = OnInterrupt::Fail;
+    }
+    planned
+}
+
+pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> PlannedCall {
+    let plan = CallPlan::Answer { executor, intent: Intent::Render, outcome };
+    PlannedCall {
+        given_id: id.to_owned(),
+        tool: "tool".to_owned(),
+        args: json!({}),
+        said: None,
+        plan,
+        gate: allowed(),
+    }
+}
+
+fn resolve(call: &str, suspension: Option<u32>, answer: ResolutionAnswer) -> Action {
+    let (call, by) = (CallId::new(call), Principal::new("boss"));
+    Action::Resolve(Resolve {
+        call,
+        suspension,
+        by,
+        answer,
+        gate: allowed(),
+        remember: None,
+        halt: None,
+    })
+}
+
+pub(super) fn approve(call: &str, suspension: Option<u32>) -> Action {
+    resolve(
+        call,
+        suspension,
+        ResolutionAnswer::Approval { approved: true, reason: None, args: None },
+    )
+}
+
+pub(super) fn approve_with(call: &str, args: Value) -> Action {
+    resolve(
+        call,
+        None,
+        ResolutionAnswer::Approval { approved: true, reason: None, args: Some(args) },
+    )
+}
+
+pub(super) fn deny(call: &str, reason: Option<&str>) -> Action {
+    let reason = reason.map(str::to_owned);
+    resolve(call, None, ResolutionAnswer::Approval { approved: false, reason, args: None })
+}
+
+pub(super) fn answer(call: &str, suspension: Option<u32>, value: Value) -> Action {
+    resolve(call, suspension, ResolutionAnswer::Result(value))
+}
+
+pub(super) fn answer_error(call: &str, error: &str) -> Action {
+    resolve(call, None, ResolutionAnswer::Error(error.to_owned()))
+}
+
+pub(super) fn returned(call: &str, attempt: u32) -> Action {
+    let outcome = Outcome::Ok(json!("done"));
+    let call = CallId::new(call);
+    let (ui, halt, changes) = Default::default();
+    Action::ToolReturned(ToolReturned {
+        call,
+        attempt,
+        outcome,
+        ui,
+        halt,
+        changes,
+        asks: None,
+        ran: None,
+    })
+}
+
+pub(super) fn missing(call: &str, suspension: u32) -> Action {
+    Action::PageMissing(ClientMissing { call: CallId::new(call), suspension })
+}
+
+pub(super) fn fail(call: &str) -> Action {
+    let (call, by) = (CallId::new(call), Principal::new("operator"));
+    Action::FailCall(FailCall { call, by, error: "given up".to_owned() })
+}
+
+pub(super) fn cancel() -> Action {
+    Action::Cancel(Cancel { partial: None })
+}
+
+pub(super) fn partial(step: u32) -> PartialMessage {
+    PartialMessage { id: MessageId::new("msg_cut"), step, content: vec![text_block("half a")] }
+}
+
+pub(super) fn not_open(told: Told) -> bool {
+    matches!(told, Err(Rejection::CallNotOpen(_)))
+}

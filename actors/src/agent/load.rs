@@ -1,0 +1,126 @@
+//! Definitions as text: YAML or JSON, and a directory of such files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::error::{DefinitionError, joined};
+use super::strict_value::Document;
+use super::{Definition, LARGEST_DEFINITION, Parsed};
+use crate::tools::limits::one_line;
+use crate::tools::native::Extensions;
+
+/// Values that a YAML document may come to, aliases followed: a bomb ends here.
+const MOST_NODES: usize = 100_000;
+/// The longest message of a parser that is passed on.
+const LONGEST_MESSAGE: usize = 300;
+
+/// How a definition is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Yaml,
+    Json,
+}
+
+/// Why a directory of definitions was not loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("the agents directory {} cannot be read: {source}", path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("{} cannot be read: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{}: {reason}", path.display())]
+    Refused { path: PathBuf, reason: String },
+    #[error("{} and {} both define the agent {name}", first.display(), second.display())]
+    Twice { name: String, first: PathBuf, second: PathBuf },
+}
+
+/// Reads a document; the error says where it is wrong.
+///
+/// Duplicate keys, keys that are no text and documents that unfold without end are errors.
+pub fn from_text(text: &str, format: Format) -> Result<Value, DefinitionError> {
+    let wrong = |message: String| DefinitionError {
+        tool: None,
+        field: "definition".to_owned(),
+        message: one_line(&message, LONGEST_MESSAGE),
+    };
+    if text.len() > LARGEST_DEFINITION {
+        return Err(wrong("must be at most 1 MB".to_owned()));
+    }
+    match format {
+        Format::Json => serde_json::from_str(text)
+            .map(|Document(value)| value)
+            .map_err(|error| wrong(error.to_string())),
+        Format::Yaml => from_yaml(text).map_err(wrong),
+    }
+}
+
+/// Reads every `*.yaml`, `*.yml` and `*.json` of a directory, in the order of their names.
+pub fn load_dir(directory: &Path, natives: &Extensions) -> Result<Vec<Parsed>, LoadError> {
+    let mut loaded = Vec::new();
+    let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for (path, format) in files(directory)? {
+        let parsed = load(&path, format, natives)?;
+        let name = parsed.definition.name.to_string();
+        if let Some(first) = names.insert(name.clone(), path.clone()) {
+            return Err(LoadError::Twice { name, first, second: path });
+        }
+        loaded.push(parsed);
+    }
+    Ok(loaded)
+}
+
+fn files(directory: &Path) -> Result<Vec<(PathBuf, Format)>, LoadError> {
+    let failed = |source| LoadError::Directory { path: directory.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let format = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("yaml" | "yml") => Format::Yaml,
+            Some("json") => Format::Json,
+            Some(_) | None => continue,
+        };
+        files.push((path, format));
+    }
+    files.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(files)
+}
+
+fn load(path: &Path, format: Format, natives: &Extensions) -> Result<Parsed, LoadError> {
+    let failed = |source| LoadError::File { path: path.to_owned(), source };
+    let refused = |reason| LoadError::Refused { path: path.to_owned(), reason };
+    let size = fs::metadata(path).map_err(failed)?.len();
+    if size > LARGEST_DEFINITION as u64 {
+        return Err(refused("definition: must be at most 1 MB".to_owned()));
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let source = from_text(&text, format).map_err(|invalid| refused(invalid.to_string()))?;
+    Definition::parse(source, natives).map_err(|mistakes| refused(joined(&mistakes)))
+}
+
+fn from_yaml(text: &str) -> Result<Value, String> {
+    let budget = serde_saphyr::budget! {
+        max_nodes: MOST_NODES,
+        max_events: 2 * MOST_NODES,
+        max_documents: 1,
+    };
+    let options = serde_saphyr::options! {
+        budget: budget,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    let read = serde_saphyr::from_str_with_options(text, options);
+    read.map(|Document(value)| value).map_err(|error| {
+        let message = error.to_string();
+        match error.location() {
+            Some(at) if !message.contains("line ") => format!("{message} at line {}", at.line()),
+            Some(_) | None => message,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! What the cases ask and say, drawn by a dialect.
+
+use std::sync::Arc;
+
+use abide_conversation::event::Executor;
+use abide_conversation::message::{
+    CallRef, Message, ProviderMessage, Role, StopReason, Usage, text_block,
+};
+use abide_conversation::{CallId, MessageId};
+use serde_json::{Value, json};
+
+use super::{Dialect, Drawn, End, Say};
+use crate::model::http::{Limits, Wire};
+use crate::model::test_server::{Answer, Server, Still, answered, request, settings, whole};
+use crate::model::{
+    Model, ModelError, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd, Request, ToolSpec,
+};
+
+pub(super) const KEY: &str = "sk-test-0123456789";
+pub(super) const PNG: &str = "iVBORw0KGgo=";
+pub(super) const PDF: &str = "JVBERi0xLjQ=";
+
+/// The tool that the provider runs, as the definition names it.
+pub(super) const WEB: &str = "web";
+
+pub(super) fn wire() -> Wire {
+    let lookup = |name: &str| (name == "A_KEY").then(|| KEY.to_owned());
+    Wire::new(Arc::new(Still), Limits::default(), lookup)
+}
+
+/// A request without messages to a server at this address.
+pub(super) fn asking(on: &dyn Dialect, url: &str) -> Request {
+    request(ModelSettings {
+        name: "some-model".to_owned(),
+        base_url: Some(url.to_owned()),
+        ..settings(on.provider())
+    })
+}
+
+/// The body that is sent for a request.
+pub(super) fn body(request: &Request) -> Value {
+    wire().rendered(request)
+}
+
+pub(super) fn end(stop: StopReason) -> Option<End> {
+    Some(End { stop, usage: Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() } })
+}
+
+/// A whole message of this dialect.
+pub(super) fn message(on: &dyn Dialect, said: &[Say<'_>], stop: StopReason) -> Drawn<Answer> {
+    Ok(pieces(on, on.frames(said, end(stop))?))
+}
+
+pub(super) fn pieces(on: &dyn Dialect, frames: Vec<String>) -> Answer {
+    on.answer(frames.into_iter().map(String::into_bytes).collect())
+}
+
+/// All that comes of an answer; whatever failed is last.
+pub(super) async fn heard(on: &dyn Dialect, answer: Answer) -> Vec<Result<ReplyChunk, ModelError>> {
+    let server = Server::start([answer]).await;
+    let request = Request { tools: tools(on), ..asking(on, &server.url) };
+    answered(&wire(), request).await
+}
+
+/// The parts of a whole message.
+pub(super) async fn parts(
+    on: &dyn Dialect,
+    said: &[Say<'_>],
+    stop: StopReason,
+) -> Drawn<Vec<ReplyChunk>> {
+    Ok(whole(heard(on, message(on, said, stop)?).await))
+}
+
+/// The parts, and what is known at their end.
+pub(super) fn done(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
+    match parts.pop() {
+        Some(ReplyChunk::Done(done)) => (parts, done),
+        other => panic!("ends with {other:?}"),
+    }
+}
+
+pub(super) fn failure(mut parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
+    parts.pop().unwrap().unwrap_err()
+}
+
+pub(super) fn text(text: &str) -> ReplyChunk {
+    ReplyChunk::Text(text.to_owned())
+}
+
+/// A call as it comes over this wire.
+pub(super) fn call(
+    on: &dyn Dialect,
+    id: &str,
+    name: &str,
+    args: Result<Value, &str>,
+) -> ReplyChunk {
+    let id = if on.has_ids() { id.to_owned() } else { String::new() };
+    let args = args.map_err(str::to_owned);
+    ReplyChunk::Call(ModelToolCall { id, name: name.to_owned(), args, provided: None })
+}
+
+/// The parts without the ids of calls that the wire does not know of.
+pub(super) fn plain(on: &dyn Dialect, mut parts: Vec<ReplyChunk>) -> Vec<ReplyChunk> {
+    for part in &mut parts {
+        match part {
+            ReplyChunk::Call(call) if !on.has_ids() => call.id.clear(),
+            ReplyChunk::Call(_)
+            | ReplyChunk::Text(_)
+            | ReplyChunk::Thinking(_)
+            | ReplyChunk::Done(_) => {}
+        }
+    }
+    parts
+}
+
+pub(super) fn function(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: "Does it.".to_owned(),
+        parameters: json!({"type": "object", "properties": {"q": {"type": "string"}}}),
+        executor: Executor::Server,
+        provider_options: Default::default(),
+    }
+}
+
+/// Two functions, and what the provider runs by itself, if it does.
+pub(super) fn tools(on: &dyn Dialect) -> Vec<ToolSpec> {
+    let hosted = on.hosted().ok().map(|hosted| ToolSpec {
+        executor: Executor::Provider,
+        provider_options: hosted.options.as_object().cloned().unwrap_or_default(),
+        ..function(WEB)
+    });
+    [function("search"), function("mail")].into_iter().chain(hosted).collect()
+}
+
+pub(super) fn user(id: &str, content: Vec<Value>) -> Message {
+    Message::new(MessageId::new(id), Role::User, content)
+}
+
+pub(super) fn asks(id: &str, text: &str) -> Message {
+    user(id, vec![text_block(text)])
+}
+
+/// An assistant's message with calls of these ids to `search`.
+pub(super) fn said(id: &str, text: &str, calls: &[&str]) -> Message {
+    let call = |id: &&str| CallRef {
+        id: CallId::new(*id),
+        name: "search".to_owned(),
+        args: json!({"q": "x"}),
+    };
+    let content = if text.is_empty() { Vec::new() } else { vec![text_block(text)] };
+    let tool_calls = calls.iter().map(call).collect();
+    Message { role: Role::Assistant, tool_calls, ..user(id, content) }
+}
+
+pub(super) fn result(call: &str, text: &str) -> Message {
+    Message {
+        role: Role::Tool,
+        tool_call_id: Some(CallId::new(call)),
+        ..asks(&format!("result_{call}"), text)
+    }
+}
+
+/// The next request: what was asked, the reply with its calls to `search` known by these ids, and
+/// their results.
+pub(super) fn continued(
+    on: &dyn Dialect,
+    (parts, done): (Vec<ReplyChunk>, ReplyEnd),
+    calls: &[&str],
+) -> (Request, ProviderMessage) {
+    let spoken = |part: &ReplyChunk| match part {
+        ReplyChunk::Text(text) => Some(text.clone()),
+        ReplyChunk::Thinking(_) | ReplyChunk::Call(_) | ReplyChunk::Done(_) => None,
+    };
+    let spoken: String = parts.iter().filter_map(spoken).collect();
+    let verbatim = done.verbatim.unwrap();
+    assert_eq!((&*verbatim.provider, &*verbatim.model), (on.provider().name(), "some-model"));
+    let mut messages = vec![asks("1", "go"), said("2", &spoken, calls)];
+    messages.extend(calls.iter().map(|call| result(call, "found")));
+    let request = Request {
+        stable: messages.len(),
+        messages,
+        verbatim: [(MessageId::new("2"), verbatim.clone())].into(),
+        tools: tools(on),
+        ..asking(on, "http://127.0.0.1:9/v1")
+    };
+    (request, verbatim)
+}
+
+/// Whether the value stands somewhere within.
+pub(super) fn has(within: &Value, value: &Value) -> bool {
+    within == value
+        || match within {
+            Value::Array(items) => items.iter().any(|item| has(item, value)),
+            Value::Object(fields) => fields.values().any(|field| has(field, value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }
+}
+
+/// A value without the fields of this name, at any depth.
+pub(super) fn without(value: &Value, name: &str) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(|item| without(item, name)).collect(),
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(key, _)| *key != name);
+            Value::Object(kept.map(|(key, field)| (key.clone(), without(field, name))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// The `text` of every object that has the field `beside`, in their order.
+pub(super) fn texts_beside(value: &Value, beside: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    match value {
+        Value::Array(items) => texts.extend(items.iter().flat_map(|it| texts_beside(it, beside))),
+        Value::Object(fields) => {
+            if fields.contains_key(beside) {
+                texts.push(value["text"].as_str().unwrap_or("?").to_owned());
+            }
+            texts.extend(fields.values().flat_map(|it| texts_beside(it, beside)));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    texts
+}
+
+/// The ids of the calls in a body of chat messages, in their order.
+pub(super) fn chat_calls(body: &Value) -> Vec<String> {
+    let messages = body["messages"].as_array().unwrap().iter();
+    let calls = messages.filter_map(|message| message["tool_calls"].as_array()).flatten();
+    calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The ids that the results in it answer, in their order.
+pub(super) fn chat_results(body: &Value) -> Vec<String> {
+    let messages = body["messages"].as_array().unwrap().iter();
+    let answered = messages.filter_map(|message| message.get("tool_call_id"));
+    answered.map(|id| id.as_str().unwrap().to_owned()).collect()
+}

@@ -1,0 +1,145 @@
+//! Media in requests: how all providers know them, and a request without any.
+
+use abide_conversation::message::blocks::{BlockKind, as_text, essence};
+use abide_conversation::message::text_block;
+use serde_json::Value;
+
+use super::Refused;
+use crate::model::{Request, Retry};
+
+/// The type of an image as the wires spell it; `None` of one that most of them do not take.
+pub(crate) fn image_type(media_type: &str) -> Option<&'static str> {
+    match essence(media_type).as_str() {
+        "image/png" => Some("image/png"),
+        "image/jpeg" | "image/jpg" => Some("image/jpeg"),
+        "image/gif" => Some("image/gif"),
+        "image/webp" => Some("image/webp"),
+        _ => None,
+    }
+}
+
+/// How a document is named that has no title.
+const UNTITLED: &str = "document";
+
+/// The name of a PDF as a file, by the end of which some providers judge what it is.
+pub(crate) fn pdf_name(title: Option<&str>) -> String {
+    let name = title.unwrap_or(UNTITLED);
+    let is_pdf = name.to_ascii_lowercase().ends_with(".pdf");
+    if is_pdf { name.to_owned() } else { format!("{name}.pdf") }
+}
+
+/// What providers answer to a medium that they cannot fetch, find or read, or that has too many
+/// pixels or pages.
+const BAD: [u16; 6] = [400, 403, 404, 413, 415, 422];
+
+/// The request with all of its media as their text, if it may have been refused for one of them:
+/// which one, providers do not say, and it stands in every later request of the conversation.
+pub(super) fn told(request: &Request, refused: &Refused) -> Option<Request> {
+    let status = refused.status.filter(|status| BAD.contains(&status.as_u16()));
+    let has_any = request.messages.iter().flat_map(|message| &message.content).any(is_media);
+    if status.is_none() || refused.failure.retry != Retry::Never || !has_any {
+        return None;
+    }
+    let mut told = request.clone();
+    for block in told.messages.iter_mut().flat_map(|message| &mut message.content) {
+        if is_media(block) {
+            *block = text_block(as_text(block).unwrap_or_default());
+        }
+    }
+    Some(told)
+}
+
+fn is_media(block: &Value) -> bool {
+    BlockKind::of(block).is_some_and(|kind| kind.is_media())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use abide_conversation::MessageId;
+    use abide_conversation::message::{Message, Role};
+    use serde_json::json;
+
+    use crate::model::http::{Limits, Wire};
+    use crate::model::test_server::{Answer, Server, Still, answered, request, settings};
+    use crate::model::{ModelSettings, Provider};
+
+    /// What was asked for a message with this block, by a provider that answers all with an error.
+    async fn asked(
+        provider: Provider,
+        status: u16,
+        why: &str,
+        block: serde_json::Value,
+    ) -> Vec<String> {
+        let server = Server::start([Answer::error(status, why)]).await;
+        let (name, base_url) = ("some-model".to_owned(), Some(server.url.clone()));
+        let settings = ModelSettings { name, base_url, ..settings(provider) };
+        let said = Message::new(MessageId::new("m"), Role::User, vec![block]);
+        let mut request = request(settings);
+        request.messages = vec![said];
+        let wire = Wire::new(Arc::new(Still), Limits::default(), |_| None);
+        let failure = answered(&wire, request).await.remove(0).unwrap_err();
+        assert!(failure.message.contains(why), "{failure}");
+        server.asked().iter().map(|asked| asked.body.to_string()).collect()
+    }
+
+    #[test]
+    fn a_pdf_is_named_so() {
+        for (title, name) in [
+            (None, "document.pdf"),
+            (Some("R"), "R.pdf"),
+            (Some("R.PDF"), "R.PDF"),
+            (Some("v1.2"), "v1.2.pdf"),
+        ] {
+            assert_eq!(super::pdf_name(title), name);
+        }
+    }
+
+    fn image() -> serde_json::Value {
+        json!({"type": "image", "source":
+            {"type": "base64", "mimeType": "image/png", "data": "AAECAAEC"}})
+    }
+
+    #[tokio::test]
+    async fn a_medium_that_is_refused_is_told_as_text_once() {
+        for provider in [
+            Provider::Openai,
+            Provider::OpenaiResponses,
+            Provider::Anthropic,
+            Provider::Gemini,
+            Provider::Ollama,
+        ] {
+            for status in [400, 403, 404, 413, 415, 422] {
+                let asked = asked(provider, status, "could not process image", image()).await;
+                assert_eq!(asked.len(), 2, "{provider:?} {status}");
+                assert!(asked[0].contains("AAECAAEC"), "{}", asked[0]);
+                assert!(!asked[1].contains("AAECAAEC"), "{}", asked[1]);
+                assert!(asked[1].contains("[image/png, 6 B]"), "{}", asked[1]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_no_medium_can_be_to_blame_for_is_asked_once() {
+        for (status, why, block) in [
+            (401, "no such key", image()),
+            (429, "slow down", image()),
+            (500, "a fault", image()),
+            (400, "prompt is too long", image()),
+            (400, "Request payload size exceeds the limit: 20971520 bytes.", image()),
+            (400, "no such field", json!({"type": "text", "text": "hi"})),
+            // It was told as text at once.
+            (
+                400,
+                "no such field",
+                json!({"type": "audio", "source":
+                {"type": "url", "url": "https://a.example/a.wav"}}),
+            ),
+        ] {
+            let asked = asked(Provider::Openai, status, why, block).await;
+            assert_eq!(asked.len(), 1, "{status} {why}");
+        }
+    }
+}

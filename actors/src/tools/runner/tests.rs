@@ -1,0 +1,101 @@
+//! Native tools, well-behaved and not.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Mutex;
+
+use abide_conversation::message::Ui;
+use serde_json::json;
+
+use super::*;
+use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
+use crate::tools::isolated_task::PROGRESS_WAITING;
+use crate::tools::native::{Context, NativeTool};
+
+async fn ran(natives: Extensions, streaming: bool, args: Value) -> (ToolReturn, Vec<Value>) {
+    let tool = json!({"name": "t", "run": {"native": "obedient"}, "streaming": streaming,
+        "run_timeout": "90s"});
+    let definition = definition(json!([tool]));
+    let runner = Runner::new(natives, kit(), StillClock::now()).unwrap();
+    let reports = Mutex::new(Vec::new());
+    let progress = |payload| reports.lock().unwrap().push(payload);
+    let returned = runner.run(&definition.tools[0], a_run("t", args), progress).await;
+    (returned, reports.into_inner().unwrap())
+}
+
+async fn returned(args: Value) -> ToolReturn {
+    ran(natives(), false, args).await.0
+}
+
+#[tokio::test]
+async fn a_native_tool_gets_its_call_with_defaults_filled_in() {
+    let wanted = json!({"args": {"do": "echo", "x": 1}, "attempt": 1, "call": "call_1",
+        "assigns": {"shop": "x"}, "principal": "ann", "turn": "t1"});
+    assert_eq!(returned(json!({"x": 1})).await, ToolReturn::ok(wanted));
+}
+
+#[tokio::test]
+async fn a_native_tool_returns_result_error_halt_and_something_to_show() {
+    assert_eq!(returned(json!({"do": "fail"})).await, ToolReturn::error("no luck"));
+    assert_eq!(returned(json!({"do": "halt"})).await.halt.as_deref(), Some("enough"));
+    let ui = Ui { kind: "chart".to_owned(), payload: json!({"x": 1}) };
+    assert_eq!(returned(json!({"do": "show"})).await.ui, Some(ui));
+}
+
+#[tokio::test]
+async fn a_panic_is_a_crashed_tool_and_nothing_else() {
+    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
+    assert_eq!(returned(json!({"do": "panic"})).await, crashed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_past_its_time_is_over() {
+    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
+    assert_eq!(returned(json!({"do": "hang"})).await, late);
+}
+
+#[tokio::test]
+async fn progress_is_passed_on_only_when_the_tool_streams() {
+    let args = json!({"do": "report"});
+    let (_, reports) = ran(natives(), true, args.clone()).await;
+    assert_eq!(reports, [json!(0), json!(1), json!(2)]);
+    assert_eq!(ran(natives(), false, args).await.1, Vec::<Value>::new());
+    let (_, reports) = ran(natives(), true, json!({"do": "report", "times": 100_000})).await;
+    assert!(reports.len() <= PROGRESS_WAITING * 2, "{}", reports.len());
+}
+
+#[tokio::test]
+async fn a_tool_that_is_gone_or_returns_too_much_is_an_error() {
+    let (gone, _) = ran(Extensions::new(), false, json!({})).await;
+    assert_eq!(gone, ToolReturn::error("the tool is not configured"));
+    let huge = returned(json!({"do": "huge"})).await;
+    assert_eq!(huge, ToolReturn::error("the result is larger than 1 MB"));
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_stops_its_tool() {
+    struct Watched(tokio::sync::mpsc::Sender<()>);
+    #[async_trait::async_trait]
+    impl NativeTool for Watched {
+        fn description(&self) -> String {
+            String::new()
+        }
+        fn parameters(&self) -> Value {
+            json!({"type": "object"})
+        }
+        async fn run(&self, _: Value, _: Context<'_>) -> ToolReturn {
+            let alive = self.0.clone();
+            alive.send(()).await.unwrap();
+            std::future::pending::<()>().await;
+            drop(alive);
+            ToolReturn::ok(())
+        }
+    }
+    let (sender, mut alive) = tokio::sync::mpsc::channel(1);
+    let natives = Extensions::new().with("obedient", Watched(sender));
+    let running = tokio::spawn(ran(natives, false, json!({})));
+    alive.recv().await.unwrap();
+    running.abort();
+    let gone = tokio::time::timeout(Duration::from_secs(20), alive.recv()).await;
+    assert_eq!(gone, Ok(None), "the tool still holds its sender");
+}

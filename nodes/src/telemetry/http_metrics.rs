@@ -1,0 +1,130 @@
+//! What is measured of a public request, and its span in the trace of whoever sent it.
+
+use abide_actors::clock::Clock;
+use abide_actors::trace::{self, Span, SpanContext, SpanKind};
+use abide_conversation::Timestamp;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderMap, Method};
+use axum::response::Response;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// An answer says which turn its request began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnExtension(pub(crate) SpanContext);
+
+/// Measures a request by its route; what clients name is no label.
+pub(crate) async fn measured<F: Future<Output = Response>>(
+    clock: &dyn Clock,
+    request: Request,
+    answer: impl FnOnce(Request) -> F,
+) -> Response {
+    let (began, at) = (Instant::now(), clock.now());
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned());
+    let method = word(request.method());
+    let sender = sender(request.headers());
+    let response = answer(request).await;
+    let (status, took) = (response.status(), began.elapsed().as_secs_f64());
+    let code = status.as_str().to_owned();
+    metrics::counter!("abide_requests_total",
+        "method" => method, "route" => route.clone(), "status" => code)
+    .increment(1);
+    metrics::histogram!("abide_request_seconds", "method" => method, "route" => route.clone())
+        .record(took);
+    if let Some(sender) = sender {
+        let turn = response.extensions().get::<TurnExtension>().map(|turned| turned.0);
+        let status = u32::from(status.as_u16());
+        end(sender, (method, &route, status), turn, (at, clock.now()));
+    }
+    response
+}
+
+/// The conversation may outlive the request by far: the turn has a trace of its own, and the span of
+/// the request that began it is linked to it.
+fn end(
+    sender: SpanContext,
+    (method, route, status): (&'static str, &str, u32),
+    turn: Option<SpanContext>,
+    (began, ended): (Timestamp, Timestamp),
+) {
+    trace::end(Span {
+        at: SpanContext { trace: sender.trace, span: Uuid::new_v4().as_u64_pair().0 },
+        parent: Some(sender.span),
+        name: format!("{method} {route}"),
+        side: SpanKind::Server,
+        began,
+        ended,
+        attributes: vec![
+            ("http.request.method", method.into()),
+            ("http.route", route.into()),
+            ("http.response.status_code", status.into()),
+        ],
+        links: turn.into_iter().collect(),
+        error: (status >= 500).then_some("server"),
+    });
+}
+
+fn word(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// Which span sent the request, by W3C's `traceparent`, if that is sampled.
+fn sender(headers: &HeaderMap) -> Option<SpanContext> {
+    let given = headers.get("traceparent")?.to_str().ok()?;
+    let mut parts = given.split('-');
+    let (version, trace) = (parts.next()?, parts.next()?);
+    let (span, flags) = (parts.next()?, parts.next()?);
+    let number = |text: &str, digits: usize| {
+        let legal = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        legal.then(|| u128::from_str_radix(text, 16).ok())?
+    };
+    let is_known = number(version, 2)? < 0xff;
+    let (trace, span) = (number(trace, 32)?, number(span, 16)?);
+    let sampled = number(flags, 2)? & 1 == 1;
+    let legal = is_known && trace != 0 && span != 0 && sampled;
+    legal.then(|| Some(SpanContext { trace, span: u64::try_from(span).ok()? })).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn read(given: &'static str) -> Option<SpanContext> {
+        sender(&HeaderMap::from_iter([(
+            axum::http::HeaderName::from_static("traceparent"),
+            HeaderValue::from_static(given),
+        )]))
+    }
+
+    #[test]
+    fn only_a_legal_and_sampled_traceparent_is_taken() {
+        let place = SpanContext {
+            trace: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c,
+            span: 0xb7ad6b7169203331,
+        };
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(read(good), Some(place));
+        for bad in [
+            "",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333-01",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

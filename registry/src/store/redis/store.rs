@@ -1,0 +1,271 @@
+//! Redis as a store.
+
+use std::collections::HashMap;
+
+use abide_actors::journal::{
+    Claim, ConversationSummary, InboxEntry, InboxFilter, StoreError, StoredResponse,
+};
+use abide_conversation::remembered_decision::RememberedDecision;
+use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
+use async_trait::async_trait;
+use redis::{Cmd, Value, cmd};
+
+use super::super::paging::{self, InboxKey};
+use super::super::{HeadFilter, ListError, Page, Store, StoredAgent, SuspensionCount};
+use super::Redis;
+use super::decode;
+use super::execute::read;
+use super::keys::{self, Tag};
+use super::pager::{Pager, Row};
+use crate::partition::{Partition, PartitionSet};
+
+#[async_trait]
+impl Store for Redis {
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
+        decode::holding(id, self.ask_row(decode::ask_holding(id)).await?)
+    }
+
+    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+        decode::head(id, self.ask_row(decode::ask_head(id)).await?)
+    }
+
+    async fn conversations(
+        &self,
+        filter: &HeadFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
+        let after: Option<ConversationId> = paging::decode(cursor)?;
+        let after = after.map(|id| id.as_str().to_owned());
+        let mut pager = Pager::new("ids", Partition::all(), after, limit)
+            .filtered(*filter != HeadFilter::default());
+        while let Some(rows) = pager.rows(self).await? {
+            let heads = self.each(of_ids(&rows, decode::ask_head)).await?;
+            for (row, head) in rows.into_iter().zip(heads) {
+                let id = ConversationId::new(row.member.as_str());
+                let head = decode::head(&id, head)?.filter(|head| filter.admits(head));
+                pager.take(row, head.map(|head| (id, head)));
+            }
+        }
+        Ok(pager.page(|id| Some(id.to_owned())))
+    }
+
+    async fn inbox(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<InboxEntry>, ListError> {
+        let after: Option<InboxKey> = paging::decode(cursor)?;
+        if let Some(id) = &filter.conversation {
+            let mut entries = self.open_of(id).await?;
+            entries.retain(|(key, _)| Some(key) > after.as_ref());
+            let entries = entries.into_iter().map(Ok);
+            return paging::page(entries, limit, |entry| filter.admits(entry));
+        }
+        let after = after.as_ref().map(keys::inbox_member);
+        let mut pager = Pager::new("open", Partition::all(), after, limit)
+            .filtered(*filter != InboxFilter::default());
+        while let Some(rows) = pager.rows(self).await? {
+            let asked = rows.iter().map(ask_entry).collect();
+            for (row, entry) in rows.into_iter().zip(self.each(asked).await?) {
+                let json: Option<Vec<u8>> = read("inbox entry", entry)?;
+                let entry = json.map(|json| decode::parse::<InboxEntry>("inbox entry", &json));
+                let entry = entry.transpose()?.filter(|entry| filter.admits(entry));
+                pager.take(row, entry);
+            }
+        }
+        Ok(pager.page(keys::inbox_key))
+    }
+
+    async fn waiting(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<SuspensionCount>, ListError> {
+        self.waiting_page(cursor, limit).await
+    }
+
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+        let mut alarms = self.rung(&PartitionSet::all(), "+inf", limit).await?;
+        alarms.truncate(limit);
+        Ok(alarms)
+    }
+
+    async fn due(
+        &self,
+        share: &PartitionSet,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+        self.rung(share, &keys::score_until(until), limit).await
+    }
+
+    async fn active(
+        &self,
+        share: &PartitionSet,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
+        let after: Option<ConversationId> = paging::decode(cursor)?;
+        let after = after.map(|id| id.as_str().to_owned());
+        let mut pager = Pager::new("active", share.partitions(), after, limit);
+        while let Some(rows) = pager.rows(self).await? {
+            let holdings = self.each(of_ids(&rows, decode::ask_holding)).await?;
+            for (row, holding) in rows.into_iter().zip(holdings) {
+                let id = ConversationId::new(row.member.as_str());
+                let holding = decode::holding(&id, holding)?;
+                pager.take(row, Some((id, holding)));
+            }
+        }
+        Ok(pager.page(|id| Some(id.to_owned())))
+    }
+
+    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
+        let answers = self.each(ids.iter().map(decode::ask_seq).collect()).await?;
+        ids.iter().zip(answers).map(|(id, answer)| decode::seq(id, answer)).collect()
+    }
+
+    async fn put_agent(
+        &self,
+        agent: StoredAgent,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
+        let was_there = self.agent_by_script(&agent.name, Some(&agent), answer).await?;
+        Ok(!was_there)
+    }
+
+    async fn reserve(
+        &self,
+        scope: &str,
+        answer: StoredResponse,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.reserve_by_script(scope, answer, now).await
+    }
+
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
+        match self.newest(name).await? {
+            Some(revision) => self.revision(&revision).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
+        let mut command = cmd("HGET");
+        command.arg(Tag::Agents.key("newest")).arg(name.as_str());
+        let newest: Option<String> = self.ask(Tag::Agents, command).await?;
+        Ok(newest.map(Revision::new))
+    }
+
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
+        let mut command = cmd("HGET");
+        command.arg(Tag::Agents.key("revisions")).arg(revision.as_str());
+        let json: Option<Vec<u8>> = self.ask(Tag::Agents, command).await?;
+        json.map(|json| decode::parse("agent", &json)).transpose()
+    }
+
+    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
+        let mut command = cmd("HGETALL");
+        command.arg(Tag::Agents.key("newest"));
+        let newest: HashMap<String, String> = self.ask(Tag::Agents, command).await?;
+        if newest.is_empty() {
+            return Ok(Vec::new());
+        }
+        // A revision stays for ever, so each of them is still there.
+        let mut command = cmd("HMGET");
+        command.arg(Tag::Agents.key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
+        let agents: Vec<Option<Vec<u8>>> = self.ask(Tag::Agents, command).await?;
+        let agents = agents.into_iter().flatten().map(|json| decode::parse("agent", &json));
+        let mut agents: Vec<StoredAgent> = agents.collect::<Result<_, _>>()?;
+        agents.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(agents)
+    }
+
+    async fn delete_agent(
+        &self,
+        name: &AgentName,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
+        self.agent_by_script(name, None, answer).await
+    }
+
+    async fn set_decision(
+        &self,
+        agent: &AgentName,
+        id: &DecisionId,
+        decision: Option<&RememberedDecision>,
+    ) -> Result<bool, StoreError> {
+        self.decision_by_script(agent, id, decision).await
+    }
+
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
+        let mut command = cmd("HVALS");
+        command.arg(Tag::Agents.key_of("decisions", agent.as_str()));
+        let found: Vec<Vec<u8>> = self.ask(Tag::Agents, command).await?;
+        let found = found.iter().map(|json| decode::parse::<RememberedDecision>("decision", json));
+        let mut found = found.collect::<Result<Vec<_>, _>>()?;
+        found.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(found)
+    }
+}
+
+impl Redis {
+    pub(super) async fn ask_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, StoreError> {
+        self.ask(tag, command).await
+    }
+
+    /// The first `limit` alarms of each partition up to a score, all in order.
+    async fn rung(
+        &self,
+        share: &PartitionSet,
+        until: &str,
+        limit: usize,
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+        let asked = share.partitions().map(|partition| {
+            let tag = Tag::Partition(partition);
+            let mut command = cmd("ZRANGE");
+            command.arg(tag.key("alarms")).arg("-inf").arg(until).arg("BYSCORE");
+            command.arg("LIMIT").arg(0).arg(limit).arg("WITHSCORES");
+            (tag, command)
+        });
+        let mut alarms = Vec::new();
+        for answer in self.each(asked.collect()).await? {
+            let rows: Vec<(String, f64)> = read("alarms", answer)?;
+            let rows = rows.into_iter().map(|(id, score)| (ConversationId::new(id), score));
+            alarms.extend(rows.map(|(id, score)| (id, keys::time(score))));
+        }
+        alarms.sort_by(|(id, at), (other, later)| (at, id).cmp(&(later, other)));
+        Ok(alarms)
+    }
+
+    /// The open suspensions of one conversation, in order: no more than its one turn has calls.
+    async fn open_of(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Vec<(InboxKey, InboxEntry)>, StoreError> {
+        let tag = Tag::of(id);
+        let mut command = cmd("HVALS");
+        command.arg(tag.key_of("o", id.as_str()));
+        let entries: Vec<Vec<u8>> = self.ask(tag, command).await?;
+        let entries = entries.iter().map(|json| {
+            let entry: InboxEntry = decode::parse("inbox entry", json)?;
+            Ok::<_, StoreError>((keys::entry_key(&entry), entry))
+        });
+        let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
+        entries.sort_by(|(key, _), (other, _)| key.cmp(other));
+        Ok(entries)
+    }
+}
+
+fn of_ids(rows: &[Row], ask: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd)> {
+    rows.iter().map(|row| ask(&ConversationId::new(row.member.as_str()))).collect()
+}
+
+pub(super) fn ask_entry(row: &Row) -> (Tag, Cmd) {
+    let id = keys::inbox_key(&row.member).map(|(_, id, _, _)| id);
+    let tag = Tag::Partition(row.partition);
+    let mut command = cmd("HGET");
+    command.arg(tag.key_of("o", id.as_ref().map_or("", ConversationId::as_str))).arg(&row.member);
+    (tag, command)
+}
