@@ -1,6 +1,8 @@
 //! The tree keeps the shape that its map promises.
 #![allow(clippy::unwrap_used)]
 
+mod book;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
