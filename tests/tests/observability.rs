@@ -135,7 +135,7 @@ fn every_alert_watches_metrics_of_the_list() {
 #[test]
 fn every_alert_has_a_section_in_the_runbook() {
     let rules = read("deploy/observability/alerts.yaml");
-    let runbook = read("deploy/README.md");
+    let runbook = read("deploy/docs/src/operations/runbook.md");
     let headings: BTreeSet<String> = runbook
         .lines()
         .filter_map(|line| line.strip_prefix('#'))
@@ -143,8 +143,8 @@ fn every_alert_has_a_section_in_the_runbook() {
         .collect();
     for (name, alert) in alerts(&rules) {
         let anchor = name.to_lowercase();
-        let url = format!("runbook_url: deploy/README.md#{anchor}");
+        let url = format!("runbook_url: deploy/docs/src/operations/runbook.md#{anchor}");
         assert!(alert.contains(&url), "{name} has not {url}");
-        assert!(headings.contains(&anchor), "deploy/README.md has no section {name}");
+        assert!(headings.contains(&anchor), "deploy/docs/src/operations/runbook.md has no section {name}");
     }
 }
