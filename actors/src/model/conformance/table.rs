@@ -2,8 +2,7 @@
 
 use super::{CASES, DIALECTS, verdicts};
 
-const PAGE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/docs/src/guide/models.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/docs/src/guide/models.md");
 const BEGIN: &str = "<!-- conformance -->\n";
 const END: &str = "<!-- /conformance -->";
 
