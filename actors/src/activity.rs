@@ -23,44 +23,44 @@ use futures::FutureExt;
 use serde_json::Value;
 use tracing::Instrument;
 
-use self::executed::Executed;
+use self::executed::ToolSpan;
 use crate::agent::Definition;
-use crate::conversation::{Deps, Tail};
-use crate::journal::Refusal;
+use crate::conversation::{RecentEvents, Services};
+use crate::journal::StoreError;
 use crate::live::Signal;
-use crate::pauses::Pauses;
+use crate::pauses::Backoffs;
 use crate::streaming::Stream;
 use crate::tools::{Tool, Toolbox};
 
 /// What became of an activity.
 pub struct Report {
     pub activity: Activity,
-    pub ended: Result<Action, Trouble>,
+    pub ended: Result<Action, ActivityError>,
 }
 
 /// Why an activity could not end as it should. The actor dies of it, and its successor starts over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum ActivityError {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] StoreError),
     #[error("{0} panicked")]
     Panicked(Activity),
 }
 
 /// What an activity works with: the state as it was when it became wanted.
-pub(crate) struct Surroundings {
+pub(crate) struct ActivityContext {
     pub(crate) id: ConversationId,
     /// Of the holding that it runs under.
     pub(crate) epoch: u64,
-    pub(crate) deps: Arc<Deps>,
+    pub(crate) deps: Arc<Services>,
     pub(crate) state: Arc<State>,
     /// The last events up to that state.
-    pub(crate) tail: Tail,
+    pub(crate) tail: RecentEvents,
     /// The tools that its client declared.
     pub(crate) own: Arc<[Tool]>,
     pub(crate) stream: Stream,
     pub(crate) progress: Progress,
-    pub(crate) pauses: Pauses,
+    pub(crate) pauses: Backoffs,
 }
 
 /// How far the running tools have come: the last that each said.
@@ -68,7 +68,7 @@ pub(crate) struct Surroundings {
 pub(crate) struct Progress(Arc<Mutex<BTreeMap<CallId, Value>>>);
 
 impl Progress {
-    fn say(&self, around: &Surroundings, call: &CallId, payload: Value) {
+    fn say(&self, around: &ActivityContext, call: &CallId, payload: Value) {
         self.with(|said| said.insert(call.clone(), payload.clone()));
         let signal = Signal::Progress { call: call.clone(), payload };
         around.deps.live.publish(&around.id, signal);
@@ -89,7 +89,7 @@ impl Progress {
     }
 }
 
-impl Surroundings {
+impl ActivityContext {
     /// The tools of a definition; MCP servers are asked for theirs, each within its time.
     async fn toolbox(&self, definition: Arc<Definition>) -> Toolbox {
         let listings = self.deps.runner.mcp().listings(&definition).await;
@@ -102,7 +102,7 @@ impl Surroundings {
 ///
 /// What takes much room is boxed, so that an activity takes no more than its own kind needs: most of
 /// those under way are waiting.
-pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
+pub(crate) async fn run(activity: Activity, around: ActivityContext) -> Report {
     let turn = around.state.turn.as_ref().map(|turn| turn.id.as_str());
     let call = match &activity {
         Activity::Tool { call, .. } | Activity::Page { call, .. } => Some(call.as_str()),
@@ -114,18 +114,18 @@ pub(crate) async fn run(activity: Activity, around: Surroundings) -> Report {
     carry_out(activity, around).instrument(span).await
 }
 
-async fn carry_out(activity: Activity, around: Surroundings) -> Report {
+async fn carry_out(activity: Activity, around: ActivityContext) -> Report {
     let work = async {
         let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
         // A process that was stopped goes on here long after it was taken for dead.
         if works && !around.deps.standing.is_sound() {
-            return Err(Refusal::Unavailable("this node could not renew its lease".to_owned()));
+            return Err(StoreError::Unavailable("this node could not renew its lease".to_owned()));
         }
         let action = match &activity {
             Activity::Start { turn } => Box::pin(start::start(&around, turn)).await,
             Activity::Model { step, .. } => Box::pin(model_step::model_step(&around, *step)).await,
             Activity::Tool { call, attempt } => {
-                let span = Executed::begin(&around, call, *attempt);
+                let span = ToolSpan::begin(&around, call, *attempt);
                 let came = Box::pin(tool_run::tool_run(&around, call, *attempt)).await;
                 if let (Some(span), Ok(came)) = (span, &came) {
                     span.end(&around, came);
@@ -146,8 +146,8 @@ async fn carry_out(activity: Activity, around: Surroundings) -> Report {
     let (pauses, clock) = (around.pauses.clone(), around.deps.clock.clone());
     let work = pauses.within(activity.to_string(), clock, work);
     let ended = match AssertUnwindSafe(work).catch_unwind().await {
-        Ok(ended) => ended.map_err(Trouble::from),
-        Err(_) => Err(Trouble::Panicked(activity.clone())),
+        Ok(ended) => ended.map_err(ActivityError::from),
+        Err(_) => Err(ActivityError::Panicked(activity.clone())),
     };
     Report { activity, ended }
 }

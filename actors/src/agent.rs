@@ -18,31 +18,31 @@ mod text;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::command::Basis;
+use abide_conversation::command::TurnSettings;
 use abide_conversation::cost::Budget;
-use abide_conversation::remembered::Remembered;
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::context::SummaryPolicy;
-use crate::hooks::Declared;
-use crate::journal::Refusal;
-use crate::mcp::Set;
-use crate::model::Settings;
+use crate::hooks::HookSpec;
+use crate::journal::StoreError;
+use crate::mcp::McpToolSet;
+use crate::model::ModelSettings;
 use crate::model::retry::RetryPolicy;
 use crate::tools::bounds::{cut, encoded_len};
-use crate::tools::native::Natives;
+use crate::tools::native::Extensions;
 use crate::tools::schema::Schema;
 use crate::tools::tool::Tool;
-use crate::workspace::Site;
+use crate::workspace::WorkspaceRef;
 
 pub use duration::parse as duration;
 pub use entry::client_tools;
-use entry::{Entries, Known};
+use entry::{Entries, KnownNames};
 use fields::Fields;
-pub use invalid::{Invalid, joined};
+pub use invalid::{DefinitionError, joined};
 pub use permissions::{Permissions, WorkspaceRoot};
 pub use text::{Format, LoadError, from_text, load_dir};
 
@@ -58,7 +58,7 @@ const LONGEST_DESCRIPTION: usize = 16_384;
 pub struct Definition {
     pub name: AgentName,
     pub description: String,
-    pub model: Settings,
+    pub model: ModelSettings,
     pub system_prompt: String,
     /// How long an open suspension may wait, unless its tool says otherwise.
     pub suspension_timeout: Duration,
@@ -83,9 +83,9 @@ pub struct Definition {
     /// In the order in which they were declared; of one that an MCP server has, its own part.
     pub tools: Vec<Tool>,
     /// In that order, too.
-    pub sets: Vec<Set>,
+    pub sets: Vec<McpToolSet>,
     /// The same.
-    pub hooks: Vec<Declared>,
+    pub hooks: Vec<HookSpec>,
     /// What `pre` hooks may add to one step, in tokens.
     pub injection_reserve: u32,
     /// How many tokens a prompt may have before it is reduced, what hooks add included.
@@ -109,29 +109,33 @@ pub struct Parsed {
 #[async_trait]
 pub trait Agents: Send + Sync + 'static {
     /// The newest revision of an agent; `None` if there is no such agent, or no longer.
-    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, Refusal>;
+    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, StoreError>;
 
     /// One revision, also of an agent that was deleted, for the turns that began with it.
-    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, Refusal>;
+    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, StoreError>;
 
     /// The same, if it is at hand: the store is not asked.
     fn kept(&self, revision: &Revision) -> Option<Arc<Definition>>;
 
     /// Keeps a decision for all conversations of the agent; again is harmless.
-    async fn remember(&self, agent: &AgentName, decision: &Remembered) -> Result<(), Refusal>;
+    async fn remember(
+        &self,
+        agent: &AgentName,
+        decision: &RememberedDecision,
+    ) -> Result<(), StoreError>;
 
     /// The decisions that hold for all conversations of the agent, oldest first; some may have
     /// expired.
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal>;
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError>;
 
     /// Whether there was such a decision; now there is none.
-    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, Refusal>;
+    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, StoreError>;
 }
 
 impl Definition {
     /// The facts that a turn of this definition starts with.
-    pub fn basis(&self) -> Basis {
-        Basis {
+    pub fn basis(&self) -> TurnSettings {
+        TurnSettings {
             agent: self.name.clone(),
             revision: self.revision.clone(),
             max_steps: self.max_steps,
@@ -141,9 +145,9 @@ impl Definition {
     }
 
     /// Where a conversation of this agent works.
-    pub fn site(&self, owner: &ConversationId) -> Site {
+    pub fn site(&self, owner: &ConversationId) -> WorkspaceRef {
         let workspace = self.workspace.as_ref();
-        Site {
+        WorkspaceRef {
             root: workspace.map(|workspace| workspace.root.clone()),
             shared: workspace.is_some_and(|workspace| workspace.shared),
             owner: owner.to_string(),
@@ -151,10 +155,10 @@ impl Definition {
     }
 
     /// Reads a document, and reports all of its mistakes together.
-    pub fn parse(source: Value, natives: &Natives) -> Result<Parsed, Vec<Invalid>> {
+    pub fn parse(source: Value, natives: &Extensions) -> Result<Parsed, Vec<DefinitionError>> {
         let whole = |message: &str| {
             let (field, message) = ("definition".to_owned(), message.to_owned());
-            vec![Invalid { tool: None, field, message }]
+            vec![DefinitionError { tool: None, field, message }]
         };
         if encoded_len(&source) > LARGEST_DEFINITION {
             return Err(whole("must be at most 1 MB"));
@@ -166,7 +170,7 @@ impl Definition {
         let mut fields = Fields::new(None, "", object);
         let mut warnings = Vec::new();
         let servers = servers::servers(&mut fields);
-        let known = Known { natives, servers: &servers };
+        let known = KnownNames { natives, servers: &servers };
         let entries = entry::tools(&mut fields, &known, &mut warnings);
         let hooks = hooks::hooks(&mut fields, natives);
         let definition = definition(&mut fields, natives, (entries, hooks), source, revision);
@@ -186,8 +190,8 @@ impl Definition {
 
 fn definition(
     fields: &mut Fields,
-    natives: &Natives,
-    (entries, hooks): (Entries, Vec<Declared>),
+    natives: &Extensions,
+    (entries, hooks): (Entries, Vec<HookSpec>),
     source: Value,
     revision: Revision,
 ) -> Option<Definition> {
@@ -244,12 +248,12 @@ fn name(fields: &mut Fields) -> Option<AgentName> {
 }
 
 /// Another `model` within the definition is read by the same rules.
-fn model(fields: &mut Fields) -> Option<Settings> {
+fn model(fields: &mut Fields) -> Option<ModelSettings> {
     let Some(value) = fields.any("model") else {
         fields.wrong("model", "is missing");
         return None;
     };
-    match serde_path_to_error::deserialize::<_, Settings>(value) {
+    match serde_path_to_error::deserialize::<_, ModelSettings>(value) {
         Ok(settings) => match settings.check() {
             Ok(()) => Some(settings),
             Err(mistake) => {

@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 
-pub use entry::{Came, Entry, Evicted, Excerpt};
+pub use entry::{Entry, Excerpt, Omitted, Received};
 
 /// How many entries of one conversation are kept: the newest.
 pub const MOST_ENTRIES: usize = 1_000;
@@ -36,7 +36,7 @@ pub trait AuditLog: Send + Sync + 'static {
         id: &ConversationId,
         entry: &Entry,
         expires_at: Timestamp,
-    ) -> Result<(), Refusal>;
+    ) -> Result<(), StoreError>;
 
     /// At most `limit` entries that have not expired at `now`, newest first; with `before`, those
     /// whose [key](Entry::key) is less.
@@ -46,7 +46,7 @@ pub trait AuditLog: Send + Sync + 'static {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, Refusal>;
+    ) -> Result<Vec<Entry>, StoreError>;
 }
 
 /// Writes entries beside everything else.
@@ -82,7 +82,7 @@ impl Recorder {
         self.work.spawn(async move {
             let written = async {
                 let entry = tokio::task::spawn_blocking(make).await;
-                let entry = entry.map_err(|error| Refusal::Unavailable(error.to_string()))?;
+                let entry = entry.map_err(|error| StoreError::Unavailable(error.to_string()))?;
                 let ttl = jiff::SignedDuration::try_from(ttl).unwrap_or_default();
                 let expires_at = entry.at.checked_add(ttl).unwrap_or(Timestamp::MAX);
                 log.keep_entry(&id, &entry, expires_at).await

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 
 pub use abridged::{abridged, names_any, restored};
 pub use filled::filled;
@@ -79,16 +79,16 @@ impl Blob {
 pub trait Blobs: Send + Sync + 'static {
     /// Keeps a blob under its own id, at the configured durability. Returns whether it is new;
     /// doing it twice is harmless.
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal>;
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError>;
 
     /// What a blob is; its bytes are not read.
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal>;
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError>;
 
     /// The blob, whole.
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, Refusal>;
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError>;
 
     /// Removes a blob, whoever names it. Returns whether it was there.
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, Refusal>;
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError>;
 }
 
 #[cfg(test)]

@@ -6,4 +6,4 @@ pub(crate) mod reduce;
 pub(crate) mod retention;
 
 pub use policy::SummaryPolicy;
-pub use retention::{Keep, Retention};
+pub use retention::{Retention, RetentionMode};

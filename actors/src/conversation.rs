@@ -22,46 +22,46 @@ use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Activity, CallId, Command, ConversationId, Decided, Rejection, State, decided, replay,
+    Action, Activity, CallId, Command, ConversationId, Decision, Rejection, State, decided, replay,
     wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::activity::{Progress, Report, Trouble};
+use crate::activity::{ActivityError, Progress, Report};
 use crate::agent::{self, Agents, Definition};
 use crate::audit::Recorder;
 use crate::blobs::Blobs;
 use crate::clock::Clock;
-use crate::door::Doorway;
-use crate::journal::{Holder, Holding, Journal, Refusal};
-use crate::live::{Live, Signal};
+use crate::door::ClientSlot;
+use crate::journal::{Claim, Holder, Journal, StoreError};
+use crate::live::{LiveSink, Signal};
 use crate::model::Model;
-use crate::pauses::Pauses;
-use crate::request::{Delivery, Inspection, Parting, Reply, ReplyPort};
-use crate::standing::Standing;
+use crate::pauses::Backoffs;
+use crate::request::{Delivery, Inspection, ReleaseOutcome, Reply, ReplyPort};
+use crate::standing::NodeLease;
 use crate::streaming::Stream;
 use crate::tools::{Runner, Tool};
 pub(crate) use counted::waited;
-pub use hooked::Heard;
-pub(crate) use tail::Tail;
+pub use hooked::HookAnswers;
+pub(crate) use tail::RecentEvents;
 
 /// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
 /// replays.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What all conversations of a node work with.
-pub struct Deps {
-    pub standing: Arc<Standing>,
+pub struct Services {
+    pub standing: Arc<NodeLease>,
     pub journal: Arc<dyn Journal>,
     pub blobs: Arc<dyn Blobs>,
     pub audit: Recorder,
     pub agents: Arc<dyn Agents>,
-    pub live: Arc<dyn Live>,
+    pub live: Arc<dyn LiveSink>,
     pub model: Arc<dyn Model>,
     pub runner: Arc<Runner>,
     pub clock: Arc<dyn Clock>,
-    pub door: Arc<Doorway>,
+    pub door: Arc<ClientSlot>,
     /// How long an actor with nothing to do stays in memory.
     pub passivate_after: Duration,
     /// Model calls and tool runs under way, so that a drain can wait for them.
@@ -74,7 +74,7 @@ pub struct Conversation;
 /// What an actor starts with.
 pub struct Arguments {
     pub id: ConversationId,
-    pub deps: Arc<Deps>,
+    pub deps: Arc<Services>,
     /// Its holder, known to be dead.
     pub over: Option<Holder>,
     /// How many messages wait for it; the sender adds, the actor takes away.
@@ -86,9 +86,9 @@ pub enum ConversationMsg {
     Deliver(Box<Delivery>),
     Report(Box<Report>),
     /// A request comes back when MCP servers have listed their tools.
-    Listed(u64, Box<Delivery>),
+    ToolsListed(u64, Box<Delivery>),
     /// A request comes back with what hooks said to it.
-    Heard(u64, Box<Delivery>, Box<Heard>),
+    HooksAnswered(u64, Box<Delivery>, Box<HookAnswers>),
     Inspect(RpcReplyPort<Box<Inspection>>),
     /// An operator crashes the actor, as a bug would.
     Kill,
@@ -96,39 +96,39 @@ pub enum ConversationMsg {
     Retry(RpcReplyPort<Vec<String>>),
     /// An operator ends the actor and gives its claim to this holder, or up; by force, even if
     /// calls run that must not run twice.
-    LetGo(Option<Holder>, bool, RpcReplyPort<Parting>),
+    Release(Option<Holder>, bool, RpcReplyPort<ReleaseOutcome>),
     /// The node drains: it ends as soon as nothing runs.
-    Leave,
+    Drain,
     /// The node may start things again.
     Resume,
     /// Nothing was asked since this many messages.
-    Idle(u64),
+    IdleTimeout(u64),
 }
 
 impl ractor::Message for ConversationMsg {}
 
 /// Why an actor ended itself; its supervisor reads it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Death {
+pub enum ExitReason {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] StoreError),
     #[error("killed by an operator")]
     Killed,
     #[error("held by {0}")]
     HeldElsewhere(Holder),
     #[error(transparent)]
-    Trouble(#[from] Trouble),
+    Trouble(#[from] ActivityError),
 }
 
 /// A loaded conversation.
-pub struct Loaded {
+pub struct LiveConversation {
     pub(crate) id: ConversationId,
-    pub(crate) deps: Arc<Deps>,
+    pub(crate) deps: Arc<Services>,
     depth: Arc<AtomicUsize>,
     over: Option<Holder>,
-    held: Holding,
+    held: Claim,
     state: Arc<State>,
-    tail: Tail,
+    tail: RecentEvents,
     /// The tools that its client declared, compiled.
     own: Arc<[Tool]>,
     /// Up to where the stored state cache goes.
@@ -136,7 +136,7 @@ pub struct Loaded {
     running: BTreeMap<Activity, AbortOnDropHandle<()>>,
     stream: Stream,
     progress: Progress,
-    pauses: Pauses,
+    pauses: Backoffs,
     dispatched: BTreeMap<CallId, Vec<ReplyPort>>,
     /// Who waits for the copy of a prefix, and for what answer.
     forks: Vec<(ReplyPort, Reply)>,
@@ -156,30 +156,30 @@ pub struct Loaded {
 
 impl Actor for Conversation {
     type Msg = ConversationMsg;
-    type State = Loaded;
+    type State = LiveConversation;
     type Arguments = Arguments;
 
     async fn pre_start(
         &self,
         _myself: ActorRef<Self::Msg>,
         arguments: Arguments,
-    ) -> Result<Loaded, ActorProcessingErr> {
+    ) -> Result<LiveConversation, ActorProcessingErr> {
         let Arguments { id, deps, over, depth } = arguments;
-        let held = Holding { holder: deps.standing.me(), epoch: 0 };
-        Ok(Loaded {
+        let held = Claim { holder: deps.standing.me(), epoch: 0 };
+        Ok(LiveConversation {
             id,
             deps,
             depth,
             over,
             held,
             state: Arc::default(),
-            tail: Tail::default(),
+            tail: RecentEvents::default(),
             own: Arc::default(),
             cached_seq: 0,
             running: BTreeMap::new(),
             stream: Stream::default(),
             progress: Progress::default(),
-            pauses: Pauses::default(),
+            pauses: Backoffs::default(),
             dispatched: BTreeMap::new(),
             forks: Vec::new(),
             asking: BTreeMap::new(),
@@ -196,7 +196,7 @@ impl Actor for Conversation {
     async fn post_start(
         &self,
         myself: ActorRef<Self::Msg>,
-        live: &mut Loaded,
+        live: &mut LiveConversation,
     ) -> Result<(), ActorProcessingErr> {
         Ok(Box::pin(live.begin(&myself)).await?)
     }
@@ -205,7 +205,7 @@ impl Actor for Conversation {
         &self,
         myself: ActorRef<Self::Msg>,
         message: ConversationMsg,
-        live: &mut Loaded,
+        live: &mut LiveConversation,
     ) -> Result<(), ActorProcessingErr> {
         // Boxed: most actors wait most of the time, and keep room for nothing but waiting.
         Ok(Box::pin(live.take(&myself, message)).await?)
@@ -214,7 +214,7 @@ impl Actor for Conversation {
     async fn post_stop(
         &self,
         _myself: ActorRef<Self::Msg>,
-        live: &mut Loaded,
+        live: &mut LiveConversation,
     ) -> Result<(), ActorProcessingErr> {
         live.running.clear();
         if live.parted {
@@ -224,13 +224,13 @@ impl Actor for Conversation {
     }
 }
 
-impl Loaded {
+impl LiveConversation {
     /// Whether it was cut off while something had to run that is still this node's.
     pub fn wants_something(&self) -> bool {
         !self.parted && !wanted(&self.state).is_empty()
     }
 
-    async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), Death> {
+    async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), ExitReason> {
         self.load().await?;
         self.dormant = self.deps.standing.is_draining();
         if self.state.exists() && !self.dormant {
@@ -245,11 +245,11 @@ impl Loaded {
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         message: ConversationMsg,
-    ) -> Result<(), Death> {
+    ) -> Result<(), ExitReason> {
         if self.held.holder != self.deps.standing.me() {
             // Its node was declared dead and goes on as another: whatever this actor began to do,
             // it holds nothing any more.
-            return Err(Refusal::Fenced.into());
+            return Err(StoreError::Fenced.into());
         }
         match message {
             ConversationMsg::Deliver(delivery) => {
@@ -263,14 +263,14 @@ impl Loaded {
                     }
                 }
             }
-            ConversationMsg::Listed(number, delivery) => {
+            ConversationMsg::ToolsListed(number, delivery) => {
                 self.asking.remove(&number);
                 if myself.get_status() < ActorStatus::Draining {
                     self.handled += 1;
                     self.deliver(myself, *delivery, None).await?;
                 }
             }
-            ConversationMsg::Heard(number, delivery, heard) => {
+            ConversationMsg::HooksAnswered(number, delivery, heard) => {
                 self.asking.remove(&number);
                 if myself.get_status() < ActorStatus::Draining {
                     self.handled += 1;
@@ -285,17 +285,17 @@ impl Loaded {
                 // Who asked may have gone; that is no concern of the conversation's.
                 let _ = reply.send(Box::new(self.inspect()));
             }
-            ConversationMsg::Kill => return Err(Death::Killed),
+            ConversationMsg::Kill => return Err(ExitReason::Killed),
             ConversationMsg::Retry(reply) => {
                 let _ = reply.send(self.retry(myself));
             }
-            ConversationMsg::LetGo(to, force, reply) => {
+            ConversationMsg::Release(to, force, reply) => {
                 let _ = reply.send(self.let_go(myself, to, force).await?);
             }
             // What follows every message of a draining node.
-            ConversationMsg::Leave => {}
+            ConversationMsg::Drain => {}
             ConversationMsg::Resume => self.reconcile(myself),
-            ConversationMsg::Idle(handled) => self.passivate(myself, handled),
+            ConversationMsg::IdleTimeout(handled) => self.passivate(myself, handled),
         }
         if self.deps.standing.is_draining() {
             self.leave(myself);
@@ -305,7 +305,7 @@ impl Loaded {
         Ok(())
     }
 
-    async fn load(&mut self) -> Result<(), Death> {
+    async fn load(&mut self) -> Result<(), ExitReason> {
         let (journal, began) = (&self.deps.journal, self.deps.clock.now());
         let me = self.deps.standing.me();
         // This node's former actor of the conversation is gone: its writes are fenced from here on.
@@ -316,7 +316,7 @@ impl Loaded {
         }
         self.held = held;
         if self.held.holder != me {
-            return Err(Death::HeldElsewhere(self.held.holder.clone()));
+            return Err(ExitReason::HeldElsewhere(self.held.holder.clone()));
         }
         metrics::counter!("abide_claims_total").increment(1);
         if let Some(stored) = stored {
@@ -356,7 +356,7 @@ impl Loaded {
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         action: Action,
-    ) -> Result<(), Death> {
+    ) -> Result<(), ExitReason> {
         match self.decide(action) {
             Ok(decided) => self.commit(myself, decided, Vec::new()).await?,
             Err(rejection) => self.ignore(&rejection),
@@ -364,7 +364,7 @@ impl Loaded {
         Ok(())
     }
 
-    fn decide(&self, action: Action) -> Result<Decided, Rejection> {
+    fn decide(&self, action: Action) -> Result<Decision, Rejection> {
         decided(&self.state, Command { at: self.deps.clock.now(), action })
     }
 
@@ -376,7 +376,7 @@ impl Loaded {
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         report: Report,
-    ) -> Result<(), Death> {
+    ) -> Result<(), ExitReason> {
         let Report { activity, ended } = report;
         // It was cut off while its report was under way; whatever it says is out of date.
         if self.running.remove(&activity).is_none() {
@@ -413,7 +413,7 @@ impl Loaded {
             self.idle = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 tokio::time::sleep(after).await;
                 // An actor that has ended needs no timer.
-                let _ = myself.cast(ConversationMsg::Idle(handled));
+                let _ = myself.cast(ConversationMsg::IdleTimeout(handled));
             })));
         }
     }
@@ -440,10 +440,10 @@ impl Loaded {
 }
 
 /// What a store does in time; after that the outcome is unknown.
-async fn in_time<T>(asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match tokio::time::timeout(DEADLINE, asked).await {
         Ok(answered) => answered,
-        Err(_) => Err(Refusal::Unavailable("the store took too long".to_owned())),
+        Err(_) => Err(StoreError::Unavailable("the store took too long".to_owned())),
     }
 }
 

@@ -39,11 +39,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub(crate) use caller::Failed;
+pub(crate) use caller::HookCallError;
 pub use caller::HookCaller;
-pub use declared::{Declared, Matching, On, Target};
+pub use declared::{HookPoint, HookSpec, HookTarget, Matcher};
 pub(crate) use event::kept;
-pub use event::{HookEvent, Kind, Occasion, What};
+pub use event::{HookContext, HookEvent, HookPayload, Kind};
 pub use reply::Reply;
 
 /// A hook that runs in this process.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use abide_conversation::event::{Event, Kind};
-use abide_conversation::state::{Activeness, Pending};
+use abide_conversation::event::{Event, SuspensionKind};
+use abide_conversation::state::{ConversationStatus, PendingCall};
 use abide_conversation::{AgentName, CallId, ConversationId, State, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -19,14 +19,14 @@ pub struct Holder {
 
 /// A claim on a conversation. Every claim raises the epoch; compare both fields, never one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holding {
+pub struct Claim {
     pub holder: Holder,
     pub epoch: u64,
 }
 
 /// Why a store did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Refusal {
+pub enum StoreError {
     /// Another holding has taken over; this writer must stop.
     #[error("the conversation is held by another")]
     Fenced,
@@ -40,9 +40,9 @@ pub enum Refusal {
 
 /// What lists show of a conversation, kept beside its journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Head {
+pub struct ConversationSummary {
     pub agent: AgentName,
-    pub state: Activeness,
+    pub state: ConversationStatus,
     pub last_seq: u64,
     pub created_at: Timestamp,
     pub metadata: Map<String, Value>,
@@ -56,7 +56,7 @@ pub const ANSWERS_KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(
 
 /// The answer to a mutating call, kept so that a repeat gets it too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct StoredResponse {
     /// What distinguishes it within its scope, such as `key:…` or `message:…`.
     pub key: String,
     /// Of the request's body; a repeat with another is a mistake of the client.
@@ -71,20 +71,20 @@ pub struct Answer {
 pub struct Commit {
     /// Consecutive; the first follows the journal's last.
     pub events: Arc<[Event]>,
-    pub head: Head,
+    pub head: ConversationSummary,
     /// Suspensions that this commit opens.
-    pub opened: Vec<Pending>,
+    pub opened: Vec<PendingCall>,
     /// Suspensions that it closes: their call, kind number and deadline.
-    pub closed: Vec<Closed>,
+    pub closed: Vec<ClosedSuspension>,
     /// The folded state after `events`, now and then: a cache, never the truth.
     pub state: Option<State>,
     /// Kept under the conversation's scope.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<StoredResponse>,
 }
 
 /// Names an inbox entry that is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct ClosedSuspension {
     pub call_id: CallId,
     pub suspension: u32,
     pub expires_at: Timestamp,
@@ -92,7 +92,7 @@ pub struct Closed {
 
 /// A conversation as it is stored: replay `events` onto `state`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loaded {
+pub struct StoredConversation {
     pub state: State,
     pub events: Vec<Event>,
 }
@@ -104,13 +104,13 @@ pub struct InboxEntry {
     pub conversation_id: ConversationId,
     pub agent: AgentName,
     #[serde(flatten)]
-    pub pending: Pending,
+    pub pending: PendingCall,
 }
 
 /// Which inbox entries are asked for; `None` is any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxFilter {
-    pub kind: Option<Kind>,
+    pub kind: Option<SuspensionKind>,
     pub agent: Option<AgentName>,
     pub tool: Option<String>,
     pub conversation: Option<ConversationId>,
@@ -139,19 +139,19 @@ pub trait Journal: Send + Sync + 'static {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<Holding, Refusal>;
+    ) -> Result<Claim, StoreError>;
 
     /// Gives a claim up; nothing happens if it is not the present one.
-    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal>;
+    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError>;
 
     /// Removes a conversation with all its indexes, keeping `answer` under its scope. `Fenced`
     /// unless `held` is the present holding.
     async fn delete(
         &self,
         id: &ConversationId,
-        held: &Holding,
-        answer: Option<Answer>,
-    ) -> Result<(), Refusal>;
+        held: &Claim,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError>;
 
     /// Appends one commit atomically, at the configured durability.
     ///
@@ -161,12 +161,12 @@ pub trait Journal: Send + Sync + 'static {
     async fn append(
         &self,
         id: &ConversationId,
-        held: &Holding,
+        held: &Claim,
         commit: Commit,
-    ) -> Result<(), Refusal>;
+    ) -> Result<(), StoreError>;
 
     /// The latest cached state and the events after it; `None` if there is no such conversation.
-    async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal>;
+    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError>;
 
     /// [Claims](Journal::claim), and [loads](Journal::load) if `me` holds the conversation then.
     async fn claim_and_load(
@@ -174,7 +174,7 @@ pub trait Journal: Send + Sync + 'static {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Holding, Option<Loaded>), Refusal> {
+    ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
         let held = self.claim(id, me, dead).await?;
         let loaded = if held.holder == *me { self.load(id).await? } else { None };
         Ok((held, loaded))
@@ -186,7 +186,7 @@ pub trait Journal: Send + Sync + 'static {
         id: &ConversationId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal>;
+    ) -> Result<Vec<Event>, StoreError>;
 
     /// At most `limit` events with `seq < before`, newest first.
     async fn events_before(
@@ -194,7 +194,7 @@ pub trait Journal: Send + Sync + 'static {
         id: &ConversationId,
         before: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal>;
+    ) -> Result<Vec<Event>, StoreError>;
 
     /// The answer kept under a scope (a conversation's id, or another name) and key, unless it has
     /// expired at `now`.
@@ -203,7 +203,7 @@ pub trait Journal: Send + Sync + 'static {
         scope: &str,
         key: &str,
         now: Timestamp,
-    ) -> Result<Option<Answer>, Refusal>;
+    ) -> Result<Option<StoredResponse>, StoreError>;
 }
 
 impl fmt::Display for Holder {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_conversation::event::Event;
-use abide_conversation::state::Activeness;
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{CallId, ConversationId, MessageId, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub enum Signal {
     /// Journalled. A listener that missed one reads the store.
     Committed(Arc<[Event]>),
     /// What the conversation is doing has changed, after the event of this `seq`.
-    State { state: Activeness, seq: u64 },
+    State { state: ConversationStatus, seq: u64 },
     /// A piece of the streaming message; lossy.
     Text(Delta),
     /// A piece of the streaming message's thinking; the same count.
@@ -40,7 +40,7 @@ pub struct Delta {
 }
 
 /// Carries signals to the listeners of a conversation. Never blocks, never fails.
-pub trait Live: Send + Sync + 'static {
+pub trait LiveSink: Send + Sync + 'static {
     /// Tells all present listeners.
     fn publish(&self, conversation: &ConversationId, signal: Signal);
 

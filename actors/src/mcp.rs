@@ -24,13 +24,13 @@ use serde_json::Value;
 
 use crate::agent::Definition;
 use crate::post::{CONNECT_LIMIT, IDLE_LIMIT};
-use crate::tools::native::Returned;
-use crate::tools::run::{Run, Variables};
+use crate::tools::native::ToolReturn;
+use crate::tools::run::{Env, Run};
 use crate::tools::tool::{Target, Tool};
 pub use input::check_answer;
-use link::Link;
+use link::McpSession;
 pub use listing::Listing;
-pub use reach::{Pick, Reach, Server, Set};
+pub use reach::{McpServer, McpToolRef, McpToolSet, McpTransport};
 pub(crate) use tools::tools;
 
 /// The longest name of a tool that a server may have; some write paths into them.
@@ -45,14 +45,14 @@ pub type Listings = BTreeMap<String, Arc<Listing>>;
 
 /// The node's connections to MCP servers. Dropping it closes them and ends the processes.
 pub struct Mcp {
-    links: Mutex<HashMap<String, Arc<Link>>>,
+    links: Mutex<HashMap<String, Arc<McpSession>>>,
     client: Client,
-    variables: Variables,
+    variables: Env,
 }
 
 impl Mcp {
     /// Connects to nothing yet. Follows redirects within one origin only, uses no proxy.
-    pub fn new(variables: Variables) -> Result<Self, reqwest::Error> {
+    pub fn new(variables: Env) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .redirect(within_origin())
             .no_proxy()
@@ -86,7 +86,7 @@ impl Mcp {
 
     /// The last listings, however old they are.
     pub fn last(&self, definition: &Definition) -> Listings {
-        let last = |(name, server): (&str, &Arc<Server>)| {
+        let last = |(name, server): (&str, &Arc<McpServer>)| {
             Some((name.to_owned(), self.link(server)?.last()?))
         };
         servers(definition).into_iter().filter_map(last).collect()
@@ -95,18 +95,18 @@ impl Mcp {
     /// Runs a call of a tool, once. Every failure is a result; none of them shows a secret.
     pub(crate) async fn call(
         &self,
-        pick: &Pick,
+        pick: &McpToolRef,
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
-    ) -> Returned {
+    ) -> ToolReturn {
         match self.link(&pick.server) {
             Some(link) => call::call(&link, pick, run, report).await,
-            None => Returned::error("too many MCP servers are in use"),
+            None => ToolReturn::error("too many MCP servers are in use"),
         }
     }
 
     /// The way to a server, shared by all that say the same of it; `None` if there are too many.
-    fn link(&self, server: &Arc<Server>) -> Option<Arc<Link>> {
+    fn link(&self, server: &Arc<McpServer>) -> Option<Arc<McpSession>> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(link) = links.get(&server.key) {
             return Some(Arc::clone(link));
@@ -120,7 +120,7 @@ impl Mcp {
             };
             links.remove(&oldest);
         }
-        let link = Link::new(Arc::clone(server), self.client.clone(), self.variables.clone());
+        let link = McpSession::new(Arc::clone(server), self.client.clone(), self.variables.clone());
         links.insert(server.key.clone(), Arc::clone(&link));
         Some(link)
     }
@@ -139,7 +139,7 @@ fn within_origin() -> Policy {
 }
 
 /// The servers whose tools the agent has, by name.
-fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<Server>> {
+fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<McpServer>> {
     let templates = definition.sets.iter().map(|set| &set.template);
     let tools = definition.tools.iter().chain(templates);
     let picks = tools.filter_map(|tool| match &tool.target {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use abide_conversation::MessageId;
 use abide_conversation::cost::Cost;
 use abide_conversation::event::Executor;
-use abide_conversation::message::{Message, Stop, Usage, Verbatim};
+use abide_conversation::message::{Message, ProviderMessage, StopReason, Usage};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub const MOST_CALLS: usize = 128;
 /// The `model` of a definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct ModelSettings {
     pub provider: Provider,
     #[serde(default)]
     pub name: String,
@@ -129,7 +129,7 @@ impl Provider {
 /// One model call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    pub settings: Settings,
+    pub settings: ModelSettings,
     pub system: String,
     /// Oldest first. Every call of an assistant message is followed by its result.
     pub messages: Vec<Message>,
@@ -137,7 +137,7 @@ pub struct Request {
     pub stable: usize,
     /// Assistant messages as their provider wrote them. A format sends those of its own provider so,
     /// and the others from `messages`.
-    pub verbatim: BTreeMap<MessageId, Verbatim>,
+    pub verbatim: BTreeMap<MessageId, ProviderMessage>,
     /// The conversation, for providers that keep its prefix in a cache by name.
     pub cache_key: String,
     pub purpose: Purpose,
@@ -171,28 +171,28 @@ pub struct ToolSpec {
 
 /// A piece of a reply, in the order in which it came.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum ReplyChunk {
     Text(String),
     Thinking(String),
     /// A whole call.
-    Call(GivenCall),
+    Call(ModelToolCall),
     /// The reply is whole; nothing follows.
-    Done(Done),
+    Done(ReplyEnd),
 }
 
 /// What is known of a reply once it is whole.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Done {
+pub struct ReplyEnd {
     pub usage: Option<Usage>,
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
     /// The message as its provider wrote it, if that says more than its text and calls: what is
     /// signed, encrypted, cited, or was run by the provider itself.
-    pub verbatim: Option<Verbatim>,
+    pub verbatim: Option<ProviderMessage>,
 }
 
 /// A call as the model made it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GivenCall {
+pub struct ModelToolCall {
     /// The provider's id; may be empty, repeated or hostile.
     pub id: String,
     pub name: String,
@@ -202,7 +202,7 @@ pub struct GivenCall {
     pub provided: Option<Value>,
 }
 
-impl GivenCall {
+impl ModelToolCall {
     /// How long it is as JSON, about.
     pub(crate) fn bytes(&self) -> usize {
         let args = match &self.args {
@@ -213,7 +213,7 @@ impl GivenCall {
     }
 }
 
-impl GivenCall {
+impl ModelToolCall {
     /// A call whose arguments came as text, piece by piece.
     ///
     /// A tool without parameters is often called with no text at all; that is `{}`, unless the
@@ -230,13 +230,13 @@ impl GivenCall {
 /// Why a model call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct ModelError {
     /// For people; never a secret, never a provider's whole answer.
     pub message: String,
     pub retry: Retry,
 }
 
-impl Failure {
+impl ModelError {
     /// One that would only fail again.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self { message: message.into(), retry: Retry::Never }
@@ -259,13 +259,13 @@ pub enum Retry {
 }
 
 /// The parts of one reply. Dropping it closes the connection.
-pub type Parts = BoxStream<'static, Result<Part, Failure>>;
+pub type ReplyStream = BoxStream<'static, Result<ReplyChunk, ModelError>>;
 
 /// A provider of models.
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
     /// Asks the model once, without retrying.
-    async fn ask(&self, request: &Request) -> Result<Parts, Failure>;
+    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError>;
 
     /// What is sent for a request, without keys; null where nothing is.
     fn rendered(&self, request: &Request) -> Value {
@@ -276,7 +276,7 @@ pub trait Model: Send + Sync + 'static {
 
 #[async_trait]
 impl<M: Model + ?Sized> Model for Arc<M> {
-    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
         self.as_ref().ask(request).await
     }
 

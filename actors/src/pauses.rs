@@ -17,7 +17,7 @@ tokio::task_local! {
 
 /// One wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pause {
+pub struct Backoff {
     /// What is tried again after it.
     pub activity: String,
     /// Why it was not done the last time.
@@ -27,23 +27,23 @@ pub struct Pause {
 
 /// What the activities of one actor wait for before they try again. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pauses(Arc<Parts>);
+pub(crate) struct Backoffs(Arc<Parts>);
 
 #[derive(Debug, Default)]
 struct Parts {
     cut: Notify,
-    all: Mutex<(u64, BTreeMap<u64, Pause>)>,
+    all: Mutex<(u64, BTreeMap<u64, Backoff>)>,
 }
 
 /// Whose pauses a task makes.
 #[derive(Clone)]
 struct Who {
-    pauses: Pauses,
+    pauses: Backoffs,
     activity: String,
     clock: Arc<dyn Clock>,
 }
 
-impl Pauses {
+impl Backoffs {
     /// Carries out an activity whose pauses are these.
     pub(crate) async fn within<T>(
         &self,
@@ -55,18 +55,18 @@ impl Pauses {
     }
 
     /// The waits there are, oldest first.
-    pub(crate) fn all(&self) -> Vec<Pause> {
+    pub(crate) fn all(&self) -> Vec<Backoff> {
         self.lock().1.values().cloned().collect()
     }
 
     /// Ends every wait now. Returns what they were.
-    pub(crate) fn cut(&self) -> Vec<Pause> {
+    pub(crate) fn cut(&self) -> Vec<Backoff> {
         let all = self.all();
         self.0.cut.notify_waiters();
         all
     }
 
-    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Pause>)> {
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Backoff>)> {
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -77,7 +77,7 @@ pub(crate) async fn pause(reason: &str, wait: Duration) {
     // Before it can be seen: what is seen can be cut short.
     let cut = who.pauses.0.cut.notified();
     let until = who.clock.now().checked_add(wait).unwrap_or(Timestamp::MAX);
-    let pause = Pause { activity: who.activity, reason: reason.to_owned(), until };
+    let pause = Backoff { activity: who.activity, reason: reason.to_owned(), until };
     let _noted = Noted::new(&who.pauses, pause);
     // Over or cut short: it is tried again either way.
     let _ = timeout(wait, cut).await;
@@ -85,12 +85,12 @@ pub(crate) async fn pause(reason: &str, wait: Duration) {
 
 /// Takes a wait off the list when it is over, or dropped.
 struct Noted<'a> {
-    pauses: &'a Pauses,
+    pauses: &'a Backoffs,
     number: u64,
 }
 
 impl<'a> Noted<'a> {
-    fn new(pauses: &'a Pauses, pause: Pause) -> Self {
+    fn new(pauses: &'a Backoffs, pause: Backoff) -> Self {
         let mut all = pauses.lock();
         all.0 += 1;
         let number = all.0;

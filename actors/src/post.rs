@@ -12,7 +12,7 @@ use standardwebhooks::{
 
 use crate::clock::Clock;
 use crate::tools::bounds::LARGEST_VALUE;
-use crate::tools::run::Variables;
+use crate::tools::run::Env;
 use crate::tools::tool::Endpoint;
 
 /// A server that does not even accept within this is away.
@@ -24,19 +24,19 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(4);
 /// Posts JSON over one pool of connections. Follows no redirect, uses no proxy.
 ///
 /// Every failure is a sentence that shows neither a secret nor a URL.
-pub(crate) struct Poster {
+pub(crate) struct SignedClient {
     /// Who is sent to, in those sentences.
     whom: &'static str,
     client: Client,
     clock: Arc<dyn Clock>,
-    variables: Variables,
+    variables: Env,
 }
 
-impl Poster {
+impl SignedClient {
     pub(crate) fn new(
         whom: &'static str,
         clock: Arc<dyn Clock>,
-        variables: Variables,
+        variables: Env,
     ) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .redirect(Policy::none())

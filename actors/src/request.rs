@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use abide_conversation::child::Parent;
-use abide_conversation::command::{Answer, ChildEnded, Create, IfBusy};
-use abide_conversation::event::Shape;
+use abide_conversation::command::{ChildEnded, Create, IfBusy, ResolutionAnswer};
+use abide_conversation::event::AnswerFormat;
 use abide_conversation::ids::{
     AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId,
 };
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use crate::journal::{Holder, Holding, Refusal};
-use crate::pauses::Pause;
+use crate::journal::{Claim, Holder, StoreError};
+use crate::pauses::Backoff;
 use crate::streaming::StreamingMessage;
 
 /// A request on its way to a conversation.
@@ -25,38 +25,41 @@ use crate::streaming::StreamingMessage;
 /// One that is dropped before it was [taken](Delivery::take), since the actor ended with it still in
 /// its mailbox, goes back to its sender: nothing was done, and it may be delivered again.
 #[derive(Debug)]
-pub struct Delivery(Option<Parcel>);
+pub struct Delivery(Option<DeliveryContent>);
 
 /// What a delivery holds.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct DeliveryContent {
     pub request: Request,
     /// What makes it a repeat of an earlier one.
-    pub repeats: Vec<RepeatKey>,
+    pub repeats: Vec<IdempotencyKey>,
     pub reply: ReplyPort,
 }
 
 /// Where the answer to a delivery goes.
-pub type ReplyPort = oneshot::Sender<Answered>;
+pub type ReplyPort = oneshot::Sender<DeliveryOutcome>;
 
 /// What became of a delivery.
 #[derive(Debug)]
-pub enum Answered {
+pub enum DeliveryOutcome {
     Done(Reply),
-    Failed(Failure),
+    Failed(RequestError),
     /// Nobody took it up.
-    Untouched(Request, Vec<RepeatKey>),
+    NotTaken(Request, Vec<IdempotencyKey>),
 }
 
 impl Delivery {
     /// A request, and where its answer will come.
-    pub fn new(request: Request, repeats: Vec<RepeatKey>) -> (Self, oneshot::Receiver<Answered>) {
+    pub fn new(
+        request: Request,
+        repeats: Vec<IdempotencyKey>,
+    ) -> (Self, oneshot::Receiver<DeliveryOutcome>) {
         let (reply, answer) = oneshot::channel();
-        (Self(Some(Parcel { request, repeats, reply })), answer)
+        (Self(Some(DeliveryContent { request, repeats, reply })), answer)
     }
 
     /// A request that was taken and not carried out waits on.
-    pub(crate) fn back(parcel: Parcel) -> Self {
+    pub(crate) fn back(parcel: DeliveryContent) -> Self {
         Self(Some(parcel))
     }
 
@@ -66,22 +69,22 @@ impl Delivery {
     }
 
     /// Takes the request up; from here on it may have been carried out.
-    pub fn take(mut self) -> Option<Parcel> {
+    pub fn take(mut self) -> Option<DeliveryContent> {
         self.0.take()
     }
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let Some(Parcel { request, repeats, reply }) = self.0.take() {
+        if let Some(DeliveryContent { request, repeats, reply }) = self.0.take() {
             // Its sender may have gone, too.
-            let _ = reply.send(Answered::Untouched(request, repeats));
+            let _ = reply.send(DeliveryOutcome::NotTaken(request, repeats));
         }
     }
 }
 
-impl From<Result<Reply, Failure>> for Answered {
-    fn from(result: Result<Reply, Failure>) -> Self {
+impl From<Result<Reply, RequestError>> for DeliveryOutcome {
+    fn from(result: Result<Reply, RequestError>) -> Self {
         match result {
             Ok(reply) => Self::Done(reply),
             Err(failure) => Self::Failed(failure),
@@ -91,7 +94,7 @@ impl From<Result<Reply, Failure>> for Answered {
 
 /// A name that a client gave its request, and a fingerprint of what it asked under that name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RepeatKey {
+pub struct IdempotencyKey {
     pub key: String,
     pub fingerprint: String,
     /// Where the client said the name, for the error when it is used for something else.
@@ -159,7 +162,7 @@ pub struct SendRequest {
     pub message_id: Option<String>,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
-    pub shape: Shape,
+    pub shape: AnswerFormat,
     pub if_busy: IfBusy,
 }
 
@@ -169,7 +172,7 @@ pub struct ResolveRequest {
     pub call: CallId,
     pub suspension: Option<u32>,
     pub by: Principal,
-    pub answer: Answer,
+    pub answer: ResolutionAnswer,
     /// The decision is to hold for later calls, too.
     #[serde(default)]
     pub remember: Option<RememberRequest>,
@@ -229,7 +232,7 @@ pub enum Reply {
 
 /// Why it was not done, or not known to be done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
-pub enum Failure {
+pub enum RequestError {
     #[error(transparent)]
     Rejected(#[from] Rejection),
     #[error("agent {0} does not exist")]
@@ -243,7 +246,7 @@ pub enum Failure {
     #[error("{0}: was used before, for another request")]
     KeyReused(Cow<'static, str>),
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] StoreError),
     /// The actor died before it answered; whether the request was carried out is unknown.
     #[error("the conversation's actor stopped before it answered")]
     Lost,
@@ -253,7 +256,7 @@ pub enum Failure {
     Overloaded,
 }
 
-impl Failure {
+impl RequestError {
     /// The field of the request that is wrong, and how.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { field: field.into(), message: message.into() }
@@ -264,7 +267,7 @@ impl Failure {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inspection {
     pub state: State,
-    pub held: Holding,
+    pub held: Claim,
     pub streaming: Option<StreamingMessage>,
     /// What each running tool said last.
     pub progress: BTreeMap<CallId, Value>,
@@ -272,12 +275,12 @@ pub struct Inspection {
     pub running: Vec<String>,
     /// What of that waits for a later attempt.
     #[serde(default)]
-    pub pauses: Vec<Pause>,
+    pub pauses: Vec<Backoff>,
 }
 
 /// What became of the wish that a conversation be let go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Parting {
+pub enum ReleaseOutcome {
     /// It was, and this is who holds it now.
     Parted(Option<Holder>),
     /// It was not: these calls run, and must not run twice.

@@ -25,7 +25,7 @@ pub use confine::confine;
 pub use launch::launch;
 pub use launcher::{CONFINE, LAUNCH, Launcher};
 pub use limits::Limits;
-pub use sandbox::{Sandbox, Standing};
+pub use sandbox::{Sandbox, SandboxStatus};
 
 use std::env;
 use std::io;
@@ -66,8 +66,8 @@ pub struct Command {
 
 /// What a command came to; nothing that it started is left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    pub how: How,
+pub struct CommandOutput {
+    pub how: ExitStatus,
     /// Standard output and error in the order written, the beginning and the end of it, at most
     /// 16 kB; bytes that are not UTF-8 are replaced.
     pub output: String,
@@ -77,7 +77,7 @@ pub struct Ended {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum How {
+pub enum ExitStatus {
     /// By itself, with this code; 128 and the signal's number if a signal ended it.
     Exited(i32),
     TimedOut,
@@ -88,7 +88,7 @@ pub enum How {
 
 /// Why a command did not run, or nobody knows how it ended.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum LaunchError {
     #[error("{COMMANDS_AT_ONCE} commands run already")]
     Busy,
     #[error("the launcher cannot start in {directory}: {error}")]
@@ -104,7 +104,7 @@ pub enum Broken {
 pub struct Shell {
     launcher: Launcher,
     limits: Limits,
-    sandbox: Standing,
+    sandbox: SandboxStatus,
     permits: Arc<Semaphore>,
 }
 
@@ -112,20 +112,20 @@ impl Shell {
     /// Asks the kernel once what it has for a sandbox.
     pub fn new(launcher: Launcher, sandbox: Sandbox, limits: Limits) -> Self {
         let sandbox = match sandbox {
-            Sandbox::Off => Standing::Off,
+            Sandbox::Off => SandboxStatus::Off,
             Sandbox::Auto => sandbox::probe(),
         };
         Self::with_standing(launcher, sandbox, limits)
     }
 
     /// The same where the sandbox is known to stand so.
-    pub fn with_standing(launcher: Launcher, sandbox: Standing, limits: Limits) -> Self {
+    pub fn with_standing(launcher: Launcher, sandbox: SandboxStatus, limits: Limits) -> Self {
         let permits = Arc::new(Semaphore::new(COMMANDS_AT_ONCE));
         Self { launcher, limits, sandbox, permits }
     }
 
     /// Whether commands run in a sandbox.
-    pub fn sandbox(&self) -> &Standing {
+    pub fn sandbox(&self) -> &SandboxStatus {
         &self.sandbox
     }
 
@@ -134,13 +134,13 @@ impl Shell {
     /// Beyond the command's timeout it takes two seconds when processes ignore TERM, and at most
     /// thirty when they cannot be killed or the machine is overloaded. It waits as long as the
     /// timeout for one of 64 places; a place is free when the launcher has ended.
-    pub async fn run(&self, command: Command) -> Result<Ended, Broken> {
+    pub async fn run(&self, command: Command) -> Result<CommandOutput, LaunchError> {
         let waiting = timeout(command.timeout, Arc::clone(&self.permits).acquire_owned());
-        let Ok(Ok(permit)) = waiting.await else { return Err(Broken::Busy) };
+        let Ok(Ok(permit)) = waiting.await else { return Err(LaunchError::Busy) };
         let request = self.request(&command)?;
         let mut child = self.launcher.start(&command.directory).map_err(|error| {
             let directory = command.directory.display().to_string();
-            Broken::Start { directory, error }
+            LaunchError::Start { directory, error }
         })?;
         let limit = command.timeout.saturating_add(ALLOWANCE);
         let leash = child.stdin.take();
@@ -148,38 +148,38 @@ impl Shell {
         let answer = tokio::spawn(async move {
             let answer = timeout(limit, answer(child)).await;
             drop(permit);
-            answer.unwrap_or(Err(Broken::Lost))
+            answer.unwrap_or(Err(LaunchError::Lost))
         });
         // Held until the answer is there.
-        let mut leash = leash.ok_or(Broken::Lost)?;
+        let mut leash = leash.ok_or(LaunchError::Lost)?;
         // One that does not read the request has ended or hangs, and then there is no answer.
         let _ = timeout(limit, leash.write_all(&request)).await;
-        answer.await.unwrap_or(Err(Broken::Lost))
+        answer.await.unwrap_or(Err(LaunchError::Lost))
     }
 
-    fn request(&self, command: &Command) -> Result<Vec<u8>, Broken> {
+    fn request(&self, command: &Command) -> Result<Vec<u8>, LaunchError> {
         let request = Request {
             command: command.text.clone(),
             network: command.network,
-            sandboxed: matches!(self.sandbox, Standing::On { .. }),
+            sandboxed: matches!(self.sandbox, SandboxStatus::On { .. }),
             timeout_ms: u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX),
             limits: self.limits.clone(),
             temporary: env::temp_dir(),
         };
-        let mut line =
-            serde_json::to_vec(&request).map_err(|error| Broken::Refused(error.to_string()))?;
+        let mut line = serde_json::to_vec(&request)
+            .map_err(|error| LaunchError::Refused(error.to_string()))?;
         line.push(b'\n');
         Ok(line)
     }
 }
 
-async fn answer(mut child: Child) -> Result<Ended, Broken> {
+async fn answer(mut child: Child) -> Result<CommandOutput, LaunchError> {
     let mut reply = Vec::new();
     if let Some(output) = child.stdout.take() {
         // What cannot be read is no answer.
         let _ = output.take(LONGEST_REPLY).read_to_end(&mut reply).await;
     }
     let _ = child.wait().await;
-    let reply: Reply = serde_json::from_slice(&reply).map_err(|_| Broken::Lost)?;
-    reply.map_err(Broken::Refused)
+    let reply: Reply = serde_json::from_slice(&reply).map_err(|_| LaunchError::Lost)?;
+    reply.map_err(LaunchError::Refused)
 }

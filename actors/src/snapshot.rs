@@ -7,14 +7,14 @@ use abide_conversation::event::{Executor, Todo};
 use abide_conversation::ids::{AgentName, CallId, ConversationId, Revision, TurnId};
 use abide_conversation::message::Usage;
 use abide_conversation::permission::PermissionPhase;
-use abide_conversation::state::{Activeness, Call, Pending, Phase};
+use abide_conversation::state::{Call, CallPhase, ConversationStatus, PendingCall};
 use abide_conversation::{State, Timestamp};
 use serde::Serialize;
 
 use serde_json::{Map, Value};
 
 use crate::agent::Definition;
-use crate::journal::Holding;
+use crate::journal::Claim;
 use crate::streaming::StreamingMessage;
 use crate::tools::Gate;
 
@@ -27,14 +27,14 @@ pub struct Snapshot {
     /// The open turn's, else the agent's newest; null when the agent was deleted.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub revision: Option<Revision>,
-    pub state: Activeness,
+    pub state: ConversationStatus,
     pub last_seq: u64,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub turn: Option<OpenTurn>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub streaming_message: Option<StreamingMessage>,
     pub in_flight: Vec<InFlight>,
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingCall>,
     pub queued: usize,
     pub todos: Vec<Todo>,
     /// What it may do by itself now; null when the agent was deleted.
@@ -89,7 +89,7 @@ pub struct HolderView {
 /// What a live actor adds to the journal's state.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
-    pub held: Option<Holding>,
+    pub held: Option<Claim>,
     pub streaming: Option<StreamingMessage>,
     pub progress: BTreeMap<CallId, Value>,
 }
@@ -135,7 +135,8 @@ fn open_turn(turn: &abide_conversation::state::Turn) -> OpenTurn {
 }
 
 fn in_flight(call: &Call, progress: &BTreeMap<CallId, Value>) -> Option<InFlight> {
-    let (Phase::Running { attempt, since } | Phase::Delegated { attempt, since, .. }) = &call.phase
+    let (CallPhase::Running { attempt, since } | CallPhase::Delegated { attempt, since, .. }) =
+        &call.phase
     else {
         return None;
     };

@@ -9,7 +9,7 @@ use crate::journal::Holder;
 
 /// Shared by all that runs on a node.
 #[derive(Debug)]
-pub struct Standing {
+pub struct NodeLease {
     lease: RwLock<Lease>,
     draining: AtomicBool,
 }
@@ -36,7 +36,7 @@ impl Lease {
     }
 }
 
-impl Standing {
+impl NodeLease {
     /// The standing of a node that is alone: it never lapses.
     pub fn new(me: Holder) -> Self {
         Self { lease: RwLock::new(Lease { me, until: None }), draining: AtomicBool::new(false) }

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use abide_conversation::command::Partial;
+use abide_conversation::command::PartialMessage;
 use abide_conversation::message::text_block;
 use abide_conversation::{ConversationId, MessageId, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::live::{Delta, Live, Signal};
+use crate::live::{Delta, LiveSink, Signal};
 
 /// As far as the stream has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,10 +56,10 @@ impl Stream {
     }
 
     /// What is to be kept if the stream is cut now.
-    pub(crate) fn partial(&self) -> Option<Partial> {
+    pub(crate) fn partial(&self) -> Option<PartialMessage> {
         let message = self.message()?;
         let content = message.content();
-        Some(Partial { id: message.id, step: message.step, content })
+        Some(PartialMessage { id: message.id, step: message.step, content })
     }
 
     /// Begins the message; the first piece follows.
@@ -76,7 +76,7 @@ impl Stream {
     }
 
     /// Adds a piece and tells the listeners.
-    pub(crate) fn add(&self, live: &dyn Live, conversation: &ConversationId, piece: Piece<'_>) {
+    pub(crate) fn add(&self, live: &dyn LiveSink, conversation: &ConversationId, piece: Piece<'_>) {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(message) = guard.as_mut() else { return };
         message.delta_seq += 1;

@@ -18,19 +18,19 @@ pub mod tool;
 
 use std::sync::Arc;
 
-use abide_conversation::command::Planned;
+use abide_conversation::command::PlannedCall;
 use abide_conversation::event::Executor;
 use serde_json::Value;
 
 use crate::agent::Definition;
-use crate::hooks::tool_use::Said;
+use crate::hooks::tool_use::ToolUseVerdict;
 use crate::mcp::{self, Listings};
-use crate::model::{GivenCall, ToolSpec};
-pub use builtin::{Builtin, Kit};
+use crate::model::{ModelToolCall, ToolSpec};
+pub use builtin::{Builtin, BuiltinServices};
 pub use gate::{Gate, Grant};
-pub use native::{Natives, Returned};
+pub use native::{Extensions, ToolReturn};
 pub use run::{Run, Runner};
-pub use scope::{Scope, merged};
+pub use scope::{CallScope, merged};
 pub use tool::{Approval, LONGEST_NAME, Tool};
 
 /// Arguments of so many bytes are checked where they are.
@@ -88,14 +88,14 @@ impl Toolbox {
     }
 
     /// What is to become of a call that the model made, after those before it in its message.
-    pub fn plan(&self, given: &GivenCall, scope: &Scope, gate: &mut Gate) -> Planned {
+    pub fn plan(&self, given: &ModelToolCall, scope: &CallScope, gate: &mut Gate) -> PlannedCall {
         plan::plan(self, given, scope, gate)
     }
 
     /// Whether planning these calls takes no time: they are short, and neither conditions nor
     /// templates that compute are about them.
-    pub(crate) fn plans_quickly(&self, calls: &[GivenCall]) -> bool {
-        let bytes = calls.iter().map(GivenCall::bytes).fold(0, usize::saturating_add);
+    pub(crate) fn plans_quickly(&self, calls: &[ModelToolCall]) -> bool {
+        let bytes = calls.iter().map(ModelToolCall::bytes).fold(0, usize::saturating_add);
         let quick = |name: &str| self.tool(name).is_none_or(Tool::is_planned_quickly);
         bytes <= SHORT && calls.iter().all(|call| quick(&call.name))
     }
@@ -103,11 +103,11 @@ impl Toolbox {
     /// The same for a planned call that the gate let through, after what hooks said to it.
     pub(crate) fn replan(
         &self,
-        planned: Planned,
-        said: Said,
-        scope: &Scope,
+        planned: PlannedCall,
+        said: ToolUseVerdict,
+        scope: &CallScope,
         gate: &mut Gate,
-    ) -> Planned {
+    ) -> PlannedCall {
         plan::replan(self, planned, said, scope, gate)
     }
 

@@ -31,7 +31,9 @@ pub fn install(tracer: Box<dyn Tracer>) -> bool {
 
 /// Who takes the spans of the trace with this root; `None` if nobody wants them. Where nobody takes
 /// any, not even the root is asked for.
-pub(crate) fn wanted(root: impl FnOnce() -> Place) -> Option<(&'static dyn Tracer, Place)> {
+pub(crate) fn wanted(
+    root: impl FnOnce() -> SpanContext,
+) -> Option<(&'static dyn Tracer, SpanContext)> {
     let tracer = &**TRACER.get()?;
     let root = root();
     tracer.samples(root.trace).then_some((tracer, root))
@@ -52,9 +54,9 @@ pub(crate) fn of_attempt(
     attempt: u32,
 ) -> Option<String> {
     let root = || match turn {
-        Some(turn) => Place::of_turn(conversation, turn),
+        Some(turn) => SpanContext::of_turn(conversation, turn),
         // A user's own call is no part of a turn.
-        None => Place::apart(conversation, call.as_str()),
+        None => SpanContext::apart(conversation, call.as_str()),
     };
     wanted(root).map(|(_, root)| root.attempt(call, attempt).traceparent())
 }
@@ -62,21 +64,21 @@ pub(crate) fn of_attempt(
 /// A part of a turn, or of another trace, from its beginning to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    pub at: Place,
+    pub at: SpanContext,
     pub parent: Option<u64>,
     pub name: String,
-    pub side: Side,
+    pub side: SpanKind,
     pub began: Timestamp,
     pub ended: Timestamp,
     pub attributes: Vec<(&'static str, Attribute)>,
-    pub links: Vec<Place>,
+    pub links: Vec<SpanContext>,
     /// The kind of the error that it ended with.
     pub error: Option<&'static str>,
 }
 
 /// On which side of a call it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum SpanKind {
     /// Of none.
     Inside,
     /// It calls something else, over the network.
@@ -87,7 +89,7 @@ pub enum Side {
 
 /// Where a span is: its trace, and its own id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SpanContext {
     pub trace: u128,
     pub span: u64,
 }
@@ -101,7 +103,7 @@ pub enum Attribute {
     Float(f64),
 }
 
-impl Place {
+impl SpanContext {
     /// The root of a turn's trace.
     pub fn of_turn(conversation: &ConversationId, turn: &TurnId) -> Self {
         Self::of(&["turn", conversation.as_str(), turn.as_str()])
@@ -184,9 +186,12 @@ mod tests {
     #[test]
     fn a_turn_has_the_same_trace_wherever_it_is() {
         let (conversation, turn) = (ConversationId::new("c"), TurnId::new("t"));
-        let place = Place::of_turn(&conversation, &turn);
-        assert_eq!(place, Place::of_turn(&conversation, &turn));
-        assert_ne!(place.trace, Place::of_turn(&ConversationId::new("ct"), &TurnId::new("")).trace);
+        let place = SpanContext::of_turn(&conversation, &turn);
+        assert_eq!(place, SpanContext::of_turn(&conversation, &turn));
+        assert_ne!(
+            place.trace,
+            SpanContext::of_turn(&ConversationId::new("ct"), &TurnId::new("")).trace
+        );
         let call = CallId::new("call_1");
         let spans = [
             place,
@@ -202,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_traceparent_is_written_as_w3c_says() {
-        let place = Place { trace: 0xab, span: 0x1 };
+        let place = SpanContext { trace: 0xab, span: 0x1 };
         let written = "00-000000000000000000000000000000ab-0000000000000001-01";
         assert_eq!(place.traceparent(), written);
     }

@@ -19,8 +19,8 @@ use reqwest::{Client, Response};
 use url::{Host, Url};
 
 pub use failure::FetchError;
-use kind::Kind;
-use names::{Judged, System};
+use kind::ContentType;
+use names::{CheckedResolver, System};
 
 /// Browsers follow 20; a page that moves more often than this is a trap or a maze.
 const MOST_REDIRECTS: usize = 5;
@@ -32,7 +32,7 @@ const ACCEPTED: &str = "text/html, application/json, text/*;q=0.9, */*;q=0.1";
 
 /// A page that was read to its end, or to the bound.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
+pub struct FetchedPage {
     /// Where it was in the end, after all redirects.
     pub url: String,
     pub status: u16,
@@ -66,7 +66,7 @@ impl Fetcher {
     }
 
     fn with(names: Arc<dyn Resolve>, is_public: Rule) -> Result<Self, reqwest::Error> {
-        let judged = Judged { names: Arc::clone(&names), is_public };
+        let judged = CheckedResolver { names: Arc::clone(&names), is_public };
         Ok(Self { is_public, public: client(Arc::new(judged))?, allowed: client(names)? })
     }
 
@@ -80,13 +80,17 @@ impl Fetcher {
         url: &str,
         allowed_hosts: &[String],
         within: Duration,
-    ) -> Result<Page, FetchError> {
+    ) -> Result<FetchedPage, FetchError> {
         let url = given(url)?;
         let late = |_| FetchError::failed(format!("timed out after {} ms", within.as_millis()));
         tokio::time::timeout(within, self.follow(url, allowed_hosts)).await.map_err(late)?
     }
 
-    async fn follow(&self, mut url: Url, allowed_hosts: &[String]) -> Result<Page, FetchError> {
+    async fn follow(
+        &self,
+        mut url: Url,
+        allowed_hosts: &[String],
+    ) -> Result<FetchedPage, FetchError> {
         for _ in 0..=MOST_REDIRECTS {
             let response = self.get(&url, allowed_hosts).await?;
             match moved(&url, &response)? {
@@ -171,19 +175,19 @@ fn moved(from: &Url, response: &Response) -> Result<Option<Url>, FetchError> {
     location.map(join).transpose()
 }
 
-async fn page(url: Url, response: Response) -> Result<Page, FetchError> {
+async fn page(url: Url, response: Response) -> Result<FetchedPage, FetchError> {
     let status = response.status().as_u16();
     if status >= 400 {
         return Err(FetchError::HttpError(status));
     }
-    let kind = Kind::of(response.headers())?;
+    let kind = ContentType::of(response.headers())?;
     let body = body::read(response).await?;
     let truncated = body.truncated;
     // Text out of a megabyte of HTML takes tens of milliseconds, too long for a thread that others
     // wait for.
     let read = tokio::task::spawn_blocking(move || kind.text(&body));
     let text = read.await.map_err(|_| FetchError::failed("the page could not be read"))??;
-    Ok(Page { url: url.into(), status, text, truncated })
+    Ok(FetchedPage { url: url.into(), status, text, truncated })
 }
 
 #[cfg(test)]

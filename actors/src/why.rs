@@ -1,16 +1,16 @@
 //! Why a conversation does not move: what it waits for, since when, who can move it, what is next.
 
-use abide_conversation::event::{Executor, Kind};
-use abide_conversation::state::{Call, Phase, Turn, Waiting};
+use abide_conversation::event::{Executor, SuspensionKind};
+use abide_conversation::state::{Call, CallPhase, OpenSuspension, Turn};
 use abide_conversation::{ConversationId, State, Timestamp, wanted};
 use serde::Serialize;
 
-use crate::pauses::Pause;
+use crate::pauses::Backoff;
 use crate::request::Inspection;
 
 /// The answer to an operator's "why".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Why {
+pub struct Diagnosis {
     pub waits_for: String,
     pub since: Option<Timestamp>,
     pub who_can_move_it: String,
@@ -21,7 +21,7 @@ pub struct Why {
 }
 
 /// Explains a conversation; `live` is what its actor says, if there is one.
-pub fn why(id: &ConversationId, state: &State, live: Option<&Inspection>) -> Why {
+pub fn why(id: &ConversationId, state: &State, live: Option<&Inspection>) -> Diagnosis {
     let verbs = Verbs(id);
     if let Some(pause) = live.and_then(|live| live.pauses.iter().min_by_key(|pause| pause.until)) {
         return paused(pause, &verbs);
@@ -41,9 +41,9 @@ pub fn why(id: &ConversationId, state: &State, live: Option<&Inspection>) -> Why
 }
 
 /// Explains a conversation that was given up.
-pub fn quarantined(id: &ConversationId, reason: &str, since: Timestamp) -> Why {
+pub fn quarantined(id: &ConversationId, reason: &str, since: Timestamp) -> Diagnosis {
     let verbs = Verbs(id);
-    Why {
+    Diagnosis {
         waits_for: format!("an operator: its actor keeps crashing: {reason}"),
         since: Some(since),
         who_can_move_it: format!("an operator: {}", verbs.of("retry")),
@@ -66,8 +66,8 @@ impl Verbs<'_> {
     }
 }
 
-fn paused(pause: &Pause, verbs: &Verbs<'_>) -> Why {
-    Why {
+fn paused(pause: &Backoff, verbs: &Verbs<'_>) -> Diagnosis {
+    Diagnosis {
         waits_for: format!("another attempt at {}: {}", pause.activity, pause.reason),
         since: None,
         who_can_move_it: format!("an operator: {}", verbs.of("retry")),
@@ -77,7 +77,7 @@ fn paused(pause: &Pause, verbs: &Verbs<'_>) -> Why {
     }
 }
 
-fn between_turns(state: &State, live: Option<&Inspection>, verbs: &Verbs<'_>) -> Why {
+fn between_turns(state: &State, live: Option<&Inspection>, verbs: &Verbs<'_>) -> Diagnosis {
     if wanted(state).is_empty() {
         return plain("a message", "a client: POST …/messages", "it leaves memory");
     }
@@ -89,21 +89,21 @@ fn between_turns(state: &State, live: Option<&Inspection>, verbs: &Verbs<'_>) ->
 }
 
 /// Something is to run, and no node runs it now.
-fn nowhere(state: &State, verbs: &Verbs<'_>) -> Why {
+fn nowhere(state: &State, verbs: &Verbs<'_>) -> Diagnosis {
     let wanted: Vec<String> = wanted(state).iter().map(ToString::to_string).collect();
     let waits_for = format!("a node that takes it up, for {}", wanted.join(", "));
     let who = format!("an operator: {}", verbs.of("retry"));
     let operators_can = vec![verbs.of("retry")];
-    Why { operators_can, ..plain(&waits_for, &who, "a node finds it within seconds") }
+    Diagnosis { operators_can, ..plain(&waits_for, &who, "a node finds it within seconds") }
 }
 
-fn outside(call: &Call, waiting: &Waiting, verbs: &Verbs<'_>) -> Why {
+fn outside(call: &Call, waiting: &OpenSuspension, verbs: &Verbs<'_>) -> Diagnosis {
     let (what, who) = match waiting.kind {
-        Kind::Approval => ("an approval of", "an approver"),
-        Kind::Elicitation => ("an answer to", "a person"),
-        Kind::ClientExec => ("a page to execute", "a connected page"),
+        SuspensionKind::Approval => ("an approval of", "an approver"),
+        SuspensionKind::Elicitation => ("an answer to", "a person"),
+        SuspensionKind::ClientExec => ("a page to execute", "a connected page"),
     };
-    Why {
+    Diagnosis {
         waits_for: format!("{what} {} ({})", call.tool, call.id),
         since: Some(waiting.since),
         who_can_move_it: format!("{who}: POST …/calls/{}/resolution", call.id),
@@ -113,9 +113,9 @@ fn outside(call: &Call, waiting: &Waiting, verbs: &Verbs<'_>) -> Why {
     }
 }
 
-fn inside(call: &Call, verbs: &Verbs<'_>) -> Option<Why> {
+fn inside(call: &Call, verbs: &Verbs<'_>) -> Option<Diagnosis> {
     match (&call.phase, &call.child, call.executor) {
-        (Phase::Delegated { since, expires_at, .. }, Some(child), _) => Some(Why {
+        (CallPhase::Delegated { since, expires_at, .. }, Some(child), _) => Some(Diagnosis {
             waits_for: format!("the conversation {child}, for {} ({})", call.tool, call.id),
             since: Some(*since),
             who_can_move_it: format!("whoever can move {child}; POST …/cancel ends the turn"),
@@ -123,7 +123,7 @@ fn inside(call: &Call, verbs: &Verbs<'_>) -> Option<Why> {
             next_at: Some(*expires_at),
             operators_can: verbs.fail_or_cancel(call),
         }),
-        (Phase::Running { attempt, since }, _, Executor::Server) => Some(Why {
+        (CallPhase::Running { attempt, since }, _, Executor::Server) => Some(Diagnosis {
             waits_for: format!("attempt {attempt} of {} ({})", call.tool, call.id),
             since: Some(*since),
             who_can_move_it: "the tool; POST …/cancel ends the turn".to_owned(),
@@ -135,9 +135,9 @@ fn inside(call: &Call, verbs: &Verbs<'_>) -> Option<Why> {
     }
 }
 
-fn thinking(turn: &Turn, streams: bool, verbs: &Verbs<'_>) -> Why {
+fn thinking(turn: &Turn, streams: bool, verbs: &Verbs<'_>) -> Diagnosis {
     let model = if streams { "the model to finish its message" } else { "the model to answer" };
-    Why {
+    Diagnosis {
         waits_for: format!("{model} (step {})", turn.next_step()),
         since: (turn.step == 0).then_some(turn.started_at),
         who_can_move_it: "the model; POST …/cancel ends the turn".to_owned(),
@@ -147,8 +147,8 @@ fn thinking(turn: &Turn, streams: bool, verbs: &Verbs<'_>) -> Why {
     }
 }
 
-fn plain(waits_for: &str, who: &str, next: &str) -> Why {
-    Why {
+fn plain(waits_for: &str, who: &str, next: &str) -> Diagnosis {
+    Diagnosis {
         waits_for: waits_for.to_owned(),
         since: None,
         who_can_move_it: who.to_owned(),

@@ -27,12 +27,12 @@ use crate::clock::Clock;
 pub(crate) use matches::Matches;
 use path::relative;
 pub(crate) use read::LARGEST_FILE;
-pub(crate) use refusal::Refusal;
+pub(crate) use refusal::FileError;
 pub use storage::Discarded;
 pub(crate) use text::truncated;
 pub(crate) use thread::{Cancelled, on_a_thread};
-use troubles::Troubles;
-use turns::Turns;
+use troubles::StorageHealth;
+use turns::WriteQueue;
 pub(crate) use walk::{Found, walk};
 
 /// Searches at one time: each has a few threads, and some megabytes for each of these.
@@ -43,9 +43,9 @@ const SEARCHES: usize = 8;
 pub struct Workspaces {
     base: PathBuf,
     clock: Arc<dyn Clock>,
-    turns: Arc<Turns>,
+    turns: Arc<WriteQueue>,
     searches: Arc<Semaphore>,
-    troubles: Troubles,
+    troubles: StorageHealth,
 }
 
 /// Where a conversation's workspace is.
@@ -53,7 +53,7 @@ pub struct Workspaces {
 /// Without a root it is `base/<owner>`; with one it is `root/<owner>`, or the root itself if that
 /// is shared. A workspace whose owner begins with a dot has that dot escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Site {
+pub struct WorkspaceRef {
     /// The directory that the agent names.
     pub root: Option<PathBuf>,
     pub shared: bool,
@@ -64,7 +64,7 @@ pub struct Site {
 /// Why a conversation cannot work on its files on this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("workspace_unavailable: {directory}: {why}")]
-pub struct Unavailable {
+pub struct WorkspaceError {
     directory: String,
     why: String,
     /// The storage that was looked for and not found.
@@ -80,11 +80,11 @@ struct Open {
     storage: Option<String>,
     dir: Dir,
     clock: Arc<dyn Clock>,
-    turns: Arc<Turns>,
+    turns: Arc<WriteQueue>,
     searches: Arc<Semaphore>,
 }
 
-impl Site {
+impl WorkspaceRef {
     /// What its root is called in a journal: empty for the program's own.
     pub fn root_name(&self) -> String {
         self.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default()
@@ -100,7 +100,7 @@ impl Workspaces {
             clock,
             turns: Arc::default(),
             searches: Arc::new(Semaphore::new(SEARCHES)),
-            troubles: Troubles::default(),
+            troubles: StorageHealth::default(),
         }
     }
 
@@ -113,7 +113,11 @@ impl Workspaces {
     ///
     /// Storage is known by a file `.abide-storage` in the root, made at first use. A root that
     /// cannot be written to has none. Tools neither see nor touch this file.
-    pub fn open(&self, site: &Site, recorded: Option<&str>) -> Result<Workspace, Unavailable> {
+    pub fn open(
+        &self,
+        site: &WorkspaceRef,
+        recorded: Option<&str>,
+    ) -> Result<Workspace, WorkspaceError> {
         let opened = storage::open(self, site, recorded);
         match &opened {
             Ok((root, workspace)) => self.troubles.over(root, workspace),
@@ -126,9 +130,9 @@ impl Workspaces {
     /// shared root holds is not a conversation's own, and stays.
     pub fn discard(
         &self,
-        site: &Site,
+        site: &WorkspaceRef,
         recorded: Option<&str>,
-    ) -> Result<Option<Discarded>, Unavailable> {
+    ) -> Result<Option<Discarded>, WorkspaceError> {
         match site.shared {
             true => Ok(None),
             false => storage::discard(self, site, recorded),
@@ -159,7 +163,7 @@ impl Workspace {
     }
 
     /// The path that an argument means, relative to the root; see [`relative`].
-    pub(crate) fn path(&self, given: &str) -> Result<PathBuf, Refusal> {
+    pub(crate) fn path(&self, given: &str) -> Result<PathBuf, FileError> {
         relative(self.root(), given)
     }
 

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use crate::http::border;
 use crate::http::parse::{Path, Query, limit};
 use crate::http::problem::{Kind, Problem};
-use crate::node::Notes;
+use crate::node::ReadinessNotes;
 
 /// How long the store may take to prove that it is there.
 const PROBE: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub struct Admin {
     /// What this node takes on; when it turns to `Draining`, the node drains.
     pub state: Arc<watch::Sender<MemberState>>,
     /// What is wrong here and keeps nothing from working that does not need it.
-    pub notes: Notes,
+    pub notes: ReadinessNotes,
 }
 
 /// All operators' paths.

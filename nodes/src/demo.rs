@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide_actors::agent::{Definition, Format, Parsed, from_text, joined};
-use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
+use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -14,13 +14,13 @@ const STEP: Duration = Duration::from_millis(100);
 const STEPS: u32 = 10;
 
 /// The demo's definition.
-pub fn agent(natives: &Natives) -> Result<Parsed, String> {
+pub fn agent(natives: &Extensions) -> Result<Parsed, String> {
     let source = from_text(AGENT, Format::Yaml).map_err(|error| error.to_string())?;
     Definition::parse(source, natives).map_err(|mistakes| joined(&mistakes))
 }
 
 /// The native tools of a program, and the demo's.
-pub fn natives(own: Natives) -> Natives {
+pub fn natives(own: Extensions) -> Extensions {
     own.with("demo_send_email", SendEmail).with("demo_look_up", LookUp)
 }
 
@@ -41,8 +41,8 @@ impl NativeTool for SendEmail {
         })
     }
 
-    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
-        Returned::ok(json!({"sent_to": args["to"], "approved_by": context.principal}))
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
+        ToolReturn::ok(json!({"sent_to": args["to"], "approved_by": context.principal}))
     }
 }
 
@@ -63,12 +63,12 @@ impl NativeTool for LookUp {
         })
     }
 
-    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
         for step in 1..=STEPS {
             tokio::time::sleep(STEP).await;
             context.report(json!({"percent": step * 100 / STEPS}));
         }
-        Returned::ok(
+        ToolReturn::ok(
             json!({"query": args["query"], "answer": "it is so", "attempt": context.attempt}),
         )
     }

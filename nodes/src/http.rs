@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abide_actors::clock::Clock;
-use abide_registry::agents::Catalogue;
+use abide_registry::agents::AgentCatalog;
 use abide_registry::conversations::Conversations;
 use abide_registry::live::Hub;
 use abide_registry::store::Store;
@@ -43,12 +43,12 @@ pub(crate) const LOOKS: usize = 32;
 
 /// What the handlers work with. Each layer of the router has it, and each request copies all layers.
 #[derive(Clone)]
-pub struct Api(Arc<Parts>);
+pub struct Api(Arc<ApiDeps>);
 
 /// What it is made of.
-pub struct Parts {
+pub struct ApiDeps {
     pub conversations: Conversations,
-    pub catalogue: Arc<Catalogue>,
+    pub catalogue: Arc<AgentCatalog>,
     pub store: Arc<dyn Store>,
     pub hub: Hub,
     pub clock: Arc<dyn Clock>,
@@ -60,15 +60,15 @@ pub struct Parts {
 }
 
 impl Api {
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: ApiDeps) -> Self {
         Self(Arc::new(parts))
     }
 }
 
 impl std::ops::Deref for Api {
-    type Target = Parts;
+    type Target = ApiDeps;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &ApiDeps {
         &self.0
     }
 }
@@ -125,7 +125,7 @@ async fn admit(api: &Api, request: Request, next: Next) -> Response {
         return Problem::new(Kind::Unavailable, "the node is draining").into_response();
     }
     let under_way = api.under_way.fetch_add(1, Ordering::Relaxed);
-    let _leaves = Leaves(&api.under_way);
+    let _leaves = InFlightGuard(&api.under_way);
     match under_way < AT_ONCE {
         true => next.run(request).await,
         false => Problem::new(Kind::Overloaded, "too many requests are under way").into_response(),
@@ -133,9 +133,9 @@ async fn admit(api: &Api, request: Request, next: Next) -> Response {
 }
 
 /// Counts a request out, also when its client went away.
-struct Leaves<'a>(&'a AtomicUsize);
+struct InFlightGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Leaves<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use abide::config::{Cli, Command, Config};
-use abide::node::{self, Node, Unready};
-use abide::telemetry::{self, Exports};
+use abide::node::{self, Node, StartError};
+use abide::telemetry::{self, TraceExporter};
 use abide_actors::shell;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
@@ -40,19 +40,19 @@ fn main() -> ExitCode {
     };
     match runtime.block_on(run(config)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(unready @ (Unready::Config(_) | Unready::Listen(..))) => {
+        Err(unready @ (StartError::Config(_) | StartError::Listen(..))) => {
             fail(&unready.to_string(), USAGE)
         }
-        Err(unready @ Unready::Broken(_)) => fail(&unready.to_string(), 1),
+        Err(unready @ StartError::Broken(_)) => fail(&unready.to_string(), 1),
     }
 }
 
-async fn run(config: Config) -> Result<(), Unready> {
-    let broken = |error: std::io::Error| Unready::Broken(error.to_string());
+async fn run(config: Config) -> Result<(), StartError> {
+    let broken = |error: std::io::Error| StartError::Broken(error.to_string());
     let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
     let patience = config.drain_timeout;
-    let exports = Exports::start(&config, &node::name(&config))?;
+    let exports = TraceExporter::start(&config, &node::name(&config))?;
     let mut node = Node::start(config, telemetry::metrics()).await?;
     let (public, admin, name) = (node.public, node.admin, &node.name);
     let cluster = node.cluster.map_or("-".to_owned(), |cluster| cluster.to_string());

@@ -14,12 +14,12 @@ use abide_actors::clock::Clock;
 use abide_actors::journal::Holder;
 use abide_actors::model::providers::Models;
 use abide_actors::model::wire::{Limits, Wire};
-use abide_actors::tools::{Kit, Natives, Runner};
-use abide_registry::agents::Catalogue;
-use abide_registry::alone::Alone;
-use abide_registry::life::{Ground, Life};
+use abide_actors::tools::{BuiltinServices, Extensions, Runner};
+use abide_registry::agents::AgentCatalog;
+use abide_registry::alone::Standalone;
+use abide_registry::life::{NodeRuntime, RuntimeDeps};
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::{Mesh, Peers, Settings};
+use abide_registry::peers::{Mesh, MeshConfig, Peers};
 use abide_registry::store::Store;
 use abide_registry::wire::WIRE;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -32,7 +32,7 @@ use crate::admin::{self, Admin};
 use crate::config::{Config, StoreUrl};
 use crate::http::{self, Api};
 use crate::{demo, seed, serve, telemetry};
-pub use kit::Notes;
+pub use kit::ReadinessNotes;
 use stores::Stores;
 
 /// The lease of a node that is alone with its store.
@@ -40,7 +40,7 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Why a node did not start; one line for the person who started it.
 #[derive(Debug, thiserror::Error)]
-pub enum Unready {
+pub enum StartError {
     #[error("{0}")]
     Config(String),
     #[error("cannot listen on {0}: {1}")]
@@ -58,16 +58,19 @@ pub struct Node {
     pub name: String,
     stop: watch::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
-    life: Life,
-    natives: Arc<Natives>,
+    life: NodeRuntime,
+    natives: Arc<Extensions>,
     _upkeep: Option<AbortOnDropHandle<()>>,
     _seeds: AbortOnDropHandle<()>,
 }
 
 impl Node {
     /// Opens the store, takes up what ran, and serves, with the demo's native tools and no others.
-    pub async fn start(config: Config, metrics: Option<PrometheusHandle>) -> Result<Self, Unready> {
-        Self::start_with(config, metrics, Natives::new()).await
+    pub async fn start(
+        config: Config,
+        metrics: Option<PrometheusHandle>,
+    ) -> Result<Self, StartError> {
+        Self::start_with(config, metrics, Extensions::new()).await
     }
 
     /// The same with a program's own native tools and middleware. A tool that cannot start keeps the
@@ -75,13 +78,13 @@ impl Node {
     pub async fn start_with(
         config: Config,
         metrics: Option<PrometheusHandle>,
-        natives: Natives,
-    ) -> Result<Self, Unready> {
+        natives: Extensions,
+    ) -> Result<Self, StartError> {
         let natives = Arc::new(demo::natives(natives));
         // Everything that may be refused comes before the first write.
         let definitions = definitions(config.agents.as_deref(), &natives)?;
         let secret = cluster_secret(&config)?;
-        natives.start().await.map_err(|error| Unready::Broken(error.to_string()))?;
+        natives.start().await.map_err(|error| StartError::Broken(error.to_string()))?;
         let begun = Self::begin(config, metrics, natives.clone(), definitions, secret).await;
         if begun.is_err() {
             natives.stop().await;
@@ -92,10 +95,10 @@ impl Node {
     async fn begin(
         config: Config,
         metrics: Option<PrometheusHandle>,
-        natives: Arc<Natives>,
+        natives: Arc<Extensions>,
         definitions: Vec<Definition>,
         secret: Option<String>,
-    ) -> Result<Self, Unready> {
+    ) -> Result<Self, StartError> {
         let public = listen(config.listen).await?;
         let operators = listen(config.admin_listen).await?;
         let (public_at, admin_at) = (local(&public)?, local(&operators)?);
@@ -108,12 +111,12 @@ impl Node {
         };
         let cluster_at = nodes.as_ref().map(local).transpose()?;
 
-        let catalogue = Arc::new(Catalogue::new(store.clone(), natives.clone(), clock.clone()));
+        let catalogue = Arc::new(AgentCatalog::new(store.clone(), natives.clone(), clock.clone()));
         let me = me(&config, &*clock, cluster_at.unwrap_or(public_at));
         let (name, process) = (me.holder.node.clone(), me.process.clone());
         let tools = kit::kit(&config, ground.is_shared, &clock)?;
         let notes = tools.notes;
-        let ground = Ground {
+        let ground = RuntimeDeps {
             me,
             lease: if nodes.is_some() { config.lease } else { FOR_EVER },
             store: store.clone(),
@@ -128,13 +131,13 @@ impl Node {
         };
         seed::seed(&catalogue, &*store, clock.now(), &definitions).await?;
         let called = name.clone();
-        let life = Life::begin(ground, move |host, members| async move {
-            let Some(listener) = nodes else { return Ok(Arc::new(Alone::default()) as _) };
-            let settings = Settings { name: called, process, listener, secret, host, members };
+        let life = NodeRuntime::begin(ground, move |host, members| async move {
+            let Some(listener) = nodes else { return Ok(Arc::new(Standalone::default()) as _) };
+            let settings = MeshConfig { name: called, process, listener, secret, host, members };
             let mesh = Mesh::start(settings).await.map_err(|error| error.to_string())?;
             Ok(Arc::new(mesh) as Arc<dyn Peers>)
         });
-        let life = life.await.map_err(|error| Unready::Broken(error.to_string()))?;
+        let life = life.await.map_err(|error| StartError::Broken(error.to_string()))?;
 
         let view = life.conversations.cluster().watch();
         let seeds = seed::keep(catalogue.clone(), store.clone(), clock.clone(), definitions, view);
@@ -171,7 +174,7 @@ impl Node {
     /// Drains whenever an operator asks for it, for at most `patience`, and goes on serving: what
     /// is asked of a drained node is answered "unavailable". Returns only when the node cannot
     /// live, which is the end of the supervisor.
-    pub async fn live(&mut self, patience: Duration) -> Unready {
+    pub async fn live(&mut self, patience: Duration) -> StartError {
         let mut state = self.life.state.subscribe();
         tokio::select! {
             // The node itself holds the sender: waiting cannot fail.
@@ -208,12 +211,12 @@ impl Node {
 
 /// What clients' requests are answered with.
 fn api(
-    life: &Life,
-    catalogue: Arc<Catalogue>,
+    life: &NodeRuntime,
+    catalogue: Arc<AgentCatalog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> Api {
-    Api::new(http::Parts {
+    Api::new(http::ApiDeps {
         conversations: life.conversations.clone(),
         catalogue,
         store,
@@ -242,7 +245,7 @@ fn me(config: &Config, clock: &dyn Clock, listen: SocketAddr) -> Member {
 }
 
 /// Whoever knows it is a node of the cluster.
-fn cluster_secret(config: &Config) -> Result<Option<String>, Unready> {
+fn cluster_secret(config: &Config) -> Result<Option<String>, StartError> {
     let secret = std::env::var("ABIDE_CLUSTER_SECRET").ok().filter(|secret| !secret.is_empty());
     let shared = matches!(config.store, StoreUrl::Redis(_));
     let advertised = config.cluster_advertise.as_deref().unwrap_or("127.0.0.1:0");
@@ -255,7 +258,7 @@ fn cluster_secret(config: &Config) -> Result<Option<String>, Unready> {
     if shared && open && secret.is_none() {
         let why =
             "ABIDE_CLUSTER_SECRET: is required with a Redis store unless every address is loopback";
-        return Err(Unready::Config(why.to_owned()));
+        return Err(StartError::Config(why.to_owned()));
     }
     Ok(secret)
 }
@@ -264,30 +267,34 @@ fn wire(clock: &Arc<dyn Clock>) -> Wire {
     Wire::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
 }
 
-fn runner(natives: &Natives, kit: Kit, clock: &Arc<dyn Clock>) -> Result<Runner, Unready> {
+fn runner(
+    natives: &Extensions,
+    kit: BuiltinServices,
+    clock: &Arc<dyn Clock>,
+) -> Result<Runner, StartError> {
     let runner = Runner::new(natives.clone(), kit, clock.clone());
-    runner.map_err(|error| Unready::Broken(error.to_string()))
+    runner.map_err(|error| StartError::Broken(error.to_string()))
 }
 
-fn supervisor_died() -> Unready {
-    Unready::Broken("the supervisor of the conversations died".to_owned())
+fn supervisor_died() -> StartError {
+    StartError::Broken("the supervisor of the conversations died".to_owned())
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, Unready> {
-    TcpListener::bind(address).await.map_err(|error| Unready::Listen(address, error))
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Listen(address, error))
 }
 
-fn local(listener: &TcpListener) -> Result<SocketAddr, Unready> {
-    listener.local_addr().map_err(|error| Unready::Broken(error.to_string()))
+fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|error| StartError::Broken(error.to_string()))
 }
 
 /// The definitions that the node brings: those of `--agents`, else the demo agent.
-fn definitions(dir: Option<&Path>, natives: &Natives) -> Result<Vec<Definition>, Unready> {
+fn definitions(dir: Option<&Path>, natives: &Extensions) -> Result<Vec<Definition>, StartError> {
     let parsed = match dir {
         Some(dir) => agent::load_dir(dir, natives).map_err(|error| error.to_string()),
         None => demo::agent(natives).map(|parsed| vec![parsed]),
     };
-    let parsed = parsed.map_err(Unready::Config)?;
+    let parsed = parsed.map_err(StartError::Config)?;
     let keep = |parsed: agent::Parsed| {
         for warning in parsed.warnings {
             tracing::warn!(agent = %parsed.definition.name, warning);

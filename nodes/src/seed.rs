@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use abide_actors::agent::Definition;
 use abide_actors::clock::Clock;
-use abide_actors::journal::Answer;
+use abide_actors::journal::StoredResponse;
 use abide_conversation::Timestamp;
-use abide_registry::agents::{Catalogue, scope};
+use abide_registry::agents::{AgentCatalog, scope};
 use abide_registry::store::Store;
-use abide_registry::view::View;
+use abide_registry::view::ClusterView;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::node::Unready;
+use crate::node::StartError;
 
 /// Under what the store keeps which revision a start brought last. No client's key is named so.
 const BROUGHT: &str = "brought";
@@ -22,19 +22,20 @@ const BROUGHT: &str = "brought";
 /// What a start brought before stays as HTTP made it since: another revision, or none. So an
 /// unchanged start writes nothing, and a file that was changed, also back, wins.
 pub(crate) async fn seed(
-    catalogue: &Catalogue,
+    catalogue: &AgentCatalog,
     store: &dyn Store,
     now: Timestamp,
     definitions: &[Definition],
-) -> Result<(), Unready> {
-    let broken = |refusal| Unready::Broken(format!("the agents could not be defined: {refusal}"));
+) -> Result<(), StartError> {
+    let broken =
+        |refusal| StartError::Broken(format!("the agents could not be defined: {refusal}"));
     for definition in definitions {
         let scope = scope(&definition.name);
         let last = store.answer(&scope, BROUGHT, now).await.map_err(broken)?;
         if last.is_some_and(|last| last.fingerprint == definition.revision.as_str()) {
             continue;
         }
-        let brought = Answer {
+        let brought = StoredResponse {
             key: BROUGHT.to_owned(),
             fingerprint: definition.revision.to_string(),
             body: Value::Null,
@@ -48,11 +49,11 @@ pub(crate) async fn seed(
 /// Does the same whenever this node goes on as another incarnation: its store may have come back
 /// empty. Runs until it is dropped.
 pub(crate) async fn keep(
-    catalogue: Arc<Catalogue>,
+    catalogue: Arc<AgentCatalog>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     definitions: Vec<Definition>,
-    mut view: watch::Receiver<Arc<View>>,
+    mut view: watch::Receiver<Arc<ClusterView>>,
 ) {
     let mut seeded = view.borrow().me.clone();
     // The view changes at every renewal: what fails is tried again then.
@@ -71,7 +72,7 @@ pub(crate) async fn keep(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use abide_actors::tools::Natives;
+    use abide_actors::tools::Extensions;
     use abide_conversation::AgentName;
     use abide_registry::store::memory::Memory;
     use serde_json::json;
@@ -81,19 +82,22 @@ mod tests {
     fn definition(max_steps: u32) -> Definition {
         let model = json!({"provider": "scripted", "script": [{"text": "hi"}]});
         let source = json!({"name": "a", "model": model, "max_steps": max_steps});
-        Definition::parse(source, &Natives::new()).unwrap().definition
+        Definition::parse(source, &Extensions::new()).unwrap().definition
     }
 
     struct Node {
         store: Arc<Memory>,
-        catalogue: Catalogue,
+        catalogue: AgentCatalog,
     }
 
     impl Node {
         fn new() -> Self {
             let store = Arc::new(Memory::default());
-            let catalogue =
-                Catalogue::new(store.clone(), Arc::default(), Arc::new(crate::clock::SystemClock));
+            let catalogue = AgentCatalog::new(
+                store.clone(),
+                Arc::default(),
+                Arc::new(crate::clock::SystemClock),
+            );
             Self { store, catalogue }
         }
 

@@ -23,8 +23,8 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{Config, LogFormat};
 use line::{Line, Plain};
-pub use otlp::Exports;
-pub(crate) use route::{Turned, measured};
+pub use otlp::TraceExporter;
+pub(crate) use route::{TurnExtension, measured};
 
 /// What is logged by default. The connections between nodes, and
 /// to MCP servers, are logged where they are dealt with.

@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use abide_actors::agent::{Agents, Definition, joined};
 use abide_actors::clock::Clock;
-use abide_actors::journal::{Answer, Refusal};
-use abide_actors::tools::Natives;
-use abide_conversation::remembered::Remembered;
+use abide_actors::journal::{StoreError, StoredResponse};
+use abide_actors::tools::Extensions;
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId, Revision};
 use async_trait::async_trait;
 
@@ -26,21 +26,21 @@ pub fn scope(name: &AgentName) -> String {
 }
 
 /// The definitions of a cluster, as this node reads them.
-pub struct Catalogue {
+pub struct AgentCatalog {
     store: Arc<dyn Store>,
-    natives: Arc<Natives>,
+    natives: Arc<Extensions>,
     clock: Arc<dyn Clock>,
     parsed: RwLock<HashMap<Revision, Arc<Definition>>>,
 }
 
-impl Catalogue {
+impl AgentCatalog {
     /// Reads through to `store`; definitions may use these native tools.
-    pub fn new(store: Arc<dyn Store>, natives: Arc<Natives>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(store: Arc<dyn Store>, natives: Arc<Extensions>, clock: Arc<dyn Clock>) -> Self {
         Self { store, natives, clock, parsed: RwLock::default() }
     }
 
     /// The native tools that a definition may name.
-    pub fn natives(&self) -> &Natives {
+    pub fn natives(&self) -> &Extensions {
         &self.natives
     }
 
@@ -48,8 +48,8 @@ impl Catalogue {
     pub async fn put(
         &self,
         definition: Definition,
-        answer: Option<Answer>,
-    ) -> Result<bool, Refusal> {
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         let stored = StoredAgent {
             name: definition.name.clone(),
             revision: definition.revision.clone(),
@@ -88,15 +88,15 @@ impl Catalogue {
 }
 
 #[async_trait]
-impl Agents for Catalogue {
-    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, Refusal> {
+impl Agents for AgentCatalog {
+    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, StoreError> {
         match self.store.newest(name).await? {
             Some(newest) => self.revision(&newest).await,
             None => Ok(None),
         }
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, Refusal> {
+    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, StoreError> {
         if let Some(kept) = self.kept(revision) {
             return Ok(Some(kept));
         }
@@ -112,7 +112,11 @@ impl Agents for Catalogue {
         parsed.get(revision).cloned()
     }
 
-    async fn remember(&self, agent: &AgentName, decision: &Remembered) -> Result<(), Refusal> {
+    async fn remember(
+        &self,
+        agent: &AgentName,
+        decision: &RememberedDecision,
+    ) -> Result<(), StoreError> {
         let mut kept = self.store.decisions(agent).await?;
         if kept.iter().any(|other| other.id == decision.id) {
             // It was given before, and may have been revoked since.
@@ -121,7 +125,8 @@ impl Agents for Catalogue {
         kept.sort_by_key(|other| other.expires_at);
         // Those that end first make room, and what ended so long ago that nobody gives it again.
         let many = (kept.len() + 1).saturating_sub(MOST_DECISIONS);
-        let over = |old: &Remembered| self.clock.now().duration_since(old.expires_at) > FORGOTTEN;
+        let over =
+            |old: &RememberedDecision| self.clock.now().duration_since(old.expires_at) > FORGOTTEN;
         for (at, old) in kept.iter().enumerate() {
             if at < many || over(old) {
                 self.store.set_decision(agent, &old.id, None).await?;
@@ -130,17 +135,17 @@ impl Agents for Catalogue {
         self.store.set_decision(agent, &decision.id, Some(decision)).await.map(|_| ())
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         self.store.decisions(agent).await
     }
 
-    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, Refusal> {
+    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, StoreError> {
         let now = self.clock.now();
         let mut kept = self.store.decisions(agent).await?.into_iter();
         let live = kept.find(|kept| kept.id == *decision && now < kept.expires_at);
         let Some(live) = live else { return Ok(false) };
         // It stays as one that has ended: a conversation that died while it gave it does so again.
-        let ended = Remembered { expires_at: now, ..live };
+        let ended = RememberedDecision { expires_at: now, ..live };
         self.store.set_decision(agent, decision, Some(&ended)).await
     }
 }
@@ -172,9 +177,9 @@ mod tests {
     #[tokio::test]
     async fn a_revoked_decision_does_not_come_back_when_it_is_given_again() {
         let catalogue =
-            Catalogue::new(Arc::new(Memory::default()), Arc::default(), Arc::new(Still));
+            AgentCatalog::new(Arc::new(Memory::default()), Arc::default(), Arc::new(Still));
         let agent = AgentName::new("demo");
-        let decision = Remembered {
+        let decision = RememberedDecision {
             id: DecisionId::new("dec_1"),
             tool: "send".to_owned(),
             does: String::new(),

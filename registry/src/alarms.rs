@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::conversations::Conversations;
 use crate::store::Store;
-use agenda::Agenda;
+use agenda::AlarmPlanner;
 
 /// How long one may take: its node may have been stopped, and others are waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ const AWAY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
 pub async fn run(conversations: Conversations, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
-    let mut agenda = Agenda::default();
+    let mut agenda = AlarmPlanner::default();
     let mut under_way = JoinSet::new();
     loop {
         let now = clock.now();

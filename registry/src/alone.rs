@@ -2,46 +2,46 @@
 
 use std::time::Duration;
 
-use abide_actors::journal::{Holder, Refusal};
+use abide_actors::journal::{Holder, StoreError};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::membership::{Member, Membership, Renewed, Seen};
-use crate::peers::{Links, Peers, Unreached};
+use crate::membership::{Member, Membership, ObservedMember, Renewed};
+use crate::peers::{CallError, LinkStates, Peers};
 
 /// Any other holder is a former life of this node, and dead.
 #[derive(Debug, Default)]
-pub struct Alone {
-    links: watch::Sender<Links>,
+pub struct Standalone {
+    links: watch::Sender<LinkStates>,
 }
 
 #[async_trait]
-impl Membership for Alone {
-    async fn enter(&self, me: &Member) -> Result<Renewed, Refusal> {
-        let members = vec![Seen { member: me.clone(), silent_ms: 0 }];
+impl Membership for Standalone {
+    async fn enter(&self, me: &Member) -> Result<Renewed, StoreError> {
+        let members = vec![ObservedMember { member: me.clone(), silent_ms: 0 }];
         Ok(Renewed::Alive { now: me.since, members })
     }
 
-    async fn renew(&self, me: &Member) -> Result<Renewed, Refusal> {
+    async fn renew(&self, me: &Member) -> Result<Renewed, StoreError> {
         self.enter(me).await
     }
 
-    async fn bury(&self, _who: &Holder, _suspect: bool) -> Result<bool, Refusal> {
+    async fn declare_dead_if(&self, _who: &Holder, _suspect: bool) -> Result<bool, StoreError> {
         Ok(true)
     }
 
-    async fn leave(&self, _who: &Holder) -> Result<(), Refusal> {
+    async fn leave(&self, _who: &Holder) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
 #[async_trait]
-impl Peers for Alone {
-    async fn call(&self, _: &str, _: Vec<u8>, _: Duration) -> Result<Vec<u8>, Unreached> {
-        Err(Unreached::Unconnected)
+impl Peers for Standalone {
+    async fn call(&self, _: &str, _: Vec<u8>, _: Duration) -> Result<Vec<u8>, CallError> {
+        Err(CallError::Unconnected)
     }
 
-    fn links(&self) -> watch::Receiver<Links> {
+    fn links(&self) -> watch::Receiver<LinkStates> {
         self.links.subscribe()
     }
 }

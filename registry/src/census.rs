@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use abide_actors::clock::Clock;
 use abide_conversation::Timestamp;
-use abide_conversation::event::Kind;
+use abide_conversation::event::SuspensionKind;
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::partition::Partition;
-use crate::store::{ListRefusal, Store, Waiting};
+use crate::store::{ListError, Store, SuspensionCount};
 
 /// From the end of one count to the beginning of the next: as often as metrics are read.
 const EVERY: Duration = Duration::from_secs(15);
@@ -31,10 +31,10 @@ struct Count {
     oldest: Option<Timestamp>,
 }
 
-const KINDS: [(Kind, &str); 3] = [
-    (Kind::Approval, "approval"),
-    (Kind::Elicitation, "elicitation"),
-    (Kind::ClientExec, "client_exec"),
+const KINDS: [(SuspensionKind, &str); 3] = [
+    (SuspensionKind::Approval, "approval"),
+    (SuspensionKind::Elicitation, "elicitation"),
+    (SuspensionKind::ClientExec, "client_exec"),
 ];
 
 /// Runs until it is dropped. One node counts for all: the one that looks after the first partition.
@@ -52,13 +52,13 @@ pub async fn run(cluster: Cluster, store: Arc<dyn Store>, clock: Arc<dyn Clock>)
     }
 }
 
-async fn count(store: &dyn Store) -> Result<[Count; 3], ListRefusal> {
+async fn count(store: &dyn Store) -> Result<[Count; 3], ListError> {
     let (mut counts, mut cursor, mut read) = ([Count::default(); 3], None, 0);
     loop {
         let asked = Instant::now();
         let page = store.waiting(cursor.as_deref(), PAGE).await?;
         read += page.items.len();
-        for Waiting { kind, since } in page.items {
+        for SuspensionCount { kind, since } in page.items {
             for (count, (counted, _)) in counts.iter_mut().zip(KINDS) {
                 if counted == kind {
                     count.open += 1;

@@ -13,23 +13,25 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_actors::conversation::{ConversationMsg, Deps};
-use abide_actors::door::Door;
-use abide_actors::journal::{Holder, Refusal};
-use abide_actors::request::{Answered, Delivery, Failure, RepeatKey, Reply, Request};
+use abide_actors::conversation::{ConversationMsg, Services};
+use abide_actors::door::ConversationClient;
+use abide_actors::journal::{Holder, StoreError};
+use abide_actors::request::{
+    Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestError,
+};
 use abide_conversation::{ConversationId, Rejection};
 use async_trait::async_trait;
 use ractor::ActorRef;
 
 use crate::cluster::Cluster;
-use crate::host::{Handle, HostMsg, Table};
+use crate::host::{ActorHandle, HostMsg, LiveTable};
 use crate::membership::Member;
-use crate::peers::Unreached;
+use crate::peers::CallError;
 use crate::placement::Policy;
 use crate::store::Store;
-use crate::wire::{self, Ask};
-pub use ensure_started::Place;
-pub use repair::Kept;
+use crate::wire::{self, Call};
+pub use ensure_started::Location;
+pub use repair::MoveError;
 
 /// A request that waits longer than this is answered "unavailable"; what became of it is unknown.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -46,8 +48,8 @@ const MOMENT: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct Conversations {
     host: ActorRef<HostMsg>,
-    table: Arc<Table>,
-    deps: Arc<Deps>,
+    table: Arc<LiveTable>,
+    deps: Arc<Services>,
     store: Arc<dyn Store>,
     cluster: Cluster,
     policy: Policy,
@@ -59,8 +61,8 @@ impl Conversations {
     /// The door of a node whose conversations live under `host`.
     pub fn new(
         host: ActorRef<HostMsg>,
-        table: Arc<Table>,
-        deps: Arc<Deps>,
+        table: Arc<LiveTable>,
+        deps: Arc<Services>,
         store: Arc<dyn Store>,
         cluster: Cluster,
         policy: Policy,
@@ -69,8 +71,8 @@ impl Conversations {
     }
 
     /// Lets conversations reach each other, as long as somebody keeps what this returns.
-    pub fn open_door(&self) -> Arc<dyn Door> {
-        let door: Arc<dyn Door> = Arc::new(self.clone());
+    pub fn open_door(&self) -> Arc<dyn ConversationClient> {
+        let door: Arc<dyn ConversationClient> = Arc::new(self.clone());
         self.deps.door.set(&door);
         door
     }
@@ -82,8 +84,8 @@ impl Conversations {
         &self,
         id: &ConversationId,
         request: Request,
-        repeats: Vec<RepeatKey>,
-    ) -> Result<Reply, Failure> {
+        repeats: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
         if let Some(first) = self.missing(id, &request, &repeats).await? {
             return Ok(first);
         }
@@ -104,10 +106,10 @@ impl Conversations {
         &self,
         id: &ConversationId,
         request: Request,
-        repeats: Vec<RepeatKey>,
-    ) -> Result<Reply, Failure> {
+        repeats: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
         let delivered = self.deliver_whenever(id, request, repeats);
-        let too_long = || Refusal::Unavailable("the conversation took too long".to_owned());
+        let too_long = || StoreError::Unavailable("the conversation took too long".to_owned());
         tokio::time::timeout(DEADLINE, delivered).await.map_err(|_| too_long())?
     }
 
@@ -115,20 +117,20 @@ impl Conversations {
         &self,
         id: &ConversationId,
         mut request: Request,
-        mut repeats: Vec<RepeatKey>,
-    ) -> Result<Reply, Failure> {
+        mut repeats: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
         for _ in 0..TRIES {
             let answered = match self.ensure_started(id).await? {
-                Place::Here(handle) => hand_in(&handle, request, repeats).await?,
-                Place::There(member) => self.send(&member, id, request, repeats).await?,
+                Location::Here(handle) => hand_in(&handle, request, repeats).await?,
+                Location::There(member) => self.send(&member, id, request, repeats).await?,
             };
             match answered {
-                Answered::Done(reply) => return Ok(reply),
-                Answered::Failed(failure) => return Err(failure),
-                Answered::Untouched(again, keys) => (request, repeats) = (again, keys),
+                DeliveryOutcome::Done(reply) => return Ok(reply),
+                DeliveryOutcome::Failed(failure) => return Err(failure),
+                DeliveryOutcome::NotTaken(again, keys) => (request, repeats) = (again, keys),
             }
         }
-        Err(Refusal::Unavailable("the conversation keeps moving".to_owned()).into())
+        Err(StoreError::Unavailable("the conversation keeps moving".to_owned()).into())
     }
 
     /// Carries a request to another node. What was surely not carried out comes back untouched; so
@@ -138,46 +140,46 @@ impl Conversations {
         member: &Member,
         id: &ConversationId,
         request: Request,
-        repeats: Vec<RepeatKey>,
-    ) -> Result<Answered, Failure> {
+        repeats: Vec<IdempotencyKey>,
+    ) -> Result<DeliveryOutcome, RequestError> {
         let mut seen = self.cluster.watch();
         seen.mark_unchanged();
         let within = match &request {
             Request::Dispatch(_) => LONGEST_RUN,
             _ => DEADLINE,
         };
-        let ask = Ask::Deliver {
+        let ask = Call::Deliver {
             id: id.clone(),
             request: Box::new(request.clone()),
             repeats: repeats.clone(),
         };
         let answer = self.cluster.ask(&member.process, ask, within).await;
-        if let Ok(wire::Answer::Delivered(delivered)) = answer {
+        if let Ok(wire::CallResult::Delivered(delivered)) = answer {
             return Ok(delivered.into());
         }
         self.forget(id);
         match answer {
-            Err(Unreached::Full) => return Err(Failure::Overloaded),
-            Err(Unreached::TooLarge) => {
-                return Err(Refusal::Unavailable("too large for another node".to_owned()).into());
+            Err(CallError::Full) => return Err(RequestError::Overloaded),
+            Err(CallError::TooLarge) => {
+                return Err(StoreError::Unavailable("too large for another node".to_owned()).into());
             }
             // Done, most likely, and nobody will know of what.
-            Ok(wire::Answer::TooLarge) => return Err(Failure::Lost),
-            Err(Unreached::Lost) if repeats.is_empty() && !is_repeatable(&request) => {
-                return Err(Failure::Lost);
+            Ok(wire::CallResult::TooLarge) => return Err(RequestError::Lost),
+            Err(CallError::Lost) if repeats.is_empty() && !is_repeatable(&request) => {
+                return Err(RequestError::Lost);
             }
             // It moves, or its node is going: the next view tells.
             _ => self.cluster.changed(&mut seen, MOMENT).await,
         }
-        Ok(Answered::Untouched(request, repeats))
+        Ok(DeliveryOutcome::NotTaken(request, repeats))
     }
 
     /// Deletes a conversation whose actor cannot live.
-    async fn remove(&self, id: &ConversationId) -> Result<Reply, Failure> {
+    async fn remove(&self, id: &ConversationId) -> Result<Reply, RequestError> {
         let me = self.deps.standing.me();
         let held = self.store.claim(id, &me, Some(&me)).await?;
         if held.holder != me {
-            return Err(Refusal::Fenced.into());
+            return Err(StoreError::Fenced.into());
         }
         self.store.delete(id, &held, None).await?;
         // A host that has ended forgets everything.
@@ -201,7 +203,7 @@ impl Conversations {
     }
 
     /// Who lives on this node.
-    pub fn table(&self) -> &Table {
+    pub fn table(&self) -> &LiveTable {
         &self.table
     }
 
@@ -211,8 +213,8 @@ impl Conversations {
         &self,
         id: &ConversationId,
         request: &Request,
-        repeats: &[RepeatKey],
-    ) -> Result<Option<Reply>, Failure> {
+        repeats: &[IdempotencyKey],
+    ) -> Result<Option<Reply>, RequestError> {
         let creates = match request {
             Request::Create(_) | Request::Fork(_) | Request::Spawn(_) | Request::Abandon(_) => true,
             Request::Send(send) => send.agent.is_some(),
@@ -259,29 +261,29 @@ fn is_repeatable(request: &Request) -> bool {
 }
 
 #[async_trait]
-impl Door for Conversations {
-    async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, Failure> {
+impl ConversationClient for Conversations {
+    async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, RequestError> {
         Conversations::deliver(self, id, request, Vec::new()).await
     }
 }
 
 /// Puts a request into the mailbox of a live actor, and waits for what becomes of it.
 async fn hand_in(
-    handle: &Handle,
+    handle: &ActorHandle,
     request: Request,
-    repeats: Vec<RepeatKey>,
-) -> Result<Answered, Failure> {
+    repeats: Vec<IdempotencyKey>,
+) -> Result<DeliveryOutcome, RequestError> {
     let (delivery, answer) = Delivery::new(request, repeats);
     if handle.depth.fetch_add(1, Ordering::Relaxed) >= DEPTH {
         handle.depth.fetch_sub(1, Ordering::Relaxed);
-        return Err(Failure::Overloaded);
+        return Err(RequestError::Overloaded);
     }
     let cast = handle.actor.cast(ConversationMsg::Deliver(Box::new(delivery)));
     // A mailbox that is closing drops it, one that has closed returns it: either way it comes back.
     drop(cast);
-    answer.await.map_err(|_| Failure::Lost)
+    answer.await.map_err(|_| RequestError::Lost)
 }
 
-fn unavailable(why: &str) -> Failure {
-    Refusal::Unavailable(why.to_owned()).into()
+fn unavailable(why: &str) -> RequestError {
+    StoreError::Unavailable(why.to_owned()).into()
 }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use abide_actors::conversation::{self, Conversation, ConversationMsg, Death, Deps, Loaded};
+use abide_actors::conversation::{
+    self, Conversation, ConversationMsg, ExitReason, LiveConversation, Services,
+};
 use abide_actors::journal::Holder;
 use abide_conversation::{ConversationId, Timestamp};
 use ractor::{
@@ -22,12 +24,12 @@ use ractor::{
 use tokio::sync::mpsc;
 
 use record::WINDOW;
-pub use record::{Pause, Quarantined, Record};
-pub use remote::Incoming;
-pub use table::{Handle, Table};
+pub use record::{CrashHistory, Quarantined, RestartDelay};
+pub use remote::RemoteCall;
+pub use table::{ActorHandle, LiveTable};
 
 /// The answer to a wish for a live actor.
-pub type Ensured = Result<Handle, Absent>;
+pub type Ensured = Result<ActorHandle, Absent>;
 
 /// Why there is no live actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub enum HostMsg {
     /// Conversations may start things again.
     Resume,
     /// A call of another node.
-    Remote(Incoming),
+    Remote(RemoteCall),
 }
 
 /// The actor.
@@ -66,25 +68,25 @@ pub struct Host;
 
 /// What it works with.
 pub struct Arguments {
-    pub deps: Arc<Deps>,
-    pub table: Arc<Table>,
+    pub deps: Arc<Services>,
+    pub table: Arc<LiveTable>,
     /// Takes the calls of other nodes.
-    pub incoming: mpsc::Sender<Incoming>,
+    pub incoming: mpsc::Sender<RemoteCall>,
     /// Takes what a draining node leaves undone; no more than live here.
     pub left: mpsc::UnboundedSender<ConversationId>,
 }
 
 /// What the host knows.
 pub struct State {
-    deps: Arc<Deps>,
-    table: Arc<Table>,
+    deps: Arc<Services>,
+    table: Arc<LiveTable>,
     ids: HashMap<ActorId, ConversationId>,
     /// Who waits for an actor that is ending, to get the next one.
     waiting: HashMap<ConversationId, Vec<RpcReplyPort<Ensured>>>,
-    incoming: mpsc::Sender<Incoming>,
+    incoming: mpsc::Sender<RemoteCall>,
     left: mpsc::UnboundedSender<ConversationId>,
     /// Only conversations that crashed lately.
-    records: HashMap<ConversationId, Record>,
+    records: HashMap<ConversationId, CrashHistory>,
 }
 
 impl Actor for Host {
@@ -123,7 +125,8 @@ impl Actor for Host {
                 }
             }
             HostMsg::Retry(id, reply) => {
-                let waits = |record: Record| record.quarantined.is_some() || record.pause.is_some();
+                let waits =
+                    |record: CrashHistory| record.quarantined.is_some() || record.pause.is_some();
                 let waited = state.records.remove(&id).is_some_and(waits);
                 state.count_quarantined();
                 if waited {
@@ -131,7 +134,7 @@ impl Actor for Host {
                 }
                 let _ = reply.send(waited);
             }
-            HostMsg::Leave => state.tell_all(|| ConversationMsg::Leave),
+            HostMsg::Leave => state.tell_all(|| ConversationMsg::Drain),
             HostMsg::Resume => state.tell_all(|| ConversationMsg::Resume),
             HostMsg::Stop => {
                 for (_, handle) in state.table.page(None, usize::MAX) {
@@ -166,7 +169,7 @@ impl Actor for Host {
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorTerminated(who, last, _) => {
-                let last = last.and_then(|mut last| last.take::<Loaded>().ok());
+                let last = last.and_then(|mut last| last.take::<LiveConversation>().ok());
                 let restless = last.is_some_and(|live| live.wants_something());
                 // What a draining node leaves undone is for another, or for the next process.
                 let draining = state.deps.standing.is_draining();
@@ -202,18 +205,18 @@ impl State {
         reply: Option<RpcReplyPort<Ensured>>,
     ) -> Result<(), ActorProcessingErr> {
         let live = self.table.get(&id);
-        let ending = |handle: &Handle| handle.actor.get_status() >= ActorStatus::Draining;
+        let ending = |handle: &ActorHandle| handle.actor.get_status() >= ActorStatus::Draining;
         let record = self.records.get(&id);
         let quarantined = record.and_then(|record| record.quarantined.clone());
         let pause = record.and_then(|record| record.pause);
         let ensured = match (live, quarantined, pause) {
             (Some(handle), _, _) if !ending(&handle) => Ok(handle),
-            (Some(_), _, _) | (None, None, Some(Pause::AfterCrash)) => {
+            (Some(_), _, _) | (None, None, Some(RestartDelay::AfterCrash)) => {
                 self.waiting.entry(id).or_default().extend(reply);
                 return Ok(());
             }
             (None, Some(quarantined), _) => Err(Absent::Quarantined(quarantined)),
-            (None, None, Some(Pause::AfterRefusal)) => Err(Absent::Away),
+            (None, None, Some(RestartDelay::AfterRefusal)) => Err(Absent::Away),
             (None, None, None) => Ok(self.start(myself, id, over).await?),
         };
         if let Some(reply) = reply {
@@ -235,7 +238,7 @@ impl State {
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
     ) -> Result<(), ActorProcessingErr> {
-        let over = self.records.get_mut(&id).and_then(Record::revive);
+        let over = self.records.get_mut(&id).and_then(CrashHistory::revive);
         let waiting = self.waiting.remove(&id).unwrap_or_default();
         self.ensure(myself, id.clone(), over, None).await?;
         for reply in waiting {
@@ -249,7 +252,7 @@ impl State {
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
         over: Option<Holder>,
-    ) -> Result<Handle, ActorProcessingErr> {
+    ) -> Result<ActorHandle, ActorProcessingErr> {
         let depth = Arc::new(AtomicUsize::new(0));
         let (deps, since) = (self.deps.clone(), self.deps.clock.now());
         let depth_of = depth.clone();
@@ -258,7 +261,7 @@ impl State {
         let supervisor = myself.get_cell();
         let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
         let restarts = self.records.get(&id).map(|record| record.restarts).unwrap_or_default();
-        let handle = Handle { actor, depth, since, restarts, over };
+        let handle = ActorHandle { actor, depth, since, restarts, over };
         self.ids.insert(handle.actor.get_id(), id.clone());
         self.table.set(id, Some(handle.clone()));
         Ok(handle)
@@ -296,7 +299,7 @@ impl State {
     ) -> Result<(), ActorProcessingErr> {
         let Some(id) = self.ids.get(&who.get_id()).cloned() else { return Ok(()) };
         let now = self.deps.clock.now();
-        let death = error.downcast_ref::<Death>();
+        let death = error.downcast_ref::<ExitReason>();
         let record = self.records.entry(id.clone()).or_default();
         let over = self.table.get(&id).and_then(|handle| handle.over);
         let pause = record.died(now, death, &error.to_string(), over);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use abide_actors::agent::Agents;
 use abide_actors::audit::Recorder;
 use abide_actors::clock::Clock;
-use abide_actors::conversation::Deps;
-use abide_actors::door::Door;
-use abide_actors::journal::Refusal;
+use abide_actors::conversation::Services;
+use abide_actors::door::ConversationClient;
+use abide_actors::journal::StoreError;
 use abide_actors::model::Model;
-use abide_actors::standing::Standing;
+use abide_actors::standing::NodeLease;
 use abide_actors::tools::Runner;
 use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::{Notify, mpsc, watch};
@@ -20,16 +20,16 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::cluster::Cluster;
 use crate::conversations::Conversations;
-use crate::conversations::serve::{Desk, begin_drain};
-use crate::host::{self, Host, HostMsg, Table};
+use crate::conversations::serve::{RpcServer, begin_drain};
+use crate::host::{self, Host, HostMsg, LiveTable};
 use crate::live::{Hub, look_out, relay};
-use crate::membership::keeper::{Around, Keeper, OnTime};
-use crate::membership::tenure::Tenure;
+use crate::membership::keeper::{Heartbeat, HeartbeatInputs, OnStoreTime};
+use crate::membership::tenure::LeaseTracker;
 use crate::membership::{Member, MemberState, Membership};
-use crate::peers::{Links, Peers};
+use crate::peers::{LinkStates, Peers};
 use crate::placement::Policy;
 use crate::store::Store;
-use crate::view::View;
+use crate::view::ClusterView;
 use crate::{alarms, census, takeover};
 
 /// How many calls of other nodes may wait to be looked at; their callers have bounds of their own.
@@ -38,7 +38,7 @@ const INCOMING: usize = 4_096;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What a node stands on.
-pub struct Ground {
+pub struct RuntimeDeps {
     pub me: Member,
     /// How long it may be silent before it is dead.
     pub lease: Duration,
@@ -50,14 +50,14 @@ pub struct Ground {
     pub clock: Arc<dyn Clock>,
     pub passivate_after: Duration,
     pub policy: Policy,
-    pub on_time: OnTime,
+    pub on_time: OnStoreTime,
 }
 
-impl Ground {
+impl RuntimeDeps {
     /// What its conversations work with.
-    fn deps(&self, standing: Arc<Standing>, hub: &Hub) -> Arc<Deps> {
+    fn deps(&self, standing: Arc<NodeLease>, hub: &Hub) -> Arc<Services> {
         let work = TaskTracker::new();
-        Arc::new(Deps {
+        Arc::new(Services {
             standing,
             journal: self.store.clone(),
             blobs: self.store.clone(),
@@ -76,21 +76,21 @@ impl Ground {
     /// What keeps its node a member.
     fn keeper(
         self,
-        standing: Arc<Standing>,
+        standing: Arc<NodeLease>,
         members: watch::Sender<Vec<Member>>,
-        view: watch::Sender<Arc<View>>,
-    ) -> Keeper {
+        view: watch::Sender<Arc<ClusterView>>,
+    ) -> Heartbeat {
         let Self { membership, clock, on_time, me, lease, .. } = self;
-        let tenure = Tenure::new(me, lease);
-        Keeper { membership, standing, clock, on_time, tenure, members, view }
+        let tenure = LeaseTracker::new(me, lease);
+        Heartbeat { membership, standing, clock, on_time, tenure, members, view }
     }
 }
 
 /// Why conversations did not begin to live.
 #[derive(Debug, thiserror::Error)]
-pub enum Stillborn {
+pub enum StartError {
     #[error(transparent)]
-    Store(#[from] Refusal),
+    Store(#[from] StoreError),
     #[error(transparent)]
     Host(#[from] SpawnErr),
     #[error("{0}")]
@@ -98,7 +98,7 @@ pub enum Stillborn {
 }
 
 /// The conversations of a node, and what keeps them going. Dropping it ends them without a word.
-pub struct Life {
+pub struct NodeRuntime {
     pub conversations: Conversations,
     pub hub: Hub,
     /// What this node takes on.
@@ -106,48 +106,48 @@ pub struct Life {
     /// Ends when the node cannot live any longer.
     pub supervisor: JoinHandle<()>,
     host: ActorRef<HostMsg>,
-    table: Arc<Table>,
+    table: Arc<LiveTable>,
     membership: Arc<dyn Membership>,
     keeper: AbortOnDropHandle<()>,
     /// Whoever waits for a change waits in vain, and not in a hurry, when the keeper has ended.
-    _view: watch::Sender<Arc<View>>,
+    _view: watch::Sender<Arc<ClusterView>>,
     /// The conversations themselves reach it through a doorway that does not keep it.
-    _door: Arc<dyn Door>,
+    _door: Arc<dyn ConversationClient>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-impl Life {
+impl NodeRuntime {
     /// Enters the membership, connects to the others by `connect`, and takes up what runs nowhere.
     pub async fn begin<F>(
-        ground: Ground,
+        ground: RuntimeDeps,
         connect: impl FnOnce(ActorRef<HostMsg>, watch::Receiver<Vec<Member>>) -> F,
-    ) -> Result<Self, Stillborn>
+    ) -> Result<Self, StartError>
     where
         F: Future<Output = Result<Arc<dyn Peers>, String>>,
     {
         let hub = Hub::default();
-        let standing = Arc::new(Standing::new(ground.me.holder.clone()));
+        let standing = Arc::new(NodeLease::new(ground.me.holder.clone()));
         let deps = ground.deps(standing.clone(), &hub);
-        let Ground { me, store, membership, clock, .. } = &ground;
+        let RuntimeDeps { me, store, membership, clock, .. } = &ground;
         let (store, membership, clock) = (store.clone(), membership.clone(), clock.clone());
         let (process, policy) = (me.process.clone(), ground.policy);
         let (state, around_state) = watch::channel(me.state);
-        let first = View::new(me.holder.clone(), Vec::new(), Links::default());
+        let first = ClusterView::new(me.holder.clone(), Vec::new(), LinkStates::default());
         let (view, seen) = watch::channel(Arc::new(first));
         let (members, known) = watch::channel(Vec::new());
         let mut keeper = ground.keeper(standing.clone(), members, view.clone());
         keeper.enter().await?;
 
-        let table = Arc::new(Table::default());
+        let table = Arc::new(LiveTable::default());
         let (incoming, calls) = mpsc::channel(INCOMING);
         let (left, leavings) = mpsc::unbounded_channel();
         let arguments =
             host::Arguments { deps: deps.clone(), table: table.clone(), incoming, left };
         let (host, supervisor) = Actor::spawn(None, Host, arguments).await?;
-        let peers = connect(host.clone(), known).await.map_err(Stillborn::Peers)?;
+        let peers = connect(host.clone(), known).await.map_err(StartError::Peers)?;
 
         let stale = Arc::new(Notify::new());
-        let around = Around {
+        let around = HeartbeatInputs {
             host: host.clone(),
             table: table.clone(),
             links: peers.links(),
@@ -161,7 +161,7 @@ impl Life {
             Conversations::new(doors, shelf, deps, store.clone(), cluster.clone(), policy);
         let door = conversations.open_door();
         let state = Arc::new(state);
-        let desk = Desk {
+        let desk = RpcServer {
             conversations: conversations.clone(),
             hub: hub.clone(),
             clock: clock.clone(),
@@ -224,7 +224,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for NodeRuntime {
     fn drop(&mut self) {
         self.host.kill();
     }

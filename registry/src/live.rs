@@ -7,12 +7,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use abide_actors::live::{Live, Signal};
+use abide_actors::live::{LiveSink, Signal};
 use abide_conversation::ConversationId;
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::wire::Told;
+use crate::wire::LiveUpdate;
 pub use lookout::look_out;
 pub use relay::relay;
 use relay::{News, Outbox};
@@ -35,7 +35,7 @@ struct Plane {
 #[derive(Debug)]
 struct Channel {
     /// Made by the first listener: a channel takes its memory when it is made.
-    signals: Option<broadcast::Sender<Heard>>,
+    signals: Option<broadcast::Sender<StreamItem>>,
     /// Event streams that are open here.
     here: usize,
     /// The processes where some are open.
@@ -51,25 +51,25 @@ struct Channel {
 pub struct Subscription {
     hub: Hub,
     id: ConversationId,
-    signals: Option<broadcast::Receiver<Heard>>,
+    signals: Option<broadcast::Receiver<StreamItem>>,
 }
 
 /// What a listener gets next. All listeners of a conversation share it.
 #[derive(Clone, Debug)]
-pub enum Heard {
-    Signal(Arc<Said>),
+pub enum StreamItem {
+    Signal(Arc<SharedSignal>),
     /// Some were lost; the journal has what matters.
     Missed,
 }
 
 /// A signal, and how listeners write it down, once for all of them.
 #[derive(Debug)]
-pub struct Said {
+pub struct SharedSignal {
     pub signal: Signal,
     written: OnceLock<Box<[Bytes]>>,
 }
 
-impl Said {
+impl SharedSignal {
     fn new(signal: Signal) -> Self {
         Self { signal, written: OnceLock::new() }
     }
@@ -112,7 +112,7 @@ impl Hub {
 
     /// Takes what another process tells. `false` if nothing could be told to it in return: then it
     /// is to tell everything anew, for nobody would notice its end.
-    pub(crate) fn hear(&self, from: &str, told: Told) -> bool {
+    pub(crate) fn hear(&self, from: &str, told: LiveUpdate) -> bool {
         let mut plane = self.plane();
         let Some(outbox) = plane.outboxes.get(from) else { return false };
         if told.forgot {
@@ -145,7 +145,7 @@ impl Hub {
     }
 }
 
-impl Live for Hub {
+impl LiveSink for Hub {
     fn publish(&self, conversation: &ConversationId, signal: Signal) {
         let mut plane = self.plane();
         let Plane { channels, outboxes } = &mut *plane;
@@ -203,7 +203,7 @@ impl Plane {
     /// Tells every listener here to look at the journal.
     fn miss(&mut self) {
         for channel in self.channels.values_mut() {
-            channel.tell(Heard::Missed);
+            channel.tell(StreamItem::Missed);
         }
     }
 }
@@ -218,10 +218,10 @@ impl Channel {
         if let Signal::Committed(events) = &signal {
             self.told = events.last().map_or(0, |event| event.seq).max(self.told);
         }
-        self.tell(Heard::Signal(Arc::new(Said::new(signal))));
+        self.tell(StreamItem::Signal(Arc::new(SharedSignal::new(signal))));
     }
 
-    fn tell(&self, heard: Heard) {
+    fn tell(&self, heard: StreamItem) {
         if let Some(signals) = &self.signals {
             // Nobody listens now; there is nothing to lose.
             let _ = signals.send(heard);
@@ -240,7 +240,7 @@ impl Channel {
 
 impl Subscription {
     /// The next signal; `None` when the node shuts down.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<StreamItem> {
         match self.signals.as_mut()?.recv().await {
             Ok(heard) => Some(heard),
             Err(broadcast::error::RecvError::Lagged(missed)) => Some(dropped(missed)),
@@ -249,7 +249,7 @@ impl Subscription {
     }
 
     /// The same, if it is there already.
-    pub fn ready(&mut self) -> Option<Heard> {
+    pub fn ready(&mut self) -> Option<StreamItem> {
         match self.signals.as_mut()?.try_recv() {
             Ok(heard) => Some(heard),
             Err(broadcast::error::TryRecvError::Lagged(missed)) => Some(dropped(missed)),
@@ -268,9 +268,9 @@ impl Subscription {
 }
 
 /// A listener is slower than what it listens to.
-fn dropped(missed: u64) -> Heard {
+fn dropped(missed: u64) -> StreamItem {
     metrics::counter!("abide_deltas_dropped_total").increment(missed);
-    Heard::Missed
+    StreamItem::Missed
 }
 
 impl Drop for Subscription {

@@ -3,7 +3,7 @@
 pub mod keeper;
 pub mod tenure;
 
-use abide_actors::journal::{Holder, Refusal};
+use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ pub enum MemberState {
 
 /// A member, and for how long it has been silent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedMember {
     pub member: Member,
     pub silent_ms: u64,
 }
@@ -51,10 +51,10 @@ pub struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewed {
     /// The store's clock, and everybody alive by it, by name; the asking member is among them.
-    Alive { now: Timestamp, members: Vec<Seen> },
+    Alive { now: Timestamp, members: Vec<ObservedMember> },
     /// This incarnation is dead, and never will be a member again; or, where it wants to enter, its
     /// name was taken by a younger process that lives.
-    Buried,
+    Evicted,
 }
 
 /// The members of a cluster as a port. An incarnation that is no member any more never is again:
@@ -62,16 +62,16 @@ pub enum Renewed {
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
     /// Makes `me` a member. An earlier incarnation of its name is dead from here on.
-    async fn enter(&self, me: &Member) -> Result<Renewed, Refusal>;
+    async fn enter(&self, me: &Member) -> Result<Renewed, StoreError>;
 
     /// Says that `me` lives and what it is like now, and removes whoever was silent for longer than
     /// its lease.
-    async fn renew(&self, me: &Member) -> Result<Renewed, Refusal>;
+    async fn renew(&self, me: &Member) -> Result<Renewed, StoreError>;
 
     /// Whether `who` is dead: not a member, or silent for longer than its lease, or `suspect`: then it
     /// is declared dead at once.
-    async fn bury(&self, who: &Holder, suspect: bool) -> Result<bool, Refusal>;
+    async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError>;
 
     /// Ends a membership; nothing happens if `who` is no member.
-    async fn leave(&self, who: &Holder) -> Result<(), Refusal>;
+    async fn leave(&self, who: &Holder) -> Result<(), StoreError>;
 }

@@ -48,9 +48,9 @@ impl fmt::Display for Partition {
 
 /// The partitions whose alarms and abandoned turns a node looks after.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share([u64; PARTITIONS / 64]);
+pub struct PartitionSet([u64; PARTITIONS / 64]);
 
-impl Share {
+impl PartitionSet {
     /// Everything, as the only node has it.
     pub fn all() -> Self {
         Self([u64::MAX; PARTITIONS / 64])
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn shares_are_disjoint_whole_and_about_equal() {
         let members = ["node-1", "node-2", "node-3"];
-        let shares = members.map(|me| Share::of(me, &members));
+        let shares = members.map(|me| PartitionSet::of(me, &members));
         for partition in Partition::all() {
             let owners = shares.iter().filter(|share| share.contains(partition)).count();
             assert_eq!(owners, 1, "{partition}");
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn nodes_of_all_versions_agree_about_shares() {
-        let share = Share::of("n1", &["n1", "n2", "n3"]);
+        let share = PartitionSet::of("n1", &["n1", "n2", "n3"]);
         let first: Vec<_> = share.partitions().take(6).map(|it| it.to_string()).collect();
         assert_eq!(first, ["p007", "p015", "p017", "p021", "p022", "p029"]);
     }
@@ -128,9 +128,9 @@ mod tests {
         let three = ["node-1", "node-2", "node-3"];
         let two = ["node-1", "node-3"];
         for me in two {
-            let (before, after) = (Share::of(me, &three), Share::of(me, &two));
+            let (before, after) = (PartitionSet::of(me, &three), PartitionSet::of(me, &two));
             assert!(before.partitions().all(|partition| after.contains(partition)));
         }
-        assert_eq!(Share::of("node-2", &two).partitions().count(), 0);
+        assert_eq!(PartitionSet::of("node-2", &two).partitions().count(), 0);
     }
 }

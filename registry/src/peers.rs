@@ -18,15 +18,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-pub use mesh::{Mesh, Settings, StartError};
+pub use mesh::{Mesh, MeshConfig, StartError};
 pub use way::LARGEST;
 
 /// What is known of the way to each other process, by [`Member::process`](crate::membership::Member).
-pub type Links = Arc<BTreeMap<String, Link>>;
+pub type LinkStates = Arc<BTreeMap<String, LinkState>>;
 
 /// The way to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkState {
     Connected,
     /// It was connected or is about to be; it is being dialled.
     Lost,
@@ -36,7 +36,7 @@ pub enum Link {
 
 /// Why a call was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreached {
+pub enum CallError {
     /// Nothing was sent.
     #[error("the node is not connected")]
     Unconnected,
@@ -60,8 +60,8 @@ pub trait Peers: Send + Sync + 'static {
         process: &str,
         call: Vec<u8>,
         within: Duration,
-    ) -> Result<Vec<u8>, Unreached>;
+    ) -> Result<Vec<u8>, CallError>;
 
     /// The present links; the receiver sees every change.
-    fn links(&self) -> watch::Receiver<Links>;
+    fn links(&self) -> watch::Receiver<LinkStates>;
 }

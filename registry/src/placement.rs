@@ -8,8 +8,8 @@ use abide_conversation::ConversationId;
 
 use crate::membership::{Member, MemberState};
 use crate::partition::weight;
-use crate::peers::Link;
-use crate::view::View;
+use crate::peers::LinkState;
+use crate::view::ClusterView;
 
 /// How a node is chosen for a conversation that nobody holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,14 +39,14 @@ pub enum Decision<'v> {
 }
 
 /// Judges a holding by what this node sees. It never takes anything from a holder that may live.
-pub fn decide<'v>(holder: Option<&Holder>, view: &'v View) -> Decision<'v> {
+pub fn decide<'v>(holder: Option<&Holder>, view: &'v ClusterView) -> Decision<'v> {
     let Some(holder) = holder else { return Decision::Place };
     match view.member(holder).map(|member| (member, view.link(member))) {
         // Not where this node itself is no member any more.
         Some(_) if *holder == view.me => Decision::Here,
-        None | Some((_, Link::Refused)) => Decision::Confirm,
-        Some((member, Link::Connected)) => Decision::Ask(member),
-        Some((member, Link::Lost)) => Decision::Wait(member),
+        None | Some((_, LinkState::Refused)) => Decision::Confirm,
+        Some((member, LinkState::Connected)) => Decision::Ask(member),
+        Some((member, LinkState::Lost)) => Decision::Wait(member),
     }
 }
 
@@ -64,7 +64,7 @@ pub fn is_orphan<'h>(
     holder: Option<&'h Holder>,
     me: &Holder,
     lives_here: bool,
-    view: &View,
+    view: &ClusterView,
 ) -> Orphan<'h> {
     match holder {
         None => Orphan::Yes,
@@ -79,7 +79,7 @@ pub fn is_orphan<'h>(
 ///
 /// Never a member that drains, even when it is the only one left: then there is none, and the
 /// caller answers `Unavailable`. Nor one that cannot be reached.
-pub fn place<'v>(policy: Policy, id: &ConversationId, view: &'v View) -> Option<&'v Member> {
+pub fn place<'v>(policy: Policy, id: &ConversationId, view: &'v ClusterView) -> Option<&'v Member> {
     elsewhere(policy, id, view, None)
 }
 
@@ -87,7 +87,7 @@ pub fn place<'v>(policy: Policy, id: &ConversationId, view: &'v View) -> Option<
 pub fn elsewhere<'v>(
     policy: Policy,
     id: &ConversationId,
-    view: &'v View,
+    view: &'v ClusterView,
     than: Option<&Holder>,
 ) -> Option<&'v Member> {
     let up = |member: &&Member| {

@@ -1,19 +1,19 @@
 //! A live conversation as operators see it.
 
 use abide_actors::request::Inspection;
-use abide_conversation::state::Activeness;
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{ConversationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::host::{Handle, Quarantined};
+use crate::host::{ActorHandle, Quarantined};
 
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ActorSummary {
     pub conversation_id: ConversationId,
     pub node: String,
     pub epoch: u64,
-    pub state: Activeness,
+    pub state: ConversationStatus,
     pub seq: u64,
     pub since: Timestamp,
     /// Deliveries that it has not taken up.
@@ -26,14 +26,14 @@ pub struct Row {
 
 /// All that its node knows of a conversation, live or given up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Sight {
-    pub live: Option<(Row, Box<Inspection>)>,
+pub struct ActorDetails {
+    pub live: Option<(ActorSummary, Box<Inspection>)>,
     pub quarantined: Option<Quarantined>,
 }
 
-impl Row {
+impl ActorSummary {
     /// The line of a conversation that lives under `handle`.
-    pub fn new(id: &ConversationId, handle: &Handle, live: &Inspection) -> Self {
+    pub fn new(id: &ConversationId, handle: &ActorHandle, live: &Inspection) -> Self {
         let streaming = live.streaming.as_ref().map(|said| said.text.len() + said.thinking.len());
         let folded = serde_json::to_string(&live.state).map(|text| text.len()).unwrap_or_default();
         Self {

@@ -12,16 +12,18 @@ mod rules;
 
 use abide_actors::audit::AuditLog;
 use abide_actors::blobs::Blobs;
-use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Journal, Refusal};
-use abide_conversation::event::Kind;
-use abide_conversation::remembered::Remembered;
-use abide_conversation::state::Activeness;
+use abide_actors::journal::{
+    Claim, ConversationSummary, InboxEntry, InboxFilter, Journal, StoreError, StoredResponse,
+};
+use abide_conversation::event::SuspensionKind;
+use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::partition::{Partition, Share};
+use crate::partition::{Partition, PartitionSet};
 pub use rules::STATE_FORMAT;
 
 /// One page of a listing, and where the next begins.
@@ -34,24 +36,24 @@ pub struct Page<T> {
 
 /// Why a listing was not given.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ListRefusal {
+pub enum ListError {
     /// It was not made by this listing.
     #[error("cursor: not one that this listing gave")]
     Cursor,
     #[error(transparent)]
-    Store(#[from] Refusal),
+    Store(#[from] StoreError),
 }
 
 /// Which conversations are asked for; `None` is any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadFilter {
     pub agent: Option<AgentName>,
-    pub state: Option<Activeness>,
+    pub state: Option<ConversationStatus>,
 }
 
 impl HeadFilter {
     /// Whether the conversation is asked for.
-    pub fn admits(&self, head: &Head) -> bool {
+    pub fn admits(&self, head: &ConversationSummary) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == head.agent)
             && self.state.is_none_or(|state| state == head.state)
     }
@@ -67,8 +69,8 @@ pub struct StoredAgent {
 
 /// An open suspension, as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    pub kind: Kind,
+pub struct SuspensionCount {
+    pub kind: SuspensionKind,
     pub since: Timestamp,
 }
 
@@ -76,10 +78,10 @@ pub struct Waiting {
 #[async_trait]
 pub trait Store: Journal + Blobs + AuditLog {
     /// Who holds the conversation now.
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal>;
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError>;
 
     /// What lists show of it.
-    async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal>;
+    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError>;
 
     /// Conversations, by id.
     async fn conversations(
@@ -87,7 +89,7 @@ pub trait Store: Journal + Blobs + AuditLog {
         filter: &HeadFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Head)>, ListRefusal>;
+    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError>;
 
     /// Open suspensions, oldest deadline first.
     async fn inbox(
@@ -95,7 +97,7 @@ pub trait Store: Journal + Blobs + AuditLog {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<InboxEntry>, ListRefusal>;
+    ) -> Result<Page<InboxEntry>, ListError>;
 
     /// Open suspensions, each once, in an order of the store's own: for who counts them. What opens or
     /// closes between two pages may be in them or not. A store that puts the inbox in order at some
@@ -104,9 +106,9 @@ pub trait Store: Journal + Blobs + AuditLog {
         &self,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<Waiting>, ListRefusal> {
+    ) -> Result<Page<SuspensionCount>, ListError> {
         let Page { items, cursor } = self.inbox(&InboxFilter::default(), cursor, limit).await?;
-        let items = items.into_iter().map(|InboxEntry { pending, .. }| Waiting {
+        let items = items.into_iter().map(|InboxEntry { pending, .. }| SuspensionCount {
             kind: pending.kind,
             since: pending.suspended_at,
         });
@@ -114,16 +116,16 @@ pub trait Store: Journal + Blobs + AuditLog {
     }
 
     /// The next alarms, earliest first.
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal>;
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError>;
 
     /// The alarms of a share that are due by `until`, earliest first: at least the first `limit` of
     /// them, and no more than `limit` of each partition.
     async fn due(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         let mine = |id: &ConversationId| share.contains(Partition::from(id));
         let alarms = self.alarms(limit).await?.into_iter();
         Ok(alarms.filter(|(id, due)| *due <= until && mine(id)).collect())
@@ -133,13 +135,13 @@ pub trait Store: Journal + Blobs + AuditLog {
     /// store's own.
     async fn active(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal>;
+    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError>;
 
     /// The last `seq` of each of these conversations; `None` where there is none.
-    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, Refusal> {
+    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
         let mut seqs = Vec::with_capacity(ids.len());
         for id in ids {
             seqs.push(self.head(id).await?.map(|head| head.last_seq));
@@ -149,39 +151,51 @@ pub trait Store: Journal + Blobs + AuditLog {
 
     /// Stores a definition and makes it the newest of its name, keeping `answer` under the scope
     /// `agents/<name>`. Returns whether the name was new. A revision once stored stays for ever.
-    async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal>;
+    async fn put_agent(
+        &self,
+        agent: StoredAgent,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError>;
 
     /// Keeps an answer under a scope that is no conversation's, unless one is kept there under its
     /// key that has not expired at `now`. Returns whether it was kept.
-    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal>;
+    async fn reserve(
+        &self,
+        scope: &str,
+        answer: StoredResponse,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
 
     /// The newest definition of a name.
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal>;
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError>;
 
     /// The revision of that definition. A store that can tells it without reading the definition.
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal> {
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
         Ok(self.agent(name).await?.map(|agent| agent.revision))
     }
 
     /// A definition by its revision, also one that was replaced or deleted.
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal>;
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError>;
 
     /// The newest definitions of all names, by name.
-    async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal>;
+    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError>;
 
     /// Deletes a name and the decisions remembered under it, keeping `answer` under
     /// `agents/<name>`; its revisions stay. Returns whether it was there.
-    async fn delete_agent(&self, name: &AgentName, answer: Option<Answer>)
-    -> Result<bool, Refusal>;
+    async fn delete_agent(
+        &self,
+        name: &AgentName,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError>;
 
     /// Remembers a decision for an agent, or forgets it. Returns whether it was there.
     async fn set_decision(
         &self,
         agent: &AgentName,
         id: &DecisionId,
-        decision: Option<&Remembered>,
-    ) -> Result<bool, Refusal>;
+        decision: Option<&RememberedDecision>,
+    ) -> Result<bool, StoreError>;
 
     /// The decisions remembered for an agent, expired ones too, by id.
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal>;
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError>;
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::conversations::Conversations;
 use crate::store::Store;
-use crate::view::View;
+use crate::view::ClusterView;
 
 /// How often a node looks although nothing changed, in case something fell between two views.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
 
 /// Whether there may be something to take up that was not there in the view before. A view changes
 /// at every renewal; who is there, and so what is to be done, seldom.
-pub fn is_news(before: &View, now: &View) -> bool {
+pub fn is_news(before: &ClusterView, now: &ClusterView) -> bool {
     let same = || now.all().map(|member| &member.holder).eq(before.all().map(|it| &it.holder));
     now.share != before.share || !same()
 }

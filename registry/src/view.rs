@@ -2,36 +2,36 @@
 
 use abide_actors::journal::Holder;
 
-use crate::membership::{Member, MemberState, Seen};
-use crate::partition::Share;
-use crate::peers::{Link, Links};
+use crate::membership::{Member, MemberState, ObservedMember};
+use crate::partition::PartitionSet;
+use crate::peers::{LinkState, LinkStates};
 
 /// Who lives, and how to reach them. It may be out of date; the store decides what matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct ClusterView {
     pub me: Holder,
     /// By name; this node is among them.
-    pub members: Vec<Seen>,
-    pub links: Links,
+    pub members: Vec<ObservedMember>,
+    pub links: LinkStates,
     /// What this node looks after.
-    pub share: Share,
+    pub share: PartitionSet,
 }
 
-impl View {
+impl ClusterView {
     /// Parts what there is to look after among the members that are up and can be reached: one that
     /// cannot be reached may not reach what lives here either. When there is none, among all.
-    pub fn new(me: Holder, members: Vec<Seen>, links: Links) -> Self {
-        Self::parted(me, members, links, Share::of)
+    pub fn new(me: Holder, members: Vec<ObservedMember>, links: LinkStates) -> Self {
+        Self::parted(me, members, links, PartitionSet::of)
     }
 
     /// The same for whoever has worked the shares out before: `part` says what [`Share::of`] does.
     pub fn parted(
         me: Holder,
-        members: Vec<Seen>,
-        links: Links,
-        part: impl FnOnce(&str, &[&str]) -> Share,
+        members: Vec<ObservedMember>,
+        links: LinkStates,
+        part: impl FnOnce(&str, &[&str]) -> PartitionSet,
     ) -> Self {
-        let mut view = Self { me, members, links, share: Share::all() };
+        let mut view = Self { me, members, links, share: PartitionSet::all() };
         let up = |member: &&Member| member.state == MemberState::Up && view.reaches(member);
         let mut names: Vec<&str> = view.all().filter(up).map(name).collect();
         if names.is_empty() {
@@ -62,13 +62,13 @@ impl View {
     }
 
     /// The way to a member.
-    pub fn link(&self, member: &Member) -> Link {
-        self.links.get(&member.process).copied().unwrap_or(Link::Lost)
+    pub fn link(&self, member: &Member) -> LinkState {
+        self.links.get(&member.process).copied().unwrap_or(LinkState::Lost)
     }
 
     /// Whether a call to it has a chance.
     pub fn reaches(&self, member: &Member) -> bool {
-        member.holder == self.me || self.link(member) == Link::Connected
+        member.holder == self.me || self.link(member) == LinkState::Connected
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::partition::PARTITIONS;
 
-    fn seen(name: &str) -> Seen {
+    fn seen(name: &str) -> ObservedMember {
         let holder = Holder { node: name.to_owned(), incarnation: name.to_owned() };
         let member = Member {
             holder,
@@ -96,19 +96,19 @@ mod tests {
             since: jiff::Timestamp::UNIX_EPOCH,
             lease_ms: 5_000,
         };
-        Seen { member, silent_ms: 0 }
+        ObservedMember { member, silent_ms: 0 }
     }
 
     #[test]
     fn the_share_of_a_member_that_cannot_be_reached_is_looked_after_by_those_that_are() {
         let members = vec![seen("a"), seen("b")];
-        let share = |link: Link| {
+        let share = |link: LinkState| {
             let links = Arc::new([("b".to_owned(), link)].into());
             let me = members[0].member.holder.clone();
-            View::new(me, members.clone(), links).share.partitions().count()
+            ClusterView::new(me, members.clone(), links).share.partitions().count()
         };
-        assert!(share(Link::Connected) < PARTITIONS);
-        assert_eq!(share(Link::Lost), PARTITIONS);
-        assert_eq!(share(Link::Refused), PARTITIONS);
+        assert!(share(LinkState::Connected) < PARTITIONS);
+        assert_eq!(share(LinkState::Lost), PARTITIONS);
+        assert_eq!(share(LinkState::Refused), PARTITIONS);
     }
 }

@@ -5,11 +5,13 @@
 
 use abide_actors::journal::Holder;
 use abide_actors::live::Signal;
-use abide_actors::request::{Failure, Inspection, Parting, RepeatKey, Reply, Request};
+use abide_actors::request::{
+    IdempotencyKey, Inspection, ReleaseOutcome, Reply, Request, RequestError,
+};
 use abide_conversation::{ConversationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::sight::{Row, Sight};
+use crate::sight::{ActorDetails, ActorSummary};
 
 /// The version of all this. Nodes of different ones do not connect.
 pub const WIRE: u32 = 1;
@@ -21,18 +23,18 @@ pub struct Envelope {
     pub deadline: Timestamp,
     /// The calling process.
     pub from: String,
-    pub ask: Ask,
+    pub ask: Call,
 }
 
 /// What one node asks of another.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub enum Call {
     /// Carries a request to a conversation that lives there, or shall.
     Deliver {
         id: ConversationId,
         request: Box<Request>,
-        repeats: Vec<RepeatKey>,
+        repeats: Vec<IdempotencyKey>,
     },
     /// Starts a conversation there.
     Start {
@@ -57,7 +59,7 @@ pub enum Ask {
     /// The node is to drain.
     Drain,
     /// Signals for its listeners, and for whom this node listens.
-    Tell(Told),
+    Tell(LiveUpdate),
     /// What waits there for a later attempt is to be tried now.
     Retry {
         id: ConversationId,
@@ -73,12 +75,12 @@ pub enum Ask {
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
-    Delivered(Result<Reply, Failure>),
+pub enum CallResult {
+    Delivered(Result<Reply, RequestError>),
     Started,
     Inspected(Option<Box<Inspection>>),
-    Looked(Option<Box<Sight>>),
-    Rows(Vec<Row>),
+    Looked(Option<Box<ActorDetails>>),
+    Rows(Vec<ActorSummary>),
     Killed(bool),
     /// Heard, and will be done.
     Noted,
@@ -91,13 +93,13 @@ pub enum Answer {
     /// Nothing was done: the call is of a kind that this node does not know.
     Unintelligible,
     /// What is tried again.
-    Retried(Result<Vec<String>, Failure>),
-    Parted(Result<Parting, Failure>),
+    Retried(Result<Vec<String>, RequestError>),
+    Parted(Result<ReleaseOutcome, RequestError>),
 }
 
 /// News of the live plane, in the order in which they happened.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct LiveUpdate {
     /// All that this node listens to, instead of what it said before.
     pub anew: bool,
     pub listen: Vec<ConversationId>,

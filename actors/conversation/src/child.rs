@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 use crate::cost::Budget;
-use crate::event::Ending;
+use crate::event::TurnOutcome;
 use crate::ids::{CallId, ConversationId, TurnId};
 use crate::permission::Ceiling;
 
@@ -35,9 +35,9 @@ pub struct Parent {
 
 /// What a child has to tell its parent, once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Due {
+pub struct OwedReport {
     pub turn: TurnId,
-    pub outcome: Ending,
+    pub outcome: TurnOutcome,
     pub reason: Option<String>,
     /// Model calls.
     pub steps: u32,

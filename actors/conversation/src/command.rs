@@ -9,14 +9,15 @@ use crate::Timestamp;
 use crate::child::Parent;
 use crate::cost::Budget;
 use crate::event::{
-    Added, ContextReduced, Event, Executor, Intent, OnInterrupt, Ran, Shape, Summarized, Todo,
+    AddedContext, AnswerFormat, ContextReduced, EffectiveArgs, Event, Executor, Intent,
+    OnInterrupt, Summarized, Todo,
 };
 use crate::fork::Fork;
 use crate::ids::{
     AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
 };
-use crate::input::Asks;
-use crate::message::{Outcome, Stop, Ui, Usage, Verbatim};
+use crate::input::InputRequest;
+use crate::message::{Outcome, ProviderMessage, StopReason, Ui, Usage};
 use crate::permission::{PermissionPhase, Verdict};
 use crate::remembered::{Match, Scope};
 
@@ -33,14 +34,14 @@ pub struct Command {
 pub enum Action {
     Create(Create),
     /// The next events of the conversation whose prefix this one begins with.
-    Copied(Copied),
+    Copied(CopiedEvents),
     Send(Send),
     Start(Start),
     ModelReplied(ModelReplied),
     ModelFailed(ModelFailed),
     ToolReturned(ToolReturned),
     Resolve(Resolve),
-    PageMissing(PageMissing),
+    PageMissing(ClientMissing),
     FailCall(FailCall),
     Wake,
     Cancel(Cancel),
@@ -69,7 +70,7 @@ pub enum Action {
     ContextAdded {
         turn: TurnId,
         step: u32,
-        added: Vec<Added>,
+        added: Vec<AddedContext>,
     },
     /// A hook ends the turn before its next step.
     Halt {
@@ -113,7 +114,7 @@ pub struct Create {
 
 /// What was read of the other conversation's journal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Copied {
+pub struct CopiedEvents {
     /// The event before the first of them.
     pub after: u64,
     pub events: Vec<Event>,
@@ -123,7 +124,7 @@ pub struct Copied {
 
 /// The agent's facts that a turn starts with.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Basis {
+pub struct TurnSettings {
     pub agent: AgentName,
     pub revision: Revision,
     pub max_steps: u32,
@@ -145,29 +146,29 @@ pub enum IfBusy {
 pub struct Send {
     /// Creates the conversation first, if it does not exist.
     pub create: Option<Create>,
-    pub basis: Basis,
+    pub basis: TurnSettings,
     pub turn_id: TurnId,
     pub id: MessageId,
     pub content: Vec<Value>,
     pub message_id: Option<String>,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
-    pub shape: Shape,
+    pub shape: AnswerFormat,
     pub if_busy: IfBusy,
     /// What the running stream had said, in case this interrupts it.
-    pub partial: Option<Partial>,
+    pub partial: Option<PartialMessage>,
 }
 
 /// The next queued turn starts, or fails since its agent is gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
     pub turn: TurnId,
-    pub basis: Option<Basis>,
+    pub basis: Option<TurnSettings>,
 }
 
 /// What a stream had said when it was cut.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Partial {
+pub struct PartialMessage {
     pub id: MessageId,
     pub step: u32,
     pub content: Vec<Value>,
@@ -180,22 +181,22 @@ pub struct ModelReplied {
     pub step: u32,
     pub id: MessageId,
     pub content: Vec<Value>,
-    pub calls: Vec<Planned>,
+    pub calls: Vec<PlannedCall>,
     pub usage: Option<Usage>,
-    pub stop: Option<Stop>,
-    pub verbatim: Option<Verbatim>,
+    pub stop: Option<StopReason>,
+    pub verbatim: Option<ProviderMessage>,
     /// Tokens of the context, this message included.
     pub context_tokens: Option<u64>,
     /// The last event when its context was drawn.
     pub read_at: u64,
     /// How a structured answer was judged; `None` for a plain one.
     pub object: Option<Result<Value, String>>,
-    pub judged: Judged,
+    pub judged: MessageVerdict,
 }
 
 /// What hooks made of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Judged {
+pub enum MessageVerdict {
     #[default]
     GoOn,
     /// The turn ends with it; its calls come to nothing.
@@ -206,21 +207,21 @@ pub enum Judged {
 
 /// A call as the model made it, and what the turn's definition says of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlannedCall {
     /// What the provider calls it.
     pub given_id: String,
     pub tool: String,
     pub args: Value,
     /// The arguments as the model gave them, if a hook changed them.
     pub said: Option<Value>,
-    pub plan: Plan,
+    pub plan: CallPlan,
     /// What the gate decided, if the call came so far.
     pub gate: Option<Verdict>,
 }
 
 /// What is to become of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Plan {
+pub enum CallPlan {
     /// It ends at once: refused, answered by its default, or executed by the provider.
     Answer { executor: Executor, intent: Intent, outcome: Outcome },
     /// It goes to its executor, behind a gate if `gate` has the question to ask there.
@@ -242,7 +243,7 @@ pub enum Plan {
     },
 }
 
-impl Plan {
+impl CallPlan {
     /// Whether the model's provider ran the call by itself.
     pub fn is_provided(&self) -> bool {
         matches!(self, Self::Answer { executor: Executor::Provider, outcome: Outcome::Ok(_), .. })
@@ -255,7 +256,7 @@ pub struct ModelFailed {
     pub turn: TurnId,
     pub step: u32,
     pub reason: String,
-    pub partial: Option<Partial>,
+    pub partial: Option<PartialMessage>,
 }
 
 /// A run of a tool came to an end.
@@ -268,16 +269,16 @@ pub struct ToolReturned {
     /// Ends the turn as halted, with this reason.
     pub halt: Option<String>,
     /// What it changes in the conversation itself, in the same commit.
-    pub changes: Vec<Change>,
+    pub changes: Vec<StateChange>,
     /// What it must know first; there is no result yet, and `outcome` says nothing.
-    pub asks: Option<Asks>,
+    pub asks: Option<InputRequest>,
     /// With what it ran, if not with the arguments that were journalled.
-    pub ran: Option<Ran>,
+    pub ran: Option<EffectiveArgs>,
 }
 
 /// What a tool changes in its conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum StateChange {
     Todos(Vec<Todo>),
     Phase { phase: PermissionPhase, planning: bool },
 }
@@ -289,18 +290,18 @@ pub struct Resolve {
     /// The suspension that is meant; absent: whichever is open.
     pub suspension: Option<u32>,
     pub by: Principal,
-    pub answer: Answer,
+    pub answer: ResolutionAnswer,
     /// What the gate decided about edited arguments.
     pub gate: Option<Verdict>,
     /// The decision is to hold for later calls, too.
-    pub remember: Option<Remember>,
+    pub remember: Option<RememberDecision>,
     /// A hook ends the turn on seeing the edited arguments.
     pub halt: Option<String>,
 }
 
 /// A wish that a decision be remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remember {
+pub struct RememberDecision {
     pub id: DecisionId,
     pub scope: Scope,
     pub matching: Match,
@@ -313,7 +314,7 @@ pub struct Remember {
 
 /// The forms of an answer; each fits one kind of suspension.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum ResolutionAnswer {
     /// For an approval. Edited arguments have been validated.
     Approval { approved: bool, reason: Option<String>, args: Option<Value> },
     /// For an elicitation or a client call.
@@ -324,7 +325,7 @@ pub enum Answer {
 
 /// No page was connected for the grace time of a client call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PageMissing {
+pub struct ClientMissing {
     pub call: CallId,
     pub suspension: u32,
 }
@@ -340,7 +341,7 @@ pub struct FailCall {
 /// Ends the running turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cancel {
-    pub partial: Option<Partial>,
+    pub partial: Option<PartialMessage>,
 }
 
 /// A user's own call of a server tool.
@@ -365,7 +366,7 @@ pub struct ChildStarted {
     /// How long it may take.
     pub within_ms: u64,
     /// With what it was asked, if not with the arguments that were journalled.
-    pub ran: Option<Ran>,
+    pub ran: Option<EffectiveArgs>,
 }
 
 /// A child conversation has come to its end.

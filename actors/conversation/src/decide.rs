@@ -60,7 +60,7 @@ pub enum Rejection {
 
 /// What a command comes to.
 #[derive(Debug)]
-pub struct Decided {
+pub struct Decision {
     /// To be appended, in order; none if there is nothing to do.
     pub events: Vec<Event>,
     /// What they come to: the state, with each of them folded in.
@@ -73,7 +73,7 @@ pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> 
 }
 
 /// The same, with the state that follows.
-pub fn decided(state: &State, command: Command) -> Result<Decided, Rejection> {
+pub fn decided(state: &State, command: Command) -> Result<Decision, Rejection> {
     let mut draft = Draft::new(state, command.at);
     let creates = |action: &Action| {
         matches!(

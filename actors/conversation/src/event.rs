@@ -17,13 +17,13 @@ use crate::cost::Budget;
 use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use crate::input;
-use crate::message::{Message, Outcome, Status, Stop, Ui, Usage, Verbatim};
+use crate::message::{Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui, Usage};
 use crate::permission::{PermissionPhase, Verdict};
 use crate::read;
-pub use child::{ChildEnded, ChildReleased, ChildStarted, Told};
-pub use decided::{DecisionKept, DecisionRemembered, DecisionRevoked};
-pub use hooked::{Added, ContextAdded, MessageRefused};
-pub use reduced::{ContextReduced, Pressure, Summarized, SummaryFailed};
+pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified};
+pub use decided::{DecisionPublished, DecisionRemembered, DecisionRevoked};
+pub use hooked::{AddedContext, ContextAdded, MessageRefused};
+pub use reduced::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use stored::Unknown;
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
@@ -35,7 +35,7 @@ pub struct Event {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
     #[serde(flatten, serialize_with = "stored::write")]
-    pub data: Data,
+    pub data: EventData,
 }
 
 /// The kinds of events; the contract names the ones that readers may rely on.
@@ -43,7 +43,7 @@ pub struct Event {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = EventData))]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
-pub enum Data {
+pub enum EventData {
     Created(Created),
     UserMsg(UserMsg),
     TurnStarted(TurnStarted),
@@ -63,17 +63,17 @@ pub enum Data {
     SummaryFailed(SummaryFailed),
     TurnEnded(TurnEnded),
     DispatchStarted(DispatchStarted),
-    Dispatch(Dispatch),
+    Dispatch(DispatchFinished),
     PhaseChanged(PhaseChanged),
     TodosChanged(TodosChanged),
     WorkspaceOpened(WorkspaceOpened),
     ChildStarted(ChildStarted),
     ChildEnded(ChildEnded),
     ChildReleased(ChildReleased),
-    Told(Told),
+    Told(ParentNotified),
     Abandoned {},
     DecisionRemembered(DecisionRemembered),
-    DecisionKept(DecisionKept),
+    DecisionKept(DecisionPublished),
     DecisionRevoked(DecisionRevoked),
     /// Of a type that only newer programs know.
     #[serde(skip)]
@@ -112,14 +112,14 @@ pub struct UserMsg {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub assigns: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Shape::is_agent")]
-    pub schema: Shape,
+    pub schema: AnswerFormat,
 }
 
 /// What shape the turn's answer must have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Shape {
+pub enum AnswerFormat {
     /// As the agent's `response_format` says.
     #[default]
     Agent,
@@ -129,9 +129,9 @@ pub enum Shape {
     Schema(Value),
 }
 
-impl Shape {
+impl AnswerFormat {
     fn is_agent(&self) -> bool {
-        *self == Shape::Agent
+        *self == AnswerFormat::Agent
     }
 }
 
@@ -154,16 +154,16 @@ pub struct TurnStarted {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssistantMsg {
     pub message: Message,
-    pub status: Status,
+    pub status: MessageStatus,
     pub step: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Why the model stopped; absent where its provider did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
     /// The message as its provider wrote it, where that says more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verbatim: Option<Verbatim>,
+    pub verbatim: Option<ProviderMessage>,
     /// Tokens of the context, this message included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,
@@ -245,7 +245,7 @@ pub struct ToolCall {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = SuspensionKind))]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum SuspensionKind {
     Approval,
     Elicitation,
     ClientExec,
@@ -256,7 +256,7 @@ pub enum Kind {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Suspension {
     pub call_id: CallId,
-    pub kind: Kind,
+    pub kind: SuspensionKind,
     /// 1 for a call's first suspension, 2 for its second.
     pub suspension: u32,
     pub expires_at: Timestamp,
@@ -276,7 +276,7 @@ pub struct Suspension {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resolution {
     pub call_id: CallId,
-    pub kind: Kind,
+    pub kind: SuspensionKind,
     pub suspension: u32,
     pub by: Principal,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +291,7 @@ pub struct Resolution {
     pub gate: Option<Verdict>,
     /// What a tool that asked goes on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<input::Answer>,
+    pub input: Option<input::InputAnswer>,
 }
 
 /// A running tool asked for something; the suspension that follows waits for it.
@@ -301,15 +301,15 @@ pub struct InputRequired {
     pub call_id: CallId,
     pub attempt: u32,
     #[serde(flatten)]
-    pub asks: input::Asks,
+    pub asks: input::InputRequest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<Ran>,
+    pub ran: Option<EffectiveArgs>,
 }
 
 /// With what a call ran, if middleware changed its arguments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Ran {
+pub struct EffectiveArgs {
     pub args: Value,
     pub gate: Verdict,
 }
@@ -337,7 +337,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui: Option<Ui>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<Ran>,
+    pub ran: Option<EffectiveArgs>,
 }
 
 /// A structured answer broke its schema; the model is asked once more.
@@ -351,7 +351,7 @@ pub struct RepairRequested {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum TurnOutcome {
     Completed,
     Cancelled,
     Halted,
@@ -362,7 +362,7 @@ pub enum Ending {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TurnEnded {
-    pub outcome: Ending,
+    pub outcome: TurnOutcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -392,7 +392,7 @@ pub struct DispatchStarted {
 /// A user's own call, done. The model never sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Dispatch {
+pub struct DispatchFinished {
     pub call_id: CallId,
     pub tool: String,
     pub input: Value,
@@ -404,7 +404,7 @@ pub struct Dispatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<Ran>,
+    pub ran: Option<EffectiveArgs>,
 }
 
 /// A call of `plan_mode` changed what may be done.

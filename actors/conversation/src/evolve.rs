@@ -3,86 +3,86 @@
 mod child;
 mod context;
 
-use crate::child::Due;
+use crate::child::OwedReport;
 use crate::event::{
-    AssistantMsg, Created, Data, DecisionKept, DecisionRemembered, DecisionRevoked,
-    DispatchStarted, Event, Executor, Resolution, Suspension, ToolCall, ToolStarted, TurnEnded,
+    AssistantMsg, Created, DecisionPublished, DecisionRemembered, DecisionRevoked, DispatchStarted,
+    Event, EventData, Executor, Resolution, Suspension, ToolCall, ToolStarted, TurnEnded,
     TurnStarted, UserMsg,
 };
 use crate::ids::CallId;
-use crate::input::Input;
+use crate::input::PendingInput;
 use crate::message::Usage;
 use crate::remembered::Scope;
-use crate::state::{Call, Phase, QueuedTurn, RunningDispatch, State, Turn, Waiting};
+use crate::state::{Call, CallPhase, OpenSuspension, QueuedTurn, RunningDispatch, State, Turn};
 
 /// The state after one more event.
 pub fn evolve(mut state: State, event: &Event) -> State {
     state.seq = event.seq;
     match &event.data {
-        Data::Created(created) => create(&mut state, event, created),
-        Data::UserMsg(said) => queue(&mut state, event, said),
-        Data::TurnStarted(started) => start(&mut state, event, started),
-        Data::AssistantMsg(spoken) => {
+        EventData::Created(created) => create(&mut state, event, created),
+        EventData::UserMsg(said) => queue(&mut state, event, said),
+        EventData::TurnStarted(started) => start(&mut state, event, started),
+        EventData::AssistantMsg(spoken) => {
             speak(&mut state, spoken);
             context::count(&mut state, event.seq, spoken);
         }
-        Data::ToolCall(call) => plan(&mut state, event, call),
-        Data::Suspension(suspension) => suspend(&mut state, event, suspension),
-        Data::Resolution(resolution) => resolve(&mut state, resolution),
-        Data::ToolStarted(started) => run(&mut state, event, started),
-        Data::InputRequired(required) => with_call(&mut state, &required.call_id, |call| {
+        EventData::ToolCall(call) => plan(&mut state, event, call),
+        EventData::Suspension(suspension) => suspend(&mut state, event, suspension),
+        EventData::Resolution(resolution) => resolve(&mut state, resolution),
+        EventData::ToolStarted(started) => run(&mut state, event, started),
+        EventData::InputRequired(required) => with_call(&mut state, &required.call_id, |call| {
             let (attempt, asks) = (required.attempt, required.asks.clone());
-            call.input = Some(Input { attempt, asks, answer: None });
+            call.input = Some(PendingInput { attempt, asks, answer: None });
         }),
-        Data::ToolResult(result) => finish(&mut state, &result.call_id),
-        Data::RepairRequested(_) => {
+        EventData::ToolResult(result) => finish(&mut state, &result.call_id),
+        EventData::RepairRequested(_) => {
             if let Some(turn) = &mut state.turn {
                 turn.repaired = true;
             }
         }
-        Data::ContextAdded(added) => {
+        EventData::ContextAdded(added) => {
             if let Some(turn) = &mut state.turn {
                 turn.prepared = added.step;
             }
         }
-        Data::MessageRefused(refused) => {
+        EventData::MessageRefused(refused) => {
             context::spend(&mut state, refused.usage.unwrap_or_default());
             if let Some(turn) = &mut state.turn {
                 (turn.step, turn.refused) = (refused.step, true);
                 turn.calls = Vec::new();
             }
         }
-        Data::Forked(_) => fork(&mut state),
-        Data::ContextReduced(reduced) => context::reduce(&mut state, event.seq, reduced),
-        Data::Summarized(summarized) => context::summarize(&mut state, event.seq, summarized),
-        Data::SummaryFailed(_) => state.context.summarize = None,
-        Data::TurnEnded(ended) => end(&mut state, event, ended),
-        Data::DispatchStarted(started) => dispatch(&mut state, started),
-        Data::Dispatch(done) => {
+        EventData::Forked(_) => fork(&mut state),
+        EventData::ContextReduced(reduced) => context::reduce(&mut state, event.seq, reduced),
+        EventData::Summarized(summarized) => context::summarize(&mut state, event.seq, summarized),
+        EventData::SummaryFailed(_) => state.context.summarize = None,
+        EventData::TurnEnded(ended) => end(&mut state, event, ended),
+        EventData::DispatchStarted(started) => dispatch(&mut state, started),
+        EventData::Dispatch(done) => {
             let run = state.dispatches.remove(&done.call_id);
             let child = run.and_then(|run| run.child);
             state.orphans.extend(child.map(|child| (child, done.call_id.clone())));
         }
-        Data::PhaseChanged(changed) => state.planning = Some(changed.planning),
-        Data::TodosChanged(changed) => state.todos = changed.todos.clone(),
-        Data::WorkspaceOpened(opened) => {
+        EventData::PhaseChanged(changed) => state.planning = Some(changed.planning),
+        EventData::TodosChanged(changed) => state.todos = changed.todos.clone(),
+        EventData::WorkspaceOpened(opened) => {
             state.storages.insert(opened.root.clone(), opened.storage.clone());
         }
-        Data::ChildStarted(started) => child::start(&mut state, event, started),
-        Data::ChildEnded(ended) => child::end(&mut state, event, ended),
-        Data::ChildReleased(released) => child::release(&mut state, released),
-        Data::Told(_) => state.due = None,
-        Data::Abandoned {} => {
+        EventData::ChildStarted(started) => child::start(&mut state, event, started),
+        EventData::ChildEnded(ended) => child::end(&mut state, event, ended),
+        EventData::ChildReleased(released) => child::release(&mut state, released),
+        EventData::Told(_) => state.due = None,
+        EventData::Abandoned {} => {
             state.abandoned = true;
             state.due = None;
         }
-        Data::DecisionRemembered(remembered) => remember(&mut state, event, remembered),
-        Data::DecisionKept(DecisionKept { decision_id })
-        | Data::DecisionRevoked(DecisionRevoked { decision_id }) => {
+        EventData::DecisionRemembered(remembered) => remember(&mut state, event, remembered),
+        EventData::DecisionKept(DecisionPublished { decision_id })
+        | EventData::DecisionRevoked(DecisionRevoked { decision_id }) => {
             state.decisions.remove(decision_id);
             state.unkept.remove(decision_id);
         }
-        Data::Unknown(_) => state.skipped = true,
+        EventData::Unknown(_) => state.skipped = true,
     }
     state
 }
@@ -177,7 +177,7 @@ fn speak(state: &mut State, spoken: &AssistantMsg) {
         input: None,
         child: None,
         lane: None,
-        phase: Phase::Requested,
+        phase: CallPhase::Requested,
     };
     let made = u32::try_from(spoken.message.tool_calls.len()).unwrap_or(u32::MAX);
     turn.calls_made = turn.calls_made.saturating_add(made);
@@ -209,7 +209,7 @@ fn plan(state: &mut State, event: &Event, planned: &ToolCall) {
         call.child = planned.child.clone();
         call.lane = planned.lane.clone();
         if runs {
-            call.phase = Phase::Running { attempt: 1, since: event.at };
+            call.phase = CallPhase::Running { attempt: 1, since: event.at };
         }
     });
 }
@@ -217,7 +217,7 @@ fn plan(state: &mut State, event: &Event, planned: &ToolCall) {
 fn suspend(state: &mut State, event: &Event, suspension: &Suspension) {
     with_call(state, &suspension.call_id, |call| {
         call.suspensions = suspension.suspension;
-        call.phase = Phase::Suspended(Waiting {
+        call.phase = CallPhase::Suspended(OpenSuspension {
             kind: suspension.kind,
             suspension: suspension.suspension,
             since: event.at,
@@ -230,15 +230,15 @@ fn suspend(state: &mut State, event: &Event, suspension: &Suspension) {
 /// An approved call is on its way; any other resolution is followed by its result.
 fn resolve(state: &mut State, resolution: &Resolution) {
     with_call(state, &resolution.call_id, |call| {
-        call.phase = Phase::Requested;
+        call.phase = CallPhase::Requested;
         if resolution.approved == Some(true) {
-            call.phase = Phase::Approved;
+            call.phase = CallPhase::Approved;
             call.approved = true;
             call.principal = resolution.by.clone();
         }
         if let (Some(answer), Some(input)) = (&resolution.input, &mut call.input) {
             input.answer = Some(answer.clone());
-            call.phase = Phase::Approved;
+            call.phase = CallPhase::Approved;
         }
         if let Some(args) = &resolution.args {
             call.args = args.clone();
@@ -251,9 +251,9 @@ fn resolve(state: &mut State, resolution: &Resolution) {
 fn finish(state: &mut State, id: &CallId) {
     let mut orphan = None;
     with_call(state, id, |call| {
-        let began = matches!(call.phase, Phase::Running { .. } | Phase::Delegated { .. });
+        let began = matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. });
         orphan = call.child.take().filter(|_| began);
-        call.phase = Phase::Done;
+        call.phase = CallPhase::Done;
     });
     state.orphans.extend(orphan.map(|child| (child, id.clone())));
 }
@@ -263,7 +263,7 @@ fn end(state: &mut State, event: &Event, ended: &TurnEnded) {
     let Some(turn) = state.turn.take() else { return };
     context::turn_ended(state, event.seq, turn.summarize_over);
     if state.parent.is_some() && turn.ordinal == 1 && !state.abandoned {
-        state.due = Some(Due {
+        state.due = Some(OwedReport {
             turn: turn.id,
             outcome: ended.outcome,
             reason: ended.reason.clone(),
@@ -288,7 +288,7 @@ fn remember(state: &mut State, event: &Event, remembered: &DecisionRemembered) {
 
 fn run(state: &mut State, event: &Event, started: &ToolStarted) {
     with_call(state, &started.call_id, |call| {
-        call.phase = Phase::Running { attempt: started.attempt, since: event.at };
+        call.phase = CallPhase::Running { attempt: started.attempt, since: event.at };
     });
 }
 

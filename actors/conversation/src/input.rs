@@ -6,7 +6,7 @@ use serde_json::Value;
 /// What a tool needs to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Asks {
+pub struct InputRequest {
     /// For the person who is asked.
     pub message: String,
     /// What is asked for, as the tool put it, such as forms by their names.
@@ -16,7 +16,7 @@ pub struct Asks {
     pub request_state: Option<String>,
 }
 
-impl Asks {
+impl InputRequest {
     /// Whether its texts are longer than a journal should hold: 1 MB.
     pub fn is_long(&self) -> bool {
         self.message.len() + self.request_state.as_ref().map_or(0, String::len) > 1 << 20
@@ -25,12 +25,12 @@ impl Asks {
 
 /// What a call has asked, and what was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Input {
+pub struct PendingInput {
     /// The attempt that asked; the next one goes on with the answer.
     pub attempt: u32,
-    pub asks: Asks,
+    pub asks: InputRequest,
     /// `None` while nobody has answered.
-    pub answer: Option<Answer>,
+    pub answer: Option<InputAnswer>,
 }
 
 /// What a person said to a tool that asked.
@@ -38,7 +38,7 @@ pub struct Input {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = InputAnswer))]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum InputAnswer {
     Result(Value),
     /// Declined, with the reason.
     Error(String),

@@ -24,7 +24,7 @@ mod wanted;
 
 pub use activity::Activity;
 pub use command::{Action, Command};
-pub use decide::{Decided, Rejection, decide, decided};
+pub use decide::{Decision, Rejection, decide, decided};
 pub use event::Event;
 pub use evolve::{evolve, replay};
 pub use ids::*;

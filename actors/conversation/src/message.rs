@@ -28,7 +28,7 @@ pub enum Role {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = MessageStatus))]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum MessageStatus {
     Complete,
     Cancelled,
     Error,
@@ -56,7 +56,7 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<CallId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
+    pub status: Option<MessageStatus>,
     #[serde(default, deserialize_with = "read::present", skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
 }
@@ -162,7 +162,7 @@ pub struct Ui {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum StopReason {
     /// It had nothing more to say.
     End,
     /// It waits for the results of its calls.
@@ -179,7 +179,7 @@ pub enum Stop {
 /// encrypted or ran by itself is in no other form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Verbatim {
+pub struct ProviderMessage {
     /// Whose form it is, as a definition names it.
     pub provider: String,
     pub model: String,

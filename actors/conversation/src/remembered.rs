@@ -32,7 +32,7 @@ pub enum Match {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = RememberedDecision))]
-pub struct Remembered {
+pub struct RememberedDecision {
     pub id: DecisionId,
     pub tool: String,
     /// A digest of what the tool was: its executor and where it runs. A tool of the same name that
@@ -49,7 +49,7 @@ pub struct Remembered {
     pub expires_at: Timestamp,
 }
 
-impl Remembered {
+impl RememberedDecision {
     /// Whether it is about a call of the tool with that fingerprint.
     pub fn matches(&self, tool: &str, does: &str, fingerprint: &str) -> bool {
         let same = match self.matching {

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Timestamp;
-use crate::child::{Due, Parent};
+use crate::child::{OwedReport, Parent};
 use crate::context::Context;
 use crate::cost::Budget;
-use crate::event::{Executor, Intent, Kind, OnInterrupt, Shape, Suspension, Todo};
+use crate::event::{AnswerFormat, Executor, Intent, OnInterrupt, Suspension, SuspensionKind, Todo};
 use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
-use crate::input::Input;
+use crate::input::PendingInput;
 use crate::message::Usage;
 use crate::permission::{Decision, Verdict};
 use crate::read;
-use crate::remembered::Remembered;
+use crate::remembered::RememberedDecision;
 use crate::used_ids::UsedIds;
 
 /// The folded journal. `State::default()` is the conversation that does not exist yet.
@@ -61,11 +61,11 @@ pub struct State {
     pub abandoned: bool,
     /// What its parent must still be told.
     #[serde(default)]
-    pub due: Option<Due>,
+    pub due: Option<OwedReport>,
     /// Approvers' decisions that hold for later calls, of this conversation or of its whole agent as
     /// long as that has not got them.
     #[serde(default)]
-    pub decisions: BTreeMap<DecisionId, Remembered>,
+    pub decisions: BTreeMap<DecisionId, RememberedDecision>,
     /// Those of the decisions that the agent must still be given.
     #[serde(default)]
     pub unkept: BTreeMap<DecisionId, AgentName>,
@@ -84,7 +84,7 @@ pub struct QueuedTurn {
     pub id: TurnId,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
-    pub shape: Shape,
+    pub shape: AnswerFormat,
 }
 
 /// The open turn.
@@ -110,7 +110,7 @@ pub struct Turn {
     pub started_at: Timestamp,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
-    pub shape: Shape,
+    pub shape: AnswerFormat,
     /// Model calls that are done.
     pub step: u32,
     /// The calls of the last step, in the model's order.
@@ -156,24 +156,24 @@ pub struct Call {
     pub approved: bool,
     /// What it has asked of a person since it began to run.
     #[serde(default)]
-    pub input: Option<Input>,
+    pub input: Option<PendingInput>,
     /// The child conversation that is to answer it.
     #[serde(default)]
     pub child: Option<ConversationId>,
     /// Which calls of its step it runs after.
     #[serde(default)]
     pub lane: Option<String>,
-    pub phase: Phase,
+    pub phase: CallPhase,
 }
 
 /// Where a call is in its life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum CallPhase {
     /// Named by the model, and not yet handed to anybody.
     Requested,
     /// It waits outside.
-    Suspended(Waiting),
+    Suspended(OpenSuspension),
     /// Approved, and not yet handed to its executor.
     Approved,
     /// Its executor has it.
@@ -186,8 +186,8 @@ pub enum Phase {
 
 /// An open suspension.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Waiting {
-    pub kind: Kind,
+pub struct OpenSuspension {
+    pub kind: SuspensionKind,
     pub suspension: u32,
     pub since: Timestamp,
     pub expires_at: Timestamp,
@@ -218,7 +218,7 @@ pub struct RunningDispatch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = ConversationState))]
 #[serde(rename_all = "snake_case")]
-pub enum Activeness {
+pub enum ConversationStatus {
     Idle,
     Preparing,
     Streaming,
@@ -230,11 +230,11 @@ pub enum Activeness {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = PendingCall))]
-pub struct Pending {
+pub struct PendingCall {
     pub call_id: CallId,
     pub tool: String,
     pub executor: Executor,
-    pub kind: Kind,
+    pub kind: SuspensionKind,
     pub args: Value,
     pub message: String,
     pub intent: Intent,
@@ -249,7 +249,7 @@ pub struct Pending {
     pub root_conversation_id: Option<ConversationId>,
 }
 
-impl Activeness {
+impl ConversationStatus {
     /// The same, given whether the model speaks now: only a live actor knows that.
     pub fn live(self, speaks: bool) -> Self {
         match self {
@@ -266,35 +266,35 @@ impl State {
     }
 
     /// What it is doing, as far as the journal knows: see [`Activeness::live`].
-    pub fn activeness(&self) -> Activeness {
+    pub fn activeness(&self) -> ConversationStatus {
         if self.forking.is_some() {
-            return Activeness::Preparing;
+            return ConversationStatus::Preparing;
         }
         let Some(turn) = &self.turn else {
             return match self.queue.is_empty() {
-                true => Activeness::Idle,
-                false => Activeness::Preparing,
+                true => ConversationStatus::Idle,
+                false => ConversationStatus::Preparing,
             };
         };
         if turn.calls.iter().any(|call| call.waiting().is_some()) {
-            Activeness::AwaitingInput
+            ConversationStatus::AwaitingInput
         } else if turn.settled() {
-            Activeness::Preparing
+            ConversationStatus::Preparing
         } else {
-            Activeness::ExecutingTools
+            ConversationStatus::ExecutingTools
         }
     }
 
     /// How many calls of the open turn have no result yet.
     pub fn open_calls(&self) -> usize {
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
-        calls.filter(|call| call.phase != Phase::Done).count()
+        calls.filter(|call| call.phase != CallPhase::Done).count()
     }
 
     /// The calls that run now and must not run twice: whoever interrupts them ends them.
     pub fn uninterruptible(&self) -> Vec<CallId> {
         let once = |call: &&Call| {
-            matches!(call.phase, Phase::Running { .. })
+            matches!(call.phase, CallPhase::Running { .. })
                 && call.executor == Executor::Server
                 && call.on_interrupt == OnInterrupt::Fail
                 && call.child.is_none()
@@ -308,13 +308,13 @@ impl State {
     }
 
     /// The open suspensions, in call order.
-    pub fn pending(&self) -> Vec<Pending> {
+    pub fn pending(&self) -> Vec<PendingCall> {
         if self.forking.is_some() {
             return Vec::new();
         }
         let root = self.parent.as_ref().map(|parent| &parent.root_conversation_id);
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
-        let rooted = |pending| Pending { root_conversation_id: root.cloned(), ..pending };
+        let rooted = |pending| PendingCall { root_conversation_id: root.cloned(), ..pending };
         calls.filter_map(Call::pending).map(rooted).collect()
     }
 
@@ -343,7 +343,7 @@ impl State {
 impl Turn {
     /// Whether no call is open.
     pub fn settled(&self) -> bool {
-        self.calls.iter().all(|call| call.phase == Phase::Done)
+        self.calls.iter().all(|call| call.phase == CallPhase::Done)
     }
 
     /// The model call that comes next.
@@ -354,23 +354,26 @@ impl Turn {
 
 impl Call {
     /// The open suspension, if there is one.
-    pub fn waiting(&self) -> Option<&Waiting> {
+    pub fn waiting(&self) -> Option<&OpenSuspension> {
         match &self.phase {
-            Phase::Suspended(waiting) => Some(waiting),
-            Phase::Requested
-            | Phase::Approved
-            | Phase::Running { .. }
-            | Phase::Delegated { .. }
-            | Phase::Done => None,
+            CallPhase::Suspended(waiting) => Some(waiting),
+            CallPhase::Requested
+            | CallPhase::Approved
+            | CallPhase::Running { .. }
+            | CallPhase::Delegated { .. }
+            | CallPhase::Done => None,
         }
     }
 
     /// When it ends by itself, if it has a time.
     pub fn deadline(&self) -> Option<Timestamp> {
         match &self.phase {
-            Phase::Suspended(waiting) => Some(waiting.expires_at),
-            Phase::Delegated { expires_at, .. } => Some(*expires_at),
-            Phase::Requested | Phase::Approved | Phase::Running { .. } | Phase::Done => None,
+            CallPhase::Suspended(waiting) => Some(waiting.expires_at),
+            CallPhase::Delegated { expires_at, .. } => Some(*expires_at),
+            CallPhase::Requested
+            | CallPhase::Approved
+            | CallPhase::Running { .. }
+            | CallPhase::Done => None,
         }
     }
 
@@ -384,9 +387,9 @@ impl Call {
     }
 
     /// The open suspension as people see it.
-    pub fn pending(&self) -> Option<Pending> {
+    pub fn pending(&self) -> Option<PendingCall> {
         let waiting = self.waiting()?;
-        Some(Pending {
+        Some(PendingCall {
             call_id: self.id.clone(),
             tool: self.tool.clone(),
             executor: self.executor,
@@ -403,7 +406,12 @@ impl Call {
     }
 
     /// The next suspension of this call, to be journalled.
-    pub fn suspend(&self, kind: Kind, message: String, expires_at: Timestamp) -> Suspension {
+    pub fn suspend(
+        &self,
+        kind: SuspensionKind,
+        message: String,
+        expires_at: Timestamp,
+    ) -> Suspension {
         Suspension {
             call_id: self.id.clone(),
             kind,

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::activity::Activity;
-use crate::event::{Executor, Kind};
+use crate::event::{Executor, SuspensionKind};
 use crate::ids::DecisionId;
-use crate::state::{Call, Phase, State};
+use crate::state::{Call, CallPhase, State};
 
 /// What must be running now.
 pub fn wanted(state: &State) -> BTreeSet<Activity> {
@@ -39,7 +39,7 @@ pub fn wanted(state: &State) -> BTreeSet<Activity> {
 
 /// Of the calls in one lane that could run, the first does.
 fn of_calls(calls: &[Call]) -> impl Iterator<Item = Activity> {
-    let runs = |call: &Call| matches!(call.phase, Phase::Running { .. });
+    let runs = |call: &Call| matches!(call.phase, CallPhase::Running { .. });
     let first = move |(at, call): &(usize, &Call)| {
         let waits = |before: &Call| before.lane == call.lane && runs(before);
         call.lane.is_none() || !calls[..*at].iter().any(waits)
@@ -49,19 +49,21 @@ fn of_calls(calls: &[Call]) -> impl Iterator<Item = Activity> {
 
 fn of_call(call: &Call) -> Option<Activity> {
     match &call.phase {
-        Phase::Running { attempt, .. } if call.executor == Executor::Server => {
+        CallPhase::Running { attempt, .. } if call.executor == Executor::Server => {
             Some(Activity::Tool { call: call.id.clone(), attempt: *attempt })
         }
-        Phase::Suspended(waiting) if waiting.kind == Kind::ClientExec => Some(Activity::Page {
-            call: call.id.clone(),
-            suspension: waiting.suspension,
-            grace_ms: call.grace_ms?,
-        }),
-        Phase::Requested
-        | Phase::Suspended(_)
-        | Phase::Approved
-        | Phase::Running { .. }
-        | Phase::Delegated { .. }
-        | Phase::Done => None,
+        CallPhase::Suspended(waiting) if waiting.kind == SuspensionKind::ClientExec => {
+            Some(Activity::Page {
+                call: call.id.clone(),
+                suspension: waiting.suspension,
+                grace_ms: call.grace_ms?,
+            })
+        }
+        CallPhase::Requested
+        | CallPhase::Suspended(_)
+        | CallPhase::Approved
+        | CallPhase::Running { .. }
+        | CallPhase::Delegated { .. }
+        | CallPhase::Done => None,
     }
 }

@@ -10,24 +10,24 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use super::Surroundings;
-use super::chat::Chat;
+use super::ActivityContext;
+use super::chat::ModelCallSpan;
 use crate::agent::Definition;
-use crate::audit::{Came, Entry, Evicted, Excerpt};
-use crate::conversation::Deps;
+use crate::audit::{Entry, Excerpt, Omitted, Received};
+use crate::conversation::Services;
 use crate::model::prompt::EXPIRED;
 use crate::model::retry::Retrying;
-use crate::model::{Done, Failure, GivenCall, Model, Part, Parts, Request};
+use crate::model::{Model, ModelError, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream, Request};
 
 /// Asks the model of a step, or with `None` of a summary. If the definition says so, the audit gets
 /// an entry when the parts have come, or when nobody wants them any more.
 pub(super) async fn ask(
-    around: &Surroundings,
+    around: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, u32)>,
     request: Request,
-) -> Result<Parts, Failure> {
-    let chat = Chat::begin(around, &request, step.as_ref());
+) -> Result<ReplyStream, ModelError> {
+    let chat = ModelCallSpan::begin(around, &request, step.as_ref());
     match audited(around, definition, step, request).await {
         Ok(parts) => Ok(chat.follow(parts)),
         Err(failure) => {
@@ -38,17 +38,17 @@ pub(super) async fn ask(
 }
 
 async fn audited(
-    around: &Surroundings,
+    around: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, u32)>,
     request: Request,
-) -> Result<Parts, Failure> {
+) -> Result<ReplyStream, ModelError> {
     let deps = &around.deps;
     let Some(ttl) = definition.audit else {
         let model = Retrying::new(deps.model.clone(), definition.retry, deps.clock.clone());
         return model.ask(&request).await;
     };
-    let mut heard = Heard::new(around, ttl, step, request.clone());
+    let mut heard = ModelReply::new(around, ttl, step, request.clone());
     let counted = Counted { model: deps.model.clone(), attempts: heard.attempts.clone() };
     let model = Retrying::new(counted, definition.retry, deps.clock.clone());
     match model.ask(&request).await {
@@ -68,21 +68,21 @@ struct Counted {
 
 #[async_trait]
 impl Model for Counted {
-    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         self.model.ask(request).await
     }
 }
 
 /// What is known of a call so far. Its end is the entry's beginning, however it comes.
-struct Heard {
-    deps: Arc<Deps>,
+struct ModelReply {
+    deps: Arc<Services>,
     conversation: ConversationId,
     ttl: Duration,
     attempts: Arc<AtomicU32>,
     at: Timestamp,
     first: Option<Timestamp>,
-    ended: Option<(Timestamp, Result<Done, String>)>,
+    ended: Option<(Timestamp, Result<ReplyEnd, String>)>,
     said: Option<Said>,
 }
 
@@ -91,22 +91,22 @@ struct Said {
     step: Option<(TurnId, u32)>,
     request: Request,
     summary: Option<u64>,
-    evicted: Evicted,
+    evicted: Omitted,
     thinking: String,
     text: String,
-    calls: Vec<GivenCall>,
+    calls: Vec<ModelToolCall>,
 }
 
-impl Heard {
+impl ModelReply {
     fn new(
-        around: &Surroundings,
+        around: &ActivityContext,
         ttl: Duration,
         step: Option<(TurnId, u32)>,
         request: Request,
     ) -> Self {
         let context = &around.state.context;
         let results = request.messages.iter().filter(|message| message.role == Role::Tool);
-        let evicted = Evicted {
+        let evicted = Omitted {
             marks: context.marks,
             messages: request.messages.len(),
             expired_results: results.filter(|result| result.text() == EXPIRED).count(),
@@ -125,24 +125,24 @@ impl Heard {
         }
     }
 
-    fn hear(&mut self, part: &Result<Part, Failure>) {
+    fn hear(&mut self, part: &Result<ReplyChunk, ModelError>) {
         let Some(said) = &mut self.said else { return };
         self.first = self.first.or_else(|| part.is_ok().then(|| self.deps.clock.now()));
         match part {
-            Ok(Part::Text(text)) => said.text.push_str(text),
-            Ok(Part::Thinking(text)) => said.thinking.push_str(text),
-            Ok(Part::Call(call)) => said.calls.push(call.clone()),
-            Ok(Part::Done(done)) => self.end(Ok(done.clone())),
+            Ok(ReplyChunk::Text(text)) => said.text.push_str(text),
+            Ok(ReplyChunk::Thinking(text)) => said.thinking.push_str(text),
+            Ok(ReplyChunk::Call(call)) => said.calls.push(call.clone()),
+            Ok(ReplyChunk::Done(done)) => self.end(Ok(done.clone())),
             Err(failure) => self.end(Err(failure.message.clone())),
         }
     }
 
-    fn end(&mut self, ended: Result<Done, String>) {
+    fn end(&mut self, ended: Result<ReplyEnd, String>) {
         self.ended = Some((self.deps.clock.now(), ended));
     }
 }
 
-impl Drop for Heard {
+impl Drop for ModelReply {
     fn drop(&mut self) {
         let Some(said) = self.said.take() else { return };
         let cut = || (self.deps.clock.now(), Err("nobody wanted the rest of it".to_owned()));
@@ -152,7 +152,7 @@ impl Drop for Heard {
         };
         let (done, failure) = match ended {
             Ok(done) => (done, None),
-            Err(failure) => (Done::default(), Some(failure)),
+            Err(failure) => (ReplyEnd::default(), Some(failure)),
         };
         let (model, id, at) = (self.deps.model.clone(), self.deps.clock.id("audit"), self.at);
         let (first_part_ms, whole_ms) = (self.first.map(since), since(until));
@@ -160,7 +160,7 @@ impl Drop for Heard {
         self.deps.audit.keep(&self.conversation, self.ttl, move || {
             let Said { step, request, summary, evicted, thinking, text, calls } = said;
             let (turn_id, step) = step.unzip();
-            let came = Came {
+            let came = Received {
                 thinking: Excerpt::of(&thinking.into()),
                 text: Excerpt::of(&text.into()),
                 calls: Excerpt::of(&calls.iter().map(told).collect()),
@@ -194,7 +194,7 @@ fn sent(model: &dyn Model, request: &Request) -> Value {
     }
 }
 
-fn told(call: &GivenCall) -> Value {
+fn told(call: &ModelToolCall) -> Value {
     let args = match &call.args {
         Ok(args) => args.clone(),
         Err(raw) => Value::String(raw.clone()),

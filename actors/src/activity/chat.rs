@@ -1,23 +1,23 @@
 //! What is measured of a model call, and its span.
 
-use abide_conversation::message::{Message, Role, Stop, Usage};
+use abide_conversation::message::{Message, Role, StopReason, Usage};
 use abide_conversation::{Timestamp, TurnId};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Surroundings;
+use super::ActivityContext;
 use crate::conversation::waited;
 use crate::metric;
-use crate::model::{Failure, Part, Parts, Purpose, Request, Settings};
+use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, ReplyStream, Request};
 use crate::tools::bounds::cut;
-use crate::trace::{self, Attribute, Place, Side, Span, Tracer};
+use crate::trace::{self, Attribute, Span, SpanContext, SpanKind, Tracer};
 
 /// How much of what was said a span shows, if it shows any: collectors refuse large ones.
 const SHOWN: usize = 32 << 10;
 
 /// A call that is under way; it ends when it is dropped.
-pub(super) struct Chat {
+pub(super) struct ModelCallSpan {
     began: Instant,
     first: Option<f64>,
     provider: &'static str,
@@ -33,14 +33,14 @@ struct Traced {
     tracer: &'static dyn Tracer,
     clock: std::sync::Arc<dyn crate::clock::Clock>,
     span: Span,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     /// The answer's text, if it may be shown.
     said: Option<String>,
 }
 
-impl Chat {
+impl ModelCallSpan {
     pub(super) fn begin(
-        around: &Surroundings,
+        around: &ActivityContext,
         request: &Request,
         step: Option<&(TurnId, u32)>,
     ) -> Self {
@@ -59,7 +59,7 @@ impl Chat {
     }
 
     /// The parts as they come; the call ends with them.
-    pub(super) fn follow(mut self, parts: Parts) -> Parts {
+    pub(super) fn follow(mut self, parts: ReplyStream) -> ReplyStream {
         parts.inspect(move |part| self.hear(part)).boxed()
     }
 
@@ -68,14 +68,14 @@ impl Chat {
         self.outcome = "failed";
     }
 
-    fn hear(&mut self, part: &Result<Part, Failure>) {
+    fn hear(&mut self, part: &Result<ReplyChunk, ModelError>) {
         match part {
             Ok(part) => {
                 self.first.get_or_insert_with(|| self.began.elapsed().as_secs_f64());
                 if let Some(traced) = &mut self.traced {
                     traced.hear(part);
                 }
-                if let Part::Done(done) = part {
+                if let ReplyChunk::Done(done) = part {
                     self.outcome = "ok";
                     self.usage = done.usage.unwrap_or_default();
                 }
@@ -85,7 +85,7 @@ impl Chat {
     }
 }
 
-impl Drop for Chat {
+impl Drop for ModelCallSpan {
     fn drop(&mut self) {
         let Self { provider, model, purpose, outcome, usage, .. } = *self;
         metrics::histogram!("abide_model_call_seconds",
@@ -114,15 +114,15 @@ impl Drop for Chat {
 
 impl Traced {
     fn begin(
-        around: &Surroundings,
+        around: &ActivityContext,
         request: &Request,
         step: Option<&(TurnId, u32)>,
     ) -> Option<Box<Self>> {
         let clock = &around.deps.clock;
         // A summary is no part of a turn: others may run meanwhile.
         let root = || match step {
-            Some((turn, _)) => Place::of_turn(&around.id, turn),
-            None => Place::apart(&around.id, &clock.id("summary")),
+            Some((turn, _)) => SpanContext::of_turn(&around.id, turn),
+            None => SpanContext::apart(&around.id, &clock.id("summary")),
         };
         let (tracer, root) = trace::wanted(root)?;
         // A step that is asked again is another call.
@@ -143,7 +143,7 @@ impl Traced {
             parent: step.map(|_| root.span),
             // A scripted model has no name.
             name: format!("chat {}", request.settings.name).trim_end().to_owned(),
-            side: Side::Calls,
+            side: SpanKind::Calls,
             began: clock.now(),
             ended: Timestamp::MAX,
             attributes,
@@ -157,15 +157,15 @@ impl Traced {
         Some(Box::new(Self { tracer, clock: clock.clone(), span, stop: None, said }))
     }
 
-    fn hear(&mut self, part: &Part) {
+    fn hear(&mut self, part: &ReplyChunk) {
         match part {
-            Part::Text(text) => {
+            ReplyChunk::Text(text) => {
                 if let Some(said) = self.said.as_mut().filter(|said| said.len() < SHOWN) {
                     said.push_str(text);
                 }
             }
-            Part::Done(done) => self.stop = done.stop,
-            Part::Thinking(_) | Part::Call(_) => {}
+            ReplyChunk::Done(done) => self.stop = done.stop,
+            ReplyChunk::Thinking(_) | ReplyChunk::Call(_) => {}
         }
     }
 
@@ -199,7 +199,7 @@ impl Traced {
     }
 }
 
-fn asked(around: &Surroundings, settings: &Settings) -> Vec<(&'static str, Attribute)> {
+fn asked(around: &ActivityContext, settings: &ModelSettings) -> Vec<(&'static str, Attribute)> {
     let mut attributes = vec![
         ("gen_ai.operation.name", "chat".into()),
         ("gen_ai.provider.name", settings.provider.convention().into()),
@@ -219,13 +219,13 @@ fn asked(around: &Surroundings, settings: &Settings) -> Vec<(&'static str, Attri
     attributes
 }
 
-fn reason(stop: Stop) -> &'static str {
+fn reason(stop: StopReason) -> &'static str {
     match stop {
-        Stop::End => "stop",
-        Stop::ToolCalls => "tool_calls",
-        Stop::MaxTokens => "length",
-        Stop::Refusal => "content_filter",
-        Stop::Paused => "pause",
+        StopReason::End => "stop",
+        StopReason::ToolCalls => "tool_calls",
+        StopReason::MaxTokens => "length",
+        StopReason::Refusal => "content_filter",
+        StopReason::Paused => "pause",
     }
 }
 

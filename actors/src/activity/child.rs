@@ -4,25 +4,25 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use abide_conversation::State;
-use abide_conversation::child::{DEEPEST, Due, Parent};
+use abide_conversation::child::{DEEPEST, OwedReport, Parent};
 use abide_conversation::command::{ChildEnded, ChildStarted, Create};
 use abide_conversation::cost::Budget;
-use abide_conversation::event::{Data, Ending, Ran};
+use abide_conversation::event::{EffectiveArgs, EventData, TurnOutcome};
 use abide_conversation::message::{ErrorType, Message, Outcome, Ui, Usage};
 use abide_conversation::permission::{Ceiling, PermissionPhase};
 use abide_conversation::{Action, ConversationId, TurnId};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::Surroundings;
+use super::ActivityContext;
 use super::tool_run::returned;
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 use crate::pauses;
-use crate::request::{Failure, Reply, Request, SpawnRequest};
+use crate::request::{Reply, Request, RequestError, SpawnRequest};
 use crate::tools::bounds::{LARGEST_VALUE, encoded_len};
-use crate::tools::builtin::spawn_agent::{Errand, errand, own_errand};
+use crate::tools::builtin::spawn_agent::{SubAgentRequest, errand, own_errand};
 use crate::tools::tool::{Target, Tool};
-use crate::tools::{Gate, Returned, Run};
+use crate::tools::{Gate, Run, ToolReturn};
 
 /// How many children may work for a root at once; each may have half as many, so that a family never
 /// has more than some two thousand.
@@ -34,21 +34,21 @@ const PAGE: usize = 100;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// What is known of a call that a child is to answer.
-pub(super) struct Asked<'a> {
+pub(super) struct SubAgentCall<'a> {
     pub(super) tool: &'a Tool,
     pub(super) gate: Gate,
     pub(super) child: Option<ConversationId>,
     pub(super) run: Run,
     /// What middleware changed.
-    pub(super) ran: Option<Ran>,
+    pub(super) ran: Option<EffectiveArgs>,
 }
 
 /// Starts the child, or finds it started; the call is its own from here on.
-pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
+pub(super) async fn ask(around: &ActivityContext, asked: SubAgentCall<'_>) -> Action {
     let ran = asked.ran.clone();
     let (call, attempt) = (asked.run.call.clone(), asked.run.attempt);
     let failed = |why: String| {
-        returned(&call, attempt, Returned { ran: ran.clone(), ..Returned::error(why) })
+        returned(&call, attempt, ToolReturn { ran: ran.clone(), ..ToolReturn::error(why) })
     };
     let Some(child) = asked.child.clone() else {
         return failed("sub_agent_failed: the call has no child".to_owned());
@@ -93,10 +93,10 @@ pub(super) async fn ask(around: &Surroundings, asked: Asked<'_>) -> Action {
 /// Carries a request to a relative, and waits for one that is away for now. The request must be one
 /// that may be repeated.
 async fn deliver(
-    around: &Surroundings,
+    around: &ActivityContext,
     to: &ConversationId,
     request: Request,
-) -> Result<Reply, Failure> {
+) -> Result<Reply, RequestError> {
     let mut pause = PAUSE.0;
     loop {
         match around.deps.door.deliver(to, request.clone()).await {
@@ -112,7 +112,11 @@ async fn deliver(
 }
 
 /// What the child is told of whose it is.
-fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<Parent, String> {
+fn parent(
+    around: &ActivityContext,
+    asked: &SubAgentCall<'_>,
+    errand: &SubAgentRequest,
+) -> Result<Parent, String> {
     let above = around.state.parent.as_ref();
     let depth = above.map_or(0, |above| above.depth).saturating_add(1);
     if depth > DEEPEST {
@@ -139,7 +143,7 @@ fn parent(around: &Surroundings, asked: &Asked<'_>, errand: &Errand) -> Result<P
 }
 
 /// What a child may spend: what its parent has left. Children that run at once share it unknowingly.
-fn budget_left(around: &Surroundings) -> Budget {
+fn budget_left(around: &ActivityContext) -> Budget {
     let State { usage, parent, turn, .. } = &*around.state;
     match (turn, parent) {
         (Some(turn), _) => turn.budget.left(&turn.usage, usage),
@@ -149,28 +153,33 @@ fn budget_left(around: &Surroundings) -> Budget {
 }
 
 /// Whether trying again may help.
-fn passes(failure: &Failure) -> bool {
+fn passes(failure: &RequestError) -> bool {
     match failure {
-        Failure::Refused(_) | Failure::Lost | Failure::Overloaded | Failure::Quarantined(_) => true,
-        Failure::Rejected(_)
-        | Failure::AgentMissing(_)
-        | Failure::Invalid { .. }
-        | Failure::ToolNotFound(_)
-        | Failure::ApprovalRequired(_)
-        | Failure::KeyReused(_) => false,
+        RequestError::Refused(_)
+        | RequestError::Lost
+        | RequestError::Overloaded
+        | RequestError::Quarantined(_) => true,
+        RequestError::Rejected(_)
+        | RequestError::AgentMissing(_)
+        | RequestError::Invalid { .. }
+        | RequestError::ToolNotFound(_)
+        | RequestError::ApprovalRequired(_)
+        | RequestError::KeyReused(_) => false,
     }
 }
 
 /// Tells the parent what the turn came to. A parent that is gone, or waits no more, is told enough.
-pub(super) async fn tell(around: &Surroundings, turn: &TurnId) -> Result<Action, Refusal> {
+pub(super) async fn tell(around: &ActivityContext, turn: &TurnId) -> Result<Action, StoreError> {
     let told = Action::Told(turn.clone());
     let (Some(due), Some(parent)) = (&around.state.due, &around.state.parent) else {
         return Ok(told);
     };
     let outcome = match due.outcome {
-        Ending::Completed => Outcome::Ok(last_words(around, turn).await?),
-        Ending::Cancelled => failed("it was cancelled"),
-        Ending::Halted | Ending::Failed => failed(due.reason.as_deref().unwrap_or("it failed")),
+        TurnOutcome::Completed => Outcome::Ok(last_words(around, turn).await?),
+        TurnOutcome::Cancelled => failed("it was cancelled"),
+        TurnOutcome::Halted | TurnOutcome::Failed => {
+            failed(due.reason.as_deref().unwrap_or("it failed"))
+        }
     };
     let ended = ChildEnded {
         call: parent.call_id.clone(),
@@ -192,7 +201,7 @@ fn failed(why: &str) -> Outcome {
 }
 
 /// The turn's last message: its value if it is structured, else its text.
-async fn last_words(around: &Surroundings, turn: &TurnId) -> Result<Value, Refusal> {
+async fn last_words(around: &ActivityContext, turn: &TurnId) -> Result<Value, StoreError> {
     let mut before = around.state.seq.saturating_add(1);
     loop {
         let page = around.deps.journal.events_before(&around.id, before, PAGE).await?;
@@ -200,7 +209,7 @@ async fn last_words(around: &Surroundings, turn: &TurnId) -> Result<Value, Refus
         before = last.seq;
         for event in page {
             match event.data {
-                Data::AssistantMsg(spoken) if event.turn_id.as_ref() == Some(turn) => {
+                EventData::AssistantMsg(spoken) if event.turn_id.as_ref() == Some(turn) => {
                     return Ok(words(spoken.message));
                 }
                 _ => {}
@@ -218,7 +227,7 @@ fn words(message: Message) -> Value {
     }
 }
 
-async fn shown(around: &Surroundings, due: &Due) -> Result<Ui, Refusal> {
+async fn shown(around: &ActivityContext, due: &OwedReport) -> Result<Ui, StoreError> {
     let agent = match &around.state.agent {
         Some(agent) => around.deps.agents.newest(agent).await?,
         None => None,
@@ -238,7 +247,7 @@ async fn shown(around: &Surroundings, due: &Due) -> Result<Ui, Refusal> {
 }
 
 /// Stops a child that nobody waits for, or keeps it from ever beginning.
-pub(super) async fn release(around: &Surroundings, child: &ConversationId) -> Action {
+pub(super) async fn release(around: &ActivityContext, child: &ConversationId) -> Action {
     let released = |usage| Action::ChildReleased { child: child.clone(), usage };
     let (Some(call), Some(agent)) = (around.state.orphans.get(child), &around.state.agent) else {
         return released(Usage::default());

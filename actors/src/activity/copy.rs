@@ -1,10 +1,10 @@
 //! The next page of the prefix that a fork begins with.
 
 use abide_conversation::Action;
-use abide_conversation::command::Copied;
+use abide_conversation::command::CopiedEvents;
 
-use super::Surroundings;
-use crate::journal::Refusal;
+use super::ActivityContext;
+use crate::journal::StoreError;
 use crate::tools::bounds::encoded_len;
 
 /// How many events are read and committed at once, and of how many bytes: a commit is one script of
@@ -12,7 +12,7 @@ use crate::tools::bounds::encoded_len;
 const PAGE: usize = 256;
 const BYTES: usize = 1 << 20;
 
-pub(super) async fn copy(around: &Surroundings, after: u64) -> Result<Action, Refusal> {
+pub(super) async fn copy(around: &ActivityContext, after: u64) -> Result<Action, StoreError> {
     let Some(fork) = &around.state.forking else { return Ok(Action::Revive) };
     let left = usize::try_from(fork.at_seq.saturating_sub(after)).unwrap_or(usize::MAX);
     let mut events =
@@ -28,5 +28,5 @@ pub(super) async fn copy(around: &Surroundings, after: u64) -> Result<Action, Re
     let gone = events.is_empty();
     events.truncate(fits);
     let last = events.last().map_or(after, |event| event.seq);
-    Ok(Action::Copied(Copied { after, events, whole: gone || last >= fork.at_seq }))
+    Ok(Action::Copied(CopiedEvents { after, events, whole: gone || last >= fork.at_seq }))
 }

@@ -5,28 +5,28 @@ use abide_conversation::message::Outcome;
 use abide_conversation::{Action, CallId, Timestamp};
 use serde_json::Value;
 
-use super::Surroundings;
+use super::ActivityContext;
 use crate::metric;
 use crate::tools::bounds::cut;
-use crate::trace::{self, Place, Side, Span, Tracer};
+use crate::trace::{self, Span, SpanContext, SpanKind, Tracer};
 
 /// How much of what a tool was given, and gave, a span shows, if it shows any.
 const SHOWN: usize = 32 << 10;
 
 /// An attempt that is under way, of which somebody wants the span. One that was cut off has none:
 /// the next attempt has.
-pub(super) struct Executed {
+pub(super) struct ToolSpan {
     tracer: &'static dyn Tracer,
     span: Span,
 }
 
-impl Executed {
-    pub(super) fn begin(around: &Surroundings, call: &CallId, attempt: u32) -> Option<Self> {
+impl ToolSpan {
+    pub(super) fn begin(around: &ActivityContext, call: &CallId, attempt: u32) -> Option<Self> {
         let turn = around.state.turn.as_ref().filter(|_| around.state.call(call).is_some());
         // A user's own call is no part of a turn.
         let root = || match turn {
-            Some(turn) => Place::of_turn(&around.id, &turn.id),
-            None => Place::apart(&around.id, call.as_str()),
+            Some(turn) => SpanContext::of_turn(&around.id, &turn.id),
+            None => SpanContext::apart(&around.id, call.as_str()),
         };
         let (tracer, root) = trace::wanted(root)?;
         let planned = around.state.call(call);
@@ -55,7 +55,7 @@ impl Executed {
             at: root.attempt(call, attempt),
             parent: turn.map(|_| root.span),
             name: format!("execute_tool {tool}"),
-            side: Side::Inside,
+            side: SpanKind::Inside,
             began: around.deps.clock.now(),
             ended: Timestamp::MAX,
             attributes,
@@ -65,7 +65,7 @@ impl Executed {
         Some(Self { tracer, span })
     }
 
-    pub(super) fn end(mut self, around: &Surroundings, came: &Action) {
+    pub(super) fn end(mut self, around: &ActivityContext, came: &Action) {
         // Anything else is done before the tool runs.
         let Action::ToolReturned(ToolReturned { outcome, .. }) = came else { return };
         self.span.ended = around.deps.clock.now();

@@ -2,10 +2,10 @@
 
 use abide_conversation::{Action, DecisionId};
 
-use super::Surroundings;
-use crate::journal::Refusal;
+use super::ActivityContext;
+use crate::journal::StoreError;
 
-pub(super) async fn keep(around: &Surroundings, id: &DecisionId) -> Result<Action, Refusal> {
+pub(super) async fn keep(around: &ActivityContext, id: &DecisionId) -> Result<Action, StoreError> {
     let state = &around.state;
     if let (Some(agent), Some(decision)) = (state.unkept.get(id), state.decisions.get(id)) {
         around.deps.agents.remember(agent, decision).await?;

@@ -1,24 +1,24 @@
 //! Bytes leave what an activity comes to before that is journalled.
 
 use abide_conversation::Action;
-use abide_conversation::command::Plan;
+use abide_conversation::command::CallPlan;
 use abide_conversation::event::Executor;
-use abide_conversation::message::{Outcome, Verbatim};
+use abide_conversation::message::{Outcome, ProviderMessage};
 use serde_json::Value;
 
 use crate::blobs::{Blobs, abridged, names_any, stored};
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 
 /// The same action with blobs in place of the bytes of media: in results, in what a model said, and
 /// in what hooks add for good. What providers ran and wrote has other forms than blocks: there, it
 /// is any long base64.
-pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action, Refusal> {
+pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action, StoreError> {
     match &mut action {
         Action::ToolReturned(returned) => result(blobs, &mut returned.outcome).await?,
         Action::ModelReplied(replied) => {
             all(blobs, &mut replied.content).await?;
             for call in &mut replied.calls {
-                if let Plan::Answer { executor, outcome, .. } = &mut call.plan {
+                if let CallPlan::Answer { executor, outcome, .. } = &mut call.plan {
                     result(blobs, outcome).await?;
                     if let (Executor::Provider, Outcome::Ok(value)) = (executor, outcome) {
                         abridged(blobs, value).await?;
@@ -66,8 +66,11 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
 
 /// `None` of a message in which a blob seems to be named already: what is put back would not be
 /// what its provider wrote.
-async fn written(blobs: &dyn Blobs, verbatim: Verbatim) -> Result<Option<Verbatim>, Refusal> {
-    let Verbatim { provider, model, items } = verbatim;
+async fn written(
+    blobs: &dyn Blobs,
+    verbatim: ProviderMessage,
+) -> Result<Option<ProviderMessage>, StoreError> {
+    let ProviderMessage { provider, model, items } = verbatim;
     if items.iter().any(names_any) {
         return Ok(None);
     }
@@ -76,17 +79,17 @@ async fn written(blobs: &dyn Blobs, verbatim: Verbatim) -> Result<Option<Verbati
         abridged(blobs, &mut item).await?;
         kept.push(item);
     }
-    Ok(Some(Verbatim { provider, model, items: kept }))
+    Ok(Some(ProviderMessage { provider, model, items: kept }))
 }
 
-async fn all(blobs: &dyn Blobs, values: &mut [Value]) -> Result<(), Refusal> {
+async fn all(blobs: &dyn Blobs, values: &mut [Value]) -> Result<(), StoreError> {
     for value in values {
         stored(blobs, value).await?;
     }
     Ok(())
 }
 
-async fn result(blobs: &dyn Blobs, outcome: &mut Outcome) -> Result<(), Refusal> {
+async fn result(blobs: &dyn Blobs, outcome: &mut Outcome) -> Result<(), StoreError> {
     match outcome {
         Outcome::Ok(value) => stored(blobs, value).await,
         Outcome::Err(..) => Ok(()),
@@ -96,7 +99,7 @@ async fn result(blobs: &dyn Blobs, outcome: &mut Outcome) -> Result<(), Refusal>
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use abide_conversation::command::{Judged, ModelReplied, Planned};
+    use abide_conversation::command::{MessageVerdict, ModelReplied, PlannedCall};
     use abide_conversation::event::Intent;
     use abide_conversation::{MessageId, TurnId};
     use serde_json::json;
@@ -106,12 +109,12 @@ mod tests {
 
     /// A reply in which the provider ran a tool, whose item is this.
     fn replied(item: &Value) -> Action {
-        let ran = Planned {
+        let ran = PlannedCall {
             given_id: "ig_1".to_owned(),
             tool: "draw".to_owned(),
             args: json!({}),
             said: None,
-            plan: Plan::Answer {
+            plan: CallPlan::Answer {
                 executor: Executor::Provider,
                 intent: Intent::Compute,
                 outcome: Outcome::Ok(item.clone()),
@@ -127,11 +130,11 @@ mod tests {
             content: Vec::new(),
             usage: None,
             stop: None,
-            verbatim: Some(Verbatim { provider, model, items: vec![item.clone()] }),
+            verbatim: Some(ProviderMessage { provider, model, items: vec![item.clone()] }),
             context_tokens: None,
             read_at: 0,
             object: None,
-            judged: Judged::GoOn,
+            judged: MessageVerdict::GoOn,
         })
     }
 
@@ -150,7 +153,7 @@ mod tests {
         let told = format!("{reply:?}");
         assert!(!told.contains("AAECAwQF"), "{told}");
         let verbatim = reply.verbatim.unwrap();
-        let Plan::Answer { outcome: Outcome::Ok(result), .. } = &reply.calls[0].plan else {
+        let CallPlan::Answer { outcome: Outcome::Ok(result), .. } = &reply.calls[0].plan else {
             panic!("{told}");
         };
         assert_eq!(verbatim.items, std::slice::from_ref(result));

@@ -7,21 +7,23 @@ mod prompt;
 use std::sync::Arc;
 
 use abide_conversation::command::{ModelFailed, ModelReplied};
-use abide_conversation::event::Shape;
+use abide_conversation::event::AnswerFormat;
 use abide_conversation::message::Usage;
-use abide_conversation::state::{Activeness, Turn};
+use abide_conversation::state::{ConversationStatus, Turn};
 use abide_conversation::{Action, MessageId};
 use futures::StreamExt;
 use serde_json::Value;
 
 use self::prompt::{Prompt, Weight};
-use super::{Surroundings, asked, reading};
+use super::{ActivityContext, asked, reading};
 use crate::agent::Definition;
 use crate::blobs;
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 use crate::live::Signal;
 use crate::model::tokens::Counter;
-use crate::model::{Done, Failure, GivenCall, Part, Parts, Purpose, Request, Retry};
+use crate::model::{
+    ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request, Retry,
+};
 use crate::streaming::Piece;
 use crate::tools::bounds::encoded_len;
 use crate::tools::schema::Schema;
@@ -35,13 +37,13 @@ const TEXT_BYTES: usize = 4 << 20;
 struct Heard {
     content: Vec<Value>,
     text: String,
-    calls: Vec<GivenCall>,
-    done: Done,
+    calls: Vec<ModelToolCall>,
+    done: ReplyEnd,
 }
 
 /// What a step goes by.
 struct Step<'a> {
-    around: &'a Surroundings,
+    around: &'a ActivityContext,
     turn: Turn,
     step: u32,
     definition: Arc<Definition>,
@@ -51,16 +53,18 @@ struct Step<'a> {
     counter: Counter,
 }
 
-pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Action, Refusal> {
+pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Action, StoreError> {
     let Some(turn) = around.state.turn.clone() else { return Ok(Action::Wake) };
     let Some(definition) = around.deps.agents.revision(&turn.revision).await? else {
         let (turn, reason) = (turn.id, "agent-missing".to_owned());
         return Ok(Action::ModelFailed(ModelFailed { turn, step, reason, partial: None }));
     };
     let schema = match &turn.shape {
-        Shape::Agent => definition.response_format.as_ref().map(|schema| schema.source().clone()),
-        Shape::Plain => None,
-        Shape::Schema(schema) => Some(schema.clone()),
+        AnswerFormat::Agent => {
+            definition.response_format.as_ref().map(|schema| schema.source().clone())
+        }
+        AnswerFormat::Plain => None,
+        AnswerFormat::Schema(schema) => Some(schema.clone()),
     };
     let toolbox = around.toolbox(definition.clone()).await;
     let counter = Counter::of(&definition.model).await;
@@ -85,7 +89,7 @@ pub(super) async fn model_step(around: &Surroundings, step: u32) -> Result<Actio
 }
 
 impl Step<'_> {
-    async fn speak(&self, id: &MessageId, prompt: Prompt) -> Result<Heard, Failure> {
+    async fn speak(&self, id: &MessageId, prompt: Prompt) -> Result<Heard, ModelError> {
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
@@ -102,7 +106,7 @@ impl Step<'_> {
         self.listen(id, self.filtered(parts)).await
     }
 
-    async fn listen(&self, id: &MessageId, mut parts: Parts) -> Result<Heard, Failure> {
+    async fn listen(&self, id: &MessageId, mut parts: ReplyStream) -> Result<Heard, ModelError> {
         let around = self.around;
         let live = &*around.deps.live;
         let mut heard = Heard::default();
@@ -111,20 +115,20 @@ impl Step<'_> {
             let part = part?;
             if !around.stream.speaks() {
                 around.stream.begin(id.clone(), self.turn.id.clone(), self.step);
-                let (state, seq) = (Activeness::Streaming, around.state.seq);
+                let (state, seq) = (ConversationStatus::Streaming, around.state.seq);
                 live.publish(&around.id, Signal::State { state, seq });
             }
             match part {
-                Part::Text(text) => {
+                ReplyChunk::Text(text) => {
                     bytes += text.len();
                     around.stream.add(live, &around.id, Piece::Text(&text));
                 }
-                Part::Thinking(text) => {
+                ReplyChunk::Thinking(text) => {
                     bytes += text.len();
                     around.stream.add(live, &around.id, Piece::Thinking(&text));
                 }
-                Part::Call(call) => heard.calls.push(call),
-                Part::Done(done) => {
+                ReplyChunk::Call(call) => heard.calls.push(call),
+                ReplyChunk::Done(done) => {
                     heard.done = done;
                     if let Some(message) = around.stream.message() {
                         heard.content = message.content();
@@ -134,13 +138,18 @@ impl Step<'_> {
                 }
             }
             if bytes > TEXT_BYTES {
-                return Err(Failure::permanent("the model's message is too long"));
+                return Err(ModelError::permanent("the model's message is too long"));
             }
         }
-        Err(Failure::permanent("the model's stream ended before its message did"))
+        Err(ModelError::permanent("the model's stream ended before its message did"))
     }
 
-    async fn replied(self, id: MessageId, heard: Heard, weight: Weight) -> Result<Action, Refusal> {
+    async fn replied(
+        self,
+        id: MessageId,
+        heard: Heard,
+        weight: Weight,
+    ) -> Result<Action, StoreError> {
         // What the provider ran by itself is part of the answer.
         let answers = heard.calls.iter().all(|call| call.provided.is_some());
         let object = self.schema.as_ref().filter(|_| answers);
@@ -180,8 +189,10 @@ impl Step<'_> {
         let before = read.map_or(weight.tokens, |read| read.saturating_sub(weight.passing));
         let counter = self.counter;
         let (content, calls) = (heard.content.clone(), heard.calls.clone());
-        let bytes =
-            calls.iter().map(GivenCall::bytes).fold(encoded_len(&content), usize::saturating_add);
+        let bytes = calls
+            .iter()
+            .map(ModelToolCall::bytes)
+            .fold(encoded_len(&content), usize::saturating_add);
         let quick = counter.is_quick(bytes);
         let said = self.aside(quick, move || counter.reply(&content, &calls)).await;
         before.saturating_add(said.unwrap_or_default())

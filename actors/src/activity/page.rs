@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use abide_conversation::command::PageMissing;
+use abide_conversation::command::ClientMissing;
 use abide_conversation::{Action, CallId};
 
-use super::Surroundings;
+use super::ActivityContext;
 
 pub(super) async fn page(
-    around: &Surroundings,
+    around: &ActivityContext,
     call: &CallId,
     suspension: u32,
     grace_ms: u64,
@@ -23,7 +23,7 @@ pub(super) async fn page(
             false => tokio::time::timeout(grace, changed).await.is_err(),
         };
         if gone {
-            return Action::PageMissing(PageMissing { call: call.clone(), suspension });
+            return Action::PageMissing(ClientMissing { call: call.clone(), suspension });
         }
     }
 }

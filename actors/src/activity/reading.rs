@@ -4,8 +4,8 @@ use abide_conversation::ConversationId;
 use abide_conversation::context::Context;
 use abide_conversation::event::Event;
 
-use super::Surroundings;
-use crate::journal::{Journal, Refusal};
+use super::ActivityContext;
+use crate::journal::{Journal, StoreError};
 
 /// How many events are read at once.
 const PAGE: usize = 1_000;
@@ -16,7 +16,7 @@ const BYTES: u64 = 8;
 
 /// The latest summary and the tail, and nothing else, however long the journal is. What the actor has
 /// of them is not read.
-pub(super) async fn context(around: &Surroundings) -> Result<Vec<Event>, Refusal> {
+pub(super) async fn context(around: &ActivityContext) -> Result<Vec<Event>, StoreError> {
     let (journal, id, context) = (&*around.deps.journal, &around.id, &around.state.context);
     let before = context.marks.from.saturating_sub(1);
     let mut events = summary(journal, id, context, before).await?;
@@ -43,7 +43,7 @@ pub(super) async fn oldest(
     id: &ConversationId,
     context: &Context,
     (upto, tokens): (u64, u64),
-) -> Result<Vec<Event>, Refusal> {
+) -> Result<Vec<Event>, StoreError> {
     let covered = context.summary.map_or(0, |summary| summary.upto);
     let mut after = covered.min(context.marks.from.saturating_sub(1));
     let mut events = summary(journal, id, context, after).await?;
@@ -67,7 +67,7 @@ async fn summary(
     id: &ConversationId,
     context: &Context,
     before: u64,
-) -> Result<Vec<Event>, Refusal> {
+) -> Result<Vec<Event>, StoreError> {
     match context.summary.filter(|summary| summary.seq <= before) {
         Some(summary) => journal.events(id, summary.seq.saturating_sub(1), 1).await,
         None => Ok(Vec::new()),

@@ -3,10 +3,10 @@
 use abide_conversation::command::Start;
 use abide_conversation::{Action, TurnId};
 
-use super::Surroundings;
-use crate::journal::Refusal;
+use super::ActivityContext;
+use crate::journal::StoreError;
 
-pub(super) async fn start(around: &Surroundings, turn: &TurnId) -> Result<Action, Refusal> {
+pub(super) async fn start(around: &ActivityContext, turn: &TurnId) -> Result<Action, StoreError> {
     let newest = match &around.state.agent {
         Some(agent) => around.deps.agents.newest(agent).await?,
         None => None,

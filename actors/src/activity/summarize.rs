@@ -13,15 +13,15 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use self::span::Span;
-use super::{Surroundings, asked};
+use super::{ActivityContext, asked};
 use crate::agent::Definition;
 use crate::context::SummaryPolicy;
 use crate::context::limits::share;
-use crate::hooks::teller::{Note, Whose};
-use crate::hooks::{Occasion, On};
-use crate::journal::Refusal;
+use crate::hooks::teller::{HookOwner, Notification};
+use crate::hooks::{HookContext, HookPoint};
+use crate::journal::StoreError;
 use crate::model::tokens::Counter;
-use crate::model::{Failure, Part, Purpose, Request, Settings, prompt};
+use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, Request, prompt};
 use crate::tools::bounds::cut;
 
 /// Nobody waits for it, but its actor stays in memory: a model that takes longer hangs.
@@ -35,7 +35,7 @@ const HEARD: usize = 4 << 20;
 
 /// Covers the oldest of the turns that ended up to `upto`. Whatever goes wrong is no failure of the
 /// conversation: it is summarized after a later turn.
-pub(super) async fn summarize(around: &Surroundings, upto: u64) -> Result<Action, Refusal> {
+pub(super) async fn summarize(around: &ActivityContext, upto: u64) -> Result<Action, StoreError> {
     let failed = |reason: &str| Ok(Action::SummaryFailed { reason: reason.to_owned() });
     let Some(agent) = &around.state.agent else { return failed("agent-missing") };
     let Some(definition) = around.deps.agents.newest(agent).await? else {
@@ -66,8 +66,8 @@ pub(super) async fn summarize(around: &Surroundings, upto: u64) -> Result<Action
 
 /// `None` if nothing is won by it.
 fn summarized(
-    around: &Surroundings,
-    settings: &Settings,
+    around: &ActivityContext,
+    settings: &ModelSettings,
     span: Span,
     text: String,
     usage: Option<Usage>,
@@ -90,12 +90,12 @@ fn summarized(
 }
 
 async fn ask(
-    around: &Surroundings,
+    around: &ActivityContext,
     definition: &Definition,
     policy: &SummaryPolicy,
-    settings: &Settings,
+    settings: &ModelSettings,
     transcript: Vec<Value>,
-) -> Result<(String, Option<Usage>), Failure> {
+) -> Result<(String, Option<Usage>), ModelError> {
     let request = Request {
         settings: settings.clone(),
         system: policy.prompt.clone(),
@@ -112,34 +112,34 @@ async fn ask(
         let (mut parts, mut text) = (parts, String::new());
         while let Some(part) = parts.next().await {
             match part? {
-                Part::Text(more) => text.push_str(&more),
-                Part::Done(done) => return Ok((text, done.usage)),
-                Part::Thinking(_) | Part::Call(_) => {}
+                ReplyChunk::Text(more) => text.push_str(&more),
+                ReplyChunk::Done(done) => return Ok((text, done.usage)),
+                ReplyChunk::Thinking(_) | ReplyChunk::Call(_) => {}
             }
             if text.len() > HEARD {
-                return Err(Failure::permanent("the summary is too long"));
+                return Err(ModelError::permanent("the summary is too long"));
             }
         }
-        Err(Failure::permanent("the model's stream ended before its message did"))
+        Err(ModelError::permanent("the model's stream ended before its message did"))
     };
-    let late = |_| Failure::permanent("the model took too long");
+    let late = |_| ModelError::permanent("the model took too long");
     timeout(LONGEST, answer).await.map_err(late)?
 }
 
 /// Tells the hooks that want to know before.
-fn tell(around: &Surroundings, definition: &Arc<Definition>) {
-    let on = On::PreCompact;
+fn tell(around: &ActivityContext, definition: &Arc<Definition>) {
+    let on = HookPoint::PreCompact;
     if !definition.hooks.iter().any(|hook| hook.concerns(on, None)) {
         return;
     }
-    let occasion = Occasion {
+    let occasion = HookContext {
         conversation_id: around.id.clone(),
         turn_id: None,
         principal: None,
         assigns: around.state.assigns.clone(),
     };
-    let whose = Whose::Definition(definition.clone());
+    let whose = HookOwner::Definition(definition.clone());
     let (tool, args, event) = Default::default();
-    let note = Note { whose, occasion, on, tool, args, event };
+    let note = Notification { whose, occasion, on, tool, args, event };
     around.deps.runner.hooks().teller.tell(&around.deps, note);
 }

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_conversation::command::ToolReturned;
-use abide_conversation::input::Input;
+use abide_conversation::input::PendingInput;
 use abide_conversation::message::ErrorType;
 use abide_conversation::{Action, CallId, ConversationId, Principal, Revision, TurnId};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use super::Surroundings;
-use super::child::{self, Asked};
+use super::ActivityContext;
+use super::child::{self, SubAgentCall};
 use crate::agent::Definition;
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 use crate::mcp::{self, Listings};
-use crate::tools::run::{NOT_GRANTED, Place};
-use crate::tools::{Builtin, Gate, Grant, Returned, Run, Toolbox, merged};
+use crate::tools::run::{NOT_GRANTED, ToolEnvironment};
+use crate::tools::{Builtin, Gate, Grant, Run, ToolReturn, Toolbox, merged};
 
 /// A call as its journal has it, a turn's or a user's own.
 struct Wanted {
@@ -27,15 +27,15 @@ struct Wanted {
     revision: Revision,
     turn: Option<TurnId>,
     assigns: Map<String, Value>,
-    input: Option<Input>,
+    input: Option<PendingInput>,
     child: Option<ConversationId>,
 }
 
 pub(super) async fn tool_run(
-    around: &Surroundings,
+    around: &ActivityContext,
     call: &CallId,
     attempt: u32,
-) -> Result<Action, Refusal> {
+) -> Result<Action, StoreError> {
     match wanted(around, call) {
         Some(wanted) => run(around, call, attempt, wanted).await,
         None => Ok(returned(call, attempt, gone("the call is not open"))),
@@ -43,18 +43,18 @@ pub(super) async fn tool_run(
 }
 
 /// The report of a run that came to an end.
-pub(super) fn returned(call: &CallId, attempt: u32, returned: Returned) -> Action {
-    let Returned { outcome, ui, halt, changes, asks, ran } = returned;
+pub(super) fn returned(call: &CallId, attempt: u32, returned: ToolReturn) -> Action {
+    let ToolReturn { outcome, ui, halt, changes, asks, ran } = returned;
     let call = call.clone();
     Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes, asks, ran })
 }
 
 async fn run(
-    around: &Surroundings,
+    around: &ActivityContext,
     call: &CallId,
     attempt: u32,
     wanted: Wanted,
-) -> Result<Action, Refusal> {
+) -> Result<Action, StoreError> {
     let ended = |with| Ok(returned(call, attempt, with));
     let Some(definition) = around.deps.agents.revision(&wanted.revision).await? else {
         return ended(gone("its definition is gone"));
@@ -70,11 +70,11 @@ async fn run(
     };
     let Some(grant) = wanted.grant else {
         tracing::error!(conversation = %around.id, %call, tool = tool.name, "no leave to run");
-        return ended(Returned::failed(NOT_GRANTED, ErrorType::PermissionDenied));
+        return ended(ToolReturn::failed(NOT_GRANTED, ErrorType::PermissionDenied));
     };
     let asks_a_child = tool.asks_a_child();
     let place = match asks_a_child {
-        true => Place::default(),
+        true => ToolEnvironment::default(),
         false => place(around, &definition, &gate),
     };
     let works_on_files = tool.builtin().is_some_and(Builtin::works_on_files);
@@ -103,7 +103,7 @@ async fn run(
     if asks_a_child {
         return Ok(match runner.may_ask(tool, &gate, run).await {
             Ok((run, ran)) => {
-                child::ask(around, Asked { tool, gate, child: wanted.child, run, ran }).await
+                child::ask(around, SubAgentCall { tool, gate, child: wanted.child, run, ran }).await
             }
             Err(instead) => returned(call, attempt, *instead),
         });
@@ -113,12 +113,12 @@ async fn run(
 }
 
 /// Where a built-in tool works, and how far it may reach.
-fn place(around: &Surroundings, definition: &Arc<Definition>, gate: &Gate) -> Place {
+fn place(around: &ActivityContext, definition: &Arc<Definition>, gate: &Gate) -> ToolEnvironment {
     let parent = around.state.parent.as_ref();
     let owner = parent.map_or(&around.id, |parent| &parent.root_conversation_id);
     let hosts: BTreeSet<String> = gate.hosts();
     let site = definition.site(owner);
-    Place {
+    ToolEnvironment {
         storage: around.state.storages.get(&site.root_name()).cloned(),
         site,
         hosts: hosts.into_iter().collect(),
@@ -127,7 +127,7 @@ fn place(around: &Surroundings, definition: &Arc<Definition>, gate: &Gate) -> Pl
     }
 }
 
-fn wanted(around: &Surroundings, id: &CallId) -> Option<Wanted> {
+fn wanted(around: &ActivityContext, id: &CallId) -> Option<Wanted> {
     if let Some(run) = around.state.dispatches.get(id) {
         return Some(Wanted {
             grant: Grant::of_dispatch(run),
@@ -154,6 +154,6 @@ fn wanted(around: &Surroundings, id: &CallId) -> Option<Wanted> {
 }
 
 /// Nothing can run the call: it ends with an error result, never in a loop.
-fn gone(why: &str) -> Returned {
-    Returned::error(format!("tool cannot run: {why}"))
+fn gone(why: &str) -> ToolReturn {
+    ToolReturn::error(format!("tool cannot run: {why}"))
 }

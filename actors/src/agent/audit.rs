@@ -26,13 +26,13 @@ mod tests {
 
     use super::*;
     use crate::agent::{Definition, joined};
-    use crate::tools::Natives;
+    use crate::tools::Extensions;
     use crate::tools::fixtures::source;
 
     fn parsed(audit: Value) -> Result<Option<Duration>, String> {
         let mut source = source(json!([]));
         source["audit"] = audit;
-        match Definition::parse(source, &Natives::new()) {
+        match Definition::parse(source, &Extensions::new()) {
             Ok(parsed) => Ok(parsed.definition.audit),
             Err(mistakes) => Err(joined(&mistakes)),
         }

@@ -36,12 +36,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::agent::{Definition, joined};
-    use crate::tools::Natives;
+    use crate::tools::Extensions;
 
     fn budget(budget: Value) -> Result<Budget, String> {
         let model = json!({"provider": "scripted", "script": []});
         let source = json!({"name": "a", "model": model, "budget": budget});
-        let parsed = Definition::parse(source, &Natives::new());
+        let parsed = Definition::parse(source, &Extensions::new());
         parsed.map(|parsed| parsed.definition.budget).map_err(|mistakes| joined(&mistakes))
     }
 
@@ -63,7 +63,7 @@ mod tests {
             let model = json!({"provider": "scripted", "script": [], "prices": prices});
             let budget = json!({"max_turn_cost": 1});
             let source = json!({"name": "a", "model": model, "budget": budget});
-            !Definition::parse(source, &Natives::new()).unwrap().warnings.is_empty()
+            !Definition::parse(source, &Extensions::new()).unwrap().warnings.is_empty()
         };
         assert!(warned(json!({})) && !warned(json!({"input": 1})));
     }

@@ -8,7 +8,7 @@ use super::fields::Fields;
 use crate::context::SummaryPolicy;
 use crate::context::limits::{sendable, share, window};
 use crate::model::tokens::Counter;
-use crate::model::{Provider, Settings, ToolSpec};
+use crate::model::{ModelSettings, Provider, ToolSpec};
 
 /// In tokens.
 const BUDGET: u32 = 30_000;
@@ -22,13 +22,13 @@ const LONGEST_PROMPT: usize = 16_384;
 const OVER: u64 = 60;
 
 /// What the keys say.
-pub(super) struct Reading {
+pub(super) struct ContextSettings {
     pub(super) injection_reserve: u32,
     pub(super) working_budget: u32,
     pub(super) summary: Option<SummaryPolicy>,
 }
 
-pub(super) fn read(fields: &mut Fields, model: Option<&Settings>) -> Reading {
+pub(super) fn read(fields: &mut Fields, model: Option<&ModelSettings>) -> ContextSettings {
     let injection_reserve = fields.number("injection_reserve", 1..=1_000_000).unwrap_or(RESERVE);
     let working_budget = fields.number("working_budget", 1..=LARGEST).unwrap_or(BUDGET);
     if working_budget <= injection_reserve {
@@ -37,14 +37,18 @@ pub(super) fn read(fields: &mut Fields, model: Option<&Settings>) -> Reading {
     }
     let summary =
         summary(fields, model, u64::from(working_budget - injection_reserve.min(working_budget)));
-    Reading { injection_reserve, working_budget, summary }
+    ContextSettings { injection_reserve, working_budget, summary }
 }
 
 /// `false`, or an object; a scripted agent's conversations are summarized only if it says so.
-fn summary(fields: &mut Fields, model: Option<&Settings>, budget: u64) -> Option<SummaryPolicy> {
+fn summary(
+    fields: &mut Fields,
+    model: Option<&ModelSettings>,
+    budget: u64,
+) -> Option<SummaryPolicy> {
     let of = model.map_or(budget, |model| budget.min(sendable(window(model))));
     let policy =
-        |model: Option<Settings>, prompt: Option<String>, over: Option<u32>| SummaryPolicy {
+        |model: Option<ModelSettings>, prompt: Option<String>, over: Option<u32>| SummaryPolicy {
             model,
             prompt: prompt.unwrap_or_else(|| SummaryPolicy::PROMPT.to_owned()),
             over: over.map_or_else(|| share(of, OVER), u64::from),

@@ -12,19 +12,19 @@ use abide_conversation::event::Executor;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use super::invalid::Invalid;
+use super::invalid::DefinitionError;
 use super::servers::Servers;
 use super::{LONGEST_DESCRIPTION, MOST_TOOLS, middleware, schema};
-use crate::context::{Keep, Retention};
-use crate::mcp::Set;
+use crate::context::{Retention, RetentionMode};
+use crate::mcp::McpToolSet;
 use crate::tools::Builtin;
 use crate::tools::bounds::cut;
 use crate::tools::condition::Condition;
-use crate::tools::native::Natives;
+use crate::tools::native::Extensions;
 use crate::tools::schema::Schema;
 use crate::tools::template::Template;
 use crate::tools::tool::{Approval, Audience, LONGEST_NAME, Target, Tool};
-use target::Described;
+use target::ToolDescription;
 
 /// Other names of one tool.
 const MOST_ALIASES: usize = 16;
@@ -32,11 +32,11 @@ const MOST_ALIASES: usize = 16;
 /// Reads the tools that a client declares for its conversation: `client` and `human` ones.
 ///
 /// Compiles their schemas, so it is done once for a conversation and what it returns is kept.
-pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<Invalid>> {
+pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<DefinitionError>> {
     let object = Map::from_iter([("tools".to_owned(), Value::from(entries))]);
     let mut fields = Fields::new(None, "", object);
     let mut warnings = Vec::new();
-    let known = Known { natives: &Natives::new(), servers: &Servers::new() };
+    let known = KnownNames { natives: &Extensions::new(), servers: &Servers::new() };
     let Entries { tools: read, .. } = tools(&mut fields, &known, &mut warnings);
     for tool in &read {
         match tool.executor {
@@ -55,8 +55,8 @@ pub fn client_tools(entries: &[Value]) -> Result<Arc<[Tool]>, Vec<Invalid>> {
 }
 
 /// What entries may name.
-pub(super) struct Known<'a> {
-    pub(super) natives: &'a Natives,
+pub(super) struct KnownNames<'a> {
+    pub(super) natives: &'a Extensions,
     pub(super) servers: &'a Servers,
 }
 
@@ -64,11 +64,15 @@ pub(super) struct Known<'a> {
 #[derive(Default)]
 pub(super) struct Entries {
     pub(super) tools: Vec<Tool>,
-    pub(super) sets: Vec<Set>,
+    pub(super) sets: Vec<McpToolSet>,
 }
 
 /// Reads the tools of a definition; those with mistakes are left out.
-pub(super) fn tools(fields: &mut Fields, known: &Known<'_>, warnings: &mut Vec<String>) -> Entries {
+pub(super) fn tools(
+    fields: &mut Fields,
+    known: &KnownNames<'_>,
+    warnings: &mut Vec<String>,
+) -> Entries {
     let mut read = Entries::default();
     let mut names = BTreeSet::new();
     for (at, entry) in fields.list("tools", MOST_TOOLS).into_iter().enumerate() {
@@ -80,7 +84,7 @@ pub(super) fn tools(fields: &mut Fields, known: &Known<'_>, warnings: &mut Vec<S
                     fields.wrong(&format!("{place}.mcp"), "is the set of a server that has one");
                     continue;
                 }
-                read.sets.push(Set { before: read.tools.len(), template });
+                read.sets.push(McpToolSet { before: read.tools.len(), template });
             }
             continue;
         }
@@ -169,7 +173,7 @@ fn is_name(name: &str) -> bool {
 fn tool(
     name: String,
     fields: &mut Fields,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     warnings: &mut Vec<String>,
 ) -> Option<Tool> {
     let executor = fields.word("executor", "server, human, client, provider");
@@ -178,7 +182,8 @@ fn tool(
     rules(fields, executor);
     warn_idle(fields, &name, executor, warnings);
     let right = described.is_some();
-    let Described { target, description, parameters, run_timeout } = described.unwrap_or_default();
+    let ToolDescription { target, description, parameters, run_timeout } =
+        described.unwrap_or_default();
     let parameters = parameters.or_else(|| fields.any("parameters"));
     let parameters = parameters.unwrap_or_else(|| match &target {
         Some(Target::Agent(_)) => {
@@ -327,8 +332,8 @@ fn retention(fields: &mut Fields) -> Retention {
     let mode: Option<String> = nested.word("mode", "age, count");
     let value = nested.number("value", 1..=u32::MAX);
     let keep = match (mode.as_deref(), value) {
-        (Some("age"), Some(steps)) => Keep::Age(steps),
-        (Some("count"), Some(newest)) => Keep::Count(newest),
+        (Some("age"), Some(steps)) => RetentionMode::Age(steps),
+        (Some("count"), Some(newest)) => RetentionMode::Count(newest),
         (None | Some("age" | "count"), _) if never_evict => Retention::default().keep,
         (Some("age" | "count"), None) => {
             nested.wrong("value", "is missing");

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::duration;
-use super::invalid::Invalid;
+use super::invalid::DefinitionError;
 use crate::tools::bounds::cut;
 
 /// The longest piece of a document that a mistake quotes.
@@ -19,7 +19,7 @@ pub(super) struct Fields {
     tool: Option<String>,
     path: String,
     object: Map<String, Value>,
-    mistakes: Vec<Invalid>,
+    mistakes: Vec<DefinitionError>,
 }
 
 impl Fields {
@@ -31,7 +31,11 @@ impl Fields {
     /// Remembers a mistake.
     pub(super) fn wrong(&mut self, field: &str, message: impl Into<String>) {
         let field = format!("{}{}", self.path, cut(field, QUOTED));
-        self.mistakes.push(Invalid { tool: self.tool.clone(), field, message: message.into() });
+        self.mistakes.push(DefinitionError {
+            tool: self.tool.clone(),
+            field,
+            message: message.into(),
+        });
     }
 
     /// Whether the field is there, null included.
@@ -170,7 +174,7 @@ impl Fields {
     }
 
     /// All mistakes; whatever was not read is one too.
-    pub(super) fn finish(mut self) -> Vec<Invalid> {
+    pub(super) fn finish(mut self) -> Vec<DefinitionError> {
         let unknown: Vec<String> = self.object.keys().cloned().collect();
         for field in unknown {
             self.wrong(&field, "is not a known key");

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::Definition;
 use super::entry::target;
 use super::fields::Fields;
-use crate::hooks::{Declared, Matching, On, Target};
-use crate::tools::Natives;
+use crate::hooks::{HookPoint, HookSpec, HookTarget, Matcher};
+use crate::tools::Extensions;
 use crate::tools::bounds::cut;
 
 /// Each may be called in every step.
@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads the hooks; those with mistakes are left out.
-pub(super) fn hooks(fields: &mut Fields, natives: &Natives) -> Vec<Declared> {
+pub(super) fn hooks(fields: &mut Fields, natives: &Extensions) -> Vec<HookSpec> {
     let mut hooks = Vec::new();
     let mut names = BTreeSet::new();
     for (at, entry) in fields.list("hooks", MOST_HOOKS).into_iter().enumerate() {
@@ -43,11 +43,11 @@ pub(super) fn hooks(fields: &mut Fields, natives: &Natives) -> Vec<Declared> {
     hooks
 }
 
-fn hook(fields: &mut Fields, at: usize, natives: &Natives) -> Option<Declared> {
+fn hook(fields: &mut Fields, at: usize, natives: &Extensions) -> Option<HookSpec> {
     if !fields.says("on") {
         fields.wrong("on", "is missing");
     }
-    let on: Option<On> = fields.word("on", On::WORDS);
+    let on: Option<HookPoint> = fields.word("on", HookPoint::WORDS);
     let name = name(fields);
     let target = target(fields, natives);
     let matching = matching(fields, on);
@@ -56,7 +56,7 @@ fn hook(fields: &mut Fields, at: usize, natives: &Natives) -> Option<Declared> {
     let durable = fields.flag("durable", false);
     let fail_closed = fail_closed(fields, on);
     let on = on?;
-    if on != On::Pre {
+    if on != HookPoint::Pre {
         for (field, said) in [("parallel", parallel.is_some()), ("durable", durable)] {
             if said {
                 fields.wrong(field, "is for a pre hook only");
@@ -65,7 +65,7 @@ fn hook(fields: &mut Fields, at: usize, natives: &Natives) -> Option<Declared> {
     }
     let name = name.unwrap_or_else(|| format!("{on}_{at}"));
     let target = target?;
-    Some(Declared { name, on, matching, target, timeout, parallel, durable, fail_closed })
+    Some(HookSpec { name, on, matching, target, timeout, parallel, durable, fail_closed })
 }
 
 fn name(fields: &mut Fields) -> Option<String> {
@@ -77,9 +77,9 @@ fn name(fields: &mut Fields) -> Option<String> {
     Some(name)
 }
 
-fn target(fields: &mut Fields, natives: &Natives) -> Option<Target> {
+fn target(fields: &mut Fields, natives: &Extensions) -> Option<HookTarget> {
     match (fields.says("http"), fields.says("native")) {
-        (true, false) => target::http(fields).map(Target::Http),
+        (true, false) => target::http(fields).map(HookTarget::Http),
         (false, true) => {
             let name = fields.text("native", 256)?;
             if natives.hooks().get(&name).is_none() {
@@ -87,7 +87,7 @@ fn target(fields: &mut Fields, natives: &Natives) -> Option<Target> {
                 fields.wrong("native", format!("names no hook of this program: {name}"));
                 return None;
             }
-            Some(Target::Native(name))
+            Some(HookTarget::Native(name))
         }
         (true, true) | (false, false) => {
             fields.any("http");
@@ -98,13 +98,13 @@ fn target(fields: &mut Fields, natives: &Natives) -> Option<Target> {
     }
 }
 
-fn matching(fields: &mut Fields, on: Option<On>) -> Option<Matching> {
+fn matching(fields: &mut Fields, on: Option<HookPoint>) -> Option<Matcher> {
     let source = fields.text("match", LONGEST_MATCH)?;
     if on.is_some_and(|on| !on.is_about_a_tool()) {
         fields.wrong("match", "is for a hook on tools only");
         return None;
     }
-    Matching::compile(&source).map_err(|message| fields.wrong("match", message)).ok()
+    Matcher::compile(&source).map_err(|message| fields.wrong("match", message)).ok()
 }
 
 fn timeout(fields: &mut Fields) -> Duration {
@@ -116,11 +116,11 @@ fn timeout(fields: &mut Fields) -> Duration {
 }
 
 /// Some fail closed whatever is said, and for the rest nobody waits.
-fn fail_closed(fields: &mut Fields, on: Option<On>) -> bool {
+fn fail_closed(fields: &mut Fields, on: Option<HookPoint>) -> bool {
     let said = fields.peek("fail_closed").cloned();
     let closed = fields.flag("fail_closed", false);
     match on {
-        Some(On::Pre | On::PreToolUse) if said == Some(json!(false)) => {
+        Some(HookPoint::Pre | HookPoint::PreToolUse) if said == Some(json!(false)) => {
             fields.wrong("fail_closed", "of a pre or PreToolUse hook is always true");
         }
         Some(on) if on.is_told() && closed => {
@@ -136,11 +136,11 @@ pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     let names: Vec<&str> = definition.tools.iter().map(|tool| tool.name.as_str()).collect();
     // What servers offer is not known here.
     let all_known = definition.sets.is_empty();
-    let of_hook = |hook: &Declared| {
-        let compacts = matches!(hook.on, On::PreCompact | On::PostCompact);
+    let of_hook = |hook: &HookSpec| {
+        let compacts = matches!(hook.on, HookPoint::PreCompact | HookPoint::PostCompact);
         let idle = (compacts && definition.summary.is_none())
             .then(|| format!("hook {}: is never called: nothing is summarized", hook.name));
-        let matches = |matching: &Matching| names.iter().any(|name| matching.matches(name));
+        let matches = |matching: &Matcher| names.iter().any(|name| matching.matches(name));
         let lost = hook.matching.as_ref().is_some_and(|matching| all_known && !matches(matching));
         let lost = lost.then(|| format!("hook {}: match: fits no tool of this agent", hook.name));
         [idle, lost].into_iter().flatten()

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One mistake: which tool, which field, and what about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
+pub struct DefinitionError {
     /// `None` for the agent's own fields.
     pub tool: Option<String>,
     /// A path such as `run.http.url`.
@@ -12,7 +12,7 @@ pub struct Invalid {
     pub message: String,
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for DefinitionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(tool) = &self.tool {
             write!(f, "tool {tool}: ")?;
@@ -21,9 +21,9 @@ impl fmt::Display for Invalid {
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for DefinitionError {}
 
 /// All mistakes in one line.
-pub fn joined(mistakes: &[Invalid]) -> String {
+pub fn joined(mistakes: &[DefinitionError]) -> String {
     mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

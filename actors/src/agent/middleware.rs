@@ -4,13 +4,13 @@ use abide_conversation::event::Executor;
 
 use super::fields::Fields;
 use crate::tools::bounds::cut;
-use crate::tools::native::Natives;
+use crate::tools::native::Extensions;
 
 /// Each is around every run; more of them in one place is a mistake.
 const MOST: usize = 16;
 
 /// Reads `middleware`, outermost first.
-pub(super) fn read(fields: &mut Fields, natives: &Natives) -> Vec<String> {
+pub(super) fn read(fields: &mut Fields, natives: &Extensions) -> Vec<String> {
     let given = fields.list("middleware", MOST).into_iter().enumerate();
     let mut known = |(at, name): (usize, serde_json::Value)| {
         let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
@@ -25,7 +25,11 @@ pub(super) fn read(fields: &mut Fields, natives: &Natives) -> Vec<String> {
 }
 
 /// The same of a tool, which must be one that runs here.
-pub(super) fn of_tool(fields: &mut Fields, executor: Executor, natives: &Natives) -> Vec<String> {
+pub(super) fn of_tool(
+    fields: &mut Fields,
+    executor: Executor,
+    natives: &Extensions,
+) -> Vec<String> {
     let names = read(fields, natives);
     match executor {
         Executor::Server => {}
@@ -47,19 +51,19 @@ mod tests {
     use crate::agent::{Definition, joined};
     use crate::tools::fixtures::source;
     use crate::tools::middleware::{Middleware, Middlewares, Next};
-    use crate::tools::{Returned, Run};
+    use crate::tools::{Run, ToolReturn};
 
     struct Open;
 
     #[async_trait]
     impl Middleware for Open {
-        async fn around(&self, _: &Run, next: Next<'_>) -> Returned {
+        async fn around(&self, _: &Run, next: Next<'_>) -> ToolReturn {
             next.run().await
         }
     }
 
     fn parse(agent: Value, tool: Value) -> Result<Definition, String> {
-        let natives = Natives::new()
+        let natives = Extensions::new()
             .with_middlewares(Middlewares::new().with("audit", Open).with("cache", Open));
         let mut source = source(json!([tool]));
         source["middleware"] = agent;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::endpoint;
 use super::fields::Fields;
-use crate::mcp::{Reach, Server};
+use crate::mcp::{McpServer, McpTransport};
 
 /// A model step lists them all at once.
 const MOST_SERVERS: usize = 16;
@@ -21,7 +21,7 @@ const LONGEST_ARG: usize = 4_096;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// By name.
-pub(super) type Servers = BTreeMap<String, Arc<Server>>;
+pub(super) type Servers = BTreeMap<String, Arc<McpServer>>;
 
 /// Reads `mcp_servers`; those with mistakes are left out. Connects to none of them.
 pub(super) fn servers(fields: &mut Fields) -> Servers {
@@ -63,12 +63,12 @@ fn server(
     object: Map<String, Value>,
     place: &str,
     fields: &mut Fields,
-) -> Option<Server> {
+) -> Option<McpServer> {
     let key = Value::from(object.clone()).to_string();
     let mut own = Fields::new(None, &format!("{place}."), object);
     let timeout = own.duration("timeout").unwrap_or(TIMEOUT);
     let reach = match (own.says("url"), own.says("command")) {
-        (true, false) => endpoint::url(&mut own).map(|url| Reach::Http {
+        (true, false) => endpoint::url(&mut own).map(|url| McpTransport::Http {
             url,
             headers: endpoint::headers(&mut own, is_reserved),
             secret_headers: endpoint::secret_headers(&mut own, is_reserved),
@@ -82,7 +82,7 @@ fn server(
         }
     };
     fields.absorb(own);
-    Some(Server { name: name.to_owned(), key, reach: reach?, timeout })
+    Some(McpServer { name: name.to_owned(), key, reach: reach?, timeout })
 }
 
 /// Headers to which the protocol gives a meaning.
@@ -90,7 +90,7 @@ fn is_reserved(name: &str) -> bool {
     matches!(name, "accept" | "last-event-id") || name.starts_with("mcp-")
 }
 
-fn command(own: &mut Fields) -> Option<Reach> {
+fn command(own: &mut Fields) -> Option<McpTransport> {
     let command = own.text("command", LONGEST_ARG)?;
     let mut args = Vec::new();
     for arg in own.list("args", MOST_ARGS) {
@@ -110,7 +110,7 @@ fn command(own: &mut Fields) -> Option<Reach> {
         own.wrong("command", "must be a program");
         return None;
     }
-    Some(Reach::Stdio { command, args, env })
+    Some(McpTransport::Stdio { command, args, env })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Format, client_tools, from_text, joined};
-use crate::context::{Keep, Retention};
+use crate::context::{Retention, RetentionMode};
 use crate::tools::fixtures::{parse, source};
 
 /// The contract's example, without the sections of later versions.
@@ -97,7 +97,7 @@ fn the_contracts_example_is_read_whole() {
     assert_eq!(agent.assigns["shop"], "x");
     let tool = &agent.tools[0];
     assert_eq!(tool.timeout, Some(Duration::from_secs(600)));
-    assert_eq!(tool.retention, Retention { keep: Keep::Age(4), never_evict: false });
+    assert_eq!(tool.retention, Retention { keep: RetentionMode::Age(4), never_evict: false });
     assert!(tool.strict);
     assert_eq!(tool.provider_options["openai"], json!({"strict": true}));
 }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::document::Document;
-use super::invalid::{Invalid, joined};
+use super::invalid::{DefinitionError, joined};
 use super::{Definition, LARGEST_DEFINITION, Parsed};
 use crate::tools::bounds::one_line;
-use crate::tools::native::Natives;
+use crate::tools::native::Extensions;
 
 /// Values that a YAML document may come to, aliases followed: a bomb ends here.
 const MOST_NODES: usize = 100_000;
@@ -41,8 +41,8 @@ pub enum LoadError {
 /// Reads a document; the error says where it is wrong.
 ///
 /// Duplicate keys, keys that are no text and documents that unfold without end are errors.
-pub fn from_text(text: &str, format: Format) -> Result<Value, Invalid> {
-    let wrong = |message: String| Invalid {
+pub fn from_text(text: &str, format: Format) -> Result<Value, DefinitionError> {
+    let wrong = |message: String| DefinitionError {
         tool: None,
         field: "definition".to_owned(),
         message: one_line(&message, LONGEST_MESSAGE),
@@ -59,7 +59,7 @@ pub fn from_text(text: &str, format: Format) -> Result<Value, Invalid> {
 }
 
 /// Reads every `*.yaml`, `*.yml` and `*.json` of a directory, in the order of their names.
-pub fn load_dir(directory: &Path, natives: &Natives) -> Result<Vec<Parsed>, LoadError> {
+pub fn load_dir(directory: &Path, natives: &Extensions) -> Result<Vec<Parsed>, LoadError> {
     let mut loaded = Vec::new();
     let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
     for (path, format) in files(directory)? {
@@ -89,7 +89,7 @@ fn files(directory: &Path) -> Result<Vec<(PathBuf, Format)>, LoadError> {
     Ok(files)
 }
 
-fn load(path: &Path, format: Format, natives: &Natives) -> Result<Parsed, LoadError> {
+fn load(path: &Path, format: Format, natives: &Extensions) -> Result<Parsed, LoadError> {
     let failed = |source| LoadError::File { path: path.to_owned(), source };
     let refused = |reason| LoadError::Refused { path: path.to_owned(), reason };
     let size = fs::metadata(path).map_err(failed)?.len();

@@ -2,7 +2,7 @@
 
 use abide_conversation::context::Marks;
 use abide_conversation::message::blocks::without_bytes;
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use abide_conversation::{Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub struct Entry {
     pub attempts: u32,
     /// The body of the request, without keys.
     pub sent: Excerpt,
-    pub came: Came,
+    pub came: Received,
     #[serde(default)]
     pub usage: Option<Usage>,
     /// From asking first to the first part, and to the end, in milliseconds.
@@ -39,18 +39,18 @@ pub struct Entry {
     /// The event of the summary that stood in front of what was sent.
     #[serde(default)]
     pub summary: Option<u64>,
-    pub evicted: Evicted,
+    pub evicted: Omitted,
 }
 
 /// What a model's provider answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Came {
+pub struct Received {
     pub thinking: Excerpt,
     pub text: Excerpt,
     /// The calls as the model made them.
     pub calls: Excerpt,
     #[serde(default)]
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
     /// Why it came to nothing, or was cut off.
     #[serde(default)]
     pub failure: Option<String>,
@@ -58,7 +58,7 @@ pub struct Came {
 
 /// What was not sent of the conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evicted {
+pub struct Omitted {
     pub marks: Marks,
     /// Messages that were sent.
     pub messages: usize,

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use ::base64::Engine;
 use ::base64::engine::general_purpose::STANDARD;
 use abide_conversation::message::blocks::base64;
-use abide_conversation::message::{Message, Verbatim};
+use abide_conversation::message::{Message, ProviderMessage};
 use abide_conversation::{BlobId, MessageId};
 use serde_json::{Value, json};
 
 use super::room::{first_shown, worked};
 use super::taken::{DEEPEST, STAYS, kept};
 use super::{Blob, Blobs, UNKNOWN};
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 
 /// The field that names a blob in the place of a string, and the one that has what stood there
 /// before the base64, if anything did.
@@ -28,7 +28,7 @@ const MOST_BYTES: u64 = 10 << 20;
 /// such as its signed thinking, stays: it is the conversation's own, and a blob is kept for good.
 ///
 /// When the store refuses, some of the blobs may be kept, and the value must not be used.
-pub async fn abridged(blobs: &dyn Blobs, value: &mut Value) -> Result<(), Refusal> {
+pub async fn abridged(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
     match any(value, DEEPEST, &|value| value.as_str().is_some_and(|text| split(text).is_some())) {
         true => kept(blobs, value, take).await,
         false => Ok(()),
@@ -46,8 +46,8 @@ pub fn names_any(value: &Value) -> bool {
 pub async fn restored(
     blobs: &dyn Blobs,
     messages: &[Message],
-    verbatim: &mut BTreeMap<MessageId, Verbatim>,
-) -> Result<(), Refusal> {
+    verbatim: &mut BTreeMap<MessageId, ProviderMessage>,
+) -> Result<(), StoreError> {
     let mut naming: Vec<(&MessageId, Vec<BlobId>, u64)> = Vec::new();
     for id in messages.iter().map(|message| &message.id) {
         let Some(items) = verbatim.get(id).map(|verbatim| &verbatim.items) else { continue };
@@ -81,7 +81,7 @@ pub async fn restored(
 }
 
 /// Of all of these; `None` if one is gone.
-async fn size(blobs: &dyn Blobs, named: &[Option<BlobId>]) -> Result<Option<u64>, Refusal> {
+async fn size(blobs: &dyn Blobs, named: &[Option<BlobId>]) -> Result<Option<u64>, StoreError> {
     let mut size = 0_u64;
     for id in named {
         let Some(id) = id else { return Ok(None) };

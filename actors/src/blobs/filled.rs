@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::room::{first_shown, worked};
 use super::{Blob, Blobs};
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 
 /// How many bytes of blobs go into one request: the largest blob, and about what providers take.
 const MOST_BYTES: u64 = 20 << 20;
@@ -27,7 +27,7 @@ const BROKEN: &str = "cannot be shown";
 pub async fn filled(
     blobs: &dyn Blobs,
     mut messages: Vec<Message>,
-) -> Result<Vec<Message>, Refusal> {
+) -> Result<Vec<Message>, StoreError> {
     let blocks = messages.iter().flat_map(|message| &message.content);
     let ids: Vec<BlobId> = blocks.filter_map(named).collect();
     let mut known: HashMap<&BlobId, Option<u64>> = HashMap::new();

@@ -1,6 +1,6 @@
 //! Which of the blobs that a request names go into it.
 
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 
 /// How many blobs go into one request: each is a read of the store.
 const MOST: usize = 100;
@@ -36,11 +36,11 @@ pub(super) fn first_shown(sizes: &[u64], most: u64) -> usize {
 pub(super) async fn worked<T: Send + 'static>(
     bytes: u64,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Refusal> {
+) -> Result<T, StoreError> {
     match bytes > INLINE {
         true => tokio::task::spawn_blocking(work)
             .await
-            .map_err(|error| Refusal::Unavailable(error.to_string())),
+            .map_err(|error| StoreError::Unavailable(error.to_string())),
         false => Ok(work()),
     }
 }

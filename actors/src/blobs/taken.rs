@@ -1,10 +1,10 @@
 //! Takes the bytes of media out of values before they are journalled.
 
-use abide_conversation::message::blocks::{Kind, Media, Source, base64};
+use abide_conversation::message::blocks::{BlockKind, Media, Source, base64};
 use serde_json::{Value, json};
 
 use super::{Blob, Blobs};
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 
 /// Base64 of this length may stay in its block: an icon is cheaper there than a second read.
 pub(super) const STAYS: usize = 1 << 10;
@@ -15,7 +15,7 @@ pub(super) const DEEPEST: usize = 128;
 /// that in the block instead. Base64 of at most 1 KiB stays, as does what is none.
 ///
 /// When the store refuses, some of the blobs may be kept, and the value must not be used.
-pub async fn stored(blobs: &dyn Blobs, value: &mut Value) -> Result<(), Refusal> {
+pub async fn stored(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
     match has_bytes(value, DEEPEST) {
         true => kept(blobs, value, take).await,
         false => Ok(()),
@@ -27,7 +27,7 @@ pub(super) async fn kept(
     blobs: &dyn Blobs,
     value: &mut Value,
     take: fn(&mut Value, usize, &mut Vec<Blob>),
-) -> Result<(), Refusal> {
+) -> Result<(), StoreError> {
     // Megabytes are decoded and hashed: that must not hold up other conversations.
     let mut whole = value.take();
     let taken = tokio::task::spawn_blocking(move || {
@@ -36,7 +36,7 @@ pub(super) async fn kept(
         let found: Vec<_> = found.into_iter().map(|blob| (blob.id(), blob)).collect();
         (whole, found)
     });
-    let (whole, found) = taken.await.map_err(|error| Refusal::Unavailable(error.to_string()))?;
+    let (whole, found) = taken.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
     for (id, blob) in found {
         blobs.put_blob(&id, &blob).await?;
     }
@@ -46,7 +46,7 @@ pub(super) async fn kept(
 
 /// A block's own base64, if that is to be taken out.
 fn bytes(value: &Value) -> Option<(&str, &str)> {
-    Kind::of(value).filter(|kind| kind.is_media())?;
+    BlockKind::of(value).filter(|kind| kind.is_media())?;
     match Media::of(value).ok()?.source {
         Source::Base64 { media_type, data } if data.len() > STAYS => Some((media_type, data)),
         Source::Base64 { .. }

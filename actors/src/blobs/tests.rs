@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
 use abide_conversation::MessageId;
-use abide_conversation::message::{Message, Role, Verbatim};
+use abide_conversation::message::{Message, ProviderMessage, Role};
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,9 +19,9 @@ pub(crate) struct Shelf {
 
 #[async_trait]
 impl Blobs for Shelf {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal> {
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
         match self.away {
-            true => Err(Refusal::Unavailable("away".to_owned())),
+            true => Err(StoreError::Unavailable("away".to_owned())),
             false => {
                 let old = self.blobs.lock().unwrap().insert(id.clone(), blob.clone());
                 Ok(old.is_none())
@@ -29,15 +29,15 @@ impl Blobs for Shelf {
         }
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal> {
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
         Ok(self.blob(id).await?.map(|blob| blob.info()))
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, Refusal> {
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
         Ok(self.blobs.lock().unwrap().get(id).cloned())
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, Refusal> {
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
         Ok(self.blobs.lock().unwrap().remove(id).is_some())
     }
 }
@@ -161,7 +161,7 @@ async fn the_newest_blobs_are_in_a_request_and_the_older_are_left_out() {
 /// The verbatim items of one message, once they have gone through the journal.
 async fn back(shelf: &Shelf, items: &[Value]) -> Option<Vec<Value>> {
     let verbatim =
-        Verbatim { provider: "p".to_owned(), model: "m".to_owned(), items: items.to_vec() };
+        ProviderMessage { provider: "p".to_owned(), model: "m".to_owned(), items: items.to_vec() };
     let mut whole = BTreeMap::from([(MessageId::new("m"), verbatim)]);
     restored(shelf, &[message(Vec::new())], &mut whole).await.unwrap();
     whole.remove(&MessageId::new("m")).map(|verbatim| verbatim.items)
@@ -211,7 +211,7 @@ async fn of_what_providers_wrote_the_newest_is_put_back() {
         shelf.put_blob(&blob.id(), &blob).await.unwrap();
         let (provider, model) = ("p".to_owned(), "m".to_owned());
         let items = vec![json!({"$abide_blob": blob.id()})];
-        verbatim.insert(MessageId::new(id), Verbatim { provider, model, items });
+        verbatim.insert(MessageId::new(id), ProviderMessage { provider, model, items });
         messages.push(Message { id: MessageId::new(id), ..message(Vec::new()) });
     }
     restored(&shelf, &messages, &mut verbatim).await.unwrap();

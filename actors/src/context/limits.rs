@@ -1,7 +1,7 @@
 //! How much a model reads, and how much of that a conversation may take.
 
 use crate::agent::Definition;
-use crate::model::{Provider, Settings};
+use crate::model::{ModelSettings, Provider};
 
 /// Of a model that is in no table and whose definition says nothing.
 const WINDOW: u64 = 128_000;
@@ -25,7 +25,7 @@ const WINDOWS: [(&str, u64); 14] = [
 ];
 
 /// How many tokens the model reads at most.
-pub(crate) fn window(settings: &Settings) -> u64 {
+pub(crate) fn window(settings: &ModelSettings) -> u64 {
     let known = WINDOWS.iter().find(|(family, _)| settings.name.starts_with(family));
     let usual = match settings.provider {
         // It reads nothing that could be too long for it.

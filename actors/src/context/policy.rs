@@ -1,12 +1,12 @@
 //! How an agent's conversations are summarized.
 
-use crate::model::Settings;
+use crate::model::ModelSettings;
 
 /// The `summary` of a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SummaryPolicy {
     /// `None`: the agent's own.
-    pub model: Option<Settings>,
+    pub model: Option<ModelSettings>,
     /// What the model is told to do.
     pub prompt: String,
     /// A context of more tokens is summarized when a turn has ended.

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 use abide_conversation::TurnId;
 use abide_conversation::context::{Context, Marks};
-use abide_conversation::event::{ContextReduced, Data, Event, Pressure};
+use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason};
 
 use super::limits::share;
 use super::retention::expired;
-use crate::model::prompt::View;
+use crate::model::prompt::PromptInput;
 use crate::model::tokens::Counter;
 
 /// When turns are dropped, so many percent of the budget stay: the next steps then only append.
@@ -23,10 +23,10 @@ const WORTH: u64 = 25;
 const MOST: u64 = 250;
 
 /// A context that is too large.
-pub(crate) struct Crowded<'a> {
-    pub(crate) view: View<'a>,
+pub(crate) struct ContextReducer<'a> {
+    pub(crate) view: PromptInput<'a>,
     pub(crate) step: u32,
-    pub(crate) why: Pressure,
+    pub(crate) why: ReductionReason,
     /// The tokens of the whole, as they are known.
     pub(crate) tokens: u64,
     /// The tokens of what stands before the messages, roughly.
@@ -43,7 +43,7 @@ struct Weighed {
     tokens: u64,
 }
 
-impl Crowded<'_> {
+impl ContextReducer<'_> {
     /// The same with a count that can be true.
     pub(crate) fn believed(mut self) -> Self {
         let rough = self.weighed(self.view.context.marks, 1, 1).tokens;
@@ -85,7 +85,9 @@ impl Crowded<'_> {
 
     /// All results before the running turn's last step.
     fn forced(&self, marks: Marks) -> Marks {
-        let steps = |data: &Data| matches!(data, Data::AssistantMsg(_) | Data::TurnStarted(_));
+        let steps = |data: &EventData| {
+            matches!(data, EventData::AssistantMsg(_) | EventData::TurnStarted(_))
+        };
         let is_own = |of: &Option<TurnId>| of.as_ref() == Some(self.view.turn);
         let mut events = self.view.events.iter().rev();
         let last = events.find(|event| is_own(&event.turn_id) && steps(&event.data));
@@ -99,7 +101,7 @@ impl Crowded<'_> {
             .events
             .iter()
             .filter_map(|event| {
-                let ends = matches!(event.data, Data::TurnEnded(_));
+                let ends = matches!(event.data, EventData::TurnEnded(_));
                 event.turn_id.as_ref().filter(|_| ends).map(|turn| (turn, event.seq))
             })
             .collect();
@@ -127,7 +129,7 @@ impl Crowded<'_> {
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
         let context = Context { marks, ..self.view.context.clone() };
-        let view = View { context: &context, ..self.view };
+        let view = PromptInput { context: &context, ..self.view };
         let mut turns: Vec<(TurnId, u64)> = Vec::new();
         let mut earlier = self.head;
         for shown in view.messages() {
@@ -144,11 +146,11 @@ impl Crowded<'_> {
     }
 
     fn reduced(&self, to: &Weighed) -> ContextReduced {
-        let View { events, context, rules, .. } = self.view;
+        let PromptInput { events, context, rules, .. } = self.view;
         let results = |marks| expired(events, marks, rules).len();
         let starts = events.iter().filter(|event| {
             let dropped = (context.marks.since..to.marks.since).contains(&event.seq);
-            dropped && matches!(event.data, Data::TurnStarted(_))
+            dropped && matches!(event.data, EventData::TurnStarted(_))
         });
         let newly = results(&to.marks).saturating_sub(results(&context.marks));
         ContextReduced {
@@ -169,12 +171,12 @@ pub(crate) fn from(events: &[Event], since: u64) -> u64 {
     let gone: Vec<&TurnId> = events
         .iter()
         .filter_map(|event| {
-            let gone = event.seq < since && matches!(event.data, Data::TurnStarted(_));
+            let gone = event.seq < since && matches!(event.data, EventData::TurnStarted(_));
             event.turn_id.as_ref().filter(|_| gone)
         })
         .collect();
     let kept = events.iter().find(|event| match &event.turn_id {
-        Some(turn) => matches!(event.data, Data::UserMsg(_)) && !gone.contains(&turn),
+        Some(turn) => matches!(event.data, EventData::UserMsg(_)) && !gone.contains(&turn),
         None => false,
     });
     kept.map_or(since, |event| event.seq.min(since))

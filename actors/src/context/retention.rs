@@ -4,21 +4,21 @@ use std::collections::{HashMap, HashSet};
 
 use abide_conversation::CallId;
 use abide_conversation::context::Marks;
-use abide_conversation::event::{Data, Event};
+use abide_conversation::event::{Event, EventData};
 
 use crate::model::prompt::Rules;
 
 /// The `retention` of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    pub keep: Keep,
+    pub keep: RetentionMode,
     /// Its results are never shown as expired.
     pub never_evict: bool,
 }
 
 /// Which results are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum RetentionMode {
     /// Those that came within the last so many model steps.
     Age(u32),
     /// The tool's newest so many.
@@ -28,7 +28,7 @@ pub enum Keep {
 impl Default for Retention {
     /// Of a tool that says nothing: what it returned six steps ago has been read by now.
     fn default() -> Self {
-        Self { keep: Keep::Age(6), never_evict: false }
+        Self { keep: RetentionMode::Age(6), never_evict: false }
     }
 }
 
@@ -47,14 +47,14 @@ pub(crate) fn expired<'a>(
     let (mut steps, mut newer) = (0_u32, HashMap::<&str, u32>::new());
     for event in events.iter().rev().filter(|event| event.seq <= marks.expired) {
         match &event.data {
-            Data::AssistantMsg(_) => steps = steps.saturating_add(1),
-            Data::ToolResult(result) => {
+            EventData::AssistantMsg(_) => steps = steps.saturating_add(1),
+            EventData::ToolResult(result) => {
                 let Some(tool) = tools.get(&result.call_id) else { continue };
                 let Retention { keep, never_evict } = rules(tool).retention;
                 let newer = newer.entry(tool).or_default();
                 let past = match keep {
-                    Keep::Age(most) => steps > most,
-                    Keep::Count(most) => *newer >= most,
+                    RetentionMode::Age(most) => steps > most,
+                    RetentionMode::Count(most) => *newer >= most,
                 };
                 *newer = newer.saturating_add(1);
                 if !never_evict && (past || event.seq <= marks.forced) {
@@ -69,7 +69,7 @@ pub(crate) fn expired<'a>(
 
 fn tools(events: &[Event]) -> HashMap<&CallId, &str> {
     let spoken = events.iter().filter_map(|event| match &event.data {
-        Data::AssistantMsg(spoken) => Some(&spoken.message.tool_calls),
+        EventData::AssistantMsg(spoken) => Some(&spoken.message.tool_calls),
         _ => None,
     });
     spoken.flatten().map(|call| (&call.id, call.name.as_str())).collect()

@@ -4,11 +4,11 @@ use abide_conversation::{Activity, wanted};
 use ractor::ActorRef;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{ConversationMsg, Loaded};
-use crate::activity::{self, Surroundings};
+use super::{ConversationMsg, LiveConversation};
+use crate::activity::{self, ActivityContext};
 use crate::streaming::Stream;
 
-impl Loaded {
+impl LiveConversation {
     /// Ends what is no longer wanted: its task is dropped, and with it a stream's connection.
     pub(super) fn stop_unwanted(&mut self) {
         let wanted = wanted(&self.state);
@@ -47,7 +47,7 @@ impl Loaded {
             if matches!(activity, Activity::Model { .. }) {
                 self.stream = Stream::default();
             }
-            let around = Surroundings {
+            let around = ActivityContext {
                 id: self.id.clone(),
                 epoch: self.held.epoch,
                 deps: self.deps.clone(),

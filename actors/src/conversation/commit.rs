@@ -2,30 +2,32 @@
 
 use std::sync::Arc;
 
-use abide_conversation::event::{Data, Event};
-use abide_conversation::state::{Activeness, Pending};
-use abide_conversation::{AgentName, Decided, State, wanted};
+use abide_conversation::event::{Event, EventData};
+use abide_conversation::state::{ConversationStatus, PendingCall};
+use abide_conversation::{AgentName, Decision, State, wanted};
 use ractor::ActorRef;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{ConversationMsg, Loaded, in_time};
-use crate::journal::{ANSWERS_KEPT, Answer, Closed, Commit, Head, Refusal};
+use super::{ConversationMsg, LiveConversation, in_time};
+use crate::journal::{
+    ANSWERS_KEPT, ClosedSuspension, Commit, ConversationSummary, StoreError, StoredResponse,
+};
 use crate::live::Signal;
-use crate::request::{Answered, RepeatKey, Reply};
+use crate::request::{DeliveryOutcome, IdempotencyKey, Reply};
 
 /// How many events may follow the stored state cache; revival folds no more than about these.
 const CACHE_EVERY: u64 = 64;
 
-impl Loaded {
+impl LiveConversation {
     /// Appends the events, folds them in, publishes them, and reconciles what runs.
     pub(super) async fn commit(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
-        decided: Decided,
-        mut answers: Vec<Answer>,
-    ) -> Result<(), Refusal> {
-        let Decided { events, state: next } = decided;
+        decided: Decision,
+        mut answers: Vec<StoredResponse>,
+    ) -> Result<(), StoreError> {
+        let Decision { events, state: next } = decided;
         if events.is_empty() && answers.is_empty() {
             self.reconcile(myself);
             return Ok(());
@@ -67,11 +69,11 @@ impl Loaded {
     }
 
     /// What the conversation is doing, the live stream included.
-    pub(super) fn activeness(&self) -> Activeness {
+    pub(super) fn activeness(&self) -> ConversationStatus {
         self.state.activeness().live(self.stream.speaks())
     }
 
-    fn compose(&self, next: &State, events: Arc<[Event]>, answers: Vec<Answer>) -> Commit {
+    fn compose(&self, next: &State, events: Arc<[Event]>, answers: Vec<StoredResponse>) -> Commit {
         let (was, is) = (self.state.pending(), next.pending());
         let cache = !next.skipped && next.seq.saturating_sub(self.cached_seq) >= CACHE_EVERY;
         Commit {
@@ -85,14 +87,18 @@ impl Loaded {
     }
 
     /// The answers to keep for repeats of a request.
-    pub(super) fn remember(&self, repeats: &[RepeatKey], reply: &Reply) -> Vec<Answer> {
+    pub(super) fn remember(
+        &self,
+        repeats: &[IdempotencyKey],
+        reply: &Reply,
+    ) -> Vec<StoredResponse> {
         let keys = repeats.iter().map(|repeat| (&repeat.key, &repeat.fingerprint));
         self.kept(keys, reply)
     }
 
     /// The answers to keep for a user's own call that is done with this event.
-    fn of_dispatch(&self, event: &Event) -> Vec<Answer> {
-        let Data::Dispatch(done) = &event.data else { return Vec::new() };
+    fn of_dispatch(&self, event: &Event) -> Vec<StoredResponse> {
+        let EventData::Dispatch(done) = &event.data else { return Vec::new() };
         let Some(run) = self.state.dispatches.get(&done.call_id) else { return Vec::new() };
         let reply = Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
         self.kept(&run.requests, &reply)
@@ -102,11 +108,11 @@ impl Loaded {
         &self,
         keys: impl IntoIterator<Item = (&'a String, &'a String)>,
         reply: &Reply,
-    ) -> Vec<Answer> {
+    ) -> Vec<StoredResponse> {
         let expires_at =
             self.deps.clock.now().checked_add(ANSWERS_KEPT).unwrap_or(jiff::Timestamp::MAX);
         let body = serde_json::to_value(reply).unwrap_or(Value::Null);
-        let answer = |(key, fingerprint): (&String, &String)| Answer {
+        let answer = |(key, fingerprint): (&String, &String)| StoredResponse {
             key: key.clone(),
             fingerprint: fingerprint.clone(),
             body: body.clone(),
@@ -118,19 +124,19 @@ impl Loaded {
     /// Answers those who wait for a user's own call that is done now.
     fn answer_dispatches(&mut self, events: &[Event]) {
         for event in events {
-            let Data::Dispatch(done) = &event.data else { continue };
+            let EventData::Dispatch(done) = &event.data else { continue };
             for reply in self.dispatched.remove(&done.call_id).unwrap_or_default() {
                 let answer =
                     Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
                 // Who asked may have gone; the journal has the result.
-                let _ = reply.send(Answered::Done(answer));
+                let _ = reply.send(DeliveryOutcome::Done(answer));
             }
         }
     }
 }
 
-fn head(state: &State) -> Head {
-    Head {
+fn head(state: &State) -> ConversationSummary {
+    ConversationSummary {
         agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
         state: state.activeness(),
         last_seq: state.seq,
@@ -141,12 +147,12 @@ fn head(state: &State) -> Head {
     }
 }
 
-fn among(all: &[Pending], one: &Pending) -> bool {
+fn among(all: &[PendingCall], one: &PendingCall) -> bool {
     all.iter().any(|other| (&other.call_id, other.suspension) == (&one.call_id, one.suspension))
 }
 
-fn closed(pending: &Pending) -> Closed {
-    Closed {
+fn closed(pending: &PendingCall) -> ClosedSuspension {
+    ClosedSuspension {
         call_id: pending.call_id.clone(),
         suspension: pending.suspension,
         expires_at: pending.expires_at,

@@ -3,36 +3,38 @@
 //! Called where a commit was acknowledged and nowhere else: a replay counts nothing again. A commit
 //! whose outcome stayed unknown is counted by nobody.
 
-use abide_conversation::event::{Data, Event, Executor, Kind, ToolResult, TurnEnded};
+use abide_conversation::event::{
+    Event, EventData, Executor, SuspensionKind, ToolResult, TurnEnded,
+};
 use abide_conversation::message::Usage;
-use abide_conversation::state::{Call, Phase};
+use abide_conversation::state::{Call, CallPhase};
 use abide_conversation::{AgentName, Revision, State, Timestamp};
 
-use super::Loaded;
+use super::LiveConversation;
 use crate::metric::{ending, executor, kind, outcome, status};
-use crate::trace::{self, Place, Side, Span};
+use crate::trace::{self, Span, SpanContext, SpanKind};
 
-impl Loaded {
+impl LiveConversation {
     /// Counts events that are journalled now.
     pub(super) fn count(&self, was: &State, events: &[Event]) {
         for event in events {
             match &event.data {
-                Data::TurnEnded(ended) => self.turn_ended(was, events, event, ended),
-                Data::AssistantMsg(said) => {
+                EventData::TurnEnded(ended) => self.turn_ended(was, events, event, ended),
+                EventData::AssistantMsg(said) => {
                     let outcome = status(said.status);
                     metrics::counter!("abide_steps_total", "outcome" => outcome).increment(1);
                 }
-                Data::Suspension(open) => {
+                EventData::Suspension(open) => {
                     let kind = kind(open.kind);
                     metrics::counter!("abide_suspensions_total", "kind" => kind).increment(1);
                 }
-                Data::Resolution(answered) => {
+                EventData::Resolution(answered) => {
                     if let Some(call) = was.call(&answered.call_id) {
                         self.suspension_ended(was, call, "resolved", event.at);
                     }
                 }
-                Data::ToolResult(done) => self.call_ended(was, events, done, event.at),
-                Data::Dispatch(done) => call_counted(Executor::Server, outcome(&done.result)),
+                EventData::ToolResult(done) => self.call_ended(was, events, done, event.at),
+                EventData::Dispatch(done) => call_counted(Executor::Server, outcome(&done.result)),
                 // The other events are parts of these.
                 _ => {}
             }
@@ -44,7 +46,7 @@ impl Loaded {
         let Some(call) = was.call(&done.call_id) else {
             // Planned in this very commit, and over at once.
             let planned = events.iter().find_map(|event| match &event.data {
-                Data::ToolCall(call) if call.call_id == done.call_id => Some(call.executor),
+                EventData::ToolCall(call) if call.call_id == done.call_id => Some(call.executor),
                 _ => None,
             });
             if let Some(executor) = planned {
@@ -54,19 +56,19 @@ impl Loaded {
         };
         call_counted(call.executor, outcome);
         let since = match &call.phase {
-            Phase::Running { since, .. } => Some(*since),
-            Phase::Delegated { attempt, since, .. } => {
+            CallPhase::Running { since, .. } => Some(*since),
+            CallPhase::Delegated { attempt, since, .. } => {
                 self.delegated(was, call, *attempt, (*since, at), outcome);
                 Some(*since)
             }
-            Phase::Suspended(waiting) => {
-                let answered = |event: &Event| matches!(&event.data, Data::Resolution(one) if one.call_id == done.call_id);
+            CallPhase::Suspended(waiting) => {
+                let answered = |event: &Event| matches!(&event.data, EventData::Resolution(one) if one.call_id == done.call_id);
                 if !events.iter().any(answered) {
                     self.suspension_ended(was, call, outcome, at);
                 }
-                (waiting.kind != Kind::Approval).then_some(waiting.since)
+                (waiting.kind != SuspensionKind::Approval).then_some(waiting.since)
             }
-            Phase::Requested | Phase::Approved | Phase::Done => None,
+            CallPhase::Requested | CallPhase::Approved | CallPhase::Done => None,
         };
         if let Some(since) = since {
             let executor = executor(call.executor);
@@ -81,13 +83,13 @@ impl Loaded {
         metrics::histogram!("abide_suspension_seconds", "kind" => kind, "outcome" => outcome)
             .record(seconds(waiting.since, at));
         let Some(turn) = &was.turn else { return };
-        let root = || Place::of_turn(&self.id, &turn.id);
+        let root = || SpanContext::of_turn(&self.id, &turn.id);
         let Some((tracer, root)) = trace::wanted(root) else { return };
         tracer.end(Span {
             at: root.suspension(&call.id, waiting.suspension),
             parent: Some(root.span),
             name: format!("await_{kind} {}", call.tool),
-            side: Side::Inside,
+            side: SpanKind::Inside,
             began: waiting.since,
             ended: at,
             attributes: vec![
@@ -114,7 +116,7 @@ impl Loaded {
         outcome: &'static str,
     ) {
         let Some(turn) = &was.turn else { return };
-        let root = || Place::of_turn(&self.id, &turn.id);
+        let root = || SpanContext::of_turn(&self.id, &turn.id);
         let Some((tracer, root)) = trace::wanted(root) else { return };
         let mut attributes = vec![
             ("gen_ai.operation.name", "execute_tool".into()),
@@ -133,7 +135,7 @@ impl Loaded {
             at: root.attempt(&call.id, attempt),
             parent: Some(root.span),
             name: format!("execute_tool {}", call.tool),
-            side: Side::Inside,
+            side: SpanKind::Inside,
             began,
             ended,
             attributes,
@@ -149,7 +151,7 @@ impl Loaded {
         metrics::histogram!("abide_turn_seconds", "outcome" => outcome)
             .record(seconds(begun.at, end.at));
         let Some(turn) = &end.turn_id else { return };
-        let root = || Place::of_turn(&self.id, turn);
+        let root = || SpanContext::of_turn(&self.id, turn);
         let Some((tracer, root)) = trace::wanted(root) else { return };
         let mut attributes = vec![
             ("gen_ai.operation.name", "invoke_agent".into()),
@@ -176,7 +178,7 @@ impl Loaded {
             at: root,
             parent: None,
             name: format!("invoke_agent {}", begun.agent),
-            side: Side::Inside,
+            side: SpanKind::Inside,
             began: begun.at,
             ended: end.at,
             attributes,
@@ -189,13 +191,13 @@ impl Loaded {
     /// Says in the trace of the open turn that it goes on here, since `began`.
     pub(super) fn revived(&self, began: Timestamp) {
         let Some(turn) = &self.state.turn else { return };
-        let root = || Place::of_turn(&self.id, &turn.id);
+        let root = || SpanContext::of_turn(&self.id, &turn.id);
         let Some((tracer, root)) = trace::wanted(root) else { return };
         tracer.end(Span {
             at: root.child(&["revival", &self.held.epoch.to_string()]),
             parent: Some(root.span),
             name: "revive".to_owned(),
-            side: Side::Inside,
+            side: SpanKind::Inside,
             began,
             ended: self.deps.clock.now(),
             attributes: vec![
@@ -212,7 +214,10 @@ impl Loaded {
 }
 
 /// The suspensions that are open, or were, of the calls of a step.
-pub(crate) fn waited<'a>(root: Place, calls: impl IntoIterator<Item = &'a Call>) -> Vec<Place> {
+pub(crate) fn waited<'a>(
+    root: SpanContext,
+    calls: impl IntoIterator<Item = &'a Call>,
+) -> Vec<SpanContext> {
     let last =
         |call: &Call| (call.suspensions > 0).then(|| root.suspension(&call.id, call.suspensions));
     calls.into_iter().filter_map(last).collect()
@@ -235,12 +240,12 @@ impl<'a> Begun<'a> {
         });
         for event in events.iter().filter(|event| event.turn_id == end.turn_id) {
             match (&event.data, &mut begun) {
-                (Data::TurnStarted(started), _) => {
+                (EventData::TurnStarted(started), _) => {
                     let (at, usage) = (event.at, Usage::default());
                     let (agent, revision) = (&started.agent, &started.revision);
                     begun = Some(Self { at, agent, revision, usage });
                 }
-                (Data::AssistantMsg(said), Some(begun)) => {
+                (EventData::AssistantMsg(said), Some(begun)) => {
                     begun.usage += said.usage.unwrap_or_default();
                 }
                 _ => {}

@@ -2,31 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::event::{Data, Event, Executor, OnInterrupt};
+use abide_conversation::event::{Event, EventData, Executor, OnInterrupt};
 use abide_conversation::permission::{Decision, Verdict};
-use abide_conversation::{Action, CallId, ConversationId, Decided, Rejection, command};
+use abide_conversation::{Action, CallId, ConversationId, Decision, Rejection, command};
 use ractor::ActorRef;
 use serde_json::Value;
 
-use super::hooked::Question;
-use super::requests::Undone;
-use super::{ConversationMsg, Death, Heard, Loaded};
-use crate::hooks::Occasion;
-use crate::hooks::tool_use::{self, Asked, Said, spoilt};
-use crate::journal::{Answer, Refusal};
-use crate::request::{Answered, DispatchRequest, Failure, RepeatKey, Reply, ReplyPort, Request};
-use crate::tools::{Gate, Scope, Toolbox, merged};
+use super::hooked::HookQuestion;
+use super::requests::NotDone;
+use super::{ConversationMsg, ExitReason, HookAnswers, LiveConversation};
+use crate::hooks::HookContext;
+use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, spoilt};
+use crate::journal::{StoreError, StoredResponse};
+use crate::request::{
+    DeliveryOutcome, DispatchRequest, IdempotencyKey, Reply, ReplyPort, Request, RequestError,
+};
+use crate::tools::{CallScope, Gate, Toolbox, merged};
 
-impl Loaded {
+impl LiveConversation {
     /// Begins a user's own call, or joins the one that the request repeats; the answer comes with
     /// its result.
     pub(super) async fn dispatch(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         request: DispatchRequest,
-        (repeats, reply): (Vec<RepeatKey>, ReplyPort),
-        heard: Option<Heard>,
-    ) -> Result<(), Death> {
+        (repeats, reply): (Vec<IdempotencyKey>, ReplyPort),
+        heard: Option<HookAnswers>,
+    ) -> Result<(), ExitReason> {
         match self.joins(&repeats) {
             Ok(Some(call)) => {
                 self.dispatched.entry(call).or_default().push(reply);
@@ -34,7 +36,7 @@ impl Loaded {
             }
             Ok(None) => {}
             Err(failure) => {
-                let _ = reply.send(Answered::Failed(failure));
+                let _ = reply.send(DeliveryOutcome::Failed(failure));
                 return Ok(());
             }
         }
@@ -46,31 +48,31 @@ impl Loaded {
                 let committed = self.commit(myself, decided, answers).await;
                 committed.map_err(|refusal| (self.dispatched.remove(&call), refusal))
             }
-            Err(Undone::Asks(question)) => {
+            Err(NotDone::Asks(question)) => {
                 self.ask_hooks(myself, *question, repeats, reply);
                 return Ok(());
             }
-            Err(Undone::Failed(failure)) => {
-                let _ = reply.send(Answered::Failed(failure));
+            Err(NotDone::Failed(failure)) => {
+                let _ = reply.send(DeliveryOutcome::Failed(failure));
                 return Ok(());
             }
-            Err(Undone::Unsure(refusal)) => {
-                let _ = reply.send(Answered::Failed(refusal.clone().into()));
+            Err(NotDone::Unsure(refusal)) => {
+                let _ = reply.send(DeliveryOutcome::Failed(refusal.clone().into()));
                 return Err(refusal.into());
             }
         };
         begun.map_err(|(waiting, refusal)| {
             for reply in waiting.unwrap_or_default() {
-                let _ = reply.send(Answered::Failed(refusal.clone().into()));
+                let _ = reply.send(DeliveryOutcome::Failed(refusal.clone().into()));
             }
             refusal.into()
         })
     }
 
     /// The answers to keep of a call that ended without beginning.
-    fn refused(&self, events: &[Event], repeats: &[RepeatKey]) -> Vec<Answer> {
+    fn refused(&self, events: &[Event], repeats: &[IdempotencyKey]) -> Vec<StoredResponse> {
         let answers = events.iter().filter_map(|event| match &event.data {
-            Data::Dispatch(done) => {
+            EventData::Dispatch(done) => {
                 let reply = Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
                 Some(self.remember(repeats, &reply))
             }
@@ -80,14 +82,14 @@ impl Loaded {
     }
 
     /// The running call that a repeated request means.
-    fn joins(&self, repeats: &[RepeatKey]) -> Result<Option<CallId>, Failure> {
+    fn joins(&self, repeats: &[IdempotencyKey]) -> Result<Option<CallId>, RequestError> {
         for (id, run) in &self.state.dispatches {
             for repeat in repeats {
                 match run.requests.get(&repeat.key) {
                     Some(fingerprint) if *fingerprint == repeat.fingerprint => {
                         return Ok(Some(id.clone()));
                     }
-                    Some(_) => return Err(Failure::KeyReused(repeat.field.clone())),
+                    Some(_) => return Err(RequestError::KeyReused(repeat.field.clone())),
                     None => {}
                 }
             }
@@ -98,14 +100,14 @@ impl Loaded {
     async fn begin_dispatch(
         &mut self,
         request: DispatchRequest,
-        repeats: &[RepeatKey],
-        heard: Option<Heard>,
-    ) -> Result<(CallId, Decided), Undone> {
+        repeats: &[IdempotencyKey],
+        heard: Option<HookAnswers>,
+    ) -> Result<(CallId, Decision), NotDone> {
         let DispatchRequest { tool, input, approved, principal } = request;
         let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
         let definition = self.newest(&agent).await?;
         let assigns = merged(&definition.assigns, &self.state.assigns, &Default::default());
-        let scope = Scope {
+        let scope = CallScope {
             conversation: self.id.clone(),
             principal: principal.clone(),
             assigns: assigns.clone(),
@@ -125,18 +127,18 @@ impl Loaded {
         let judged = tokio::task::spawn_blocking(move || {
             judge(&toolbox, &gate, (tool, input), approved, &scope, heard)
         });
-        let judged = judged.await.map_err(|error| Refusal::Unavailable(error.to_string()))?;
+        let judged = judged.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let Judged { tool, input, on_interrupt, asks, gate, heard } = judged?;
         let refused = gate.decision == Decision::Deny;
         if !heard && !refused && tool_use::concerned(&definition.hooks, &tool) {
             let (conversation_id, turn_id) = (self.id.clone(), None);
             let of = Some(principal.clone());
-            let occasion = Occasion { conversation_id, turn_id, principal: of, assigns };
+            let occasion = HookContext { conversation_id, turn_id, principal: of, assigns };
             let (executor, args) = (Executor::Server, input.clone());
-            let asked = Asked { call_id: None, tool: tool.clone(), executor, args };
+            let asked = ToolUse { call_id: None, tool: tool.clone(), executor, args };
             let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
-            let question = Question { definition, occasion, asked, request };
-            return Err(Undone::Asks(Box::new(question)));
+            let question = HookQuestion { definition, occasion, asked, request };
+            return Err(NotDone::Asks(Box::new(question)));
         }
         let call = CallId::new(self.deps.clock.id("call"));
         let requests: BTreeMap<_, _> =
@@ -172,15 +174,15 @@ fn judge(
     gate: &Gate,
     (tool, input): (String, Value),
     approved: bool,
-    scope: &Scope,
-    heard: Option<Heard>,
-) -> Result<Judged, Failure> {
-    let found = toolbox.dispatchable(&tool).ok_or(Failure::ToolNotFound(tool))?;
+    scope: &CallScope,
+    heard: Option<HookAnswers>,
+) -> Result<Judged, RequestError> {
+    let found = toolbox.dispatchable(&tool).ok_or(RequestError::ToolNotFound(tool))?;
     let judge = |input: &Value| {
-        found.check_args(input).map_err(|why| Failure::invalid("input", why))?;
+        found.check_args(input).map_err(|why| RequestError::invalid("input", why))?;
         let verdict = gate.judge(found, input, scope);
         match !approved && verdict.decision == Decision::Ask {
-            true => Err(Failure::ApprovalRequired(found.name.clone())),
+            true => Err(RequestError::ApprovalRequired(found.name.clone())),
             false => Ok(verdict),
         }
     };
@@ -188,16 +190,16 @@ fn judge(
     let said = heard.and_then(|heard| heard.about(toolbox.definition(), &found.name));
     let asked = said.is_some();
     let (input, gate) = match said.filter(|_| verdict.decision != Decision::Deny) {
-        None | Some(Said::GoOn) => (input, verdict),
-        Some(Said::Args { hook, args }) => match judge(&args) {
+        None | Some(ToolUseVerdict::GoOn) => (input, verdict),
+        Some(ToolUseVerdict::Args { hook, args }) => match judge(&args) {
             Ok(verdict) => (args, verdict),
-            Err(Failure::Invalid { .. }) => {
+            Err(RequestError::Invalid { .. }) => {
                 let refused = gate.deny(found, &input, &spoilt(&hook));
                 (input, refused)
             }
             Err(failure) => return Err(failure),
         },
-        Some(Said::Deny(rule) | Said::Halt(rule)) => {
+        Some(ToolUseVerdict::Deny(rule) | ToolUseVerdict::Halt(rule)) => {
             let refused = gate.deny(found, &input, &rule);
             (input, refused)
         }

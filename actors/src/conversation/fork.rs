@@ -1,32 +1,34 @@
 //! A conversation begins with another's prefix; whoever asked for it waits until that is whole.
 
 use abide_conversation::command::Create;
-use abide_conversation::event::{Data, Event};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
 use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 
-use super::requests::Undone;
-use super::{ConversationMsg, Death, Loaded, in_time};
-use crate::request::{Answered, Failure, ForkRequest, RepeatKey, Reply, ReplyPort};
+use super::requests::NotDone;
+use super::{ConversationMsg, ExitReason, LiveConversation, in_time};
+use crate::request::{
+    DeliveryOutcome, ForkRequest, IdempotencyKey, Reply, ReplyPort, RequestError,
+};
 
-impl Loaded {
+impl LiveConversation {
     /// Begins the copy; the answer comes when it is whole.
     pub(super) async fn fork(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         request: ForkRequest,
-        (repeats, reply): (Vec<RepeatKey>, ReplyPort),
-    ) -> Result<(), Death> {
+        (repeats, reply): (Vec<IdempotencyKey>, ReplyPort),
+    ) -> Result<(), ExitReason> {
         match self.begin_fork(myself, request, &repeats).await {
             Ok(done) => self.when_whole(reply, done),
-            Err(Undone::Unsure(refusal)) => {
-                let _ = reply.send(Answered::Failed(refusal.clone().into()));
+            Err(NotDone::Unsure(refusal)) => {
+                let _ = reply.send(DeliveryOutcome::Failed(refusal.clone().into()));
                 return Err(refusal.into());
             }
-            Err(Undone::Failed(failure)) => drop(reply.send(Answered::Failed(failure))),
+            Err(NotDone::Failed(failure)) => drop(reply.send(DeliveryOutcome::Failed(failure))),
             // No hook is asked about it.
-            Err(Undone::Asks(_)) => {}
+            Err(NotDone::Asks(_)) => {}
         }
         Ok(())
     }
@@ -36,7 +38,7 @@ impl Loaded {
         match self.state.forking {
             Some(_) => self.forks.push((reply, done)),
             // Who asked may have gone.
-            None => drop(reply.send(Answered::Done(done))),
+            None => drop(reply.send(DeliveryOutcome::Done(done))),
         }
     }
 
@@ -44,7 +46,7 @@ impl Loaded {
     pub(super) fn answer_forks(&mut self) {
         if self.state.forking.is_none() {
             for (reply, done) in self.forks.drain(..) {
-                let _ = reply.send(Answered::Done(done));
+                let _ = reply.send(DeliveryOutcome::Done(done));
             }
         }
     }
@@ -53,8 +55,8 @@ impl Loaded {
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         request: ForkRequest,
-        repeats: &[RepeatKey],
-    ) -> Result<Reply, Undone> {
+        repeats: &[IdempotencyKey],
+    ) -> Result<Reply, NotDone> {
         if self.state.exists() {
             return Err(Rejection::ConversationExists.into());
         }
@@ -67,25 +69,25 @@ impl Loaded {
         };
         let decided = self.decide(Action::Create(create))?;
         let answers = self.remember(repeats, &reply);
-        self.commit(myself, decided, answers).await.map_err(Undone::Unsure)?;
+        self.commit(myself, decided, answers).await.map_err(NotDone::Unsure)?;
         self.compile_own().await;
         Ok(reply)
     }
 
     /// What the copy begins with: the other's beginning, without its parent.
-    async fn prefix(&self, request: ForkRequest) -> Result<Create, Failure> {
+    async fn prefix(&self, request: ForkRequest) -> Result<Create, RequestError> {
         let ForkRequest { from, at_seq } = request;
         let journal = &self.deps.journal;
         let before = at_seq.map_or(u64::MAX, |at_seq| at_seq.saturating_add(1));
         let last = in_time(journal.events_before(&from, before, 1)).await?;
         let last = last.first().map_or(0, |event| event.seq);
         let first = in_time(journal.events(&from, 0, 1)).await?.pop();
-        let Some(Event { data: Data::Created(created), .. }) = first else {
+        let Some(Event { data: EventData::Created(created), .. }) = first else {
             return Err(Rejection::NotFound.into());
         };
         if at_seq.is_some_and(|at_seq| at_seq != last) {
             let message = "must be the seq of an event of the conversation";
-            return Err(Failure::invalid("at_seq", message));
+            return Err(RequestError::invalid("at_seq", message));
         }
         Ok(Create {
             agent: created.agent,

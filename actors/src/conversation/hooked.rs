@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use abide_conversation::Revision;
-use abide_conversation::command::{Answer, Resolve};
+use abide_conversation::command::{ResolutionAnswer, Resolve};
 use abide_conversation::permission::Decision;
 use ractor::ActorRef;
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::requests::Undone;
-use super::{ConversationMsg, Loaded};
+use super::requests::NotDone;
+use super::{ConversationMsg, LiveConversation};
 use crate::agent::Definition;
-use crate::hooks::Occasion;
-use crate::hooks::tool_use::{self, Asked, Said, spoilt};
+use crate::hooks::HookContext;
+use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, spoilt};
 use crate::request::{
-    Answered, Delivery, Failure, Parcel, RepeatKey, ReplyPort, Request, ResolveRequest,
+    Delivery, DeliveryContent, DeliveryOutcome, IdempotencyKey, ReplyPort, Request, RequestError,
+    ResolveRequest,
 };
 use crate::tools::{Gate, Tool, Toolbox, merged};
 
@@ -23,54 +24,54 @@ use crate::tools::{Gate, Tool, Toolbox, merged};
 pub(super) const ASKING: usize = 100;
 
 /// What hooks must say before a request is looked at again.
-pub(super) struct Question {
+pub(super) struct HookQuestion {
     pub(super) definition: Arc<Definition>,
-    pub(super) occasion: Occasion,
-    pub(super) asked: Asked,
+    pub(super) occasion: HookContext,
+    pub(super) asked: ToolUse,
     pub(super) request: Request,
 }
 
 /// What hooks said to a request: about calls of this tool, under this revision.
 #[derive(Debug)]
-pub struct Heard {
+pub struct HookAnswers {
     revision: Revision,
     tool: String,
-    said: Said,
+    said: ToolUseVerdict,
 }
 
-impl Heard {
+impl HookAnswers {
     /// What was said, if it was about this.
-    pub(super) fn about(self, definition: &Definition, tool: &str) -> Option<Said> {
+    pub(super) fn about(self, definition: &Definition, tool: &str) -> Option<ToolUseVerdict> {
         (self.revision == definition.revision && self.tool == tool).then_some(self.said)
     }
 }
 
-impl Loaded {
+impl LiveConversation {
     /// Lets a task ask the hooks. The request comes back to this actor with what they said; if the
     /// actor ends before, it goes back to its sender, and nothing was done.
     pub(super) fn ask_hooks(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
-        question: Question,
-        repeats: Vec<RepeatKey>,
+        question: HookQuestion,
+        repeats: Vec<IdempotencyKey>,
         reply: ReplyPort,
     ) {
         if self.asking.len() >= ASKING {
             // Who asked may have gone.
-            let _ = reply.send(Answered::Failed(Failure::Overloaded));
+            let _ = reply.send(DeliveryOutcome::Failed(RequestError::Overloaded));
             return;
         }
-        let Question { definition, occasion, asked, request } = question;
-        let delivery = Delivery::back(Parcel { request, repeats, reply });
+        let HookQuestion { definition, occasion, asked, request } = question;
+        let delivery = Delivery::back(DeliveryContent { request, repeats, reply });
         let (myself, caller) = (myself.clone(), self.deps.runner.hooks().clone());
         self.asked += 1;
         let number = self.asked;
         let task = tokio::spawn(async move {
             let (revision, tool) = (definition.revision.clone(), asked.tool.clone());
             let said = tool_use::said(&caller, &definition.hooks, &occasion, asked).await;
-            let heard = Box::new(Heard { revision, tool, said });
+            let heard = Box::new(HookAnswers { revision, tool, said });
             // An actor that has ended drops it, and the request goes back.
-            let _ = myself.cast(ConversationMsg::Heard(number, Box::new(delivery), heard));
+            let _ = myself.cast(ConversationMsg::HooksAnswered(number, Box::new(delivery), heard));
         });
         self.asking.insert(number, AbortOnDropHandle::new(task));
     }
@@ -81,8 +82,8 @@ impl Loaded {
         toolbox: &Toolbox,
         resolve: &mut Resolve,
         request: Option<ResolveRequest>,
-        heard: Option<Heard>,
-    ) -> Result<(), Undone> {
+        heard: Option<HookAnswers>,
+    ) -> Result<(), NotDone> {
         let (Some(open), Some(request)) = (self.state.call(&resolve.call), request) else {
             return Ok(());
         };
@@ -90,7 +91,7 @@ impl Loaded {
             return Ok(());
         };
         let (definition, args) = (toolbox.definition(), args.clone());
-        tool.check_args(&args).map_err(|why| Failure::invalid("args", why))?;
+        tool.check_args(&args).map_err(|why| RequestError::invalid("args", why))?;
         let gate = Gate::new(definition.clone(), &self.state);
         let verdict = gate.judge_edited(tool, &args);
         let refused = verdict.decision == Decision::Deny;
@@ -101,7 +102,7 @@ impl Loaded {
         match heard.and_then(|heard| heard.about(definition, &tool.name)) {
             Some(said) => heed(resolve, &gate, tool, &args, said),
             None => {
-                let asked = Asked {
+                let asked = ToolUse {
                     call_id: Some(open.id.clone()),
                     tool: tool.name.clone(),
                     executor: open.executor,
@@ -110,15 +111,15 @@ impl Loaded {
                 let turn = self.state.turn.as_ref();
                 let (before, own) = (&definition.assigns, Default::default());
                 let own = turn.map_or(&own, |turn| &turn.assigns);
-                let occasion = Occasion {
+                let occasion = HookContext {
                     conversation_id: self.id.clone(),
                     turn_id: turn.map(|turn| turn.id.clone()),
                     principal: Some(resolve.by.clone()),
                     assigns: merged(before, &self.state.assigns, own),
                 };
                 let (definition, request) = (definition.clone(), Request::Resolve(request));
-                let question = Question { definition, occasion, asked, request };
-                return Err(Undone::Asks(Box::new(question)));
+                let question = HookQuestion { definition, occasion, asked, request };
+                return Err(NotDone::Asks(Box::new(question)));
             }
         }
         Ok(())
@@ -126,28 +127,30 @@ impl Loaded {
 }
 
 /// The arguments of an approval that edits them.
-pub(super) fn edit(answer: &Answer) -> Option<&Value> {
+pub(super) fn edit(answer: &ResolutionAnswer) -> Option<&Value> {
     match answer {
-        Answer::Approval { approved: true, args, .. } => args.as_ref(),
-        Answer::Approval { .. } | Answer::Result(_) | Answer::Error(_) => None,
+        ResolutionAnswer::Approval { approved: true, args, .. } => args.as_ref(),
+        ResolutionAnswer::Approval { .. }
+        | ResolutionAnswer::Result(_)
+        | ResolutionAnswer::Error(_) => None,
     }
 }
 
-fn heed(resolve: &mut Resolve, gate: &Gate, tool: &Tool, args: &Value, said: Said) {
+fn heed(resolve: &mut Resolve, gate: &Gate, tool: &Tool, args: &Value, said: ToolUseVerdict) {
     let deny = |rule: &str| Some(gate.deny(tool, args, rule));
     match said {
-        Said::GoOn => {}
-        Said::Args { hook, args } => match tool.check_args(&args) {
+        ToolUseVerdict::GoOn => {}
+        ToolUseVerdict::Args { hook, args } => match tool.check_args(&args) {
             Ok(()) => {
                 resolve.gate = Some(gate.judge_edited(tool, &args));
-                if let Answer::Approval { args: edited, .. } = &mut resolve.answer {
+                if let ResolutionAnswer::Approval { args: edited, .. } = &mut resolve.answer {
                     *edited = Some(args);
                 }
             }
             Err(_) => resolve.gate = deny(&spoilt(&hook)),
         },
-        Said::Deny(rule) => resolve.gate = deny(&rule),
-        Said::Halt(reason) => {
+        ToolUseVerdict::Deny(rule) => resolve.gate = deny(&rule),
+        ToolUseVerdict::Halt(reason) => {
             resolve.gate = deny(&reason);
             resolve.halt = Some(reason);
         }

@@ -2,11 +2,11 @@
 
 use ractor::ActorRef;
 
-use super::{ConversationMsg, Death, Loaded, in_time};
+use super::{ConversationMsg, ExitReason, LiveConversation, in_time};
 use crate::journal::Holder;
-use crate::request::Parting;
+use crate::request::ReleaseOutcome;
 
-impl Loaded {
+impl LiveConversation {
     /// Ends every wait for a later attempt, and starts what is wanted and does not run. What runs
     /// is left alone. Returns what is tried again.
     pub(super) fn retry(&mut self, myself: &ActorRef<ConversationMsg>) -> Vec<String> {
@@ -26,10 +26,10 @@ impl Loaded {
         myself: &ActorRef<ConversationMsg>,
         to: Option<Holder>,
         force: bool,
-    ) -> Result<Parting, Death> {
+    ) -> Result<ReleaseOutcome, ExitReason> {
         let runs = self.state.uninterruptible();
         if !force && !runs.is_empty() {
-            return Ok(Parting::Runs(runs));
+            return Ok(ReleaseOutcome::Runs(runs));
         }
         self.running.clear();
         let (journal, me) = (&self.deps.journal, &self.held.holder);
@@ -42,6 +42,6 @@ impl Loaded {
         };
         self.parted = true;
         myself.stop(Some("let go by an operator".to_owned()));
-        Ok(Parting::Parted(holder))
+        Ok(ReleaseOutcome::Parted(holder))
     }
 }

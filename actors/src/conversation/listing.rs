@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use abide_conversation::command::Answer;
+use abide_conversation::command::ResolutionAnswer;
 use ractor::ActorRef;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::hooked::ASKING;
-use super::{ConversationMsg, Loaded};
+use super::{ConversationMsg, LiveConversation};
 use crate::agent::Definition;
 use crate::mcp;
 use crate::request::{Delivery, Request};
 use crate::tools::Toolbox;
 
-impl Loaded {
+impl LiveConversation {
     /// Hands the delivery back, unless a listing is needed for it: then it comes again when the
     /// servers have answered or their time is over, and the actor waits for none of them. When too
     /// much waits already, it is carried out with what is known.
@@ -35,7 +35,7 @@ impl Loaded {
         let task = tokio::spawn(async move {
             runner.mcp().listings(&definition).await;
             // An actor that has ended drops it, and so it goes back to its sender.
-            let _ = myself.cast(ConversationMsg::Listed(number, Box::new(delivery)));
+            let _ = myself.cast(ConversationMsg::ToolsListed(number, Box::new(delivery)));
         });
         self.asking.insert(number, AbortOnDropHandle::new(task));
         None
@@ -56,14 +56,16 @@ impl Loaded {
                 (agents.newest(self.state.agent.as_ref()?).await.ok()??, &dispatch.tool)
             }
             Request::Resolve(resolve) => match &resolve.answer {
-                Answer::Approval { approved: true, args, .. }
+                ResolutionAnswer::Approval { approved: true, args, .. }
                     if args.is_some() || resolve.remember.is_some() =>
                 {
                     let revision = &self.state.turn.as_ref()?.revision;
                     let tool = &self.state.call(&resolve.call)?.tool;
                     (agents.revision(revision).await.ok()??, tool)
                 }
-                Answer::Approval { .. } | Answer::Result(_) | Answer::Error(_) => return None,
+                ResolutionAnswer::Approval { .. }
+                | ResolutionAnswer::Result(_)
+                | ResolutionAnswer::Error(_) => return None,
             },
             Request::Create(_)
             | Request::Fork(_)

@@ -2,27 +2,30 @@
 
 use std::sync::Arc;
 
-use abide_conversation::command::{self, Answer, Create, IfBusy};
-use abide_conversation::event::{Data, Event};
+use abide_conversation::command::{self, Create, IfBusy, ResolutionAnswer};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::ids::{AgentName, CallId, DecisionId, MessageId, TurnId};
 use abide_conversation::remembered::Scope;
 use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 
-use super::hooked::{Question, edit};
-use super::{ConversationMsg, DEADLINE, Death, Heard, Loaded, Tail, in_time, seq_of};
+use super::hooked::{HookQuestion, edit};
+use super::{
+    ConversationMsg, DEADLINE, ExitReason, HookAnswers, LiveConversation, RecentEvents, in_time,
+    seq_of,
+};
 use crate::agent::Definition;
 use crate::blobs;
-use crate::journal::Refusal;
+use crate::journal::StoreError;
 use crate::live::Signal;
 use crate::mcp;
 use crate::request::{
-    Answered, Delivery, FailCallRequest, Failure, Parcel, RememberRequest, RepeatKey, Reply,
-    Request, ResolveRequest, SendRequest, SpawnRequest,
+    Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, RememberRequest,
+    Reply, Request, RequestError, ResolveRequest, SendRequest, SpawnRequest,
 };
 use crate::tools::gate::exact_fingerprint;
 use crate::tools::{Tool, Toolbox};
-use crate::workspace::Site;
+use crate::workspace::WorkspaceRef;
 
 /// Decisions that one conversation remembers; each is read with every gated call.
 const MOST_DECISIONS: usize = 256;
@@ -36,29 +39,31 @@ struct Ask {
 type Answering = Box<dyn FnOnce(&[Event]) -> Reply + Send>;
 
 /// Why a request was not carried out, as far as is known.
-pub(super) enum Undone {
-    Failed(Failure),
+pub(super) enum NotDone {
+    Failed(RequestError),
     /// Hooks must be asked first; nothing was done.
-    Asks(Box<Question>),
+    Asks(Box<HookQuestion>),
     /// A write was refused; whether it was done is unknown, and the actor must die and replay.
-    Unsure(Refusal),
+    Unsure(StoreError),
 }
 
-impl<F: Into<Failure>> From<F> for Undone {
+impl<F: Into<RequestError>> From<F> for NotDone {
     fn from(failure: F) -> Self {
         Self::Failed(failure.into())
     }
 }
 
-impl Loaded {
+impl LiveConversation {
     /// Answers a request. An `Err` means that the actor must die; the request was told before.
     pub(super) async fn deliver(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         delivery: Delivery,
-        heard: Option<Heard>,
-    ) -> Result<(), Death> {
-        let Some(Parcel { request, repeats, reply }) = delivery.take() else { return Ok(()) };
+        heard: Option<HookAnswers>,
+    ) -> Result<(), ExitReason> {
+        let Some(DeliveryContent { request, repeats, reply }) = delivery.take() else {
+            return Ok(());
+        };
         let done = match self.repeated(&repeats).await {
             Ok(Some(first)) if self.state.forking.is_some() => {
                 self.when_whole(reply, first);
@@ -75,17 +80,17 @@ impl Loaded {
                 }
                 request => self.carry_out(myself, request, &repeats, heard).await,
             },
-            Err(failure) => Err(Undone::Failed(failure)),
+            Err(failure) => Err(NotDone::Failed(failure)),
         };
         let (answer, died) = match done {
-            Ok(done) => (Answered::Done(done), Ok(())),
-            Err(Undone::Failed(failure)) => (Answered::Failed(failure), Ok(())),
-            Err(Undone::Asks(question)) => {
+            Ok(done) => (DeliveryOutcome::Done(done), Ok(())),
+            Err(NotDone::Failed(failure)) => (DeliveryOutcome::Failed(failure), Ok(())),
+            Err(NotDone::Asks(question)) => {
                 self.ask_hooks(myself, *question, repeats, reply);
                 return Ok(());
             }
-            Err(Undone::Unsure(refusal)) => {
-                (Answered::Failed(refusal.clone().into()), Err(refusal.into()))
+            Err(NotDone::Unsure(refusal)) => {
+                (DeliveryOutcome::Failed(refusal.clone().into()), Err(refusal.into()))
             }
         };
         // Who asked may have gone; the journal has what was done.
@@ -94,16 +99,16 @@ impl Loaded {
     }
 
     /// The first answer, if this is a repeat.
-    async fn repeated(&self, repeats: &[RepeatKey]) -> Result<Option<Reply>, Failure> {
+    async fn repeated(&self, repeats: &[IdempotencyKey]) -> Result<Option<Reply>, RequestError> {
         let now = self.deps.clock.now();
         for repeat in repeats {
             let kept = self.deps.journal.answer(self.id.as_str(), &repeat.key, now).await?;
             let Some(kept) = kept else { continue };
             if kept.fingerprint != repeat.fingerprint {
-                return Err(Failure::KeyReused(repeat.field.clone()));
+                return Err(RequestError::KeyReused(repeat.field.clone()));
             }
             let first = serde_json::from_value(kept.body).map_err(|error| {
-                Refusal::Unavailable(format!("a kept answer cannot be read: {error}"))
+                StoreError::Unavailable(format!("a kept answer cannot be read: {error}"))
             })?;
             return Ok(Some(first));
         }
@@ -114,9 +119,9 @@ impl Loaded {
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         request: Request,
-        repeats: &[RepeatKey],
-        heard: Option<Heard>,
-    ) -> Result<Reply, Undone> {
+        repeats: &[IdempotencyKey],
+        heard: Option<HookAnswers>,
+    ) -> Result<Reply, NotDone> {
         let ask = match request {
             Request::Create(create) => self.create(create).await?,
             Request::Send(send) => self.send(send).await?,
@@ -132,21 +137,23 @@ impl Loaded {
             }
             Request::FailCall(fail) => fail_call(fail),
             Request::RevokeDecision(id) => ask(Action::RevokeDecision(id), |_| Reply::Revoked),
-            Request::Dispatch(dispatch) => return Err(Failure::ToolNotFound(dispatch.tool).into()),
+            Request::Dispatch(dispatch) => {
+                return Err(RequestError::ToolNotFound(dispatch.tool).into());
+            }
             Request::Fork(_) => return Err(Rejection::ConversationExists.into()),
         };
         let decided = self.decide(ask.action)?;
         let reply = (ask.reply)(&decided.events);
         let answers = self.remember(repeats, &reply);
         let born = !self.state.exists();
-        self.commit(myself, decided, answers).await.map_err(Undone::Unsure)?;
+        self.commit(myself, decided, answers).await.map_err(NotDone::Unsure)?;
         if born {
             self.compile_own().await;
         }
         Ok(reply)
     }
 
-    async fn create(&mut self, create: Create) -> Result<Ask, Failure> {
+    async fn create(&mut self, create: Create) -> Result<Ask, RequestError> {
         let definition = self.newest(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.clone(),
@@ -156,7 +163,7 @@ impl Loaded {
         Ok(ask(Action::Create(create), |_| reply))
     }
 
-    async fn send(&mut self, request: SendRequest) -> Result<Ask, Failure> {
+    async fn send(&mut self, request: SendRequest) -> Result<Ask, RequestError> {
         let SendRequest { agent, content, message_id, principal, assigns, shape, if_busy } =
             request;
         let create = |agent| Create {
@@ -189,13 +196,13 @@ impl Loaded {
         });
         let conversation_id = self.id.clone();
         Ok(ask(action, move |events| {
-            let seq = seq_of(events, |event| matches!(event.data, Data::UserMsg(_)));
+            let seq = seq_of(events, |event| matches!(event.data, EventData::UserMsg(_)));
             Reply::Sent { conversation_id, turn_id, seq }
         }))
     }
 
     /// A child begins; its parent may send the same again.
-    async fn spawn(&mut self, request: SpawnRequest) -> Result<Ask, Failure> {
+    async fn spawn(&mut self, request: SpawnRequest) -> Result<Ask, RequestError> {
         let SpawnRequest { parent, agent, content, principal, assigns } = request;
         let definition = self.newest(&agent).await?;
         let create = Create {
@@ -226,8 +233,8 @@ impl Loaded {
     async fn resolve(
         &mut self,
         request: ResolveRequest,
-        heard: Option<Heard>,
-    ) -> Result<Ask, Undone> {
+        heard: Option<HookAnswers>,
+    ) -> Result<Ask, NotDone> {
         let edits = edit(&request.answer).is_some().then(|| request.clone());
         let ResolveRequest { call, suspension, by, answer, remember } = request;
         let mut resolve = command::Resolve {
@@ -250,43 +257,51 @@ impl Loaded {
             let RememberRequest { scope, matching, for_ms } = wish;
             let id = DecisionId::new(self.deps.clock.id("dec"));
             let fingerprint = self.exactly(&call, &resolve.answer);
-            let remember = command::Remember { id, scope, matching, does, fingerprint, for_ms };
+            let remember =
+                command::RememberDecision { id, scope, matching, does, fingerprint, for_ms };
             resolve.remember = Some(remember);
         }
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
-            if let Answer::Result(value) = &resolve.answer {
+            if let ResolutionAnswer::Result(value) = &resolve.answer {
                 // What a running tool asked for says itself what it takes.
                 let asked = self.state.call(&call).and_then(|open| open.input.as_ref());
                 let checked = match asked.filter(|input| input.answer.is_none()) {
                     Some(input) => mcp::check_answer(&input.asks.requests, value),
                     None => toolbox.check_answer(&tool, value),
                 };
-                checked.map_err(|why| Failure::invalid("result", why))?;
+                checked.map_err(|why| RequestError::invalid("result", why))?;
             }
-            if let Answer::Result(value) = &mut resolve.answer {
+            if let ResolutionAnswer::Result(value) = &mut resolve.answer {
                 in_time(blobs::stored(&*self.deps.blobs, value)).await?;
             }
             self.edited(&toolbox, &mut resolve, edits, heard)?;
         }
         Ok(ask(Action::Resolve(resolve), |events| {
-            let seq = seq_of(events, |event| matches!(event.data, Data::Resolution(_)));
+            let seq = seq_of(events, |event| matches!(event.data, EventData::Resolution(_)));
             Reply::Resolved { seq }
         }))
     }
 
     /// What an `exact` decision about the call matches: its arguments as they are approved.
-    fn exactly(&self, call: &CallId, answer: &Answer) -> String {
+    fn exactly(&self, call: &CallId, answer: &ResolutionAnswer) -> String {
         let Some(open) = self.state.call(call) else { return String::new() };
         let args = match answer {
-            Answer::Approval { args: Some(edited), .. } => edited,
-            Answer::Approval { .. } | Answer::Result(_) | Answer::Error(_) => &open.args,
+            ResolutionAnswer::Approval { args: Some(edited), .. } => edited,
+            ResolutionAnswer::Approval { .. }
+            | ResolutionAnswer::Result(_)
+            | ResolutionAnswer::Error(_) => &open.args,
         };
         exact_fingerprint(&open.tool, args)
     }
 
     /// Only a tool's own approval may be remembered, and not one that is strict.
-    fn may_remember(&self, call: &CallId, tool: Option<&Tool>, of: Scope) -> Result<(), Failure> {
-        let refused = |why: &str| Err(Failure::invalid("remember", why));
+    fn may_remember(
+        &self,
+        call: &CallId,
+        tool: Option<&Tool>,
+        of: Scope,
+    ) -> Result<(), RequestError> {
+        let refused = |why: &str| Err(RequestError::invalid("remember", why));
         let now = self.deps.clock.now();
         let live = self.state.decisions.values().filter(|decision| now < decision.expires_at);
         let gate = self.state.call(call).and_then(|call| call.gate.as_ref());
@@ -311,12 +326,12 @@ impl Loaded {
     fn cancel(&self) -> Ask {
         let partial = self.stream.partial();
         ask(Action::Cancel(command::Cancel { partial }), |events| {
-            let ended = |event: &Event| matches!(event.data, Data::TurnEnded(_));
+            let ended = |event: &Event| matches!(event.data, EventData::TurnEnded(_));
             Reply::Cancelled { cancelled: events.iter().any(ended) }
         })
     }
 
-    async fn delete(&mut self, repeats: &[RepeatKey]) -> Result<Reply, Undone> {
+    async fn delete(&mut self, repeats: &[IdempotencyKey]) -> Result<Reply, NotDone> {
         if !self.state.exists() {
             return Err(Rejection::NotFound.into());
         }
@@ -326,22 +341,22 @@ impl Loaded {
         self.discard_workspace().await;
         let journal = self.deps.journal.clone();
         let gone = in_time(journal.delete(&self.id, &self.held, answer)).await;
-        gone.map_err(Undone::Unsure)?;
+        gone.map_err(NotDone::Unsure)?;
         // The claim went with it; what comes next may create the conversation anew.
         let claimed = in_time(journal.claim(&self.id, &self.deps.standing.me(), None)).await;
-        self.held = claimed.map_err(Undone::Unsure)?;
+        self.held = claimed.map_err(NotDone::Unsure)?;
         let was = std::mem::take(&mut self.state);
         self.tell_end(&was);
         self.own = Arc::default();
-        self.tail = Tail::default();
+        self.tail = RecentEvents::default();
         self.cached_seq = 0;
         self.stream = Default::default();
         self.progress = Default::default();
         for (reply, _) in self.forks.drain(..) {
-            let _ = reply.send(Answered::Failed(Rejection::NotFound.into()));
+            let _ = reply.send(DeliveryOutcome::Failed(Rejection::NotFound.into()));
         }
         for reply in std::mem::take(&mut self.dispatched).into_values().flatten() {
-            let _ = reply.send(Answered::Failed(Rejection::NotFound.into()));
+            let _ = reply.send(DeliveryOutcome::Failed(Rejection::NotFound.into()));
         }
         self.deps.live.publish(&self.id, Signal::Deleted);
         Ok(Reply::Deleted)
@@ -358,7 +373,7 @@ impl Loaded {
             None => None,
         };
         // Of an agent that is gone nobody knows whether it had another root.
-        let here = Site { owner: self.id.to_string(), ..Site::default() };
+        let here = WorkspaceRef { owner: self.id.to_string(), ..WorkspaceRef::default() };
         let site = newest.map_or(here, |newest| newest.site(&self.id));
         let storage = self.state.storages.get(&site.root_name()).cloned();
         let workspaces = self.deps.runner.workspaces().clone();
@@ -374,13 +389,16 @@ impl Loaded {
         }
     }
 
-    pub(super) async fn newest(&mut self, name: &AgentName) -> Result<Arc<Definition>, Failure> {
+    pub(super) async fn newest(
+        &mut self,
+        name: &AgentName,
+    ) -> Result<Arc<Definition>, RequestError> {
         self.newest = self.deps.agents.newest(name).await?;
-        self.newest.clone().ok_or_else(|| Failure::AgentMissing(name.clone()))
+        self.newest.clone().ok_or_else(|| RequestError::AgentMissing(name.clone()))
     }
 
     /// The tools of the open turn; `None` when no turn is open or its revision is gone.
-    async fn toolbox(&self) -> Result<Option<Toolbox>, Refusal> {
+    async fn toolbox(&self) -> Result<Option<Toolbox>, StoreError> {
         let Some(turn) = &self.state.turn else { return Ok(None) };
         let definition = self.deps.agents.revision(&turn.revision).await?;
         Ok(definition.map(|definition| self.toolbox_of(definition)))
@@ -392,8 +410,8 @@ fn fail_call(request: FailCallRequest) -> Ask {
     let ended = call.clone();
     ask(Action::FailCall(command::FailCall { call, by, error }), move |events| {
         let closes = |event: &Event| match &event.data {
-            Data::ToolResult(result) => result.call_id == ended,
-            Data::Dispatch(done) => done.call_id == ended,
+            EventData::ToolResult(result) => result.call_id == ended,
+            EventData::Dispatch(done) => done.call_id == ended,
             _ => false,
         };
         Reply::Resolved { seq: seq_of(events, closes) }

@@ -12,13 +12,13 @@ const MOST_BYTES: usize = 64 << 10;
 
 /// Consecutive events up to the journal's last: a copy of the truth, which may be dropped at any time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct RecentEvents {
     /// Each with its size.
     commits: VecDeque<(Arc<[Event]>, usize)>,
     bytes: usize,
 }
 
-impl Tail {
+impl RecentEvents {
     /// Adds what the journal has after what is kept, and drops the oldest of what is too much.
     pub(super) fn push(&mut self, events: Arc<[Event]>) {
         let bytes = events.iter().map(encoded_len).fold(0, usize::saturating_add);
@@ -43,23 +43,23 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use abide_conversation::Timestamp;
-    use abide_conversation::event::{Data, SummaryFailed};
+    use abide_conversation::event::{EventData, SummaryFailed};
 
     use super::*;
 
     fn events(from: u64, to: u64, bytes: usize) -> Arc<[Event]> {
-        let data = || Data::SummaryFailed(SummaryFailed { reason: "x".repeat(bytes) });
+        let data = || EventData::SummaryFailed(SummaryFailed { reason: "x".repeat(bytes) });
         let event = |seq| Event { seq, at: Timestamp::UNIX_EPOCH, turn_id: None, data: data() };
         (from..=to).map(event).collect()
     }
 
-    fn seqs(tail: &Tail, after: u64) -> Option<Vec<u64>> {
+    fn seqs(tail: &RecentEvents, after: u64) -> Option<Vec<u64>> {
         Some(tail.after(after)?.iter().map(|event| event.seq).collect())
     }
 
     #[test]
     fn it_has_what_is_after_a_seq_or_says_that_it_has_not() {
-        let mut tail = Tail::default();
+        let mut tail = RecentEvents::default();
         assert_eq!(seqs(&tail, 0), None);
         tail.push(events(3, 4, 1));
         tail.push(events(5, 7, 1));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_it_is_too_much_and_one_that_is_too_much_takes_all_with_it() {
-        let mut tail = Tail::default();
+        let mut tail = RecentEvents::default();
         for seq in 1..=100 {
             tail.push(events(seq, seq, MOST_BYTES / 10));
         }

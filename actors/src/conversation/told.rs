@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use abide_conversation::event::{Data, Ending, Event};
+use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::message::Outcome;
 use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::{AgentName, CallId, Principal, Revision, State};
 use serde_json::Value;
 
-use super::Loaded;
+use super::LiveConversation;
 use crate::agent::Definition;
-use crate::hooks::teller::{Note, Whose};
-use crate::hooks::{Occasion, On};
+use crate::hooks::teller::{HookOwner, Notification};
+use crate::hooks::{HookContext, HookPoint};
 use crate::tools::merged;
 
-impl Loaded {
+impl LiveConversation {
     /// Queues what hooks want to know of events that are journalled now. Asks no store.
     pub(super) fn tell(&self, before: &State, events: &[Event]) {
         let mut known: Option<(Revision, Option<Arc<Definition>>)> = None;
@@ -28,7 +28,7 @@ impl Loaded {
                 let turns = [&before.turn, &self.state.turn].into_iter().flatten();
                 let turn = turns.into_iter().find(|it| Some(&it.id) == event.turn_id.as_ref());
                 let own = turn.map(|turn| turn.assigns.clone()).unwrap_or_default();
-                let occasion = Occasion {
+                let occasion = HookContext {
                     conversation_id: self.id.clone(),
                     turn_id: event.turn_id.clone(),
                     principal: principal(&event.data).or(turn.map(|turn| &turn.principal)).cloned(),
@@ -36,7 +36,7 @@ impl Loaded {
                 };
                 let (tool, args) = (tool.map(str::to_owned), args.cloned());
                 let event = Some(Arc::new(event.clone()));
-                let note = Note { whose, occasion, on: *on, tool, args, event };
+                let note = Notification { whose, occasion, on: *on, tool, args, event };
                 self.deps.runner.hooks().teller.tell(&self.deps, note);
             }
         }
@@ -46,20 +46,20 @@ impl Loaded {
     pub(super) fn tell_end(&self, before: &State) {
         let Some(agent) = before.agent.clone() else { return };
         let whose = match self.newest.clone().filter(|newest| newest.name == agent) {
-            Some(newest) => Whose::Definition(newest),
-            None => Whose::Agent(agent),
+            Some(newest) => HookOwner::Definition(newest),
+            None => HookOwner::Agent(agent),
         };
-        if !whose.may_want(On::SessionEnd, None) {
+        if !whose.may_want(HookPoint::SessionEnd, None) {
             return;
         }
-        let occasion = Occasion {
+        let occasion = HookContext {
             conversation_id: self.id.clone(),
             turn_id: None,
             principal: None,
             assigns: before.assigns.clone(),
         };
         let (tool, args, event) = Default::default();
-        let note = Note { whose, occasion, on: On::SessionEnd, tool, args, event };
+        let note = Notification { whose, occasion, on: HookPoint::SessionEnd, tool, args, event };
         self.deps.runner.hooks().teller.tell(&self.deps, note);
     }
 
@@ -69,7 +69,7 @@ impl Loaded {
         before: &State,
         event: &Event,
         known: &mut Option<(Revision, Option<Arc<Definition>>)>,
-    ) -> Whose {
+    ) -> HookOwner {
         let turns = [&before.turn, &self.state.turn].into_iter().flatten();
         let mut turns = turns.filter(|turn| Some(&turn.id) == event.turn_id.as_ref());
         let run = call_id(&event.data)
@@ -77,8 +77,8 @@ impl Loaded {
         let revision = turns.next().map(|turn| &turn.revision);
         let Some(revision) = revision.or(run.map(|run| &run.revision)) else {
             let agent = || self.state.agent.clone().unwrap_or_else(|| AgentName::new(""));
-            let newest = self.newest.clone().map(Whose::Definition);
-            return newest.unwrap_or_else(|| Whose::Agent(agent()));
+            let newest = self.newest.clone().map(HookOwner::Definition);
+            return newest.unwrap_or_else(|| HookOwner::Agent(agent()));
         };
         let definition = match known {
             Some((of, definition)) if of == revision => definition.clone(),
@@ -89,8 +89,8 @@ impl Loaded {
             }
         };
         match definition {
-            Some(definition) => Whose::Definition(definition),
-            None => Whose::Revision(revision.clone()),
+            Some(definition) => HookOwner::Definition(definition),
+            None => HookOwner::Revision(revision.clone()),
         }
     }
 
@@ -99,17 +99,19 @@ impl Loaded {
         &'a self,
         before: &'a State,
         events: &'a [Event],
-        data: &'a Data,
+        data: &'a EventData,
     ) -> Option<(&'a str, &'a Value)> {
         match data {
-            Data::ToolCall(call) => return Some((&call.tool, &call.args)),
-            Data::Suspension(open) => return Some((&open.tool, &open.args)),
-            Data::Dispatch(done) => return Some((&done.tool, &done.input)),
+            EventData::ToolCall(call) => return Some((&call.tool, &call.args)),
+            EventData::Suspension(open) => return Some((&open.tool, &open.args)),
+            EventData::Dispatch(done) => return Some((&done.tool, &done.input)),
             _ => {}
         }
         let id = call_id(data)?;
         let planned = events.iter().find_map(|event| match &event.data {
-            Data::ToolCall(call) if call.call_id == *id => Some((call.tool.as_str(), &call.args)),
+            EventData::ToolCall(call) if call.call_id == *id => {
+                Some((call.tool.as_str(), &call.args))
+            }
             _ => None,
         });
         let of_turn = || {
@@ -124,9 +126,9 @@ impl Loaded {
     }
 }
 
-impl Whose {
+impl HookOwner {
     /// Whether a hook concerns that, or nobody knows yet.
-    fn may_want(&self, on: On, tool: Option<&str>) -> bool {
+    fn may_want(&self, on: HookPoint, tool: Option<&str>) -> bool {
         match self {
             Self::Definition(definition) => {
                 definition.hooks.iter().any(|hook| hook.concerns(on, tool))
@@ -137,80 +139,82 @@ impl Whose {
 }
 
 /// The hooks that hear of such an event.
-fn told(data: &Data) -> &'static [On] {
+fn told(data: &EventData) -> &'static [HookPoint] {
     match data {
-        Data::Created(_) => &[On::SessionStart],
-        Data::UserMsg(_) => &[On::UserPromptSubmit],
-        Data::TurnEnded(ended) => match ended.outcome {
-            Ending::Completed | Ending::Cancelled | Ending::Halted => &[On::Stop],
-            Ending::Failed => &[On::StopFailure],
+        EventData::Created(_) => &[HookPoint::SessionStart],
+        EventData::UserMsg(_) => &[HookPoint::UserPromptSubmit],
+        EventData::TurnEnded(ended) => match ended.outcome {
+            TurnOutcome::Completed | TurnOutcome::Cancelled | TurnOutcome::Halted => {
+                &[HookPoint::Stop]
+            }
+            TurnOutcome::Failed => &[HookPoint::StopFailure],
         },
-        Data::ToolCall(call) => denied(call.gate.as_ref()),
-        Data::Resolution(resolution) => denied(resolution.gate.as_ref()),
-        Data::Dispatch(done) => match denied(done.gate.as_ref()) {
+        EventData::ToolCall(call) => denied(call.gate.as_ref()),
+        EventData::Resolution(resolution) => denied(resolution.gate.as_ref()),
+        EventData::Dispatch(done) => match denied(done.gate.as_ref()) {
             [] => result(&done.result),
-            _ => &[On::PermissionDenied, On::PostToolUseFailure],
+            _ => &[HookPoint::PermissionDenied, HookPoint::PostToolUseFailure],
         },
-        Data::ToolResult(done) => result(&done.outcome),
-        Data::Suspension(_) => &[On::Notification],
-        Data::ChildStarted(_) => &[On::SubagentStart],
-        Data::ChildEnded(_) => &[On::SubagentStop],
-        Data::Summarized(_) => &[On::PostCompact],
-        Data::TurnStarted(_)
-        | Data::AssistantMsg(_)
-        | Data::ToolStarted(_)
-        | Data::InputRequired(_)
-        | Data::RepairRequested(_)
-        | Data::ContextAdded(_)
-        | Data::MessageRefused(_)
-        | Data::Forked(_)
-        | Data::ContextReduced(_)
-        | Data::SummaryFailed(_)
-        | Data::DispatchStarted(_)
-        | Data::PhaseChanged(_)
-        | Data::TodosChanged(_)
-        | Data::WorkspaceOpened(_)
-        | Data::ChildReleased(_)
-        | Data::Told(_)
-        | Data::Abandoned {}
-        | Data::DecisionRemembered(_)
-        | Data::DecisionKept(_)
-        | Data::DecisionRevoked(_)
-        | Data::Unknown(_) => &[],
+        EventData::ToolResult(done) => result(&done.outcome),
+        EventData::Suspension(_) => &[HookPoint::Notification],
+        EventData::ChildStarted(_) => &[HookPoint::SubagentStart],
+        EventData::ChildEnded(_) => &[HookPoint::SubagentStop],
+        EventData::Summarized(_) => &[HookPoint::PostCompact],
+        EventData::TurnStarted(_)
+        | EventData::AssistantMsg(_)
+        | EventData::ToolStarted(_)
+        | EventData::InputRequired(_)
+        | EventData::RepairRequested(_)
+        | EventData::ContextAdded(_)
+        | EventData::MessageRefused(_)
+        | EventData::Forked(_)
+        | EventData::ContextReduced(_)
+        | EventData::SummaryFailed(_)
+        | EventData::DispatchStarted(_)
+        | EventData::PhaseChanged(_)
+        | EventData::TodosChanged(_)
+        | EventData::WorkspaceOpened(_)
+        | EventData::ChildReleased(_)
+        | EventData::Told(_)
+        | EventData::Abandoned {}
+        | EventData::DecisionRemembered(_)
+        | EventData::DecisionKept(_)
+        | EventData::DecisionRevoked(_)
+        | EventData::Unknown(_) => &[],
     }
 }
 
-fn denied(verdict: Option<&Verdict>) -> &'static [On] {
+fn denied(verdict: Option<&Verdict>) -> &'static [HookPoint] {
     match verdict.map(|verdict| verdict.decision) {
-        Some(Decision::Deny) => &[On::PermissionDenied],
+        Some(Decision::Deny) => &[HookPoint::PermissionDenied],
         Some(Decision::Allow | Decision::Ask) | None => &[],
     }
 }
 
-fn result(outcome: &Outcome) -> &'static [On] {
+fn result(outcome: &Outcome) -> &'static [HookPoint] {
     match outcome {
-        Outcome::Ok(_) => &[On::PostToolUse],
-        Outcome::Err(..) => &[On::PostToolUseFailure],
+        Outcome::Ok(_) => &[HookPoint::PostToolUse],
+        Outcome::Err(..) => &[HookPoint::PostToolUseFailure],
     }
 }
 
 /// Which call it is about, of the events that hooks hear of and that do not say the tool themselves.
-fn call_id(data: &Data) -> Option<&CallId> {
+fn call_id(data: &EventData) -> Option<&CallId> {
     match data {
-        Data::ToolResult(done) => Some(&done.call_id),
-        Data::Resolution(resolution) => Some(&resolution.call_id),
-        Data::Dispatch(done) => Some(&done.call_id),
-        Data::ChildStarted(child) => Some(&child.call_id),
-        Data::ChildEnded(child) => Some(&child.call_id),
+        EventData::ToolResult(done) => Some(&done.call_id),
+        EventData::Resolution(resolution) => Some(&resolution.call_id),
+        EventData::Dispatch(done) => Some(&done.call_id),
+        EventData::ChildStarted(child) => Some(&child.call_id),
+        EventData::ChildEnded(child) => Some(&child.call_id),
         _ => None,
     }
 }
 
 /// On whose behalf, where the event says so itself.
-fn principal(data: &Data) -> Option<&Principal> {
+fn principal(data: &EventData) -> Option<&Principal> {
     match data {
-        Data::UserMsg(said) => Some(&said.principal),
-        Data::Dispatch(done) => Some(&done.principal),
+        EventData::UserMsg(said) => Some(&said.principal),
+        EventData::Dispatch(done) => Some(&done.principal),
         _ => None,
     }
 }

@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::teller::Teller;
-use super::{Declared, Hook, HookEvent, Hooks, Occasion, Reply, Target, What};
+use super::teller::Notifier;
+use super::{Hook, HookContext, HookEvent, HookPayload, HookSpec, HookTarget, Hooks, Reply};
 use crate::clock::Clock;
-use crate::post::Poster;
-use crate::tools::run::Variables;
+use crate::post::SignedClient;
+use crate::tools::run::Env;
 
 /// Calls hooks; one for the whole program, since it keeps the connections.
 pub struct HookCaller {
     hooks: Hooks,
-    poster: Poster,
+    poster: SignedClient,
     clock: Arc<dyn Clock>,
-    pub(crate) teller: Teller,
+    pub(crate) teller: Notifier,
 }
 
 /// A hook failed, was late, or answered what cannot be; the log says how.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("hook {0} failed")]
-pub(crate) struct Failed(pub(crate) String);
+pub(crate) struct HookCallError(pub(crate) String);
 
 impl HookCaller {
     pub(crate) fn new(
         hooks: Hooks,
         clock: Arc<dyn Clock>,
-        variables: Variables,
+        variables: Env,
     ) -> Result<Self, reqwest::Error> {
-        let poster = Poster::new("the hook", clock.clone(), variables)?;
-        Ok(Self { hooks, poster, clock, teller: Teller::default() })
+        let poster = SignedClient::new("the hook", clock.clone(), variables)?;
+        Ok(Self { hooks, poster, clock, teller: Notifier::default() })
     }
 
     /// Returns when every hook that was to be told by now has been.
@@ -41,16 +41,16 @@ impl HookCaller {
     /// What the hook answers; of one that is only told nothing is read.
     pub(crate) async fn ask(
         &self,
-        hook: &Declared,
-        occasion: &Occasion,
-        what: What,
-    ) -> Result<Reply, Failed> {
+        hook: &HookSpec,
+        occasion: &HookContext,
+        what: HookPayload,
+    ) -> Result<Reply, HookCallError> {
         let (name, on, occasion) = (hook.name.clone(), hook.on, occasion.clone());
         let event = HookEvent { hook: name, on, occasion, what };
         let conversation = event.occasion.conversation_id.clone();
         let asked = match &hook.target {
-            Target::Http(_) => tokio::time::timeout(hook.timeout, self.post(hook, event)).await,
-            Target::Native(name) => match self.hooks.get(name) {
+            HookTarget::Http(_) => tokio::time::timeout(hook.timeout, self.post(hook, event)).await,
+            HookTarget::Native(name) => match self.hooks.get(name) {
                 Some(native) => {
                     tokio::time::timeout(hook.timeout, run(native.clone(), event)).await
                 }
@@ -63,11 +63,11 @@ impl HookCaller {
             Err(_) => format!("no answer within {:?}", hook.timeout),
         };
         tracing::warn!(%conversation, hook = hook.name, %on, said = why, "a hook failed");
-        Err(Failed(hook.name.clone()))
+        Err(HookCallError(hook.name.clone()))
     }
 
-    async fn post(&self, hook: &Declared, event: HookEvent) -> Result<Reply, String> {
-        let Target::Http(to) = &hook.target else { return Err("is no server".to_owned()) };
+    async fn post(&self, hook: &HookSpec, event: HookEvent) -> Result<Reply, String> {
+        let HookTarget::Http(to) = &hook.target else { return Err("is no server".to_owned()) };
         let body = serde_json::to_string(&event).map_err(|error| error.to_string())?;
         // Every call is another one; a server tells repeats of the network by it.
         let key = self.clock.id("hook");

@@ -1,24 +1,24 @@
 //! What `pre` hooks add to the context of one step.
 
-use abide_conversation::event::Added;
+use abide_conversation::event::AddedContext;
 use abide_conversation::message::Message;
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::{Declared, Failed, HookCaller, Occasion, Reply, What};
+use super::{HookCallError, HookCaller, HookContext, HookPayload, HookSpec, Reply};
 use crate::model::prompt;
 use crate::model::tokens::Counter;
 
 /// How much may still be added to one step.
 #[derive(Clone)]
-pub(crate) struct Reserve {
+pub(crate) struct TokenReserve {
     /// In tokens.
     whole: u32,
     used: u64,
     counter: Counter,
 }
 
-impl Reserve {
+impl TokenReserve {
     pub(crate) fn new(whole: u32, counter: Counter) -> Self {
         Self { whole, used: 0, counter }
     }
@@ -39,14 +39,14 @@ impl Reserve {
 /// is why the turn is to be halted.
 pub(crate) async fn additions(
     caller: &HookCaller,
-    hooks: &[&Declared],
-    occasion: &Occasion,
-    what: &What,
-    reserve: &mut Reserve,
-) -> Result<Vec<Added>, String> {
+    hooks: &[&HookSpec],
+    occasion: &HookContext,
+    what: &HookPayload,
+    reserve: &mut TokenReserve,
+) -> Result<Vec<AddedContext>, String> {
     let mut added = Vec::new();
     let together =
-        |one: &&Declared, next: &&Declared| one.parallel.is_some() && one.parallel == next.parallel;
+        |one: &&HookSpec, next: &&HookSpec| one.parallel.is_some() && one.parallel == next.parallel;
     for group in hooks.chunk_by(together) {
         let asked = group.iter().map(|hook| caller.ask(hook, occasion, what.clone()));
         for (hook, reply) in group.iter().zip(join_all(asked).await) {
@@ -54,14 +54,14 @@ pub(crate) async fn additions(
                 Reply::Add(content) if content.is_empty() => {}
                 Reply::Add(content) => {
                     reserve.take(&hook.name, &content)?;
-                    added.push(Added { hook: hook.name.clone(), content });
+                    added.push(AddedContext { hook: hook.name.clone(), content });
                 }
                 Reply::Halt(reason) if hook.parallel.is_none() => {
                     return Err(format!("hook {}: {reason}", hook.name));
                 }
                 Reply::Halt(_) => {
                     tracing::warn!(hook = hook.name, "a hook of a parallel group may only add");
-                    return Err(Failed(hook.name.clone()).to_string());
+                    return Err(HookCallError(hook.name.clone()).to_string());
                 }
                 Reply::GoOn
                 | Reply::Refuse(_)
@@ -75,8 +75,8 @@ pub(crate) async fn additions(
 }
 
 /// What was added, as the model reads it, for one step only.
-pub(crate) fn transient(added: Vec<Added>) -> impl Iterator<Item = Message> {
-    let message = |(at, added): (usize, Added)| {
+pub(crate) fn transient(added: Vec<AddedContext>) -> impl Iterator<Item = Message> {
+    let message = |(at, added): (usize, AddedContext)| {
         prompt::inserted(format!("{}now_{at}", prompt::CONTEXT), added.content)
     };
     added.into_iter().enumerate().map(message)

@@ -16,13 +16,13 @@ const COMPLAINT: usize = 200;
 
 /// One entry of an agent's `hooks`.
 #[derive(Clone, Debug)]
-pub struct Declared {
+pub struct HookSpec {
     /// Unique in its agent.
     pub name: String,
-    pub on: On,
+    pub on: HookPoint,
     /// Of which tools; `None`: of all.
-    pub matching: Option<Matching>,
-    pub target: Target,
+    pub matching: Option<Matcher>,
+    pub target: HookTarget,
     /// How long one call of it may take.
     pub timeout: Duration,
     /// Of a `pre` hook: neighbours with the same text run at once, and may only add.
@@ -35,7 +35,7 @@ pub struct Declared {
 
 /// Who is called.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum HookTarget {
     Http(Endpoint),
     /// The name in `Hooks`.
     Native(String),
@@ -45,7 +45,7 @@ pub enum Target {
 /// commit of what they are told of (`PreCompact` has none), in the order of a conversation's events and at most once: a node
 /// that dies, or whose queue is full, loses them. The journal is the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum On {
+pub enum HookPoint {
     /// Before every model call. A failure halts the turn.
     #[serde(rename = "pre")]
     Pre,
@@ -78,7 +78,7 @@ pub enum On {
     Notification,
 }
 
-impl On {
+impl HookPoint {
     /// As definitions write them.
     pub(crate) const WORDS: &str = "pre, post, stream, PreToolUse, PostToolUse, \
         PostToolUseFailure, SessionStart, SessionEnd, UserPromptSubmit, Stop, StopFailure, \
@@ -113,25 +113,25 @@ impl On {
     }
 }
 
-impl fmt::Display for On {
+impl fmt::Display for HookPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-impl Declared {
+impl HookSpec {
     /// Whether it is called on that, for this tool if it is about one.
-    pub(crate) fn concerns(&self, on: On, tool: Option<&str>) -> bool {
-        let matches = |matching: &Matching| tool.is_some_and(|tool| matching.matches(tool));
+    pub(crate) fn concerns(&self, on: HookPoint, tool: Option<&str>) -> bool {
+        let matches = |matching: &Matcher| tool.is_some_and(|tool| matching.matches(tool));
         self.on == on && self.matching.as_ref().is_none_or(matches)
     }
 }
 
 /// An expression that a whole name satisfies, in upper or lower case.
 #[derive(Clone, Debug)]
-pub struct Matching(Regex);
+pub struct Matcher(Regex);
 
-impl Matching {
+impl Matcher {
     /// Compiles it; the error is for its author.
     pub(crate) fn compile(source: &str) -> Result<Self, String> {
         // Alone first: `a)|(b` must not become legal by what is put around it.

@@ -15,16 +15,16 @@ use crate::tools::bounds::LARGEST_VALUE;
 pub struct HookEvent {
     /// The name under which it was declared.
     pub hook: String,
-    pub on: super::On,
+    pub on: super::HookPoint,
     #[serde(flatten)]
-    pub occasion: Occasion,
+    pub occasion: HookContext,
     #[serde(flatten)]
-    pub what: What,
+    pub what: HookPayload,
 }
 
 /// Where it happens, and on whose behalf.
 #[derive(Clone, Debug, Serialize)]
-pub struct Occasion {
+pub struct HookContext {
     pub conversation_id: ConversationId,
     /// `None` outside of turns.
     pub turn_id: Option<TurnId>,
@@ -35,7 +35,7 @@ pub struct Occasion {
 /// What happens.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub enum What {
+pub enum HookPayload {
     /// On `pre`: the model is about to read these messages, and then what hooks add.
     Pre {
         step: u32,

@@ -4,7 +4,7 @@ use abide_conversation::message::blocks::check_said;
 use abide_conversation::message::text_block;
 use serde_json::{Map, Value};
 
-use super::On;
+use super::HookPoint;
 use crate::tools::bounds::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
 
 /// A hook's answer. As JSON: an object with the one key that is named here, or with none.
@@ -35,7 +35,7 @@ impl Reply {
     }
 
     /// Reads a server's answer to a hook that is waited for.
-    pub(super) fn read(on: On, body: &[u8]) -> Result<Self, String> {
+    pub(super) fn read(on: HookPoint, body: &[u8]) -> Result<Self, String> {
         if body.is_empty() {
             return Ok(Self::GoOn);
         }
@@ -64,14 +64,14 @@ impl Reply {
     }
 
     /// The same, if it is an answer to that and within bounds.
-    pub(super) fn checked(self, on: On) -> Result<Self, String> {
+    pub(super) fn checked(self, on: HookPoint) -> Result<Self, String> {
         let fits = match &self {
             Self::GoOn => true,
-            Self::Add(_) => on == On::Pre,
-            Self::Halt(_) => matches!(on, On::Pre | On::Post | On::PreToolUse),
-            Self::Refuse(_) => on == On::Post,
-            Self::Show(_) => on == On::Stream,
-            Self::Deny(_) | Self::Args(_) => on == On::PreToolUse,
+            Self::Add(_) => on == HookPoint::Pre,
+            Self::Halt(_) => matches!(on, HookPoint::Pre | HookPoint::Post | HookPoint::PreToolUse),
+            Self::Refuse(_) => on == HookPoint::Post,
+            Self::Show(_) => on == HookPoint::Stream,
+            Self::Deny(_) | Self::Args(_) => on == HookPoint::PreToolUse,
         };
         if !fits {
             return Err(format!("its answer does not fit {on}"));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, unfold};
 
-use super::{Declared, HookCaller, Kind, Occasion, On, Reply, What};
+use super::{HookCaller, HookContext, HookPayload, HookPoint, HookSpec, Kind, Reply};
 use crate::agent::Definition;
-use crate::model::{Done, Failure, Part, Parts};
+use crate::model::{ModelError, ReplyChunk, ReplyEnd, ReplyStream};
 
 /// What the model says in one message before the hooks have had it; more is a model that never stops.
 const TEXT: usize = 4 << 20;
@@ -17,7 +17,7 @@ const TEXT: usize = 4 << 20;
 pub(crate) struct Filter {
     pub(crate) caller: Arc<HookCaller>,
     pub(crate) definition: Arc<Definition>,
-    pub(crate) occasion: Occasion,
+    pub(crate) occasion: HookContext,
     pub(crate) step: u32,
     /// Those that failed.
     pub(crate) left_out: Vec<String>,
@@ -32,15 +32,15 @@ struct Chunk {
     is_final: bool,
 }
 
-type Passed = (Filter, Result<Option<Part>, Failure>);
+type Passed = (Filter, Result<Option<ReplyChunk>, ModelError>);
 
 struct Flow {
-    parts: Parts,
+    parts: ReplyStream,
     waiting: VecDeque<Chunk>,
     /// The hooks at work on a chunk, or at rest.
     hooks: Hooks,
     /// What the model ended with, told when all of its text has been.
-    ended: Option<Done>,
+    ended: Option<ReplyEnd>,
     heard: usize,
     said: [bool; 2],
     over: bool,
@@ -54,7 +54,7 @@ enum Hooks {
 
 /// The same parts, with what the hooks make of the text. While they are busy the model is listened
 /// to, and what it says meanwhile is joined.
-pub(crate) fn filtered(parts: Parts, filter: Filter) -> Parts {
+pub(crate) fn filtered(parts: ReplyStream, filter: Filter) -> ReplyStream {
     let flow = Flow {
         parts,
         waiting: VecDeque::new(),
@@ -69,14 +69,14 @@ pub(crate) fn filtered(parts: Parts, filter: Filter) -> Parts {
             return None;
         }
         let part = flow.next().await;
-        flow.over = matches!(part, Err(_) | Ok(Part::Done(_)));
+        flow.over = matches!(part, Err(_) | Ok(ReplyChunk::Done(_)));
         Some((part, flow))
     })
     .boxed()
 }
 
 impl Flow {
-    async fn next(&mut self) -> Result<Part, Failure> {
+    async fn next(&mut self) -> Result<ReplyChunk, ModelError> {
         loop {
             self.work();
             let busy = match &mut self.hooks {
@@ -103,7 +103,7 @@ impl Flow {
                     }
                 }
                 () = std::future::ready(()), if self.ended.is_some() && !is_busy => {
-                    return Ok(Part::Done(self.whole()));
+                    return Ok(ReplyChunk::Done(self.whole()));
                 }
             }
         }
@@ -123,7 +123,7 @@ impl Flow {
 
     /// What the model ended with. Its provider's own form of the message would tell what hooks have
     /// changed.
-    fn whole(&mut self) -> Done {
+    fn whole(&mut self) -> ReplyEnd {
         let mut done = self.ended.take().unwrap_or_default();
         if matches!(&self.hooks, Hooks::Idle(filter) if filter.changed) {
             done.verbatim = None;
@@ -132,11 +132,14 @@ impl Flow {
     }
 
     /// Takes what the model says; what is no text passes at once.
-    fn take(&mut self, part: Option<Result<Part, Failure>>) -> Result<Option<Part>, Failure> {
+    fn take(
+        &mut self,
+        part: Option<Result<ReplyChunk, ModelError>>,
+    ) -> Result<Option<ReplyChunk>, ModelError> {
         match part {
-            Some(Ok(Part::Text(text))) => self.wait(Kind::Text, text),
-            Some(Ok(Part::Thinking(text))) => self.wait(Kind::Thinking, text),
-            Some(Ok(Part::Done(done))) => {
+            Some(Ok(ReplyChunk::Text(text))) => self.wait(Kind::Text, text),
+            Some(Ok(ReplyChunk::Thinking(text))) => self.wait(Kind::Thinking, text),
+            Some(Ok(ReplyChunk::Done(done))) => {
                 for (kind, said) in [Kind::Thinking, Kind::Text].into_iter().zip(self.said) {
                     let text = String::new();
                     self.waiting.extend(said.then_some(Chunk { kind, text, is_final: true }));
@@ -144,16 +147,16 @@ impl Flow {
                 self.ended = Some(done);
                 Ok(None)
             }
-            Some(Ok(call @ Part::Call(_))) => Ok(Some(call)),
+            Some(Ok(call @ ReplyChunk::Call(_))) => Ok(Some(call)),
             Some(Err(failure)) => Err(failure),
-            None => Err(Failure::permanent("the model's stream ended before its message did")),
+            None => Err(ModelError::permanent("the model's stream ended before its message did")),
         }
     }
 
-    fn wait(&mut self, kind: Kind, text: String) -> Result<Option<Part>, Failure> {
+    fn wait(&mut self, kind: Kind, text: String) -> Result<Option<ReplyChunk>, ModelError> {
         self.heard = self.heard.saturating_add(text.len());
         if self.heard > TEXT {
-            return Err(Failure::permanent("the model's message is too long"));
+            return Err(ModelError::permanent("the model's message is too long"));
         }
         self.said[usize::from(kind == Kind::Text)] = true;
         match self.waiting.back_mut() {
@@ -168,7 +171,7 @@ impl Flow {
 async fn pass(mut filter: Filter, chunk: Chunk) -> Passed {
     let Chunk { kind, mut text, is_final } = chunk;
     let definition = filter.definition.clone();
-    for hook in definition.hooks.iter().filter(|hook| hook.on == On::Stream) {
+    for hook in definition.hooks.iter().filter(|hook| hook.on == HookPoint::Stream) {
         // Nothing is left for it to look at.
         if filter.left_out.contains(&hook.name) || (text.is_empty() && !is_final) {
             continue;
@@ -183,10 +186,11 @@ async fn pass(mut filter: Filter, chunk: Chunk) -> Passed {
         }
     }
     let part = match kind {
-        Kind::Text => Part::Text(text),
-        Kind::Thinking => Part::Thinking(text),
+        Kind::Text => ReplyChunk::Text(text),
+        Kind::Thinking => ReplyChunk::Thinking(text),
     };
-    let is_empty = matches!(&part, Part::Text(text) | Part::Thinking(text) if text.is_empty());
+    let is_empty =
+        matches!(&part, ReplyChunk::Text(text) | ReplyChunk::Thinking(text) if text.is_empty());
     (filter, Ok((!is_empty).then_some(part)))
 }
 
@@ -194,13 +198,13 @@ impl Filter {
     /// What stands in place of the text, if anything else does.
     async fn ask(
         &mut self,
-        hook: &Declared,
+        hook: &HookSpec,
         kind: Kind,
         text: &str,
         is_final: bool,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, ModelError> {
         let (step, text) = (self.step, text.to_owned());
-        let what = What::Stream { step, kind, text, r#final: is_final };
+        let what = HookPayload::Stream { step, kind, text, r#final: is_final };
         match self.caller.ask(hook, &self.occasion, what).await {
             Ok(Reply::Show(text)) => Ok(Some(text)),
             Ok(
@@ -211,7 +215,7 @@ impl Filter {
                 | Reply::Deny(_)
                 | Reply::Args(_),
             ) => Ok(None),
-            Err(failed) if hook.fail_closed => Err(Failure::permanent(failed.to_string())),
+            Err(failed) if hook.fail_closed => Err(ModelError::permanent(failed.to_string())),
             Err(failed) => {
                 self.left_out.push(failed.0);
                 Ok(None)

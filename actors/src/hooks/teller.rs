@@ -9,9 +9,9 @@ use abide_conversation::{AgentName, ConversationId, Revision};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::{Occasion, On, What};
+use super::{HookContext, HookPayload, HookPoint};
 use crate::agent::Definition;
-use crate::conversation::Deps;
+use crate::conversation::Services;
 use crate::tools::bounds::encoded_len;
 use crate::tools::merged;
 
@@ -23,11 +23,11 @@ const NOTE: usize = 1_024;
 
 /// What one conversation's hooks are to be told.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
-    pub(crate) whose: Whose,
+pub(crate) struct Notification {
+    pub(crate) whose: HookOwner,
     /// Its assigns are without the agent's.
-    pub(crate) occasion: Occasion,
-    pub(crate) on: On,
+    pub(crate) occasion: HookContext,
+    pub(crate) on: HookPoint,
     /// Of what is about one call.
     pub(crate) tool: Option<String>,
     pub(crate) args: Option<Value>,
@@ -36,7 +36,7 @@ pub(crate) struct Note {
 
 /// Whose hooks these are, as far as it is known without asking the store.
 #[derive(Clone, Debug)]
-pub(crate) enum Whose {
+pub(crate) enum HookOwner {
     Definition(Arc<Definition>),
     Revision(Revision),
     /// The newest of its name.
@@ -46,16 +46,16 @@ pub(crate) enum Whose {
 /// The queues of a node. Each conversation has one, with a task of its own as long as something is
 /// in it, so that a slow hook holds up no other conversation.
 #[derive(Default)]
-pub(crate) struct Teller {
-    queues: Mutex<HashMap<ConversationId, VecDeque<(usize, Note)>>>,
+pub(crate) struct Notifier {
+    queues: Mutex<HashMap<ConversationId, VecDeque<(usize, Notification)>>>,
     queued: AtomicUsize,
     dropped: AtomicU64,
     tasks: TaskTracker,
 }
 
-impl Teller {
+impl Notifier {
     /// Queues a note; one that does not fit is dropped, logged and counted.
-    pub(crate) fn tell(&self, deps: &Arc<Deps>, note: Note) {
+    pub(crate) fn tell(&self, deps: &Arc<Services>, note: Notification) {
         let (cost, id) = (note.cost(), note.occasion.conversation_id.clone());
         if self.queued.load(Ordering::Relaxed).saturating_add(cost) > QUEUED {
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
@@ -80,7 +80,7 @@ impl Teller {
     }
 
     /// The next note; with the last the queue goes.
-    fn next(&self, id: &ConversationId) -> Option<Note> {
+    fn next(&self, id: &ConversationId) -> Option<Notification> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         match queues.get_mut(id)?.pop_front() {
             Some((cost, note)) => {
@@ -95,14 +95,14 @@ impl Teller {
     }
 }
 
-async fn run(deps: Arc<Deps>, id: ConversationId) {
+async fn run(deps: Arc<Services>, id: ConversationId) {
     let caller = deps.runner.hooks();
     while let Some(note) = caller.teller.next(&id) {
         note.deliver(&deps).await;
     }
 }
 
-impl Note {
+impl Notification {
     /// What it takes of the queue.
     fn cost(&self) -> usize {
         let event = self.event.as_ref().map(serde_json::to_vec);
@@ -112,11 +112,11 @@ impl Note {
     }
 
     /// Tells the hooks that it concerns, one after another; their failures are logged.
-    async fn deliver(self, deps: &Deps) {
+    async fn deliver(self, deps: &Services) {
         let definition = match &self.whose {
-            Whose::Definition(definition) => Ok(Some(definition.clone())),
-            Whose::Revision(revision) => deps.agents.revision(revision).await,
-            Whose::Agent(name) => deps.agents.newest(name).await,
+            HookOwner::Definition(definition) => Ok(Some(definition.clone())),
+            HookOwner::Revision(revision) => deps.agents.revision(revision).await,
+            HookOwner::Agent(name) => deps.agents.newest(name).await,
         };
         let definition = match definition {
             Ok(Some(definition)) => definition,
@@ -132,8 +132,11 @@ impl Note {
         for hook in definition.hooks.iter().filter(|hook| hook.concerns(on, tool.as_deref())) {
             let (tool, args, event) = (tool.clone(), args.clone(), event.clone());
             // It has logged what went wrong; nobody waits for it.
-            let _ =
-                deps.runner.hooks().ask(hook, &occasion, What::Told { tool, args, event }).await;
+            let _ = deps
+                .runner
+                .hooks()
+                .ask(hook, &occasion, HookPayload::Told { tool, args, event })
+                .await;
         }
     }
 }

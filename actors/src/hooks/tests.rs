@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use abide_conversation::event::Executor;
-use abide_conversation::message::{Message, Verbatim};
+use abide_conversation::message::{Message, ProviderMessage};
 use abide_conversation::{ConversationId, Principal, TurnId};
 use axum::Router;
 use axum::body::Bytes;
@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::net::TcpListener;
 
-use super::context::Reserve;
+use super::context::TokenReserve;
 use super::stream::{Filter, filtered};
 use super::*;
 use crate::agent::Definition;
 use crate::model::prompt::inserted;
 use crate::model::tokens::Counter;
-use crate::model::{Done, Failure, GivenCall, Part, Provider};
-use crate::tools::Natives;
+use crate::model::{ModelError, ModelToolCall, Provider, ReplyChunk, ReplyEnd};
+use crate::tools::Extensions;
 use crate::tools::fixtures::{StillClock, scope, source};
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -55,8 +55,8 @@ fn caller(hooks: Hooks) -> Arc<HookCaller> {
     Arc::new(HookCaller::new(hooks, StillClock::now(), Arc::new(variable)).unwrap())
 }
 
-fn occasion() -> Occasion {
-    Occasion {
+fn occasion() -> HookContext {
+    HookContext {
         conversation_id: ConversationId::new("c1"),
         turn_id: Some(TurnId::new("t1")),
         principal: Some(Principal::new("ann")),
@@ -64,35 +64,35 @@ fn occasion() -> Occasion {
     }
 }
 
-fn definition(hooks: Value, natives: &Natives) -> Arc<Definition> {
+fn definition(hooks: Value, natives: &Extensions) -> Arc<Definition> {
     let mut source = source(json!([]));
     source["hooks"] = hooks;
     Arc::new(Definition::parse(source, natives).unwrap().definition)
 }
 
-fn what(on: &str) -> What {
+fn what(on: &str) -> HookPayload {
     match on {
-        "pre" => What::Pre { step: 1, messages: Arc::default() },
-        "post" => What::Post { step: 1, content: Vec::new(), tool_calls: Vec::new() },
-        "PreToolUse" => What::Call {
+        "pre" => HookPayload::Pre { step: 1, messages: Arc::default() },
+        "post" => HookPayload::Post { step: 1, content: Vec::new(), tool_calls: Vec::new() },
+        "PreToolUse" => HookPayload::Call {
             call_id: None,
             tool: "send".to_owned(),
             executor: Executor::Server,
             args: json!({"to": "a"}),
         },
-        _ => What::Told { tool: None, args: None, event: None },
+        _ => HookPayload::Told { tool: None, args: None, event: None },
     }
 }
 
 /// What a hook behind this URL is understood to answer.
-async fn asked(on: &str, url: &str) -> Result<Reply, Failed> {
+async fn asked(on: &str, url: &str) -> Result<Reply, HookCallError> {
     let http = json!({"url": url, "headers": {"x-team": "a"}, "signing_secret_env": "SECRET"});
     let hook = json!({"on": on, "name": "h", "http": http, "timeout": "2s"});
-    let definition = definition(json!([hook]), &Natives::new());
+    let definition = definition(json!([hook]), &Extensions::new());
     caller(Hooks::new()).ask(&definition.hooks[0], &occasion(), what(on)).await
 }
 
-async fn answered(on: &str, status: u16, answer: &str) -> Result<Reply, Failed> {
+async fn answered(on: &str, status: u16, answer: &str) -> Result<Reply, HookCallError> {
     asked(on, &server(status, answer).await.0).await
 }
 
@@ -135,7 +135,7 @@ async fn each_answer_is_read_where_it_fits() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_is_a_failure() {
-    let failed = || Err(Failed("h".to_owned()));
+    let failed = || Err(HookCallError("h".to_owned()));
     for (on, status, answer) in [
         ("pre", 302, "{}"),
         ("pre", 404, "{}"),
@@ -167,7 +167,7 @@ struct Slow(Arc<Mutex<Vec<(String, bool)>>>);
 #[async_trait]
 impl Hook for Slow {
     async fn call(&self, event: &HookEvent) -> Reply {
-        let What::Stream { text, r#final, .. } = &event.what else { return Reply::GoOn };
+        let HookPayload::Stream { text, r#final, .. } = &event.what else { return Reply::GoOn };
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut heard = self.0.lock().unwrap();
         heard.push((text.clone(), *r#final));
@@ -178,10 +178,10 @@ impl Hook for Slow {
 
 /// The parts that come of these through one slow hook, and what that heard.
 async fn through(
-    parts: Vec<Result<Part, Failure>>,
-) -> (Vec<Result<Part, Failure>>, Vec<(String, bool)>) {
+    parts: Vec<Result<ReplyChunk, ModelError>>,
+) -> (Vec<Result<ReplyChunk, ModelError>>, Vec<(String, bool)>) {
     let heard = Arc::default();
-    let natives = Natives::new().with_hooks(Hooks::new().with("slow", Slow(Arc::clone(&heard))));
+    let natives = Extensions::new().with_hooks(Hooks::new().with("slow", Slow(Arc::clone(&heard))));
     let filter = Filter {
         caller: caller(natives.hooks().clone()),
         definition: definition(json!([{"on": "stream", "native": "slow"}]), &natives),
@@ -195,15 +195,16 @@ async fn through(
     (passed, heard)
 }
 
-fn text(text: &str) -> Result<Part, Failure> {
-    Ok(Part::Text(text.to_owned()))
+fn text(text: &str) -> Result<ReplyChunk, ModelError> {
+    Ok(ReplyChunk::Text(text.to_owned()))
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_hook_is_busy_is_joined_and_its_last_call_flushes() {
-    let done = || Ok(Part::Done(Done::default()));
-    let call = GivenCall { id: "a".into(), name: "b".into(), args: Ok(json!({})), provided: None };
-    let call = || Ok(Part::Call(call.clone()));
+    let done = || Ok(ReplyChunk::Done(ReplyEnd::default()));
+    let call =
+        ModelToolCall { id: "a".into(), name: "b".into(), args: Ok(json!({})), provided: None };
+    let call = || Ok(ReplyChunk::Call(call.clone()));
     let parts = vec![text("a"), text("b"), text("c"), call(), text("d"), done()];
     let (passed, heard) = through(parts).await;
     assert_eq!(passed, [call(), text("[abcd]"), done()]);
@@ -216,23 +217,23 @@ async fn what_comes_while_a_hook_is_busy_is_joined_and_its_last_call_flushes() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_a_hook_changed_goes_back_in_no_other_form() {
     let (provider, model) = ("anthropic".to_owned(), "m".to_owned());
-    let verbatim = Verbatim { provider, model, items: vec![json!({"text": "a"})] };
-    let done = Done { verbatim: Some(verbatim), ..Done::default() };
-    let (passed, _) = through(vec![text("a"), Ok(Part::Done(done.clone()))]).await;
-    assert_eq!(passed, [text("[a]"), Ok(Part::Done(Done::default()))]);
-    let (passed, _) = through(vec![Ok(Part::Done(done.clone()))]).await;
-    assert_eq!(passed, [Ok(Part::Done(done))]);
+    let verbatim = ProviderMessage { provider, model, items: vec![json!({"text": "a"})] };
+    let done = ReplyEnd { verbatim: Some(verbatim), ..ReplyEnd::default() };
+    let (passed, _) = through(vec![text("a"), Ok(ReplyChunk::Done(done.clone()))]).await;
+    assert_eq!(passed, [text("[a]"), Ok(ReplyChunk::Done(ReplyEnd::default()))]);
+    let (passed, _) = through(vec![Ok(ReplyChunk::Done(done.clone()))]).await;
+    assert_eq!(passed, [Ok(ReplyChunk::Done(done))]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_fails_or_never_stops_ends_the_stream_at_once() {
-    let failure = Failure::permanent("no model");
+    let failure = ModelError::permanent("no model");
     let (passed, _) = through(vec![text("a"), Err(failure.clone()), text("b")]).await;
     assert_eq!(passed, [Err(failure)]);
     let (passed, _) = through(vec![text("a")]).await;
     assert_eq!(passed.len(), 1, "the end of the stream is no message: {passed:?}");
     let (passed, _) = through(vec![text(&"x".repeat(3 << 20)); 9]).await;
-    assert_eq!(passed, [Err(Failure::permanent("the model's message is too long"))]);
+    assert_eq!(passed, [Err(ModelError::permanent("the model's message is too long"))]);
 }
 
 #[test]
@@ -249,13 +250,13 @@ fn a_hook_reads_the_newest_messages_within_a_megabyte_and_the_last_in_any_case()
 
 #[test]
 fn a_reserve_is_counted_as_the_models_messages_are() {
-    let mut reserve = Reserve::new(4, Counter::rough(Provider::Scripted));
+    let mut reserve = TokenReserve::new(4, Counter::rough(Provider::Scripted));
     let block = |text: &str| vec![json!({"type": "text", "text": text})];
     assert_eq!(reserve.take("a", &block("one")), Ok(()));
     assert_eq!(reserve.take("b", &block("two three four")), Ok(()));
     let over = "hook c went over the injection reserve of 4 tokens".to_owned();
     assert_eq!(reserve.take("c", &block("five")), Err(over.clone()));
-    let mut reserve = Reserve::new(4, Counter::rough(Provider::Scripted));
+    let mut reserve = TokenReserve::new(4, Counter::rough(Provider::Scripted));
     assert_eq!(
         reserve.take("c", &[json!({"type": "json", "data": "one two three four five"})]),
         Err(over)

@@ -4,11 +4,11 @@ use abide_conversation::CallId;
 use abide_conversation::event::Executor;
 use serde_json::Value;
 
-use super::{Declared, HookCaller, Occasion, On, Reply, What};
+use super::{HookCaller, HookContext, HookPayload, HookPoint, HookSpec, Reply};
 
 /// The call that hooks are asked about.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ToolUse {
     /// `None` for a user's own call.
     pub(crate) call_id: Option<CallId>,
     pub(crate) tool: String,
@@ -18,7 +18,7 @@ pub(crate) struct Asked {
 
 /// What all the hooks together say to it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum ToolUseVerdict {
     GoOn,
     /// It is to have these arguments, which nobody has looked at yet; the last hook that changed them.
     Args {
@@ -32,37 +32,37 @@ pub(crate) enum Said {
 }
 
 /// Whether any hook wants to be asked about calls of the tool.
-pub(crate) fn concerned(hooks: &[Declared], tool: &str) -> bool {
-    hooks.iter().any(|hook| hook.concerns(On::PreToolUse, Some(tool)))
+pub(crate) fn concerned(hooks: &[HookSpec], tool: &str) -> bool {
+    hooks.iter().any(|hook| hook.concerns(HookPoint::PreToolUse, Some(tool)))
 }
 
 /// Asks the hooks in the order of their declaration, each about the arguments that those before it
 /// left. One that fails denies.
 pub(crate) async fn said(
     caller: &HookCaller,
-    hooks: &[Declared],
-    occasion: &Occasion,
-    asked: Asked,
-) -> Said {
-    let Asked { call_id, tool, executor, mut args } = asked;
+    hooks: &[HookSpec],
+    occasion: &HookContext,
+    asked: ToolUse,
+) -> ToolUseVerdict {
+    let ToolUse { call_id, tool, executor, mut args } = asked;
     let mut changed = None;
-    for hook in hooks.iter().filter(|hook| hook.concerns(On::PreToolUse, Some(&tool))) {
+    for hook in hooks.iter().filter(|hook| hook.concerns(HookPoint::PreToolUse, Some(&tool))) {
         let (call_id, tool) = (call_id.clone(), tool.clone());
-        let what = What::Call { call_id, tool, executor, args: args.clone() };
+        let what = HookPayload::Call { call_id, tool, executor, args: args.clone() };
         let because = |reason: &str| format!("hook {}: {reason}", hook.name);
         match caller.ask(hook, occasion, what).await {
-            Ok(Reply::Deny(reason)) => return Said::Deny(because(&reason)),
-            Ok(Reply::Halt(reason)) => return Said::Halt(because(&reason)),
+            Ok(Reply::Deny(reason)) => return ToolUseVerdict::Deny(because(&reason)),
+            Ok(Reply::Halt(reason)) => return ToolUseVerdict::Halt(because(&reason)),
             Ok(Reply::Args(others)) => {
                 (args, changed) = (others, Some(hook.name.clone()));
             }
             Ok(Reply::GoOn | Reply::Add(_) | Reply::Refuse(_) | Reply::Show(_)) => {}
-            Err(_) => return Said::Deny(because("failed")),
+            Err(_) => return ToolUseVerdict::Deny(because("failed")),
         }
     }
     match changed {
-        Some(hook) => Said::Args { hook, args },
-        None => Said::GoOn,
+        Some(hook) => ToolUseVerdict::Args { hook, args },
+        None => ToolUseVerdict::GoOn,
     }
 }
 

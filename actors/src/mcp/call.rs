@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::input::Asks;
+use abide_conversation::input::InputRequest;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
@@ -15,12 +15,12 @@ use tokio::sync::mpsc;
 
 use super::connection::Connection;
 use super::input::{self, Wanted};
-use super::link::Link;
-use super::reach::Pick;
+use super::link::McpSession;
+use super::reach::McpToolRef;
 use super::result;
 use crate::pauses;
 use crate::tools::bounds::{LONGEST_ERROR, SHOWN_TEXT, cut, one_line};
-use crate::tools::native::Returned;
+use crate::tools::native::ToolReturn;
 use crate::tools::run::Run;
 
 /// How often a server may want a call again without asking anybody, as one does that is busy.
@@ -30,31 +30,31 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Calls the tool. Takes as long as the server does; dropping the future cancels the request.
 pub(super) async fn call(
-    link: &Arc<Link>,
-    pick: &Pick,
+    link: &Arc<McpSession>,
+    pick: &McpToolRef,
     run: &Run,
     report: &(impl Fn(Value) + Send + Sync),
-) -> Returned {
+) -> ToolReturn {
     let server = &link.server.name;
     let Ok(connection) = link.connection().await else {
-        return Returned::error(format!("the MCP server {server} cannot be reached"));
+        return ToolReturn::error(format!("the MCP server {server} cannot be reached"));
     };
     match rounds(&connection, params(pick, run), report).await {
         Ok(Answered::Result(result)) => result::returned(result, pick.output.as_ref()),
-        Ok(Answered::Asks(asks)) => Returned::asking(asks),
-        Ok(Answered::Wrong(why)) => Returned::error(why),
-        Err(ServiceError::McpError(error)) => Returned::error(cut(&error.message, LONGEST_ERROR)),
+        Ok(Answered::Asks(asks)) => ToolReturn::asking(asks),
+        Ok(Answered::Wrong(why)) => ToolReturn::error(why),
+        Err(ServiceError::McpError(error)) => ToolReturn::error(cut(&error.message, LONGEST_ERROR)),
         Err(error) => {
             // Sent or not: whether it ran is not known, so it is not sent again.
             link.forget(&connection).await;
             let why = one_line(&error.to_string(), SHOWN_TEXT);
             tracing::warn!(server, tool = pick.tool, said = why, "a call of an MCP server broke");
-            Returned::error(format!("the connection to the MCP server {server} broke"))
+            ToolReturn::error(format!("the connection to the MCP server {server} broke"))
         }
     }
 }
 
-fn params(pick: &Pick, run: &Run) -> CallToolRequestParams {
+fn params(pick: &McpToolRef, run: &Run) -> CallToolRequestParams {
     let mut params = CallToolRequestParams::new(pick.tool.clone());
     params.arguments = run.grant.args().as_object().cloned();
     params.meta = Some(meta(run));
@@ -134,7 +134,7 @@ async fn answered(
 /// What a call came to.
 enum Answered {
     Result(CallToolResult),
-    Asks(Asks),
+    Asks(InputRequest),
     /// With something that is neither.
     Wrong(String),
 }

@@ -22,10 +22,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::process;
-use super::reach::{Reach, Server};
-use super::transport::{Era, Guarded, LARGEST_MESSAGE};
+use super::reach::{McpServer, McpTransport};
+use super::transport::{BoundedTransport, LARGEST_MESSAGE, ProtocolVersion};
 use crate::tools::bounds::encoded_len;
-use crate::tools::run::Variables;
+use crate::tools::run::Env;
 
 /// Progress that waits to be passed on; a server that reports faster loses the rest, as it may.
 const PROGRESS_WAITING: usize = 64;
@@ -54,18 +54,18 @@ impl Changes {
 impl Connection {
     /// Connects, with the protocol of 2026-07-28 or, if the server does not know it, an older one.
     pub(super) async fn open(
-        server: &Server,
+        server: &McpServer,
         client: Client,
-        variables: &Variables,
+        variables: &Env,
         changes: Changes,
-        era: &Arc<Era>,
+        era: &Arc<ProtocolVersion>,
     ) -> Result<Self, String> {
         let handler = Handler { changes, progress: Mutex::default() };
         let lifecycle = era.lifecycle();
         // An old server may be silent about what it does not know; it is to have as long again.
         let probe = (server.timeout / 2).min(LONGEST_PROBE);
         let connected = match &server.reach {
-            Reach::Http { url, headers, secret_headers } => {
+            McpTransport::Http { url, headers, secret_headers } => {
                 let mut headers = headers.clone();
                 for (name, variable) in secret_headers {
                     headers.insert(name.clone(), secret(variable, variables)?);
@@ -73,17 +73,17 @@ impl Connection {
                 let transport = http(url.as_str(), headers, client);
                 handler
                     .serve_with_lifecycle(
-                        Guarded::new(transport, probe, Arc::clone(era)),
+                        BoundedTransport::new(transport, probe, Arc::clone(era)),
                         lifecycle,
                     )
                     .await
             }
-            Reach::Stdio { command, args, env } => {
+            McpTransport::Stdio { command, args, env } => {
                 let transport = process::start(&server.name, command, args, env, variables)
                     .map_err(|error| format!("its program cannot be started: {error}"))?;
                 handler
                     .serve_with_lifecycle(
-                        Guarded::new(transport, probe, Arc::clone(era)),
+                        BoundedTransport::new(transport, probe, Arc::clone(era)),
                         lifecycle,
                     )
                     .await
@@ -150,7 +150,7 @@ fn http(url: &str, headers: HeaderMap, client: Client) -> StreamableHttpClientTr
 }
 
 /// A header's value that must not be shown.
-fn secret(variable: &str, variables: &Variables) -> Result<HeaderValue, String> {
+fn secret(variable: &str, variables: &Env) -> Result<HeaderValue, String> {
     let value = variables(variable).ok_or_else(|| format!("{variable} is not set"))?;
     let mut value = HeaderValue::from_str(&value)
         .map_err(|_| format!("{variable} does not fit into a header"))?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::input::{Answer, Asks, Input};
+use abide_conversation::input::{InputAnswer, InputRequest, PendingInput};
 use rmcp::model::{ElicitRequestParams, InputRequest, InputRequiredResult, InputResponses};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const LARGEST_REQUESTS: usize = 64 * 1024;
 /// What is to be done before a call can go on.
 pub(super) enum Wanted {
     /// A person has to answer.
-    Person(Asks),
+    Person(InputRequest),
     /// Nobody: the server wants the same call again with this state.
     Again(Option<String>),
 }
@@ -46,7 +46,7 @@ pub(super) fn wanted(asked: InputRequiredResult) -> Result<Wanted, String> {
         // No answer could ever satisfy it.
         Schema::compile(schema).map_err(|why| format!("the MCP server's form is none: {why}"))?;
     }
-    Ok(Wanted::Person(Asks { message, requests, request_state }))
+    Ok(Wanted::Person(InputRequest { message, requests, request_state }))
 }
 
 /// The question of a form; whatever else a server may want is not ours to give.
@@ -61,12 +61,12 @@ fn message(request: &InputRequest) -> Result<&str, String> {
 }
 
 /// What goes back to the server: the answer to each request, and its state.
-pub(super) fn responses(input: &Input) -> Option<(InputResponses, Option<String>)> {
+pub(super) fn responses(input: &PendingInput) -> Option<(InputResponses, Option<String>)> {
     let answer = input.answer.as_ref()?;
     let requests = input.asks.requests.as_object()?;
     let respond = |id: &String| match answer {
-        Answer::Error(_) => json!({"action": "decline"}),
-        Answer::Result(value) => {
+        InputAnswer::Error(_) => json!({"action": "decline"}),
+        InputAnswer::Result(value) => {
             let content = if requests.len() == 1 { value } else { &value[id] };
             json!({"action": "accept", "content": content})
         }
@@ -144,15 +144,16 @@ mod tests {
         let Ok(Wanted::Person(asks)) = asked(two) else { unreachable!() };
         assert_eq!(asks.message, "Who?\nWhen?");
         let back = |answer| {
-            let input = Input { attempt: 1, asks: asks.clone(), answer: Some(answer) };
+            let input = PendingInput { attempt: 1, asks: asks.clone(), answer: Some(answer) };
             responses(&input).unwrap()
         };
-        let (given, state) = back(Answer::Result(json!({"a": {"name": "x"}, "b": {"day": "y"}})));
+        let (given, state) =
+            back(InputAnswer::Result(json!({"a": {"name": "x"}, "b": {"day": "y"}})));
         assert_eq!(state.as_deref(), Some("s1"));
         assert_eq!(given["b"], json!({"action": "accept", "content": {"day": "y"}}));
-        let (given, _) = back(Answer::Error("no".to_owned()));
+        let (given, _) = back(InputAnswer::Error("no".to_owned()));
         assert_eq!(given["a"], json!({"action": "decline"}));
-        let unanswered = Input { attempt: 1, asks, answer: None };
+        let unanswered = PendingInput { attempt: 1, asks, answer: None };
         assert!(responses(&unanswered).is_none());
     }
 

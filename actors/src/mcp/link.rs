@@ -10,10 +10,10 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 
 use super::connection::{Changes, Connection};
 use super::listing::Listing;
-use super::reach::Server;
-use super::transport::Era;
+use super::reach::McpServer;
+use super::transport::ProtocolVersion;
 use crate::tools::bounds::{SHOWN_TEXT, one_line};
-use crate::tools::run::Variables;
+use crate::tools::run::Env;
 
 /// A connection that nobody used for so long is closed; connecting anew is cheap beside that.
 pub(super) const IDLE: Duration = Duration::from_secs(300);
@@ -29,14 +29,14 @@ const BACK_OFF: Duration = Duration::from_millis(250);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
 /// Shared by all conversations whose agents say the same of the server.
-pub(super) struct Link {
-    pub(super) server: Arc<Server>,
+pub(super) struct McpSession {
+    pub(super) server: Arc<McpServer>,
     client: Client,
-    variables: Variables,
+    variables: Env,
     facts: Mutex<Facts>,
     /// Its server said that the tools are others now.
     changed: Arc<AtomicBool>,
-    era: Arc<Era>,
+    era: Arc<ProtocolVersion>,
     /// Held while connecting, so that one connection is made.
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     /// Held while listing, so that all who wait get the one answer.
@@ -55,10 +55,10 @@ struct Facts {
 /// The server cannot be used now; the log has why.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Away(pub(super) String);
+pub(super) struct McpUnavailable(pub(super) String);
 
-impl Link {
-    pub(super) fn new(server: Arc<Server>, client: Client, variables: Variables) -> Arc<Self> {
+impl McpSession {
+    pub(super) fn new(server: Arc<McpServer>, client: Client, variables: Env) -> Arc<Self> {
         let facts = Facts {
             listing: None,
             fresh_until: None,
@@ -133,19 +133,21 @@ impl Link {
                 facts.listing = Some(Arc::new(listing));
                 (facts.failures, facts.not_before) = (0, None);
             }
-            Err(Away(why)) => self.failed(&why),
+            Err(McpUnavailable(why)) => self.failed(&why),
         }
     }
 
     /// A connection that is lost on the way is made anew, once.
-    async fn fetch(self: &Arc<Self>) -> Result<Listing, Away> {
+    async fn fetch(self: &Arc<Self>) -> Result<Listing, McpUnavailable> {
         let mut lost = false;
         loop {
             let connection = self.connection().await?;
             match Listing::fetch(&self.server.name, connection.peer()).await {
                 Ok(listing) => return Ok(listing),
-                Err(ServiceError::McpError(error)) => return Err(Away(error.message.into_owned())),
-                Err(error) if lost => return Err(Away(error.to_string())),
+                Err(ServiceError::McpError(error)) => {
+                    return Err(McpUnavailable(error.message.into_owned()));
+                }
+                Err(error) if lost => return Err(McpUnavailable(error.to_string())),
                 Err(_) => {
                     lost = true;
                     self.forget(&connection).await;
@@ -156,7 +158,7 @@ impl Link {
 
     /// The connection, made if there is none. Waits until a server that failed may be asked again,
     /// if that is soon.
-    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, Away> {
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, McpUnavailable> {
         let mut slot = self.connection.lock().await;
         self.facts().used = Instant::now();
         if let Some(connection) = slot.take() {
@@ -171,7 +173,7 @@ impl Link {
         let not_before = self.facts().not_before;
         if let Some(moment) = not_before {
             if moment > Instant::now() + self.server.timeout {
-                return Err(Away("it failed several times".to_owned()));
+                return Err(McpUnavailable("it failed several times".to_owned()));
             }
             sleep_until(moment).await;
         }
@@ -193,7 +195,7 @@ impl Link {
         };
         let connection = Arc::new(connected.map_err(|why| {
             self.failed(&why);
-            Away(why)
+            McpUnavailable(why)
         })?);
         *slot = Some(Arc::clone(&connection));
         tokio::spawn(keep(Arc::downgrade(self), Arc::downgrade(&connection)));
@@ -231,7 +233,7 @@ impl Link {
 }
 
 /// Hears of changes as long as the connection stands, and closes it when nobody uses it.
-async fn keep(link: Weak<Link>, connection: Weak<Connection>) {
+async fn keep(link: Weak<McpSession>, connection: Weak<Connection>) {
     let Some(changes) = connection.upgrade().map(|connection| connection.changes()) else { return };
     let idle = async {
         let mut looks = interval(LOOK);

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::transport::LARGEST_MESSAGE;
 use crate::tools::bounds::{SHOWN_TEXT, one_line};
-use crate::tools::run::Variables;
+use crate::tools::run::Env;
 
 /// What every process knows: where programs are, where its user's files are, the language.
 const VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
@@ -34,8 +34,8 @@ pub(super) fn start(
     command: &str,
     args: &[String],
     env: &[String],
-    variables: &Variables,
-) -> io::Result<Piped> {
+    variables: &Env,
+) -> io::Result<StdioTransport> {
     let names = VARIABLES.into_iter().chain(env.iter().map(String::as_str));
     let mut child = Command::new(command)
         .args(args)
@@ -54,7 +54,7 @@ pub(super) fn start(
     };
     tokio::spawn(drain(server.to_owned(), log));
     let output = Lines { inner: output, length: 0 };
-    Ok(Piped { inner: AsyncRwTransport::new_client(output, input), process })
+    Ok(StdioTransport { inner: AsyncRwTransport::new_client(output, input), process })
 }
 
 /// Reads what the server logs, so that it never waits for that.
@@ -69,12 +69,12 @@ async fn drain(server: String, mut log: ChildStderr) {
 }
 
 /// The transport over a process's pipes.
-pub(super) struct Piped {
+pub(super) struct StdioTransport {
     inner: AsyncRwTransport<RoleClient, Lines<ChildStdout>, ChildStdin>,
     process: Process,
 }
 
-impl Transport<RoleClient> for Piped {
+impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(

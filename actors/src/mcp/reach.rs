@@ -11,19 +11,19 @@ use crate::tools::tool::Tool;
 
 /// A server of an agent.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct McpServer {
     /// In its agent; the beginning of its tools' names there.
     pub name: String,
     /// All that the definition says of it but the name: equal ones share a connection.
     pub key: String,
-    pub reach: Reach,
+    pub reach: McpTransport,
     /// How long connecting and listing may take.
     pub timeout: Duration,
 }
 
 /// How a server is reached.
 #[derive(Clone, Debug)]
-pub enum Reach {
+pub enum McpTransport {
     Http {
         url: Url,
         headers: HeaderMap,
@@ -41,8 +41,8 @@ pub enum Reach {
 
 /// One tool of a server, picked by its name there.
 #[derive(Clone, Debug)]
-pub struct Pick {
-    pub server: Arc<Server>,
+pub struct McpToolRef {
+    pub server: Arc<McpServer>,
     pub tool: String,
     /// What the server promises of its structured results; known of a tool that is listed.
     pub output: Option<Schema>,
@@ -50,7 +50,7 @@ pub struct Pick {
 
 /// All tools of a server, in its order.
 #[derive(Clone, Debug)]
-pub struct Set {
+pub struct McpToolSet {
     /// They stand before the declared tool that is this many-th from the beginning.
     pub before: usize,
     /// What each of them is, but for what the listing says of it.

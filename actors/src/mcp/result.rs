@@ -4,29 +4,33 @@ use abide_conversation::message::text_block;
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::tools::native::Returned;
+use crate::tools::native::ToolReturn;
 use crate::tools::schema::Schema;
 
 /// The result: what is structured, else a single text as such, else content blocks. An error is its
 /// text. What breaks the schema that the server promised is an error, too.
-pub(super) fn returned(result: CallToolResult, promised: Option<&Schema>) -> Returned {
+pub(super) fn returned(result: CallToolResult, promised: Option<&Schema>) -> ToolReturn {
     if result.is_error == Some(true) {
         let texts = result.content.iter().filter_map(ContentBlock::as_text);
         let text = texts.map(|text| text.text.as_str()).collect::<Vec<_>>().join("\n");
-        return Returned::error(if text.is_empty() { "the tool failed".to_owned() } else { text });
+        return ToolReturn::error(if text.is_empty() {
+            "the tool failed".to_owned()
+        } else {
+            text
+        });
     }
     if let Some(value) = result.structured_content {
         return match promised.map_or(Ok(()), |schema| schema.check(&value)) {
-            Ok(()) => Returned::ok(value),
-            Err(why) => Returned::error(format!("the tool's result is not what it lists: {why}")),
+            Ok(()) => ToolReturn::ok(value),
+            Err(why) => ToolReturn::error(format!("the tool's result is not what it lists: {why}")),
         };
     }
     let mut blocks = result.content;
     match (blocks.len(), blocks.pop()) {
-        (_, None) => Returned::ok(Value::Null),
-        (1, Some(ContentBlock::Text(text))) => Returned::ok(text.text),
+        (_, None) => ToolReturn::ok(Value::Null),
+        (1, Some(ContentBlock::Text(text))) => ToolReturn::ok(text.text),
         (_, Some(last)) => {
-            Returned::ok(blocks.into_iter().chain([last]).map(block).collect::<Vec<_>>())
+            ToolReturn::ok(blocks.into_iter().chain([last]).map(block).collect::<Vec<_>>())
         }
     }
 }

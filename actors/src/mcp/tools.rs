@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sha2::{Digest, Sha256};
 
 use super::listing::Listed;
-use super::{Listings, Pick, Set};
+use super::{Listings, McpToolRef, McpToolSet};
 use crate::agent::Definition;
 use crate::tools::tool::{LONGEST_NAME, Target, Tool};
 
@@ -39,7 +39,7 @@ fn declared(tool: &Tool, listings: &Listings) -> Option<Tool> {
     Some(tool)
 }
 
-fn set_tools(set: &Set, listings: &Listings, taken: &mut HashSet<String>) -> Vec<Tool> {
+fn set_tools(set: &McpToolSet, listings: &Listings, taken: &mut HashSet<String>) -> Vec<Tool> {
     let Some(Target::Mcp(pick)) = &set.template.target else { return Vec::new() };
     let mut tools = Vec::new();
     for listed in listings.get(&pick.server.name).map_or(&[][..], |listing| listing.tools()) {
@@ -61,11 +61,11 @@ fn set_tools(set: &Set, listings: &Listings, taken: &mut HashSet<String>) -> Vec
     tools
 }
 
-fn filled(tool: &Tool, pick: &Pick, listed: &Listed) -> Tool {
+fn filled(tool: &Tool, pick: &McpToolRef, listed: &Listed) -> Tool {
     let (server, name) = (pick.server.clone(), listed.name.clone());
     Tool {
         parameters: listed.parameters.clone(),
-        target: Some(Target::Mcp(Pick { server, tool: name, output: listed.output.clone() })),
+        target: Some(Target::Mcp(McpToolRef { server, tool: name, output: listed.output.clone() })),
         ..tool.clone()
     }
 }

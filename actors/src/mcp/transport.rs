@@ -24,9 +24,9 @@ const MOST_UNREAD: usize = 64;
 
 /// Which protocol the server speaks, as far as it is known from an answer that came too late.
 #[derive(Debug, Default)]
-pub(super) struct Era(AtomicU8);
+pub(super) struct ProtocolVersion(AtomicU8);
 
-impl Era {
+impl ProtocolVersion {
     const NEWEST: u8 = 1;
     const OLDER: u8 = 2;
 
@@ -52,14 +52,14 @@ impl Era {
 }
 
 /// A transport within bounds.
-pub(super) struct Guarded<T> {
+pub(super) struct BoundedTransport<T> {
     inner: T,
     left: f64,
     counted: Instant,
     unread: Arc<AtomicUsize>,
     probe: Probe,
     limit: Duration,
-    era: Arc<Era>,
+    era: Arc<ProtocolVersion>,
 }
 
 /// The question whether the server knows the newest protocol.
@@ -73,10 +73,10 @@ enum Probe {
     GivenUp(RequestId),
 }
 
-impl<T> Guarded<T> {
+impl<T> BoundedTransport<T> {
     /// `probe` is how long the server may be silent about the newest protocol, unless it is known
     /// to speak it.
-    pub(super) fn new(inner: T, probe: Duration, era: Arc<Era>) -> Self {
+    pub(super) fn new(inner: T, probe: Duration, era: Arc<ProtocolVersion>) -> Self {
         Self {
             inner,
             left: BURST,
@@ -134,7 +134,7 @@ impl<T> Guarded<T> {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
     type Error = T::Error;
 
     fn name() -> Cow<'static, str> {

@@ -1,7 +1,7 @@
 //! The values of labels.
 
-use abide_conversation::event::{Ending, Executor, Kind};
-use abide_conversation::message::{ErrorType, Outcome, Status};
+use abide_conversation::event::{Executor, SuspensionKind, TurnOutcome};
+use abide_conversation::message::{ErrorType, MessageStatus, Outcome};
 
 use crate::model::Purpose;
 
@@ -23,20 +23,20 @@ pub(crate) fn outcome(outcome: &Outcome) -> &'static str {
     }
 }
 
-pub(crate) fn ending(ending: Ending) -> &'static str {
+pub(crate) fn ending(ending: TurnOutcome) -> &'static str {
     match ending {
-        Ending::Completed => "completed",
-        Ending::Cancelled => "cancelled",
-        Ending::Halted => "halted",
-        Ending::Failed => "failed",
+        TurnOutcome::Completed => "completed",
+        TurnOutcome::Cancelled => "cancelled",
+        TurnOutcome::Halted => "halted",
+        TurnOutcome::Failed => "failed",
     }
 }
 
-pub(crate) fn status(status: Status) -> &'static str {
+pub(crate) fn status(status: MessageStatus) -> &'static str {
     match status {
-        Status::Complete => "complete",
-        Status::Cancelled => "cancelled",
-        Status::Error => "error",
+        MessageStatus::Complete => "complete",
+        MessageStatus::Cancelled => "cancelled",
+        MessageStatus::Error => "error",
     }
 }
 
@@ -49,11 +49,11 @@ pub(crate) fn executor(executor: Executor) -> &'static str {
     }
 }
 
-pub(crate) fn kind(kind: Kind) -> &'static str {
+pub(crate) fn kind(kind: SuspensionKind) -> &'static str {
     match kind {
-        Kind::Approval => "approval",
-        Kind::Elicitation => "elicitation",
-        Kind::ClientExec => "client_exec",
+        SuspensionKind::Approval => "approval",
+        SuspensionKind::Elicitation => "elicitation",
+        SuspensionKind::ClientExec => "client_exec",
     }
 }
 

@@ -13,7 +13,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::wire::{Auth, Call, Format, Reply, below};
-use super::{Failure, Request};
+use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.
 const ANTHROPIC: &str = "https://api.anthropic.com/v1";
@@ -39,7 +39,7 @@ impl Format for Anthropic {
         Auth::Header("x-api-key")
     }
 
-    fn call(&self, request: &Request) -> Result<Call, Failure> {
+    fn call(&self, request: &Request) -> Result<Call, ModelError> {
         let base = request.settings.base_url.as_deref().unwrap_or(ANTHROPIC);
         let url = below(base, &["messages"])?;
         let mut headers = vec![header("anthropic-version", VERSION)?];
@@ -51,7 +51,7 @@ impl Format for Anthropic {
     }
 
     /// Without its thinking the request can be answered, and the conversation goes on.
-    fn instead(&self, request: &Request, failure: &Failure) -> Option<Request> {
+    fn instead(&self, request: &Request, failure: &ModelError) -> Option<Request> {
         let unreadable = UNREADABLE.iter().any(|phrase| failure.message.contains(phrase));
         let thought = request.verbatim.values().flat_map(|it| &it.items).any(said::is_thinking);
         (unreadable && thought).then(|| {
@@ -80,7 +80,7 @@ fn betas(request: &Request) -> Vec<&str> {
     betas
 }
 
-fn header(name: &'static str, value: &str) -> Result<(HeaderName, HeaderValue), Failure> {
-    let illegal = |_| Failure::permanent("options.betas has a name that no header can have");
+fn header(name: &'static str, value: &str) -> Result<(HeaderName, HeaderValue), ModelError> {
+    let illegal = |_| ModelError::permanent("options.betas has a name that no header can have");
     Ok((HeaderName::from_static(name), HeaderValue::from_str(value).map_err(illegal)?))
 }

@@ -14,7 +14,7 @@ mod replaying;
 mod table;
 mod writing;
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use serde_json::Value;
 
 use self::cases::CASES;
@@ -64,7 +64,7 @@ enum Say<'a> {
 /// How a message ends.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    stop: Stop,
+    stop: StopReason,
     usage: Usage,
 }
 

@@ -10,7 +10,7 @@ mod tests;
 mod tool;
 
 use super::wire::{Auth, Call, Format, Reply, below};
-use super::{Failure, Request};
+use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.
 const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta";
@@ -29,7 +29,7 @@ impl Format for Gemini {
         Auth::Header("x-goog-api-key")
     }
 
-    fn call(&self, request: &Request) -> Result<Call, Failure> {
+    fn call(&self, request: &Request) -> Result<Call, ModelError> {
         let base = request.settings.base_url.as_deref().unwrap_or(GEMINI);
         // A tuned model's name says where it stands: `tunedModels/NAME`.
         let name = &request.settings.name;

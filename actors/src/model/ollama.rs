@@ -6,7 +6,7 @@ mod reply;
 mod tests;
 
 use super::wire::{Auth, Call, Format, Framing, Reply, below};
-use super::{Failure, Request};
+use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.
 const HERE: &str = "http://127.0.0.1:11434";
@@ -29,7 +29,7 @@ impl Format for Ollama {
         Framing::Lines
     }
 
-    fn call(&self, request: &Request) -> Result<Call, Failure> {
+    fn call(&self, request: &Request) -> Result<Call, ModelError> {
         let base = request.settings.base_url.as_deref().unwrap_or(HERE);
         let url = below(base, &["api", "chat"])?;
         Ok(Call { url, headers: Vec::new(), body: body::body(request) })

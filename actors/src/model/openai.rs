@@ -8,7 +8,7 @@ mod tests;
 pub(super) mod tool;
 
 use super::wire::{Auth, Call, Format, Reply, below};
-use super::{Failure, Request};
+use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -24,7 +24,7 @@ impl Format for Openai {
         Auth::Bearer
     }
 
-    fn call(&self, request: &Request) -> Result<Call, Failure> {
+    fn call(&self, request: &Request) -> Result<Call, ModelError> {
         let base = request.settings.base_url.as_deref().unwrap_or(OPENAI);
         let url = below(base, &["chat", "completions"])?;
         let own = url.host_str() == Some("api.openai.com");

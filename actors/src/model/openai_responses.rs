@@ -11,7 +11,7 @@ mod tool;
 use serde_json::json;
 
 use super::wire::{Auth, Call, Format, Reply, below};
-use super::{Failure, Request};
+use super::{ModelError, Request};
 
 /// Asked when a definition names no other server.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -34,7 +34,7 @@ impl Format for OpenaiResponses {
         Auth::Bearer
     }
 
-    fn call(&self, request: &Request) -> Result<Call, Failure> {
+    fn call(&self, request: &Request) -> Result<Call, ModelError> {
         let base = request.settings.base_url.as_deref().unwrap_or(OPENAI);
         let url = below(base, &["responses"])?;
         let own = url.host_str() == Some("api.openai.com");
@@ -42,7 +42,7 @@ impl Format for OpenaiResponses {
     }
 
     /// A model that does not think answers once nothing is asked for of its thinking.
-    fn instead(&self, request: &Request, failure: &Failure) -> Option<Request> {
+    fn instead(&self, request: &Request, failure: &ModelError) -> Option<Request> {
         let mut request = request.clone();
         let include = request.settings.options.entry("include").or_insert_with(|| json!([SEALED]));
         let include = include.as_array_mut()?;

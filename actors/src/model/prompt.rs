@@ -9,10 +9,11 @@ use std::collections::{HashMap, HashSet};
 
 use abide_conversation::context::Context;
 use abide_conversation::event::{
-    Added, AssistantMsg, ContextAdded, Data, Event, MessageRefused, RepairRequested, Summarized,
+    AddedContext, AssistantMsg, ContextAdded, Event, EventData, MessageRefused, RepairRequested,
+    Summarized,
 };
 use abide_conversation::message::{
-    CallRef, ErrorType, Message, Outcome, Role, Status, Verbatim, text_block,
+    CallRef, ErrorType, Message, MessageStatus, Outcome, ProviderMessage, Role, text_block,
 };
 use abide_conversation::{CallId, MessageId, TurnId};
 use serde_json::Value;
@@ -56,7 +57,7 @@ pub type Rules<'a> = dyn Fn(&str) -> Rule + Sync + 'a;
 
 /// All that a prompt is drawn from: the same makes the same on every node.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct PromptInput<'a> {
     /// Those from `marks.from` on, and the one that has the summary.
     pub events: &'a [Event],
     pub turn: &'a TurnId,
@@ -73,10 +74,10 @@ pub struct Shown<'a> {
     /// `None` of what stands for earlier turns.
     pub turn: Option<&'a TurnId>,
     /// As its provider wrote it, if it is whole.
-    pub verbatim: Option<&'a Verbatim>,
+    pub verbatim: Option<&'a ProviderMessage>,
 }
 
-impl View<'_> {
+impl PromptInput<'_> {
     /// The messages, oldest first.
     ///
     /// Turns stand in the order in which they started, from the marks on and up to `turn`; a message
@@ -89,7 +90,7 @@ impl View<'_> {
     /// `error: <code>…` (contract §7). Media in results are only named there: one message of role
     /// user shows them, right after the results of all the message's calls.
     pub fn messages(&self) -> Vec<Shown<'_>> {
-        let View { events, context, rules, .. } = *self;
+        let PromptInput { events, context, rules, .. } = *self;
         let mut read = Read {
             results: results(events),
             expired: retention::expired(events, &context.marks, rules),
@@ -109,7 +110,7 @@ impl View<'_> {
         for (seq, started) in self.started() {
             let events = by_turn.remove(started).unwrap_or_default();
             let said = events.iter().find_map(|event| {
-                if let Data::UserMsg(said) = &event.data { Some(&said.message) } else { None }
+                if let EventData::UserMsg(said) = &event.data { Some(&said.message) } else { None }
             });
             read.turn = Some(started);
             read.push(seq, said.cloned());
@@ -124,7 +125,7 @@ impl View<'_> {
     fn started(&self) -> Vec<(u64, &TurnId)> {
         let mut turns = Vec::new();
         let mut known = HashSet::new();
-        let starts = |event: &&Event| matches!(event.data, Data::TurnStarted(_));
+        let starts = |event: &&Event| matches!(event.data, EventData::TurnStarted(_));
         for event in self.events.iter().filter(starts) {
             let Some(id) = &event.turn_id else { continue };
             let shown = event.seq >= self.context.marks.since || id == self.turn;
@@ -142,7 +143,7 @@ impl View<'_> {
 fn results(events: &[Event]) -> HashMap<&CallId, &Outcome> {
     let mut results = HashMap::new();
     for event in events {
-        if let Data::ToolResult(result) = &event.data {
+        if let EventData::ToolResult(result) = &event.data {
             results.entry(&result.call_id).or_insert(&result.outcome);
         }
     }
@@ -175,7 +176,11 @@ impl<'a> Read<'a> {
     fn earlier(&mut self, events: &[Event], context: &Context) {
         let summary = context.summary.and_then(|summary| {
             let event = events.iter().find(|event| event.seq == summary.seq)?;
-            if let Data::Summarized(summarized) = &event.data { Some(summarized) } else { None }
+            if let EventData::Summarized(summarized) = &event.data {
+                Some(summarized)
+            } else {
+                None
+            }
         });
         let mut content: Vec<Value> = summary.map(summary_block).into_iter().collect();
         if context.has_dropped() {
@@ -189,47 +194,48 @@ impl<'a> Read<'a> {
     fn take(&mut self, event: &'a Event) {
         let seq = event.seq;
         match &event.data {
-            Data::AssistantMsg(spoken) => self.spoken(seq, spoken),
-            Data::RepairRequested(wrong) => self.push(seq, [repair(seq, wrong)]),
-            Data::ContextAdded(added) => self.push(seq, added_context(seq, added)),
-            Data::MessageRefused(refused) => self.push(seq, [refusal(seq, refused)]),
-            Data::Created(_)
-            | Data::UserMsg(_)
-            | Data::TurnStarted(_)
-            | Data::ToolCall(_)
-            | Data::Suspension(_)
-            | Data::Resolution(_)
-            | Data::ToolStarted(_)
-            | Data::InputRequired(_)
-            | Data::ToolResult(_)
-            | Data::Forked(_)
-            | Data::ContextReduced(_)
-            | Data::Summarized(_)
-            | Data::SummaryFailed(_)
-            | Data::TurnEnded(_)
-            | Data::DispatchStarted(_)
-            | Data::Dispatch(_)
-            | Data::PhaseChanged(_)
-            | Data::TodosChanged(_)
-            | Data::WorkspaceOpened(_)
-            | Data::ChildStarted(_)
-            | Data::ChildEnded(_)
-            | Data::ChildReleased(_)
-            | Data::Told(_)
-            | Data::Abandoned {}
-            | Data::DecisionRemembered(_)
-            | Data::DecisionKept(_)
-            | Data::DecisionRevoked(_)
-            | Data::Unknown(_) => {}
+            EventData::AssistantMsg(spoken) => self.spoken(seq, spoken),
+            EventData::RepairRequested(wrong) => self.push(seq, [repair(seq, wrong)]),
+            EventData::ContextAdded(added) => self.push(seq, added_context(seq, added)),
+            EventData::MessageRefused(refused) => self.push(seq, [refusal(seq, refused)]),
+            EventData::Created(_)
+            | EventData::UserMsg(_)
+            | EventData::TurnStarted(_)
+            | EventData::ToolCall(_)
+            | EventData::Suspension(_)
+            | EventData::Resolution(_)
+            | EventData::ToolStarted(_)
+            | EventData::InputRequired(_)
+            | EventData::ToolResult(_)
+            | EventData::Forked(_)
+            | EventData::ContextReduced(_)
+            | EventData::Summarized(_)
+            | EventData::SummaryFailed(_)
+            | EventData::TurnEnded(_)
+            | EventData::DispatchStarted(_)
+            | EventData::Dispatch(_)
+            | EventData::PhaseChanged(_)
+            | EventData::TodosChanged(_)
+            | EventData::WorkspaceOpened(_)
+            | EventData::ChildStarted(_)
+            | EventData::ChildEnded(_)
+            | EventData::ChildReleased(_)
+            | EventData::Told(_)
+            | EventData::Abandoned {}
+            | EventData::DecisionRemembered(_)
+            | EventData::DecisionKept(_)
+            | EventData::DecisionRevoked(_)
+            | EventData::Unknown(_) => {}
         }
     }
 
     fn spoken(&mut self, seq: u64, spoken: &'a AssistantMsg) {
         let mut message = spoken.message.clone();
-        let verbatim = spoken.verbatim.as_ref().filter(|_| spoken.status == Status::Complete);
+        let verbatim =
+            spoken.verbatim.as_ref().filter(|_| spoken.status == MessageStatus::Complete);
         message.status = match spoken.status {
-            Status::Complete => None,
-            cut @ (Status::Cancelled | Status::Error) => Some(cut),
+            MessageStatus::Complete => None,
+            cut @ (MessageStatus::Cancelled | MessageStatus::Error) => Some(cut),
         };
         message.tool_calls.retain(|call| self.told.insert(call.id.clone()));
         let (provided, calls): (Vec<_>, _) =
@@ -285,7 +291,7 @@ fn repair(seq: u64, wrong: &RepairRequested) -> Message {
 
 /// What durable hooks added stands where it was added.
 fn added_context(seq: u64, added: &ContextAdded) -> impl Iterator<Item = Message> {
-    let message = move |(at, added): (usize, &Added)| {
+    let message = move |(at, added): (usize, &AddedContext)| {
         inserted(format!("{CONTEXT}{seq}_{at}"), added.content.clone())
     };
     added.added.iter().enumerate().map(message)

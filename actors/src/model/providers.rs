@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::scripted::{self, Scripted};
 use super::wire::Wire;
-use super::{Failure, Model, Parts, Prices, Provider, Request, Settings};
+use super::{Model, ModelError, ModelSettings, Prices, Provider, ReplyStream, Request};
 
 /// The options that are this program's own to send.
 const OWN: [&str; 14] = [
@@ -44,7 +44,7 @@ impl Models {
 
 #[async_trait]
 impl Model for Models {
-    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
         match request.settings.provider {
             Provider::Scripted => self.scripted.ask(request).await,
             _ => self.wire.ask(request).await,
@@ -68,7 +68,7 @@ pub struct Mistake {
     pub message: String,
 }
 
-impl Settings {
+impl ModelSettings {
     /// Judges the settings when their agent is defined; the first mistake is named.
     pub fn check(&self) -> Result<(), Mistake> {
         self.check_prices()?;

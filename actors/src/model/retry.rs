@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 
-use super::{Failure, Model, Part, Parts, Request, Retry};
+use super::{Model, ModelError, ReplyChunk, ReplyStream, Request, Retry};
 use crate::clock::Clock;
 use crate::pauses;
 
@@ -59,19 +59,21 @@ impl<M: Model> Retrying<M> {
         Self { model, policy, clock }
     }
 
-    async fn attempt(&self, request: &Request) -> Result<Parts, Failure> {
+    async fn attempt(&self, request: &Request) -> Result<ReplyStream, ModelError> {
         let mut parts = self.model.ask(request).await?;
         match parts.next().await {
-            Some(Ok(first)) => Ok(stream::iter([Ok::<Part, Failure>(first)]).chain(parts).boxed()),
+            Some(Ok(first)) => {
+                Ok(stream::iter([Ok::<ReplyChunk, ModelError>(first)]).chain(parts).boxed())
+            }
             Some(Err(failure)) => Err(failure),
-            None => Err(Failure::transient("the model's reply was empty")),
+            None => Err(ModelError::transient("the model's reply was empty")),
         }
     }
 }
 
 #[async_trait]
 impl<M: Model> Model for Retrying<M> {
-    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
         for attempt in 1..self.policy.max_attempts {
             let failure = match self.attempt(request).await {
                 Ok(parts) => return Ok(parts),

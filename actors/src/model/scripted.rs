@@ -59,7 +59,9 @@ use serde_json::{Map, Value, json};
 
 use self::script::{Call, Entry, Script};
 use super::prompt::{OWN_ERROR, is_a_persons};
-use super::{Done, Failure, GivenCall, Model, Part, Parts, Purpose, Request, numbers};
+use super::{
+    Model, ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request, numbers,
+};
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
 const KEPT: usize = 32;
@@ -78,7 +80,7 @@ pub fn check(script: &Value) -> Result<(), String> {
 
 #[async_trait]
 impl Model for Scripted {
-    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
         if request.purpose == Purpose::Summary {
             let told = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
             let (_, pieces) = say(&format!("Summary of {told} messages."));
@@ -88,8 +90,8 @@ impl Model for Scripted {
         let script = self.compiled(&source)?;
         let scene = Scene::of(&request.messages);
         let (delay, pieces) = play(&script, &scene)?;
-        let pace = move |piece: Result<Part, Failure>| async move {
-            if !delay.is_zero() && !matches!(piece, Ok(Part::Done(_))) {
+        let pace = move |piece: Result<ReplyChunk, ModelError>| async move {
+            if !delay.is_zero() && !matches!(piece, Ok(ReplyChunk::Done(_))) {
                 tokio::time::sleep(delay).await;
             }
             piece
@@ -99,12 +101,12 @@ impl Model for Scripted {
 }
 
 impl Scripted {
-    fn compiled(&self, source: &Arc<Value>) -> Result<Arc<Script>, Failure> {
+    fn compiled(&self, source: &Arc<Value>) -> Result<Arc<Script>, ModelError> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, script)) = compiled.iter().find(|(known, _)| known == source) {
             return Ok(script.clone());
         }
-        let script = Arc::new(Script::parse(source).map_err(Failure::permanent)?);
+        let script = Arc::new(Script::parse(source).map_err(ModelError::permanent)?);
         if compiled.len() == KEPT {
             compiled.pop_front();
         }
@@ -149,14 +151,14 @@ fn envelope(text: String) -> Value {
     }
 }
 
-type Pieces = Vec<Result<Part, Failure>>;
+type Pieces = Vec<Result<ReplyChunk, ModelError>>;
 
 fn say(text: &str) -> (Duration, Pieces) {
-    let done = Part::Done(Done::default());
-    (Duration::ZERO, words(text, Part::Text).chain([Ok(done)]).collect())
+    let done = ReplyChunk::Done(ReplyEnd::default());
+    (Duration::ZERO, words(text, ReplyChunk::Text).chain([Ok(done)]).collect())
 }
 
-fn play(script: &Script, scene: &Scene) -> Result<(Duration, Pieces), Failure> {
+fn play(script: &Script, scene: &Scene) -> Result<(Duration, Pieces), ModelError> {
     let Some(entries) = script.entries(&scene.user) else {
         return Ok(say("No rule of the script matches this message."));
     };
@@ -166,39 +168,40 @@ fn play(script: &Script, scene: &Scene) -> Result<(Duration, Pieces), Failure> {
     }
 }
 
-fn pieces(script: &Script, entry: &Entry, scene: &Scene) -> Result<Pieces, Failure> {
+fn pieces(script: &Script, entry: &Entry, scene: &Scene) -> Result<Pieces, ModelError> {
     let values = context! { user => scene.user.as_str(), results => Serde(&scene.results) };
     let render = |text: &str| script.render(text, &values);
     let mut pieces = Vec::new();
     if let Some(thinking) = &entry.thinking {
-        pieces.extend(words(&render(thinking)?, Part::Thinking));
+        pieces.extend(words(&render(thinking)?, ReplyChunk::Thinking));
     }
     if let Some(text) = &entry.text {
-        pieces.extend(words(&render(text)?, Part::Text));
+        pieces.extend(words(&render(text)?, ReplyChunk::Text));
     }
     for (at, call) in entry.calls.iter().enumerate() {
         let id = format!("call_{}_{}", scene.step + 1, at + 1);
-        pieces.push(Ok(Part::Call(given(call, id, &render)?)));
+        pieces.push(Ok(ReplyChunk::Call(given(call, id, &render)?)));
     }
     match &entry.error {
         Some(failure) => pieces.push(Err(failure.clone())),
-        None => pieces.push(Ok(Part::Done(Done { usage: entry.usage, ..Done::default() }))),
+        None => pieces
+            .push(Ok(ReplyChunk::Done(ReplyEnd { usage: entry.usage, ..ReplyEnd::default() }))),
     }
     Ok(pieces)
 }
 
-type Render<'a> = dyn Fn(&str) -> Result<String, Failure> + 'a;
+type Render<'a> = dyn Fn(&str) -> Result<String, ModelError> + 'a;
 
-fn given(call: &Call, id: String, render: &Render<'_>) -> Result<GivenCall, Failure> {
+fn given(call: &Call, id: String, render: &Render<'_>) -> Result<ModelToolCall, ModelError> {
     let args = match &call.args {
         Value::String(raw) => numbers::exactly(render(raw)?),
         args => Ok(rendered(args, render)?),
     };
     let id = call.id.clone().unwrap_or(id);
-    Ok(GivenCall { id, name: call.name.clone(), args, provided: None })
+    Ok(ModelToolCall { id, name: call.name.clone(), args, provided: None })
 }
 
-fn rendered(value: &Value, render: &Render<'_>) -> Result<Value, Failure> {
+fn rendered(value: &Value, render: &Render<'_>) -> Result<Value, ModelError> {
     Ok(match value {
         Value::String(text) => Value::String(render(text)?),
         Value::Array(values) => {
@@ -207,7 +210,7 @@ fn rendered(value: &Value, render: &Render<'_>) -> Result<Value, Failure> {
         }
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| {
-                Ok::<_, Failure>((key.clone(), rendered(value, render)?))
+                Ok::<_, ModelError>((key.clone(), rendered(value, render)?))
             };
             Value::Object(fields.iter().map(field).collect::<Result<Map<_, _>, _>>()?)
         }
@@ -216,6 +219,9 @@ fn rendered(value: &Value, render: &Render<'_>) -> Result<Value, Failure> {
 }
 
 /// Words as they stream, each with the white space after it.
-fn words(text: &str, part: fn(String) -> Part) -> impl Iterator<Item = Result<Part, Failure>> {
+fn words(
+    text: &str,
+    part: fn(String) -> ReplyChunk,
+) -> impl Iterator<Item = Result<ReplyChunk, ModelError>> {
     text.split_inclusive(char::is_whitespace).map(move |word| Ok(part(word.to_owned())))
 }

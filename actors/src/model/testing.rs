@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Failure, Model, Part, Provider, Request, Settings};
+use super::{Model, ModelError, ModelSettings, Provider, ReplyChunk, Request};
 use crate::clock::Clock;
 
 /// What the server does with one request.
@@ -208,8 +208,8 @@ impl Clock for Still {
     }
 }
 
-pub(super) fn settings(provider: Provider) -> Settings {
-    Settings {
+pub(super) fn settings(provider: Provider) -> ModelSettings {
+    ModelSettings {
         provider,
         name: String::new(),
         base_url: None,
@@ -227,7 +227,7 @@ pub(super) fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
     Message::new(MessageId::new(id), role, content)
 }
 
-pub(super) fn request(settings: Settings) -> Request {
+pub(super) fn request(settings: ModelSettings) -> Request {
     Request {
         settings,
         system: String::new(),
@@ -242,7 +242,10 @@ pub(super) fn request(settings: Settings) -> Request {
 }
 
 /// All that a model answers; whatever failed is last.
-pub(super) async fn answered(model: &impl Model, request: Request) -> Vec<Result<Part, Failure>> {
+pub(super) async fn answered(
+    model: &impl Model,
+    request: Request,
+) -> Vec<Result<ReplyChunk, ModelError>> {
     match model.ask(&request).await {
         Ok(parts) => parts.collect().await,
         Err(failure) => vec![Err(failure)],
@@ -250,6 +253,6 @@ pub(super) async fn answered(model: &impl Model, request: Request) -> Vec<Result
 }
 
 /// The parts, all of which came.
-pub(super) fn whole(parts: Vec<Result<Part, Failure>>) -> Vec<Part> {
+pub(super) fn whole(parts: Vec<Result<ReplyChunk, ModelError>>) -> Vec<ReplyChunk> {
     parts.into_iter().collect::<Result<_, _>>().unwrap()
 }

@@ -5,12 +5,12 @@ mod estimate;
 mod tests;
 
 use abide_conversation::message::Message;
-use abide_conversation::message::blocks::{Kind, Media, as_text};
+use abide_conversation::message::blocks::{BlockKind, Media, as_text};
 use serde_json::Value;
 use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
 use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
 
-use super::{GivenCall, Provider, Settings, ToolSpec};
+use super::{ModelSettings, ModelToolCall, Provider, ToolSpec};
 
 /// A longer text is estimated: tokenizing it would take more than some hundredths of a second.
 const EXACT: usize = 200_000;
@@ -34,7 +34,7 @@ pub(crate) struct Counter {
 
 impl Counter {
     /// The first for a tokenizer loads its vocabulary, aside, since that takes a while.
-    pub(crate) async fn of(settings: &Settings) -> Self {
+    pub(crate) async fn of(settings: &ModelSettings) -> Self {
         let provider = settings.provider;
         let Some(tokenizer) = tokenizer(settings) else { return Self::rough(provider) };
         let load = move || bpe_for_tokenizer(tokenizer).ok();
@@ -79,7 +79,7 @@ impl Counter {
     }
 
     /// The tokens of what a model said.
-    pub(crate) fn reply(&self, content: &[Value], given: &[GivenCall]) -> u64 {
+    pub(crate) fn reply(&self, content: &[Value], given: &[ModelToolCall]) -> u64 {
         let calls = given.iter().map(|call| match &call.args {
             Ok(args) => self.call(&call.name, &args.to_string()),
             Err(raw) => self.call(&call.name, raw),
@@ -135,7 +135,7 @@ impl Counter {
             | Provider::Scripted => 1_105,
         };
         match media.kind {
-            Kind::Image | Kind::GeneratedImage => picture,
+            BlockKind::Image | BlockKind::GeneratedImage => picture,
             _ => 4 * picture,
         }
     }
@@ -143,7 +143,7 @@ impl Counter {
 
 /// The model's own tokenizer, of those that are at hand; a model of OpenAI's that nobody knows yet is
 /// taken for one of its newer.
-fn tokenizer(settings: &Settings) -> Option<Tokenizer> {
+fn tokenizer(settings: &ModelSettings) -> Option<Tokenizer> {
     match settings.provider {
         Provider::Openai | Provider::OpenaiResponses => {
             Some(get_tokenizer(&settings.name).unwrap_or(Tokenizer::O200kBase))

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::format::{Auth, Call, Format, Frame, Framing, Reply, below};
 use self::reading::Reading;
-use super::{Failure, MOST_CALLS, Model, Part, Parts, Request, Settings};
+use super::{MOST_CALLS, Model, ModelError, ModelSettings, ReplyChunk, ReplyStream, Request};
 use crate::clock::Clock;
 
 /// How many bytes a reply may have. No model writes as much; what does never ends.
@@ -78,11 +78,11 @@ impl Default for Limits {
 struct Refused {
     /// What the provider answered; `None` if it did not.
     status: Option<StatusCode>,
-    failure: Failure,
+    failure: ModelError,
 }
 
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
+impl From<ModelError> for Refused {
+    fn from(failure: ModelError) -> Self {
         Self { status: None, failure }
     }
 }
@@ -105,7 +105,7 @@ impl Wire {
     }
 
     /// Built at the first call, so that a machine without certificates can do all else.
-    fn client(&self) -> Result<&Client, Failure> {
+    fn client(&self) -> Result<&Client, ModelError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -119,7 +119,11 @@ impl Wire {
     }
 
     /// The key, if the definition names one or the server is the provider's own.
-    fn key(&self, settings: &Settings, usual: Option<&str>) -> Result<Option<String>, Failure> {
+    fn key(
+        &self,
+        settings: &ModelSettings,
+        usual: Option<&str>,
+    ) -> Result<Option<String>, ModelError> {
         let name = match (&settings.api_key_env, &settings.base_url, usual) {
             (Some(name), _, _) => name.as_str(),
             (None, None, Some(usual)) => usual,
@@ -131,7 +135,7 @@ impl Wire {
             None => {
                 // Clients read the failure; the variable's name is for who runs the program.
                 tracing::error!(model = settings.name, variable = name, "no key for a model");
-                Err(Failure::permanent("the model's key is not configured"))
+                Err(ModelError::permanent("the model's key is not configured"))
             }
         }
     }
@@ -142,7 +146,7 @@ impl Wire {
         format: &dyn Format,
         request: &mut Cow<'_, Request>,
         key: Option<&str>,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, ModelError> {
         let mut call = format.call(request)?;
         let mut response = self.begin(&call, format.auth(), key).await;
         for _ in 0..OTHERWISE {
@@ -171,8 +175,9 @@ impl Wire {
                 Auth::Bearer => (reqwest::header::AUTHORIZATION, format!("Bearer {key}")),
                 Auth::Header(name) => (HeaderName::from_static(name), key.to_owned()),
             };
-            let mut value = HeaderValue::from_str(&value)
-                .map_err(|_| Failure::permanent("the key has characters that no key can have"))?;
+            let mut value = HeaderValue::from_str(&value).map_err(|_| {
+                ModelError::permanent("the key has characters that no key can have")
+            })?;
             value.set_sensitive(true);
             asked = asked.header(name, value);
         }
@@ -209,7 +214,7 @@ impl Wire {
 
 #[async_trait]
 impl Model for Wire {
-    async fn ask(&self, request: &Request) -> Result<Parts, Failure> {
+    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
         let mut request = Cow::Borrowed(request);
         let format = format::of(request.settings.provider)?;
         let key = self.key(&request.settings, format.key())?;
@@ -217,12 +222,12 @@ impl Model for Wire {
         let response = response.map_err(|failure| failure::redacted(failure, key.as_deref()))?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if kind.is_some_and(|kind| kind.starts_with("application/json")) {
-            return Err(Failure::permanent("the model's provider did not stream its answer"));
+            return Err(ModelError::permanent("the model's provider did not stream its answer"));
         }
         let reply = format.reply(&request);
         let reading = Reading::new(response, self.limits, format.framing(), reply);
         let parts = stream::try_unfold(reading, Reading::next);
-        let redact = move |part: Result<Part, Failure>| {
+        let redact = move |part: Result<ReplyChunk, ModelError>| {
             part.map_err(|failure| failure::redacted(failure, key.as_deref()))
         };
         Ok(parts.map(redact).boxed())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Limits};
+use super::{CommandOutput, Limits};
 
 /// One line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,4 +19,4 @@ pub(super) struct Request {
 }
 
 /// JSON as well; or why the command did not run.
-pub(super) type Reply = Result<Ended, String>;
+pub(super) type Reply = Result<CommandOutput, String>;

@@ -37,7 +37,7 @@ pub enum Sandbox {
 /// What `/readyz` shows of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum SandboxStatus {
     Off,
     /// With what this kernel cannot keep a command from; empty where it can do all.
     On {
@@ -48,11 +48,11 @@ pub enum Standing {
 }
 
 /// Asks the kernel; changes nothing.
-pub(super) fn probe() -> Standing {
+pub(super) fn probe() -> SandboxStatus {
     let hard = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let base = hard().handle_access(AccessFs::from_write(ABI::V1));
     if let Err(error) = base.and_then(Ruleset::create) {
-        return Standing::Unavailable(error.to_string());
+        return SandboxStatus::Unavailable(error.to_string());
     }
     let known = [
         ("truncating files outside", hard().handle_access(AccessFs::Truncate)),
@@ -60,7 +60,7 @@ pub(super) fn probe() -> Standing {
         ("signals to other processes", hard().scope(Scope::Signal)),
     ];
     let gaps = known.into_iter().filter(|(_, rule)| rule.is_err());
-    Standing::On { gaps: gaps.map(|(what, _)| what.to_owned()).collect() }
+    SandboxStatus::On { gaps: gaps.map(|(what, _)| what.to_owned()).collect() }
 }
 
 /// Puts this thread, and all that it starts, into the sandbox for good.

@@ -18,7 +18,7 @@ use super::descendants::{Descendants, newest};
 use super::launcher::CONFINE;
 use super::output::Kept;
 use super::request::Request;
-use super::{Ended, How, LONGEST_OUTPUT};
+use super::{CommandOutput, ExitStatus, LONGEST_OUTPUT};
 
 /// Two processors start some hundred processes in this time.
 const LOOK: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// Why the command is over.
 pub(super) enum Why {
-    Ended(How),
+    Ended(ExitStatus),
     /// Nobody waits for it any more.
     LetGo,
     /// It cannot be watched.
@@ -129,8 +129,8 @@ impl<'a> Watch<'a> {
             }
             let over = match self.status {
                 _ if self.let_go => return Why::LetGo,
-                Some(code) => Some(How::Exited(code)),
-                None if left.is_zero() => Some(How::TimedOut),
+                Some(code) => Some(ExitStatus::Exited(code)),
+                None if left.is_zero() => Some(ExitStatus::TimedOut),
                 None => self.beyond_a_bound(),
             };
             if let Some(how) = over {
@@ -142,7 +142,7 @@ impl<'a> Watch<'a> {
     /// TERM to all that came from the command, then KILL. False if some of it does not end.
     pub(super) fn end_all(&mut self, why: &Why) -> bool {
         // Who floods the machine would use the grace for more of it.
-        if !matches!(why, Why::Ended(How::TooManyProcesses | How::TooMuchMemory)) {
+        if !matches!(why, Why::Ended(ExitStatus::TooManyProcesses | ExitStatus::TooMuchMemory)) {
             let until = Instant::now() + GRACE;
             let all = self.look();
             all.signal(Signal::TERM);
@@ -163,7 +163,7 @@ impl<'a> Watch<'a> {
     }
 
     /// How it ended, with the output until now.
-    pub(super) fn ended(mut self, how: How) -> Ended {
+    pub(super) fn ended(mut self, how: ExitStatus) -> CommandOutput {
         let duration = self.began.elapsed();
         let mut before = None;
         // A pipe holds a bounded rest, and nobody is left to write more.
@@ -171,7 +171,7 @@ impl<'a> Watch<'a> {
             before = Some(self.kept.total());
             let _ = self.step(Duration::ZERO);
         }
-        Ended {
+        CommandOutput {
             how,
             output: self.kept.text(LONGEST_OUTPUT),
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
@@ -231,18 +231,18 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn beyond_a_bound(&mut self) -> Option<How> {
+    fn beyond_a_bound(&mut self) -> Option<ExitStatus> {
         if self.kept.total() > self.request.limits.output {
-            return Some(How::Flooded);
+            return Some(ExitStatus::Flooded);
         }
         if !self.is_due() {
             return None;
         }
         let seen = self.look();
         if seen.processes.len() > self.request.limits.processes {
-            return Some(How::TooManyProcesses);
+            return Some(ExitStatus::TooManyProcesses);
         }
-        (seen.memory > self.request.limits.memory).then_some(How::TooMuchMemory)
+        (seen.memory > self.request.limits.memory).then_some(ExitStatus::TooMuchMemory)
     }
 
     /// A look costs more the more processes the machine has, and most find nothing new.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::native::Returned;
+use super::native::ToolReturn;
 
 /// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
 pub(super) const PROGRESS_WAITING: usize = 64;
@@ -17,9 +17,9 @@ pub(super) const PROGRESS_WAITING: usize = 64;
 pub(super) async fn apart<F>(
     report: &(impl Fn(Value) + Send + Sync),
     work: impl FnOnce(mpsc::Sender<Value>) -> F,
-) -> Returned
+) -> ToolReturn
 where
-    F: Future<Output = Returned> + Send + 'static,
+    F: Future<Output = ToolReturn> + Send + 'static,
 {
     let (sender, mut reports) = mpsc::channel(PROGRESS_WAITING);
     let mut task = AbortOnDropHandle::new(tokio::spawn(work(sender)));
@@ -40,6 +40,6 @@ where
 }
 
 /// What a panic comes to.
-pub(super) fn crashed() -> Returned {
-    Returned::failed("tool crashed", ErrorType::ToolCrashed)
+pub(super) fn crashed() -> ToolReturn {
+    ToolReturn::failed("tool crashed", ErrorType::ToolCrashed)
 }

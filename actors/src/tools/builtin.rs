@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::native::Returned;
+use super::native::ToolReturn;
 use super::run::Run;
 use crate::shell::Shell;
 use crate::web::Fetcher;
 use crate::workspace::{Workspace, Workspaces};
 
 /// What the built-in tools of a node work with.
-pub struct Kit {
+pub struct BuiltinServices {
     pub workspaces: Arc<Workspaces>,
     pub shell: Arc<Shell>,
     pub fetcher: Fetcher,
@@ -178,7 +178,7 @@ impl Builtin {
     }
 
     /// Runs a call that the gate granted.
-    pub(super) async fn run(self, run: &Run, kit: &Kit) -> Returned {
+    pub(super) async fn run(self, run: &Run, kit: &BuiltinServices) -> ToolReturn {
         let args = run.grant.args();
         match self {
             Self::WebFetch => web_fetch::run(args, &run.place.hosts, &kit.fetcher).await,
@@ -187,16 +187,16 @@ impl Builtin {
             Self::Read | Self::Glob | Self::Grep | Self::Write | Self::Edit | Self::Bash => {
                 let workspace = match open(run, kit).await {
                     Ok(workspace) => workspace,
-                    Err(unavailable) => return Returned::error(unavailable),
+                    Err(unavailable) => return ToolReturn::error(unavailable),
                 };
                 self.run_in(&workspace, run, kit).await
             }
             // A child conversation has those.
-            Self::SpawnAgent => Returned::error("the tool does not run here"),
+            Self::SpawnAgent => ToolReturn::error("the tool does not run here"),
         }
     }
 
-    async fn run_in(self, workspace: &Workspace, run: &Run, kit: &Kit) -> Returned {
+    async fn run_in(self, workspace: &Workspace, run: &Run, kit: &BuiltinServices) -> ToolReturn {
         let args = run.grant.args();
         match self {
             Self::Read => read::run(workspace, args).await,
@@ -206,7 +206,7 @@ impl Builtin {
             Self::Edit => edit::run(workspace, args).await,
             Self::Bash => bash::run(args, workspace.root(), run.place.network, &kit.shell).await,
             Self::WebFetch | Self::TodoWrite | Self::PlanMode | Self::SpawnAgent => {
-                Returned::error("the tool needs no workspace")
+                ToolReturn::error("the tool needs no workspace")
             }
         }
     }
@@ -232,7 +232,7 @@ impl Builtin {
 }
 
 /// The conversation's workspace, or why there is none here; the log and `/readyz` say it, too.
-async fn open(run: &Run, kit: &Kit) -> Result<Workspace, String> {
+async fn open(run: &Run, kit: &BuiltinServices) -> Result<Workspace, String> {
     let (workspaces, place) = (kit.workspaces.clone(), run.place.clone());
     let opened =
         tokio::task::spawn_blocking(move || workspaces.open(&place.site, place.storage.as_deref()));

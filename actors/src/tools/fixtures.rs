@@ -10,12 +10,12 @@ use abide_conversation::{AgentName, CallId, ConversationId, Principal, Timestamp
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
-use super::Kit;
+use super::BuiltinServices;
 use super::gate::Grant;
-use super::native::{Context, NativeTool, Natives, Returned};
+use super::native::{Context, Extensions, NativeTool, ToolReturn};
 use super::run::Run;
-use super::scope::Scope;
-use crate::agent::{Definition, Invalid, Parsed};
+use super::scope::CallScope;
+use crate::agent::{Definition, DefinitionError, Parsed};
 use crate::clock::Clock;
 use crate::shell::{Launcher, Limits, Sandbox, Shell};
 use crate::web::Fetcher;
@@ -34,7 +34,7 @@ impl NativeTool for Obedient {
         json!({"type": "object", "properties": {"do": {"type": "string", "default": "echo"}}})
     }
 
-    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
         match args["do"].as_str() {
             Some("panic") => unreachable!("it was told to"),
             Some("hang") => std::future::pending().await,
@@ -42,13 +42,13 @@ impl NativeTool for Obedient {
                 for n in 0..args["times"].as_u64().unwrap_or(3) {
                     context.report(json!(n));
                 }
-                Returned::ok("reported")
+                ToolReturn::ok("reported")
             }
-            Some("huge") => Returned::ok("x".repeat(2_000_000)),
-            Some("halt") => Returned::halt("enough"),
-            Some("show") => Returned::ok("seen").with_ui("chart", json!({"x": 1})),
-            Some("fail") => Returned::error("no luck"),
-            _ => Returned::ok(json!({"args": args, "attempt": context.attempt,
+            Some("huge") => ToolReturn::ok("x".repeat(2_000_000)),
+            Some("halt") => ToolReturn::halt("enough"),
+            Some("show") => ToolReturn::ok("seen").with_ui("chart", json!({"x": 1})),
+            Some("fail") => ToolReturn::error("no luck"),
+            _ => ToolReturn::ok(json!({"args": args, "attempt": context.attempt,
                 "call": context.call, "assigns": context.assigns,
                 "principal": context.principal, "turn": context.turn})),
         }
@@ -61,20 +61,20 @@ pub(crate) fn source(tools: Value) -> Value {
 }
 
 /// Tools that can do nothing here: no test of these reaches them.
-pub(crate) fn kit() -> Kit {
+pub(crate) fn kit() -> BuiltinServices {
     let shell = Shell::new(Launcher::of("/nowhere"), Sandbox::Off, Limits::default());
-    Kit {
+    BuiltinServices {
         workspaces: Arc::new(Workspaces::new("/nowhere".into(), StillClock::now())),
         shell: Arc::new(shell),
         fetcher: Fetcher::new().unwrap(),
     }
 }
 
-pub(crate) fn natives() -> Natives {
-    Natives::new().with("obedient", Obedient)
+pub(crate) fn natives() -> Extensions {
+    Extensions::new().with("obedient", Obedient)
 }
 
-pub(crate) fn parse(source: Value) -> Result<Parsed, Vec<Invalid>> {
+pub(crate) fn parse(source: Value) -> Result<Parsed, Vec<DefinitionError>> {
     Definition::parse(source, &natives())
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn definition(tools: Value) -> Arc<Definition> {
     Arc::new(parse(source(tools)).unwrap().definition)
 }
 
-pub(crate) fn scope() -> Scope {
-    Scope {
+pub(crate) fn scope() -> CallScope {
+    CallScope {
         conversation: ConversationId::new("c1"),
         principal: Principal::new("ann"),
         assigns: Map::from_iter([("shop".to_owned(), json!("x"))]),

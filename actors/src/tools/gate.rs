@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_conversation::permission::{Ceiling, Decision, PermissionPhase, Verdict};
-use abide_conversation::remembered::Remembered;
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::state::{Call, RunningDispatch};
 use abide_conversation::{State, Timestamp};
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::builtin::Builtin;
 use super::run::Run;
 use super::schema::Schema;
-use super::scope::Scope;
+use super::scope::CallScope;
 use super::tool::{Approval, Target, Tool};
 use crate::agent::{Definition, Permissions};
 
@@ -25,7 +25,7 @@ pub struct Gate {
     ceiling: Option<Ceiling>,
     planning: Option<bool>,
     /// Approvers' decisions that hold now.
-    remembered: Vec<Remembered>,
+    remembered: Vec<RememberedDecision>,
     metadata: Map<String, Value>,
 }
 
@@ -54,14 +54,19 @@ impl Gate {
     }
 
     /// The same, with the decisions that hold at `now`: the conversation's and its agent's.
-    pub fn recalling(mut self, state: &State, agents: Vec<Remembered>, now: Timestamp) -> Self {
+    pub fn recalling(
+        mut self,
+        state: &State,
+        agents: Vec<RememberedDecision>,
+        now: Timestamp,
+    ) -> Self {
         let all = state.decisions.values().cloned().chain(agents);
         self.remembered = all.filter(|decision| now < decision.expires_at).collect();
         self
     }
 
     /// Decides about a call of a tool, and names the rule that decided.
-    pub fn judge(&self, tool: &Tool, args: &Value, scope: &Scope) -> Verdict {
+    pub fn judge(&self, tool: &Tool, args: &Value, scope: &CallScope) -> Verdict {
         let before = self.refusal(tool, args).or_else(|| self.by_phase(tool, args));
         let (decision, rule) = before.unwrap_or_else(|| match &tool.approval {
             Approval::Auto => (Decision::Allow, "approval: auto"),
@@ -84,7 +89,8 @@ impl Gate {
             return asks;
         }
         let (does, exactly) = (tool.does(), exact_fingerprint(&tool.name, args));
-        let decides = |decision: &&Remembered| decision.matches(&tool.name, &does, &exactly);
+        let decides =
+            |decision: &&RememberedDecision| decision.matches(&tool.name, &does, &exactly);
         let found = self.remembered.iter().filter(decides);
         let Some(decided) = found.min_by_key(|decision| decision.approved) else { return asks };
         Verdict {
@@ -108,7 +114,7 @@ impl Gate {
         tool: &Tool,
         args: &Value,
         grant: &Grant,
-        scope: &Scope,
+        scope: &CallScope,
     ) -> Verdict {
         let asks = !grant.approved && self.judge(tool, args, scope).decision == Decision::Ask;
         match asks {
@@ -133,8 +139,8 @@ impl Gate {
     }
 
     /// Where a run happens, for what judges its arguments anew.
-    pub(super) fn scope(&self, run: &Run) -> Scope {
-        Scope {
+    pub(super) fn scope(&self, run: &Run) -> CallScope {
+        CallScope {
             conversation: run.conversation.clone(),
             principal: run.principal.clone(),
             assigns: run.assigns.clone(),

@@ -9,20 +9,20 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::native::Returned;
-use super::run::{Run, Variables};
+use super::native::ToolReturn;
+use super::run::{Env, Run};
 use super::tool::Endpoint;
 use crate::clock::Clock;
-use crate::post::Poster;
+use crate::post::SignedClient;
 use crate::trace;
 use reply::{Line, Lines};
 
 /// Calls HTTP tools.
-pub(super) struct Http(Poster);
+pub(super) struct Http(SignedClient);
 
 impl Http {
-    pub(super) fn new(clock: Arc<dyn Clock>, variables: Variables) -> Result<Self, reqwest::Error> {
-        Ok(Self(Poster::new("the tool", clock, variables)?))
+    pub(super) fn new(clock: Arc<dyn Clock>, variables: Env) -> Result<Self, reqwest::Error> {
+        Ok(Self(SignedClient::new("the tool", clock, variables)?))
     }
 
     /// Calls the tool once. Every failure is a result; none of them shows a secret.
@@ -32,10 +32,10 @@ impl Http {
         tool: &str,
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
-    ) -> Returned {
+    ) -> ToolReturn {
         match self.exchange(endpoint, tool, run, report).await {
             Ok(returned) => returned,
-            Err(message) => Returned::failed(message, ErrorType::ToolError),
+            Err(message) => ToolReturn::failed(message, ErrorType::ToolError),
         }
     }
 
@@ -45,13 +45,13 @@ impl Http {
         tool: &str,
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
-    ) -> Result<Returned, String> {
+    ) -> Result<ToolReturn, String> {
         let key = format!("{}/{}", run.conversation, run.call);
         let Run { conversation, turn, call, attempt, .. } = run;
         let trace = trace::of_attempt(conversation, turn.as_ref(), call, *attempt);
         let response = self.0.post(endpoint, tool, &key, body(tool, run), trace).await?;
         if [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT].contains(&response.status()) {
-            return Ok(Returned::ok(Value::Null));
+            return Ok(ToolReturn::ok(Value::Null));
         }
         match is_ndjson(response.headers()) {
             true => self.lines(response, report).await,
@@ -63,7 +63,7 @@ impl Http {
         &self,
         mut response: Response,
         report: &(impl Fn(Value) + Send + Sync),
-    ) -> Result<Returned, String> {
+    ) -> Result<ToolReturn, String> {
         let mut lines = Lines::default();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.0.broken(&error))? {
             lines.push(&chunk)?;

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::native::Returned;
+use super::native::ToolReturn;
 use super::run::Run;
 pub use chain::Next;
 pub(super) use chain::{Chain, End};
@@ -52,7 +52,7 @@ pub trait Middleware: Send + Sync + 'static {
     ///
     /// To change a result, change it where it is: with it go a user interface's payload, what the
     /// tool asks for, and what a built-in tool changes in its conversation.
-    async fn around(&self, run: &Run, next: Next<'_>) -> Returned;
+    async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn;
 }
 
 /// The middleware that a program offers: for every tool, and by the name that definitions use.

@@ -42,9 +42,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use abide_conversation::command::Change;
-use abide_conversation::event::Ran;
-use abide_conversation::input::{Asks, Input};
+use abide_conversation::command::StateChange;
+use abide_conversation::event::EffectiveArgs;
+use abide_conversation::input::{InputRequest, PendingInput};
 use abide_conversation::message::{ErrorType, Outcome, Ui};
 use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};
 use async_trait::async_trait;
@@ -54,7 +54,7 @@ use tokio::sync::mpsc;
 use super::middleware::Middlewares;
 use crate::hooks::Hooks;
 use dependencies::Dependencies;
-pub use life::NotStarted;
+pub use life::StartError;
 pub use typed::typed;
 
 /// A tool that runs in this process.
@@ -70,11 +70,11 @@ pub trait NativeTool: Send + Sync + 'static {
     fn parameters(&self) -> Value;
 
     /// Runs one call.
-    async fn run(&self, args: Value, context: Context<'_>) -> Returned;
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn;
 
     /// May turn an error of its run, or a crash, into something else. The run's time goes on; of one
     /// that ran out of it there is nothing to recover.
-    async fn recover(&self, _: &str, _: ErrorType, _: Context<'_>) -> Option<Returned> {
+    async fn recover(&self, _: &str, _: ErrorType, _: Context<'_>) -> Option<ToolReturn> {
         None
     }
 
@@ -100,7 +100,7 @@ pub struct Context<'a> {
     pub assigns: &'a Map<String, Value>,
     pub principal: &'a Principal,
     /// What an earlier attempt asked for with [`Returned::asking`], and the answer.
-    pub input: Option<&'a Input>,
+    pub input: Option<&'a PendingInput>,
     dependencies: &'a Dependencies,
     progress: &'a mpsc::Sender<Value>,
 }
@@ -120,21 +120,21 @@ impl<'a> Context<'a> {
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Returned {
+pub struct ToolReturn {
     pub outcome: Outcome,
     /// Shown to people, never to the model.
     pub ui: Option<Ui>,
     /// Ends the turn as halted, with this reason.
     pub halt: Option<String>,
     /// What a built-in tool changes in its conversation, in the same commit.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<StateChange>,
     /// What the tool must know first; there is no result yet.
-    pub(crate) asks: Option<Asks>,
+    pub(crate) asks: Option<InputRequest>,
     /// With what it ran, if middleware changed the arguments.
-    pub(crate) ran: Option<Ran>,
+    pub(crate) ran: Option<EffectiveArgs>,
 }
 
-impl Returned {
+impl ToolReturn {
     /// A result: text, any JSON, or content blocks. Media blocks, wherever they stand in it, are
     /// shown to the model as what they are.
     pub fn ok(result: impl Into<Value>) -> Self {
@@ -155,7 +155,7 @@ impl Returned {
     /// The tool needs something from a person first. The call waits, for days if it may, and runs
     /// again with the answer as [`Context::input`], on whichever node; nothing else of this run is
     /// kept. A user's own call cannot wait: it ends with an error.
-    pub fn asking(asks: Asks) -> Self {
+    pub fn asking(asks: InputRequest) -> Self {
         Self { asks: Some(asks), ..Self::of(Outcome::Ok(Value::Null)) }
     }
 
@@ -164,7 +164,7 @@ impl Returned {
         Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
     }
 
-    pub(crate) fn with_change(mut self, change: Change) -> Self {
+    pub(crate) fn with_change(mut self, change: StateChange) -> Self {
         self.changes.push(change);
         self
     }
@@ -206,7 +206,7 @@ macro_rules! results {
 results!(Value, Vec<Value>, String, &str, bool, i64, u64, f64, ());
 
 /// The model reads the error.
-impl<T: Into<Returned>, E: fmt::Display> From<Result<T, E>> for Returned {
+impl<T: Into<ToolReturn>, E: fmt::Display> From<Result<T, E>> for ToolReturn {
     fn from(result: Result<T, E>) -> Self {
         match result {
             Ok(result) => result.into(),
@@ -218,14 +218,14 @@ impl<T: Into<Returned>, E: fmt::Display> From<Result<T, E>> for Returned {
 /// The native tools that a program offers, by the name that definitions use, what they work with,
 /// what is around all tools, and the program's hooks.
 #[derive(Clone, Default)]
-pub struct Natives {
+pub struct Extensions {
     tools: BTreeMap<String, Arc<dyn NativeTool>>,
     dependencies: Arc<Dependencies>,
     middlewares: Middlewares,
     hooks: Hooks,
 }
 
-impl Natives {
+impl Extensions {
     /// None yet.
     pub fn new() -> Self {
         Self::default()
@@ -305,7 +305,7 @@ impl Natives {
     }
 }
 
-impl fmt::Debug for Natives {
+impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.tools.keys()).finish()
     }

@@ -2,28 +2,28 @@
 
 use std::time::Duration;
 
-use abide_conversation::command::{Plan, Planned};
+use abide_conversation::command::{CallPlan, PlannedCall};
 use abide_conversation::event::{Executor, Intent};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
 use serde_json::{Map, Value};
 
 use super::bounds::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
-use super::scope::Scope;
+use super::scope::CallScope;
 use super::tool::{LONGEST_NAME, Tool};
 use super::{Gate, Toolbox};
-use crate::hooks::tool_use::{Said, spoilt};
-use crate::model::{GivenCall, numbers};
+use crate::hooks::tool_use::{ToolUseVerdict, spoilt};
+use crate::model::{ModelToolCall, numbers};
 
 /// Refused arguments are kept whole up to this; no tool will see them, the model will.
 const SMALL_ARGS: usize = 16 * 1024;
 
 pub(super) fn plan(
     toolbox: &Toolbox,
-    given: &GivenCall,
-    scope: &Scope,
+    given: &ModelToolCall,
+    scope: &CallScope,
     gate: &mut Gate,
-) -> Planned {
+) -> PlannedCall {
     if let Some(result) = &given.provided {
         return provided(toolbox, given, result, scope, gate);
     }
@@ -32,7 +32,7 @@ pub(super) fn plan(
         let message = format!("unknown tool: {name}");
         let plan = refusal(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
         let (given_id, args) = (given.id.clone(), shown(&given.args));
-        return Planned { given_id, tool: name, args, said: None, plan, gate: None };
+        return PlannedCall { given_id, tool: name, args, said: None, plan, gate: None };
     };
     let (args, plan, verdict) = match arguments(tool, &given.args) {
         Ok(args) => {
@@ -48,45 +48,49 @@ pub(super) fn plan(
         }
     };
     let (given_id, tool) = (given.id.clone(), tool.name.clone());
-    Planned { given_id, tool, args, said: None, plan, gate: verdict }
+    PlannedCall { given_id, tool, args, said: None, plan, gate: verdict }
 }
 
 /// Arguments that a hook wants are judged as if the model had given them; it said others.
 pub(super) fn replan(
     toolbox: &Toolbox,
-    planned: Planned,
-    said: Said,
-    scope: &Scope,
+    planned: PlannedCall,
+    said: ToolUseVerdict,
+    scope: &CallScope,
     gate: &mut Gate,
-) -> Planned {
+) -> PlannedCall {
     let again = |args: Value, gate: &mut Gate| {
         let (id, name) = (planned.given_id.clone(), planned.tool.clone());
-        plan(toolbox, &GivenCall { id, name, args: Ok(args), provided: None }, scope, gate)
+        plan(toolbox, &ModelToolCall { id, name, args: Ok(args), provided: None }, scope, gate)
     };
     match said {
         // A call of the provider's own has its result, which is not planned anew.
-        Said::GoOn if is_the_providers(&planned.plan) => planned,
-        Said::GoOn => again(planned.args.clone(), gate),
-        Said::Args { hook, args } => match again(args, gate) {
-            changed if changed.gate.is_some() => Planned { said: Some(planned.args), ..changed },
+        ToolUseVerdict::GoOn if is_the_providers(&planned.plan) => planned,
+        ToolUseVerdict::GoOn => again(planned.args.clone(), gate),
+        ToolUseVerdict::Args { hook, args } => match again(args, gate) {
+            changed if changed.gate.is_some() => {
+                PlannedCall { said: Some(planned.args), ..changed }
+            }
             _ => denied(toolbox, planned, spoilt(&hook), gate),
         },
-        Said::Deny(rule) | Said::Halt(rule) => denied(toolbox, planned, rule, gate),
+        ToolUseVerdict::Deny(rule) | ToolUseVerdict::Halt(rule) => {
+            denied(toolbox, planned, rule, gate)
+        }
     }
 }
 
-fn is_the_providers(plan: &Plan) -> bool {
-    let (Plan::Answer { executor, .. } | Plan::Execute { executor, .. }) = plan;
+fn is_the_providers(plan: &CallPlan) -> bool {
+    let (CallPlan::Answer { executor, .. } | CallPlan::Execute { executor, .. }) = plan;
     *executor == Executor::Provider
 }
 
 /// The call, refused by a hook.
-fn denied(toolbox: &Toolbox, planned: Planned, rule: String, gate: &Gate) -> Planned {
+fn denied(toolbox: &Toolbox, planned: PlannedCall, rule: String, gate: &Gate) -> PlannedCall {
     let Some(tool) = toolbox.tool(&planned.tool) else { return planned };
     let verdict = gate.deny(tool, &planned.args, &rule);
     let (executor, intent, outcome) = (tool.executor, tool.intent, verdict.denial(&tool.name));
-    let plan = Plan::Answer { executor, intent, outcome };
-    Planned { plan, gate: Some(verdict), ..planned }
+    let plan = CallPlan::Answer { executor, intent, outcome };
+    PlannedCall { plan, gate: Some(verdict), ..planned }
 }
 
 fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {
@@ -107,9 +111,15 @@ fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String
     tool.check_args(&args).map(|()| args)
 }
 
-fn decide(toolbox: &Toolbox, tool: &Tool, args: &Value, scope: &Scope, verdict: &Verdict) -> Plan {
+fn decide(
+    toolbox: &Toolbox,
+    tool: &Tool,
+    args: &Value,
+    scope: &CallScope,
+    verdict: &Verdict,
+) -> CallPlan {
     let (executor, intent) = (tool.executor, tool.intent);
-    let at_once = |outcome| Plan::Answer { executor, intent, outcome };
+    let at_once = |outcome| CallPlan::Answer { executor, intent, outcome };
     let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
     let gate = match verdict.decision {
         Decision::Allow => None,
@@ -134,7 +144,7 @@ fn decide(toolbox: &Toolbox, tool: &Tool, args: &Value, scope: &Scope, verdict: 
     };
     let agent = toolbox.definition();
     let grace = agent.client_grace.filter(|_| executor == Executor::Client);
-    Plan::Execute {
+    CallPlan::Execute {
         executor,
         intent,
         gate,
@@ -152,11 +162,11 @@ fn decide(toolbox: &Toolbox, tool: &Tool, args: &Value, scope: &Scope, verdict: 
 /// result. The gate's verdict on it is for the record.
 pub(super) fn provided(
     toolbox: &Toolbox,
-    given: &GivenCall,
+    given: &ModelToolCall,
     result: &Value,
-    scope: &Scope,
+    scope: &CallScope,
     gate: &mut Gate,
-) -> Planned {
+) -> PlannedCall {
     let tool = toolbox.tool(&given.name).filter(|tool| tool.executor == Executor::Provider);
     let args = shown(&given.args);
     let outcome = Outcome::Ok(match encoded_len(result) {
@@ -164,18 +174,18 @@ pub(super) fn provided(
         _ => Value::String("[the result is larger than 1 MB]".to_owned()),
     });
     let intent = tool.map(|tool| tool.intent).unwrap_or_default();
-    Planned {
+    PlannedCall {
         given_id: given.id.clone(),
         tool: cut(&given.name, LONGEST_NAME),
         gate: tool.map(|tool| gate.judge(tool, &args, scope)),
         args,
         said: None,
-        plan: Plan::Answer { executor: Executor::Provider, intent, outcome },
+        plan: CallPlan::Answer { executor: Executor::Provider, intent, outcome },
     }
 }
 
-fn refusal(executor: Executor, intent: Intent, message: String, kind: ErrorType) -> Plan {
-    Plan::Answer { executor, intent, outcome: Outcome::Err(message, kind) }
+fn refusal(executor: Executor, intent: Intent, message: String, kind: ErrorType) -> CallPlan {
+    CallPlan::Answer { executor, intent, outcome: Outcome::Err(message, kind) }
 }
 
 /// Refused arguments as the journal keeps them: whole if small, else the beginning of their text.

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::event::Ran;
-use abide_conversation::input::Input;
+use abide_conversation::event::EffectiveArgs;
+use abide_conversation::input::PendingInput;
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::PermissionPhase;
 use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};
@@ -14,13 +14,13 @@ use serde_json::{Map, Value};
 use super::bounds::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
 use super::http::Http;
 use super::middleware::{Chain, End, Middleware};
-use super::native::{Natives, Returned, attempt};
+use super::native::{Extensions, ToolReturn, attempt};
 use super::tool::{Target, Tool};
-use super::{Gate, Grant, Kit};
+use super::{BuiltinServices, Gate, Grant};
 use crate::clock::Clock;
 use crate::hooks::HookCaller;
 use crate::mcp::Mcp;
-use crate::workspace::{Site, Workspaces};
+use crate::workspace::{WorkspaceRef, Workspaces};
 
 /// What the model reads of a tool that lacks something here; the log says what.
 pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
@@ -43,14 +43,14 @@ pub struct Run {
     pub assigns: Map<String, Value>,
     pub principal: Principal,
     /// What an earlier attempt asked a person for, and the answer.
-    pub input: Option<Input>,
-    pub place: Place,
+    pub input: Option<PendingInput>,
+    pub place: ToolEnvironment,
 }
 
 /// Where a built-in tool works, and how far it may reach.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Place {
-    pub site: Site,
+pub struct ToolEnvironment {
+    pub site: WorkspaceRef,
     /// The storage that the workspace was on when it was used before.
     pub storage: Option<String>,
     /// Hosts, else refused, that may be fetched from.
@@ -64,37 +64,41 @@ pub struct Place {
 /// Why there is no runner.
 #[derive(Debug, thiserror::Error)]
 #[error("the client of tools and hooks cannot be made: {0}")]
-pub struct NoClient(#[source] reqwest::Error);
+pub struct RunnerError(#[source] reqwest::Error);
 
 /// Reads a variable of the environment.
-pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Runs server tools; one for the whole program, since it keeps the connections.
 pub struct Runner {
-    natives: Natives,
+    natives: Extensions,
     http: Http,
     hooks: Arc<HookCaller>,
     mcp: Mcp,
-    kit: Kit,
+    kit: BuiltinServices,
 }
 
 impl Runner {
     /// A runner that takes secrets from the environment.
-    pub fn new(natives: Natives, kit: Kit, clock: Arc<dyn Clock>) -> Result<Self, NoClient> {
+    pub fn new(
+        natives: Extensions,
+        kit: BuiltinServices,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, RunnerError> {
         Self::with_variables(natives, kit, clock, Arc::new(|name| std::env::var(name).ok()))
     }
 
     /// A runner that takes secrets from elsewhere.
     pub fn with_variables(
-        natives: Natives,
-        kit: Kit,
+        natives: Extensions,
+        kit: BuiltinServices,
         clock: Arc<dyn Clock>,
-        variables: Variables,
-    ) -> Result<Self, NoClient> {
+        variables: Env,
+    ) -> Result<Self, RunnerError> {
         let hooks = HookCaller::new(natives.hooks().clone(), clock.clone(), variables.clone());
-        let hooks = Arc::new(hooks.map_err(NoClient)?);
-        let http = Http::new(clock, variables.clone()).map_err(NoClient)?;
-        let mcp = Mcp::new(variables).map_err(NoClient)?;
+        let hooks = Arc::new(hooks.map_err(RunnerError)?);
+        let http = Http::new(clock, variables.clone()).map_err(RunnerError)?;
+        let mcp = Mcp::new(variables).map_err(RunnerError)?;
         Ok(Self { natives, http, hooks, mcp, kit })
     }
 
@@ -105,7 +109,7 @@ impl Runner {
 
     /// Makes a workspace that was not used before, and names the storage that it is on; `None` if
     /// there is nothing to name. What is wrong with it, the run itself will say.
-    pub async fn open_workspace(&self, site: Site) -> Option<String> {
+    pub async fn open_workspace(&self, site: WorkspaceRef) -> Option<String> {
         let workspaces = self.kit.workspaces.clone();
         let opened = tokio::task::spawn_blocking(move || workspaces.open(&site, None));
         opened.await.ok()?.ok()?.storage().map(str::to_owned)
@@ -131,15 +135,15 @@ impl Runner {
         gate: &Gate,
         run: Run,
         progress: impl Fn(Value) + Send + Sync,
-    ) -> Returned {
-        let Some(links) = self.around(tool, gate) else { return Returned::error(NOT_CONFIGURED) };
+    ) -> ToolReturn {
+        let Some(links) = self.around(tool, gate) else { return ToolReturn::error(NOT_CONFIGURED) };
         if links.is_empty() || !is_granted(tool, &run) {
             return self.run(tool, run, progress).await;
         }
         let run = Run { grant: run.grant.filled(&tool.parameters), ..run };
         let chain = Chain::new(links, tool, gate, End::Tool(Arc::clone(self)));
         let (returned, said) = Box::pin(chain.run(run, &progress)).await;
-        Returned { ran: said.ran, ..returned }
+        ToolReturn { ran: said.ran, ..returned }
     }
 
     /// Asks the middleware around a call that a child conversation is to answer: with what the child
@@ -149,9 +153,9 @@ impl Runner {
         tool: &Tool,
         gate: &Gate,
         run: Run,
-    ) -> Result<(Run, Option<Ran>), Box<Returned>> {
+    ) -> Result<(Run, Option<EffectiveArgs>), Box<ToolReturn>> {
         let links = self.around(tool, gate);
-        let links = links.ok_or_else(|| Box::new(Returned::error(NOT_CONFIGURED)))?;
+        let links = links.ok_or_else(|| Box::new(ToolReturn::error(NOT_CONFIGURED)))?;
         if links.is_empty() {
             return Ok((run, None));
         }
@@ -161,7 +165,7 @@ impl Runner {
             returned.outcome.is_ok() && returned.halt.is_none() && returned.asks.is_none();
         match said.reached.filter(|_| goes_on) {
             Some(grant) => Ok((Run { grant, ..run }, said.ran)),
-            None => Err(Box::new(Returned { ran: said.ran, ..returned })),
+            None => Err(Box::new(ToolReturn { ran: said.ran, ..returned })),
         }
     }
 
@@ -181,10 +185,10 @@ impl Runner {
         tool: &Tool,
         mut run: Run,
         progress: impl Fn(Value) + Send + Sync,
-    ) -> Returned {
+    ) -> ToolReturn {
         if !is_granted(tool, &run) {
             tracing::error!(tool = tool.name, granted = run.grant.tool(), "no leave to run");
-            return Returned::failed(NOT_GRANTED, ErrorType::PermissionDenied);
+            return ToolReturn::failed(NOT_GRANTED, ErrorType::PermissionDenied);
         }
         run.grant = run.grant.filled(&tool.parameters);
         bounded(within(tool.run_timeout, self.execute(tool, run, &progress)).await)
@@ -197,7 +201,7 @@ impl Runner {
         tool: &Tool,
         run: Run,
         progress: &(impl Fn(Value) + Send + Sync),
-    ) -> Returned {
+    ) -> ToolReturn {
         let report = |payload: Value| {
             if tool.streaming {
                 progress(payload);
@@ -215,13 +219,15 @@ impl Runner {
                 }
                 None => {
                     tracing::error!(tool = tool.name, native = name, "no such native tool");
-                    Returned::error(NOT_CONFIGURED)
+                    ToolReturn::error(NOT_CONFIGURED)
                 }
             },
             Some(Target::Builtin(builtin)) => Box::pin(builtin.run(&run, &self.kit)).await,
             Some(Target::Mcp(pick)) => Box::pin(self.mcp.call(pick, &run, &report)).await,
             // A child conversation has those.
-            Some(Target::Agent(_)) | None => Returned::error("the tool does not run on the server"),
+            Some(Target::Agent(_)) | None => {
+                ToolReturn::error("the tool does not run on the server")
+            }
         }
     }
 }
@@ -231,18 +237,21 @@ fn is_granted(tool: &Tool, run: &Run) -> bool {
 }
 
 /// What the work comes to, if it ends in time.
-pub(super) async fn within(limit: Duration, running: impl Future<Output = Returned>) -> Returned {
+pub(super) async fn within(
+    limit: Duration,
+    running: impl Future<Output = ToolReturn>,
+) -> ToolReturn {
     match tokio::time::timeout(limit, running).await {
         Ok(returned) => returned,
         Err(_) => {
-            Returned::failed(format!("timed out after {}", spoken(limit)), ErrorType::Timeout)
+            ToolReturn::failed(format!("timed out after {}", spoken(limit)), ErrorType::Timeout)
         }
     }
 }
 
 /// No result is larger than what may travel between nodes.
-pub(super) fn bounded(returned: Returned) -> Returned {
-    let Returned { outcome, ui, halt, changes, asks, ran } = returned;
+pub(super) fn bounded(returned: ToolReturn) -> ToolReturn {
+    let ToolReturn { outcome, ui, halt, changes, asks, ran } = returned;
     let large = |value: &Value| encoded_len(value) > LARGEST_VALUE;
     let asks_much = asks.as_ref().is_some_and(|asks| large(&asks.requests) || asks.is_long());
     let (outcome, asks) = match asks_much {
@@ -256,7 +265,7 @@ pub(super) fn bounded(returned: Returned) -> Returned {
         Outcome::Ok(result) => Outcome::Ok(result),
         Outcome::Err(message, error_type) => Outcome::Err(cut(&message, LONGEST_ERROR), error_type),
     };
-    Returned {
+    ToolReturn {
         outcome,
         ui: ui.filter(|ui| !large(&ui.payload)),
         halt: halt.map(|reason| cut(&reason, LONGEST_ERROR)),

@@ -5,14 +5,14 @@ use serde_json::{Map, Value, json};
 
 /// A conversation and the principal on whose behalf a call of it is made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scope {
+pub struct CallScope {
     pub conversation: ConversationId,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
     pub metadata: Map<String, Value>,
 }
 
-impl Scope {
+impl CallScope {
     /// `{args, principal, conversation: {id, assigns, metadata}}`.
     pub fn values(&self, args: Value) -> Value {
         json!({

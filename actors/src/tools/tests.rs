@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use abide_conversation::State;
-use abide_conversation::command::{Plan, Planned};
+use abide_conversation::command::{CallPlan, PlannedCall};
 use abide_conversation::event::{Executor, OnInterrupt};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::Decision;
@@ -15,7 +15,7 @@ use super::fixtures::{definition, scope};
 use super::{Gate, Toolbox};
 use crate::agent::client_tools;
 use crate::mcp::Listings;
-use crate::model::GivenCall;
+use crate::model::ModelToolCall;
 
 fn toolbox() -> Toolbox {
     let run = json!({"http": {"url": "http://127.0.0.1:9/"}});
@@ -48,29 +48,29 @@ fn gate(toolbox: &Toolbox) -> Gate {
     Gate::new(toolbox.definition().clone(), &State::default())
 }
 
-fn plan_of(name: &str, args: Result<Value, String>, provided: Option<Value>) -> Planned {
+fn plan_of(name: &str, args: Result<Value, String>, provided: Option<Value>) -> PlannedCall {
     let (id, name) = ("call_1".to_owned(), name.to_owned());
     let toolbox = toolbox();
     let mut gate = gate(&toolbox);
-    toolbox.plan(&GivenCall { id, name, args, provided }, &scope(), &mut gate)
+    toolbox.plan(&ModelToolCall { id, name, args, provided }, &scope(), &mut gate)
 }
 
-fn plan(name: &str, args: Value) -> Planned {
+fn plan(name: &str, args: Value) -> PlannedCall {
     plan_of(name, Ok(args), None)
 }
 
 #[track_caller]
-fn refused(planned: &Planned) -> (&str, ErrorType) {
+fn refused(planned: &PlannedCall) -> (&str, ErrorType) {
     match &planned.plan {
-        Plan::Answer { outcome: Outcome::Err(message, kind), .. } => (message, *kind),
+        CallPlan::Answer { outcome: Outcome::Err(message, kind), .. } => (message, *kind),
         plan => unreachable!("{plan:?}"),
     }
 }
 
 #[track_caller]
-fn gate_and_message(planned: &Planned) -> (Option<&str>, &str) {
+fn gate_and_message(planned: &PlannedCall) -> (Option<&str>, &str) {
     match &planned.plan {
-        Plan::Execute { gate, message, .. } => (gate.as_deref(), message),
+        CallPlan::Execute { gate, message, .. } => (gate.as_deref(), message),
         plan => unreachable!("{plan:?}"),
     }
 }
@@ -146,14 +146,15 @@ fn a_gate_asks_when_its_condition_says_so_with_defaults_filled_in() {
 
 #[test]
 fn a_plan_carries_what_later_phases_need() {
-    let Plan::Execute { executor, timeout_ms, grace_ms, on_interrupt, .. } =
+    let CallPlan::Execute { executor, timeout_ms, grace_ms, on_interrupt, .. } =
         plan("send", json!({"to": "b"})).plan
     else {
         unreachable!()
     };
     assert_eq!((executor, timeout_ms, grace_ms), (Executor::Server, 600_000, None));
     assert_eq!(on_interrupt, OnInterrupt::Fail);
-    let Plan::Execute { executor, timeout_ms, grace_ms, .. } = plan("mine", json!({})).plan else {
+    let CallPlan::Execute { executor, timeout_ms, grace_ms, .. } = plan("mine", json!({})).plan
+    else {
         unreachable!()
     };
     assert_eq!((executor, timeout_ms, grace_ms), (Executor::Client, 300_000, Some(5_000)));
@@ -169,8 +170,8 @@ fn people_and_pages_are_shown_the_message_or_the_description() {
 
 #[test]
 fn provider_and_answered_client_calls_end_at_once() {
-    let outcome = |planned: Planned| match planned.plan {
-        Plan::Answer { outcome, executor, .. } => (outcome, executor),
+    let outcome = |planned: PlannedCall| match planned.plan {
+        CallPlan::Answer { outcome, executor, .. } => (outcome, executor),
         plan => unreachable!("{plan:?}"),
     };
     let toast = outcome(plan("toast", json!({})));
@@ -184,15 +185,17 @@ fn provider_and_answered_client_calls_end_at_once() {
 
 #[test]
 fn a_gated_call_that_needs_no_answer_takes_its_result_along() {
-    let Plan::Execute { executor, gate, answer, .. } = plan("horn", json!({"loud": true})).plan
+    let CallPlan::Execute { executor, gate, answer, .. } = plan("horn", json!({"loud": true})).plan
     else {
         unreachable!()
     };
     assert_eq!((executor, gate.as_deref()), (Executor::Client, Some("Allow horn?")));
     assert_eq!(answer, Some(Value::Null));
     let free = plan("horn", json!({"loud": false})).plan;
-    assert!(matches!(free, Plan::Answer { outcome: Outcome::Ok(Value::Null), .. }), "{free:?}");
-    let Plan::Execute { answer: None, .. } = plan("page", json!({})).plan else { unreachable!() };
+    assert!(matches!(free, CallPlan::Answer { outcome: Outcome::Ok(Value::Null), .. }), "{free:?}");
+    let CallPlan::Execute { answer: None, .. } = plan("page", json!({})).plan else {
+        unreachable!()
+    };
 }
 
 #[test]
@@ -255,7 +258,7 @@ fn what_the_provider_has_run_is_answered_whatever_it_is() {
         let planned = plan_of(name, args, Some(result.clone()));
         assert_eq!(planned.tool, name);
         assert!(planned.plan.is_provided(), "{planned:?}");
-        let Plan::Answer { outcome: Outcome::Ok(answer), .. } = planned.plan else {
+        let CallPlan::Answer { outcome: Outcome::Ok(answer), .. } = planned.plan else {
             unreachable!()
         };
         assert!(answer == result || answer.as_str().unwrap().contains("larger"), "{answer}");

@@ -12,10 +12,10 @@ use super::bounds::{LARGEST_VALUE, encoded_len};
 use super::builtin::Builtin;
 use super::condition::Condition;
 use super::schema::Schema;
-use super::scope::Scope;
+use super::scope::CallScope;
 use super::template::Template;
 use crate::context::Retention;
-use crate::mcp::Pick;
+use crate::mcp::McpToolRef;
 
 /// The longest name of a tool, in bytes, as providers allow; a model may make up a longer one.
 pub const LONGEST_NAME: usize = 64;
@@ -75,7 +75,7 @@ pub enum Target {
     /// A child conversation of that agent.
     Agent(AgentName),
     /// A tool of an MCP server.
-    Mcp(Pick),
+    Mcp(McpToolRef),
 }
 
 /// Where an HTTP tool is called.
@@ -126,7 +126,7 @@ impl Tool {
     }
 
     /// The confirmation message for these arguments, if there is one and it renders.
-    pub(super) fn message(&self, args: &Value, scope: &Scope) -> Option<String> {
+    pub(super) fn message(&self, args: &Value, scope: &CallScope) -> Option<String> {
         self.confirmation_message.as_ref()?.render(self.values(args, scope))
     }
 
@@ -136,7 +136,7 @@ impl Tool {
         !asks && self.confirmation_message.as_ref().is_none_or(Template::is_quick)
     }
 
-    pub(super) fn values(&self, args: &Value, scope: &Scope) -> Value {
+    pub(super) fn values(&self, args: &Value, scope: &CallScope) -> Value {
         scope.values(self.parameters.fill(args.clone()))
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use url::ParseError;
 
-use super::names::NoAddress;
+use super::names::ResolveError;
 use crate::tools::bounds::one_line;
 
 /// Enough to recognise what an error is about; hosts and kinds of pages come from outside.
@@ -60,8 +60,8 @@ impl FetchError {
         let mut cause: Option<&(dyn Error + 'static)> = error.source();
         while let Some(inner) = cause {
             match inner.downcast_ref() {
-                Some(NoAddress::Blocked) => return Self::blocked(host),
-                Some(NoAddress::Unknown) => return Self::failed("the host is not known"),
+                Some(ResolveError::Blocked) => return Self::blocked(host),
+                Some(ResolveError::Unknown) => return Self::failed("the host is not known"),
                 None => {}
             }
             cause = inner.source();

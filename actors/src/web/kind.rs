@@ -28,13 +28,13 @@ const TEXTS: [&str; 13] = [
 const BEGIN: usize = 1_024;
 
 /// A kind of body that can be read as text.
-pub(super) struct Kind {
+pub(super) struct ContentType {
     /// `None` if the server does not say.
     is_html: Option<bool>,
     charset: Option<&'static Encoding>,
 }
 
-impl Kind {
+impl ContentType {
     /// Refuses what is not text, by the server's word.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, FetchError> {
         let said = headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());

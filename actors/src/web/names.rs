@@ -14,7 +14,7 @@ const MOST_LOOKUPS: usize = 32;
 
 /// Why a name gives nothing to connect to.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoAddress {
+pub(super) enum ResolveError {
     #[error("one of its addresses is not public")]
     Blocked,
     #[error("the name is not known")]
@@ -22,12 +22,12 @@ pub(super) enum NoAddress {
 }
 
 /// Gives the addresses of a name if all of them are public.
-pub(super) struct Judged {
+pub(super) struct CheckedResolver {
     pub(super) names: Arc<dyn Resolve>,
     pub(super) is_public: Rule,
 }
 
-impl Resolve for Judged {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let resolving = self.names.resolve(name);
         let is_public = self.is_public;
@@ -35,7 +35,7 @@ impl Resolve for Judged {
             let addresses: Vec<_> = resolving.await?.collect();
             match addresses.iter().all(|address| is_public(address.ip())) {
                 true => Ok(Box::new(addresses.into_iter()) as Addrs),
-                false => Err(NoAddress::Blocked.into()),
+                false => Err(ResolveError::Blocked.into()),
             }
         })
     }
@@ -60,7 +60,7 @@ impl Resolve for System {
                 (name.as_str(), 0).to_socket_addrs()
             };
             let addresses = tokio::task::spawn_blocking(look_up).await?;
-            let addresses = addresses.map_err(|_| NoAddress::Unknown)?;
+            let addresses = addresses.map_err(|_| ResolveError::Unknown)?;
             Ok(Box::new(addresses) as Addrs)
         })
     }

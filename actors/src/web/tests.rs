@@ -79,12 +79,12 @@ fn allowing(hosts: &[&str]) -> Vec<String> {
     hosts.iter().map(|host| (*host).to_owned()).collect()
 }
 
-async fn fetch(url: &str) -> Result<Page, FetchError> {
+async fn fetch(url: &str) -> Result<FetchedPage, FetchError> {
     let allowed = allowing(&["127.0.0.1"]);
     Fetcher::new().unwrap().fetch(url, &allowed, AMPLE).await
 }
 
-async fn fetch_at(address: SocketAddr) -> Result<Page, FetchError> {
+async fn fetch_at(address: SocketAddr) -> Result<FetchedPage, FetchError> {
     fetch(&format!("http://{address}/")).await
 }
 
@@ -127,7 +127,8 @@ async fn a_page_comes_with_where_it_was_in_the_end() {
     let address = server(answers).await;
     let page = fetch(&format!("http://{address}/a/old?x")).await.unwrap();
     let url = format!("http://{address}/new");
-    let expected = Page { url, status: 200, text: r#"{"a": 1}"#.to_owned(), truncated: false };
+    let expected =
+        FetchedPage { url, status: 200, text: r#"{"a": 1}"#.to_owned(), truncated: false };
     assert_eq!(page, expected);
 }
 

@@ -16,9 +16,9 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Site, Workspace, Workspaces};
+use super::{Workspace, WorkspaceRef, Workspaces};
 use crate::clock::Clock;
-use crate::tools::Returned;
+use crate::tools::ToolReturn;
 
 /// What no tool may ever show.
 pub(crate) const SECRET: &str = "the secret outside";
@@ -58,7 +58,7 @@ impl Space {
         let outside = dir.path().canonicalize().unwrap().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("secret.txt"), SECRET).unwrap();
-        let site = Site { root: None, shared: false, owner: "c1".to_owned() };
+        let site = WorkspaceRef { root: None, shared: false, owner: "c1".to_owned() };
         let workspace = workspaces(dir.path().join("base")).open(&site, None).unwrap();
         Self { workspace, outside, _dir: dir }
     }
@@ -123,7 +123,7 @@ impl Space {
 }
 
 /// The text that the model reads, an error's with its mark.
-pub(crate) fn text(returned: &Returned) -> String {
+pub(crate) fn text(returned: &ToolReturn) -> String {
     match &returned.outcome {
         Outcome::Ok(Value::String(text)) => text.clone(),
         Outcome::Err(message, _) => format!("error: {message}"),
@@ -132,7 +132,7 @@ pub(crate) fn text(returned: &Returned) -> String {
 }
 
 /// What people see: its kind, and the payload.
-pub(crate) fn ui(returned: Returned) -> (String, Value) {
+pub(crate) fn ui(returned: ToolReturn) -> (String, Value) {
     let ui = returned.ui.unwrap();
     (ui.kind, ui.payload)
 }

@@ -9,7 +9,7 @@ use cap_std::fs::File;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{Cancelled, Refusal, Workspace};
+use super::{Cancelled, FileError, Workspace};
 
 /// How soon the end of another's write is seen; a write takes about as long.
 const SOON: Duration = Duration::from_millis(5);
@@ -24,7 +24,7 @@ impl Workspace {
     ///
     /// The lock is the file system's, of the directory, and ends with the process. A file system
     /// that has no such locks, as some on the network, keeps only the writers of one node apart.
-    pub(crate) fn lock(&self, path: &Path, cancelled: &Cancelled) -> Result<Lock, Refusal> {
+    pub(crate) fn lock(&self, path: &Path, cancelled: &Cancelled) -> Result<Lock, FileError> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let directory = match self.dir().open(above.unwrap_or(Path::new("."))) {
             // Whoever makes it writes the first file in it.
@@ -51,14 +51,16 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::super::{Site, Workspaces};
+    use super::super::{WorkspaceRef, Workspaces};
     use super::*;
     use crate::workspace::fixtures::Counting;
 
     /// Another program that has the same directory.
     fn another(base: &Path) -> Workspace {
         let workspaces = Workspaces::new(base.to_owned(), Arc::new(Counting::default()));
-        workspaces.open(&Site { owner: "c1".to_owned(), ..Site::default() }, None).unwrap()
+        workspaces
+            .open(&WorkspaceRef { owner: "c1".to_owned(), ..WorkspaceRef::default() }, None)
+            .unwrap()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::text::MARK;
-use crate::tools::Returned;
+use crate::tools::ToolReturn;
 
 /// No result is longer; it goes to the model with every later step.
 const LONGEST_TEXT: usize = 64_000;
@@ -48,7 +48,7 @@ impl Matches {
     }
 
     /// One a line, and the `matches` for people. Says so when some are left out.
-    pub(crate) fn returned(mut self, pattern: &str) -> Returned {
+    pub(crate) fn returned(mut self, pattern: &str) -> ToolReturn {
         let cut = self.is_over();
         while self.shown.len() > self.most || (cut && self.bytes + MARK.len() > LONGEST_TEXT) {
             let Some((_, text)) = self.shown.pop_last() else { break };
@@ -61,7 +61,7 @@ impl Matches {
             (_, false) => items.join("\n"),
         };
         let payload = json!({"pattern": pattern, "count": items.len(), "items": items});
-        Returned::ok(text).with_ui("matches", payload)
+        ToolReturn::ok(text).with_ui("matches", payload)
     }
 
     fn is_over(&self) -> bool {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::Refusal;
+use super::FileError;
 
 /// How the names of our own files begin: that which says what storage this is, and those that are
 /// being written.
@@ -12,21 +12,21 @@ const RESERVED: [&[u8]; 2] = [b".abide-storage", b".abide-write"];
 
 /// The path that `given` means, relative to the root and with one spelling for each name; `.` is
 /// the root. It only says what is asked for: what is behind it is decided when it is opened.
-pub(crate) fn relative(root: &Path, given: &str) -> Result<PathBuf, Refusal> {
+pub(crate) fn relative(root: &Path, given: &str) -> Result<PathBuf, FileError> {
     if given.contains('\0') {
-        return Err(Refusal::new("null_byte_in_path"));
+        return Err(FileError::new("null_byte_in_path"));
     }
     if given.split('/').any(|name| name == "..") {
-        return Err(Refusal::new("path_traversal_rejected"));
+        return Err(FileError::new("path_traversal_rejected"));
     }
     let given = Path::new(given);
     let inside = match given.is_absolute() {
-        true => given.strip_prefix(root).map_err(|_| Refusal::outside())?,
+        true => given.strip_prefix(root).map_err(|_| FileError::outside())?,
         false => given,
     };
     let names = || inside.components().filter(|name| *name != Component::CurDir);
     if names().any(|name| is_reserved(name.as_os_str())) {
-        return Err(Refusal::outside());
+        return Err(FileError::outside());
     }
     Ok(if names().next().is_none() { PathBuf::from(".") } else { names().collect() })
 }
@@ -41,7 +41,7 @@ pub(super) fn is_reserved(name: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn meant(given: &str) -> Result<PathBuf, Refusal> {
+    fn meant(given: &str) -> Result<PathBuf, FileError> {
         relative(Path::new("/work/space"), given)
     }
 
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_inside_is_refused_by_its_own_code() {
-        let refused = |code| Err(Refusal::new(code));
+        let refused = |code| Err(FileError::new(code));
         assert_eq!(meant("a\0b"), refused("null_byte_in_path"));
         for given in ["..", "../a", "a/../b", "a/..", "/work/space/../b", "/etc/../etc"] {
             assert_eq!(meant(given), refused("path_traversal_rejected"), "{given}");

@@ -4,16 +4,16 @@ use std::io::{Error, ErrorKind};
 
 use rustix::io::Errno;
 
-use crate::tools::Returned;
+use crate::tools::ToolReturn;
 
 /// A code of the tools' table of errors, and what there is to say about it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct FileError {
     code: &'static str,
     detail: String,
 }
 
-impl Refusal {
+impl FileError {
     pub(crate) fn new(code: &'static str) -> Self {
         Self::with(code, "")
     }
@@ -31,7 +31,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for FileError {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound => Self::new("enoent"),
@@ -42,14 +42,14 @@ impl From<Error> for Refusal {
     }
 }
 
-impl From<Errno> for Refusal {
+impl From<Errno> for FileError {
     fn from(error: Errno) -> Self {
         Error::from(error).into()
     }
 }
 
-impl From<Refusal> for Returned {
-    fn from(refusal: Refusal) -> Self {
+impl From<FileError> for ToolReturn {
+    fn from(refusal: FileError) -> Self {
         Self::coded(refusal.code, &refusal.detail)
     }
 }

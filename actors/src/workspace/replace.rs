@@ -8,7 +8,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt}
 use rustix::fs::{Access, AtFlags, accessat};
 
 use super::path::is_reserved;
-use super::{Cancelled, Refusal, Workspace};
+use super::{Cancelled, FileError, Workspace};
 
 /// As many links as the system itself follows.
 const MOST_LINKS: usize = 40;
@@ -32,11 +32,11 @@ impl Workspace {
         path: &Path,
         content: &[u8],
         cancelled: &Cancelled,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), FileError> {
         let Place { parent, name, mode } = self.place(path)?;
         let temporary = format!(".abide-{}", self.0.clock.id("write"));
         let written = write_new(&parent, &temporary, content, mode)
-            .map_err(Refusal::from)
+            .map_err(FileError::from)
             .and_then(|()| cancelled.check())
             .and_then(|()| Ok(parent.rename(&temporary, &parent, &name)?));
         if written.is_err() {
@@ -47,12 +47,12 @@ impl Workspace {
     }
 
     /// Follows the links at the end of the path, so that the file's own directory is known.
-    fn place(&self, path: &Path) -> Result<Place, Refusal> {
+    fn place(&self, path: &Path) -> Result<Place, FileError> {
         let mut path = path.to_owned();
         for _ in 0..MOST_LINKS {
-            let name = path.file_name().ok_or_else(Refusal::not_a_file)?.to_owned();
+            let name = path.file_name().ok_or_else(FileError::not_a_file)?.to_owned();
             if is_reserved(&name) {
-                return Err(Refusal::outside());
+                return Err(FileError::outside());
             }
             let above = path.parent().unwrap_or(Path::new(""));
             let parent = self.directory(above)?;
@@ -70,10 +70,10 @@ impl Workspace {
                 let mode = Some(metadata.permissions().mode() & 0o777);
                 return Ok(Place { parent, name, mode });
             } else {
-                return Err(Refusal::not_a_file());
+                return Err(FileError::not_a_file());
             }
         }
-        Err(Refusal::with("io_error", "too many symbolic links"))
+        Err(FileError::with("io_error", "too many symbolic links"))
     }
 
     fn directory(&self, path: &Path) -> io::Result<Dir> {
@@ -90,9 +90,9 @@ impl Workspace {
     }
 }
 
-fn followed(above: &Path, target: &Path) -> Result<PathBuf, Refusal> {
+fn followed(above: &Path, target: &Path) -> Result<PathBuf, FileError> {
     match target.is_absolute() {
-        true => Err(Refusal::outside()),
+        true => Err(FileError::outside()),
         false => Ok(above.join(target)),
     }
 }

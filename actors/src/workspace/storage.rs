@@ -10,7 +10,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
-use super::{Open, Site, Unavailable, Workspace, Workspaces};
+use super::{Open, Workspace, WorkspaceError, WorkspaceRef, Workspaces};
 use crate::clock::Clock;
 
 /// Says in each root which storage it is.
@@ -21,9 +21,9 @@ const LONGEST_ID: u64 = 256;
 /// The workspace, and the root as the site names it.
 pub(super) fn open<'a>(
     workspaces: &'a Workspaces,
-    site: &'a Site,
+    site: &'a WorkspaceRef,
     recorded: Option<&str>,
-) -> Result<(&'a Path, Workspace), Unavailable> {
+) -> Result<(&'a Path, Workspace), WorkspaceError> {
     let root = site.root.as_deref().unwrap_or(&workspaces.base);
     let failed = |error: io::Error| unavailable(root, format!("cannot be opened: {error}"));
     if site.root.is_none() && recorded.is_none() {
@@ -71,9 +71,9 @@ impl Discarded {
 /// Takes a conversation's own directory away from its name, if it is there.
 pub(super) fn discard(
     workspaces: &Workspaces,
-    site: &Site,
+    site: &WorkspaceRef,
     recorded: Option<&str>,
-) -> Result<Option<Discarded>, Unavailable> {
+) -> Result<Option<Discarded>, WorkspaceError> {
     let root = site.root.as_deref().unwrap_or(&workspaces.base);
     let failed = |error: io::Error| unavailable(root, format!("cannot be opened: {error}"));
     let dir = match Dir::open_ambient_dir(root, ambient_authority()) {
@@ -93,14 +93,14 @@ pub(super) fn discard(
 }
 
 /// The recorded storage, if it is the one that is here.
-fn expected(root: &Path, dir: &Dir, recorded: &str) -> Result<String, Unavailable> {
+fn expected(root: &Path, dir: &Dir, recorded: &str) -> Result<String, WorkspaceError> {
     let why = match marker(dir) {
         Ok(Some(id)) if id == recorded => return Ok(id),
         Ok(Some(id)) => format!("is storage {id}; the conversation's files are on {recorded}"),
         Ok(None) => format!("has no {MARKER}; the conversation's files are on {recorded}"),
         Err(error) => format!("has no {MARKER} that can be read: {error}"),
     };
-    Err(Unavailable { sought: Some(recorded.to_owned()), ..unavailable(root, why) })
+    Err(WorkspaceError { sought: Some(recorded.to_owned()), ..unavailable(root, why) })
 }
 
 /// The id that is in the directory now; makes one if there is none and may be one.
@@ -194,8 +194,8 @@ fn directory_name(owner: &str) -> String {
     name
 }
 
-fn unavailable(directory: &Path, why: impl Into<String>) -> Unavailable {
-    Unavailable { directory: directory.display().to_string(), why: why.into(), sought: None }
+fn unavailable(directory: &Path, why: impl Into<String>) -> WorkspaceError {
+    WorkspaceError { directory: directory.display().to_string(), why: why.into(), sought: None }
 }
 
 #[cfg(test)]

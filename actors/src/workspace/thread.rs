@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Refusal;
+use super::FileError;
 
 /// Tells a thread that nobody waits for its work. Whoever works in steps asks at each.
 #[derive(Clone, Debug, Default)]
@@ -16,8 +16,8 @@ impl Cancelled {
     }
 
     /// An error once it is set, which nobody reads.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
-        if self.is_set() { Err(Refusal::new("cancelled")) } else { Ok(()) }
+    pub(crate) fn check(&self) -> Result<(), FileError> {
+        if self.is_set() { Err(FileError::new("cancelled")) } else { Ok(()) }
     }
 
     #[cfg(test)]
@@ -28,8 +28,8 @@ impl Cancelled {
 
 /// Does the work on a thread that may block; dropping the future cancels it.
 pub(crate) async fn on_a_thread<T: Send + 'static>(
-    work: impl FnOnce(&Cancelled) -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+    work: impl FnOnce(&Cancelled) -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
     let cancelled = Cancelled::default();
     let _cancels = SetOnDrop(cancelled.clone());
     let working = tokio::task::spawn_blocking(move || {
@@ -40,7 +40,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            Err(_) => Err(Refusal::new("cancelled")),
+            Err(_) => Err(FileError::new("cancelled")),
         },
     }
 }

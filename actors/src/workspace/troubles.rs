@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use super::{Unavailable, Workspace};
+use super::{Workspace, WorkspaceError};
 use crate::tools::bounds::one_line;
 
 /// As many as somebody reads; the oldest go first.
@@ -14,10 +14,10 @@ const LONGEST_LINE: usize = 1_000;
 
 /// The opens that failed last.
 #[derive(Debug, Default)]
-pub(super) struct Troubles(Mutex<VecDeque<Unavailable>>);
+pub(super) struct StorageHealth(Mutex<VecDeque<WorkspaceError>>);
 
-impl Troubles {
-    pub(super) fn add(&self, trouble: Unavailable) {
+impl StorageHealth {
+    pub(super) fn add(&self, trouble: WorkspaceError) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|other| !other.is_about(&trouble.directory, trouble.sought.as_deref()));
         known.push_back(trouble);
@@ -46,7 +46,7 @@ impl Troubles {
     }
 }
 
-impl Unavailable {
+impl WorkspaceError {
     fn is_about(&self, directory: &str, sought: Option<&str>) -> bool {
         self.directory == directory && self.sought.as_deref() == sought
     }

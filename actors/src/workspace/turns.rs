@@ -8,9 +8,9 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// A queue for each file that somebody writes to now, and for no other.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Short<HashMap<PathBuf, Weak<Mutex<()>>>>);
+pub(super) struct WriteQueue(Short<HashMap<PathBuf, Weak<Mutex<()>>>>);
 
-impl Turns {
+impl WriteQueue {
     /// Waits for the turn, which ends when the result is dropped.
     pub(super) async fn take(&self, path: PathBuf) -> OwnedMutexGuard<()> {
         let queue = {
@@ -37,7 +37,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_path_is_written_by_one_at_a_time_and_forgotten_after() {
-        let turns = Turns::default();
+        let turns = WriteQueue::default();
         let first = turns.take("a".into()).await;
         assert!(turns.take("a".into()).now_or_never().is_none());
         let other = turns.take("b".into()).now_or_never();

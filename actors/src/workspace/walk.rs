@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, RawDirEntry, openat, s
 use rustix::io::Errno;
 
 use super::path::is_reserved;
-use super::{Cancelled, Refusal};
+use super::{Cancelled, FileError};
 
 /// One walk is not to take the whole machine.
 const MOST_THREADS: usize = 4;
@@ -52,7 +52,7 @@ pub(crate) fn walk<V: FnMut(&Found<'_>)>(
     dir: &Dir,
     cancelled: &Cancelled,
     visitor: impl Fn() -> V + Sync,
-) -> Result<(), Refusal> {
+) -> Result<(), FileError> {
     let fd =
         openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let root = Folder { fd, path: Vec::new(), level: 0 };

@@ -3,7 +3,7 @@
 use abide_actors::why;
 use abide_conversation::{ConversationId, State as Folded};
 use abide_registry::host::Quarantined;
-use abide_registry::sight::Sight;
+use abide_registry::sight::ActorDetails;
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
@@ -44,7 +44,7 @@ pub(super) async fn get(
 ) -> Result<Json<Value>, Problem> {
     let id = conversation(&id)?;
     let (live, quarantined) = match admin.conversations.look(&id).await? {
-        Some(Sight { live, quarantined }) => (live, quarantined),
+        Some(ActorDetails { live, quarantined }) => (live, quarantined),
         None => (None, None),
     };
     let (mut body, folded, live) = match live {

@@ -1,6 +1,6 @@
 //! What operators do about a conversation that does not go on. Each is logged with who did it.
 
-use abide_actors::request::{FailCallRequest, Failure, Reply, Request};
+use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
 use abide_conversation::{CallId, ConversationId, Principal};
 use axum::Json;
 use axum::extract::State;
@@ -131,7 +131,7 @@ pub(super) async fn kill(
 async fn delivered(admin: &Admin, id: &ConversationId, request: Request) -> Result<Reply, Problem> {
     let delivered = admin.conversations.deliver(id, request, Vec::new()).await;
     delivered.map_err(|failure| match failure {
-        Failure::Quarantined(reason) => {
+        RequestError::Quarantined(reason) => {
             let first = "retry, move or release it first";
             Problem::new(
                 Kind::Conflict,

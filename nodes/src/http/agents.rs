@@ -1,7 +1,7 @@
 //! Agents' definitions.
 
-use abide_actors::agent::{Definition, Invalid, joined};
-use abide_actors::journal::{ANSWERS_KEPT, Answer};
+use abide_actors::agent::{Definition, DefinitionError, joined};
+use abide_actors::journal::{ANSWERS_KEPT, StoredResponse};
 use abide_conversation::{AgentName, Revision, Timestamp};
 use abide_registry::agents::scope;
 use abide_registry::store::StoredAgent;
@@ -156,9 +156,9 @@ fn answer(defined: Defined) -> Response {
     (status, Json(defined.agent)).into_response()
 }
 
-fn refused(mistakes: &[Invalid]) -> Problem {
-    let row = |mistake: &Invalid| {
-        let Invalid { tool, field, message } = mistake;
+fn refused(mistakes: &[DefinitionError]) -> Problem {
+    let row = |mistake: &DefinitionError| {
+        let DefinitionError { tool, field, message } = mistake;
         json!({"tool": tool, "field": field, "message": message})
     };
     let rows: Vec<Value> = mistakes.iter().map(row).collect();
@@ -187,8 +187,8 @@ pub(super) fn keep(
     idempotency: &Idempotency,
     fingerprint: String,
     body: Value,
-) -> Option<Answer> {
+) -> Option<StoredResponse> {
     let repeat = idempotency.repeats(fingerprint).pop()?;
     let expires_at = api.clock.now().checked_add(ANSWERS_KEPT).unwrap_or(Timestamp::MAX);
-    Some(Answer { key: repeat.key, fingerprint: repeat.fingerprint, body, expires_at })
+    Some(StoredResponse { key: repeat.key, fingerprint: repeat.fingerprint, body, expires_at })
 }

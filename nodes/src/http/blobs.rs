@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use abide_actors::blobs::{Blob, BlobInfo};
 use abide_conversation::BlobId;
-use abide_conversation::message::blocks::{Kind as BlockKind, Media, Source, essence};
+use abide_conversation::message::blocks::{BlockKind, Media, Source, essence};
 use abide_registry::store::Store;
 use axum::Json;
 use axum::body::Body;

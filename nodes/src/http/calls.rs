@@ -2,8 +2,8 @@
 
 use abide_actors::journal::{InboxEntry, InboxFilter};
 use abide_actors::request::{DispatchRequest, RememberRequest, Reply, Request, ResolveRequest};
-use abide_conversation::command::Answer;
-use abide_conversation::event::Kind;
+use abide_conversation::command::ResolutionAnswer;
+use abide_conversation::event::SuspensionKind;
 use abide_conversation::message::{Outcome, Ui};
 use abide_conversation::remembered::{Match, Scope};
 use abide_conversation::{CallId, ConversationId};
@@ -24,7 +24,7 @@ use super::problem::Problem;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ResolutionRequest)]
-pub(super) struct Resolution {
+pub(super) struct ResolutionRequest {
     /// For an approval.
     approved: Option<bool>,
     /// With `approved`: why.
@@ -72,8 +72,8 @@ impl Remember {
     }
 }
 
-impl Resolution {
-    fn answer(self) -> Result<Answer, Problem> {
+impl ResolutionRequest {
+    fn answer(self) -> Result<ResolutionAnswer, Problem> {
         let Self { approved, reason, args, result, error, remember, suspension: _ } = self;
         if approved.is_none() && (reason.is_some() || args.is_some()) {
             return Err(Problem::field("approved", "is missing"));
@@ -85,9 +85,11 @@ impl Resolution {
             (Some(false), None, None) if args.is_some() => {
                 Err(Problem::field("args", "a denied call takes no arguments"))
             }
-            (Some(approved), None, None) => Ok(Answer::Approval { approved, reason, args }),
-            (None, Some(result), None) => Ok(Answer::Result(result)),
-            (None, None, Some(error)) => Ok(Answer::Error(error)),
+            (Some(approved), None, None) => {
+                Ok(ResolutionAnswer::Approval { approved, reason, args })
+            }
+            (None, Some(result), None) => Ok(ResolutionAnswer::Result(result)),
+            (None, None, Some(error)) => Ok(ResolutionAnswer::Error(error)),
             _ => Err(Problem::field("approved", "give exactly one of approved, result and error")),
         }
     }
@@ -115,7 +117,7 @@ enum Accepted {
 #[utoipa::path(post, path = "/v1/conversations/{id}/calls/{call_id}/resolution",
     operation_id = "resolve_call", tag = "calls",
     params(CallPath, IdempotencyKey, PrincipalHeader),
-    request_body(content = Resolution, examples(
+    request_body(content = ResolutionRequest, examples(
         ("approve" = (value = json!({"approved": true}))),
         ("approve_edited" = (value = json!({"approved": true, "args": {"to": "a@b.c"}}))),
         ("approve_for_a_day" = (value = json!({"approved": true,
@@ -129,7 +131,7 @@ pub(super) async fn resolve(
     Path((id, call)): Path<(String, String)>,
     Caller(by): Caller,
     idempotency: Idempotency,
-    body: Body<Resolution>,
+    body: Body<ResolutionRequest>,
 ) -> Result<Json<Resolved>, Problem> {
     let (id, came) = (parse::conversation(&id)?, Instant::now());
     let suspension = body.value.suspension;
@@ -177,7 +179,7 @@ pub(super) async fn cancel(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = DispatchRequest)]
-pub(super) struct UsersCall {
+pub(super) struct DispatchRequest {
     /// A name, or an alias.
     tool: String,
     /// The arguments, as the tool's `parameters` describe them.
@@ -201,7 +203,7 @@ pub(super) struct Dispatched {
 /// Answers when the tool does. A tool that fails is a 200 with `ok: false`.
 #[utoipa::path(post, path = "/v1/conversations/{id}/dispatch", operation_id = "dispatch_tool",
     tag = "calls", params(ConversationPath, IdempotencyKey, PrincipalHeader),
-    request_body(content = UsersCall, example = json!({
+    request_body(content = DispatchRequest, example = json!({
         "tool": "send_email", "input": {"to": "a@b.c"}, "approved": true})),
     responses((status = 200, description = "The tool's result.", body = Dispatched)))]
 pub(super) async fn dispatch(
@@ -209,10 +211,10 @@ pub(super) async fn dispatch(
     Path(id): Path<String>,
     Caller(principal): Caller,
     idempotency: Idempotency,
-    body: Body<UsersCall>,
+    body: Body<DispatchRequest>,
 ) -> Result<Json<Dispatched>, Problem> {
     let id = parse::conversation(&id)?;
-    let UsersCall { tool, input, approved } = body.value;
+    let DispatchRequest { tool, input, approved } = body.value;
     let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
     let repeats = idempotency.repeats(body.fingerprint);
     match api.conversations.deliver(&id, request, repeats).await? {
@@ -226,7 +228,7 @@ pub(super) async fn dispatch(
 #[into_params(parameter_in = Query)]
 pub(super) struct PendingQuery {
     /// What they wait for.
-    kind: Option<Kind>,
+    kind: Option<SuspensionKind>,
     /// Of this agent.
     agent: Option<String>,
     /// Of this tool.

@@ -1,12 +1,12 @@
 //! Conversations: create, list, look at, delete.
 
 use abide_actors::agent;
-use abide_actors::journal::{ANSWERS_KEPT, Answer, Head};
-use abide_actors::request::{ForkRequest, RepeatKey, Reply, Request};
+use abide_actors::journal::{ANSWERS_KEPT, ConversationSummary, StoredResponse};
+use abide_actors::request::{ForkRequest, IdempotencyKey, Reply, Request};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
 use abide_conversation::event::Event;
-use abide_conversation::state::Activeness;
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, Revision};
 use abide_registry::store::HeadFilter;
 use axum::Json;
@@ -129,7 +129,7 @@ async fn created(
     api: &Api,
     id: ConversationId,
     request: Request,
-    repeats: Vec<RepeatKey>,
+    repeats: Vec<IdempotencyKey>,
 ) -> Result<(StatusCode, Json<ConversationCreated>), Problem> {
     let id = match repeats.first() {
         Some(repeat) => meant(api, repeat, id).await?,
@@ -151,11 +151,11 @@ const CREATIONS: &str = "conversations/";
 /// Kept before the conversation is made, so that a repeat after a crash in between makes the same.
 async fn meant(
     api: &Api,
-    repeat: &RepeatKey,
+    repeat: &IdempotencyKey,
     id: ConversationId,
 ) -> Result<ConversationId, Problem> {
     let now = api.clock.now();
-    let answer = Answer {
+    let answer = StoredResponse {
         key: repeat.key.clone(),
         fingerprint: repeat.fingerprint.clone(),
         body: json!(id),
@@ -180,7 +180,7 @@ pub(super) struct ListQuery {
     /// Of this agent.
     agent: Option<String>,
     /// In this state.
-    state: Option<Activeness>,
+    state: Option<ConversationStatus>,
     /// A page's size.
     #[param(default = 50, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -194,7 +194,7 @@ pub(super) struct ListQuery {
 struct Row {
     id: ConversationId,
     agent: AgentName,
-    state: Activeness,
+    state: ConversationStatus,
     last_seq: u64,
     created_at: jiff::Timestamp,
     metadata: Map<String, Value>,
@@ -220,7 +220,7 @@ pub(super) async fn list(
     let agent = query.agent.as_deref().map(agent_name).transpose()?;
     // The journal does not know whether a model speaks; the live actor does.
     let state = query.state.map(|state| match state {
-        Activeness::Streaming => Activeness::Preparing,
+        ConversationStatus::Streaming => ConversationStatus::Preparing,
         other => other,
     });
     let limit = parse::limit(query.limit, 50, 1_000)?;
@@ -234,9 +234,9 @@ pub(super) async fn list(
     Ok(Json(ConversationPage { conversations, cursor: page.cursor }))
 }
 
-async fn row(api: &Api, id: ConversationId, head: Head) -> Row {
-    let Head { agent, mut state, last_seq, created_at, metadata, .. } = head;
-    if state == Activeness::Preparing {
+async fn row(api: &Api, id: ConversationId, head: ConversationSummary) -> Row {
+    let ConversationSummary { agent, mut state, last_seq, created_at, metadata, .. } = head;
+    if state == ConversationStatus::Preparing {
         let live = api.conversations.inspect(&id).await;
         state = state.live(live.is_some_and(|live| live.streaming.is_some()));
     }
@@ -312,7 +312,10 @@ pub(super) async fn journal(
 }
 
 /// What lists show of a conversation that must exist.
-pub(super) async fn existing(api: &Api, id: &ConversationId) -> Result<Head, Problem> {
+pub(super) async fn existing(
+    api: &Api,
+    id: &ConversationId,
+) -> Result<ConversationSummary, Problem> {
     let head = api.store.head(id).await?;
     head.ok_or_else(|| Problem::not_found("such conversation"))
 }

@@ -2,7 +2,7 @@
 
 use abide_actors::agent::Agents;
 use abide_actors::request::{Reply, Request};
-use abide_conversation::remembered::Remembered;
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId};
 use abide_registry::agents::scope;
 use axum::Json;
@@ -23,14 +23,14 @@ use super::{Api, agents};
 /// The decisions that hold now, the one that ends first at the front.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Decisions {
-    decisions: Vec<Remembered>,
+    decisions: Vec<RememberedDecision>,
 }
 
 impl Decisions {
-    fn now(api: &Api, all: impl IntoIterator<Item = Remembered>) -> Json<Self> {
+    fn now(api: &Api, all: impl IntoIterator<Item = RememberedDecision>) -> Json<Self> {
         let now = api.clock.now();
         let live = all.into_iter().filter(|decision| now < decision.expires_at);
-        let mut decisions: Vec<Remembered> = live.collect();
+        let mut decisions: Vec<RememberedDecision> = live.collect();
         decisions.sort_by_key(|decision| decision.expires_at);
         Json(Self { decisions })
     }

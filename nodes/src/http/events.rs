@@ -6,10 +6,10 @@ use std::time::Duration;
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::ConversationId;
-use abide_conversation::event::{Data, Event};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::ids::{MessageId, TurnId};
-use abide_conversation::state::Activeness;
-use abide_registry::live::{Heard, Subscription};
+use abide_conversation::state::ConversationStatus;
+use abide_registry::live::{StreamItem, Subscription};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, header};
@@ -108,8 +108,12 @@ type Place = Option<(TurnId, u32)>;
 fn place(snapshot: &Snapshot) -> Place {
     let turn = snapshot.turn.as_ref()?;
     let done = match snapshot.state {
-        Activeness::Preparing | Activeness::Streaming => turn.step.saturating_sub(1),
-        Activeness::Idle | Activeness::ExecutingTools | Activeness::AwaitingInput => turn.step,
+        ConversationStatus::Preparing | ConversationStatus::Streaming => {
+            turn.step.saturating_sub(1)
+        }
+        ConversationStatus::Idle
+        | ConversationStatus::ExecutingTools
+        | ConversationStatus::AwaitingInput => turn.step,
     };
     Some((turn.id.clone(), done))
 }
@@ -177,10 +181,10 @@ impl Feed {
 
     /// Draws the frames of what was heard. False: what comes next is not to be heard, but read from
     /// the journal, or nothing at all.
-    fn hear(&mut self, heard: Heard) -> bool {
+    fn hear(&mut self, heard: StreamItem) -> bool {
         let said = match &heard {
-            Heard::Signal(said) => said,
-            Heard::Missed => return self.lost(),
+            StreamItem::Signal(said) => said,
+            StreamItem::Missed => return self.lost(),
         };
         match &said.signal {
             Signal::Deleted => {
@@ -240,11 +244,11 @@ impl Feed {
         }
         self.sent = event.seq;
         match (&event.data, &event.turn_id) {
-            (Data::TurnStarted(_), Some(turn)) => self.at = Some((turn.clone(), 0)),
-            (Data::AssistantMsg(spoken), Some(turn)) => {
+            (EventData::TurnStarted(_), Some(turn)) => self.at = Some((turn.clone(), 0)),
+            (EventData::AssistantMsg(spoken), Some(turn)) => {
                 self.at = Some((turn.clone(), spoken.step));
             }
-            (Data::TurnEnded(_), _) => self.at = None,
+            (EventData::TurnEnded(_), _) => self.at = None,
             _ => {}
         }
         self.out.extend_from_slice(frames);

@@ -3,12 +3,12 @@
 use abide_actors::live::Signal;
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::event::{
-    Data, Ending, Event, Executor, Intent, Kind, Suspension, Todo, ToolCall, ToolResult,
-    ToolStarted, TurnEnded,
+    Event, EventData, Executor, Intent, Suspension, SuspensionKind, Todo, ToolCall, ToolResult,
+    ToolStarted, TurnEnded, TurnOutcome,
 };
 use abide_conversation::message::{Message, Outcome};
 use abide_conversation::permission::PermissionPhase;
-use abide_conversation::state::Activeness;
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{CallId, MessageId, Timestamp, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub(super) enum Payload {
     /// The conversation as it is when the stream opens; always the first frame.
     Snapshot(Box<Snapshot>),
     /// What the conversation is doing has changed. Live only.
-    StateChanged { state: Activeness },
+    StateChanged { state: ConversationStatus },
     /// A turn runs; exactly one of the four terminal frames follows.
     TurnStarted {
         #[schema(value_type = TurnId)]
@@ -71,7 +71,7 @@ pub(super) enum Payload {
         call_id: CallId,
         tool: String,
         executor: Executor,
-        kind: Kind,
+        kind: SuspensionKind,
         intent: Intent,
         args: Value,
         message: String,
@@ -164,58 +164,58 @@ pub(super) fn of_event(event: &Event) -> Vec<Frame> {
 fn mirrors(event: &Event) -> Vec<Payload> {
     let turn_id = event.turn_id.clone();
     match &event.data {
-        Data::TurnStarted(_) => vec![Payload::TurnStarted { turn_id }],
-        Data::AssistantMsg(spoken) => {
+        EventData::TurnStarted(_) => vec![Payload::TurnStarted { turn_id }],
+        EventData::AssistantMsg(spoken) => {
             let message = Message { status: Some(spoken.status), ..spoken.message.clone() };
             vec![Payload::MessageCompleted { turn_id, message }]
         }
-        Data::ToolCall(call) if call.started => vec![handed_over(call)],
-        Data::ToolStarted(started) => vec![started_again(started)],
-        Data::Suspension(suspension) => vec![suspended(suspension)],
-        Data::ToolResult(result) => resolved(result),
-        Data::TurnEnded(ended) => vec![over(turn_id, ended)],
-        Data::TodosChanged(changed) => {
+        EventData::ToolCall(call) if call.started => vec![handed_over(call)],
+        EventData::ToolStarted(started) => vec![started_again(started)],
+        EventData::Suspension(suspension) => vec![suspended(suspension)],
+        EventData::ToolResult(result) => resolved(result),
+        EventData::TurnEnded(ended) => vec![over(turn_id, ended)],
+        EventData::TodosChanged(changed) => {
             vec![Payload::TodosChanged { todos: changed.todos.clone() }]
         }
-        Data::MessageRefused(refused) => vec![Payload::MessageRefused {
+        EventData::MessageRefused(refused) => vec![Payload::MessageRefused {
             turn_id,
             message_id: refused.message.id.clone(),
             reason: refused.reason.clone(),
         }],
-        Data::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
-        Data::Created(_)
-        | Data::UserMsg(_)
-        | Data::ToolCall(_)
-        | Data::Resolution(_)
-        | Data::InputRequired(_)
-        | Data::RepairRequested(_)
-        | Data::ContextAdded(_)
-        | Data::DispatchStarted(_)
-        | Data::Dispatch(_)
-        | Data::WorkspaceOpened(_)
-        | Data::ChildStarted(_)
-        | Data::ChildEnded(_)
-        | Data::ChildReleased(_)
-        | Data::Told(_)
-        | Data::Abandoned {}
-        | Data::DecisionRemembered(_)
-        | Data::DecisionKept(_)
-        | Data::Forked(_)
-        | Data::ContextReduced(_)
-        | Data::Summarized(_)
-        | Data::SummaryFailed(_)
-        | Data::DecisionRevoked(_)
-        | Data::Unknown(_) => Vec::new(),
+        EventData::PhaseChanged(changed) => vec![Payload::PhaseChanged { phase: changed.phase }],
+        EventData::Created(_)
+        | EventData::UserMsg(_)
+        | EventData::ToolCall(_)
+        | EventData::Resolution(_)
+        | EventData::InputRequired(_)
+        | EventData::RepairRequested(_)
+        | EventData::ContextAdded(_)
+        | EventData::DispatchStarted(_)
+        | EventData::Dispatch(_)
+        | EventData::WorkspaceOpened(_)
+        | EventData::ChildStarted(_)
+        | EventData::ChildEnded(_)
+        | EventData::ChildReleased(_)
+        | EventData::Told(_)
+        | EventData::Abandoned {}
+        | EventData::DecisionRemembered(_)
+        | EventData::DecisionKept(_)
+        | EventData::Forked(_)
+        | EventData::ContextReduced(_)
+        | EventData::Summarized(_)
+        | EventData::SummaryFailed(_)
+        | EventData::DecisionRevoked(_)
+        | EventData::Unknown(_) => Vec::new(),
     }
 }
 
 fn over(turn_id: Option<TurnId>, ended: &TurnEnded) -> Payload {
     let reason = ended.reason.clone();
     match ended.outcome {
-        Ending::Completed => Payload::TurnCompleted { turn_id },
-        Ending::Cancelled => Payload::TurnCancelled { turn_id },
-        Ending::Halted => Payload::TurnHalted { turn_id, reason },
-        Ending::Failed => Payload::TurnFailed { turn_id, reason },
+        TurnOutcome::Completed => Payload::TurnCompleted { turn_id },
+        TurnOutcome::Cancelled => Payload::TurnCancelled { turn_id },
+        TurnOutcome::Halted => Payload::TurnHalted { turn_id, reason },
+        TurnOutcome::Failed => Payload::TurnFailed { turn_id, reason },
     }
 }
 
@@ -300,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    fn event(data: Data) -> Event {
+    fn event(data: EventData) -> Event {
         Event { seq: 7, at: Timestamp::UNIX_EPOCH, turn_id: Some(TurnId::new("turn_1")), data }
     }
 
@@ -313,7 +313,7 @@ mod tests {
             ui: Some(ui),
             ran: None,
         };
-        let frames = of_event(&event(Data::ToolResult(done)));
+        let frames = of_event(&event(EventData::ToolResult(done)));
         let told: Vec<_> = frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();
         let resolved = json!({"event": "tool_call_resolved",
             "data": {"call_id": "c", "result": {"ok": true, "result": 1}}});
@@ -325,16 +325,16 @@ mod tests {
     #[test]
     fn a_turn_ends_with_the_frame_of_its_outcome() {
         for (outcome, name) in [
-            (Ending::Completed, "turn_completed"),
-            (Ending::Cancelled, "turn_cancelled"),
-            (Ending::Halted, "turn_halted"),
-            (Ending::Failed, "turn_failed"),
+            (TurnOutcome::Completed, "turn_completed"),
+            (TurnOutcome::Cancelled, "turn_cancelled"),
+            (TurnOutcome::Halted, "turn_halted"),
+            (TurnOutcome::Failed, "turn_failed"),
         ] {
             let ended = TurnEnded { outcome, reason: Some("so".to_owned()) };
-            let frames = of_event(&event(Data::TurnEnded(ended)));
+            let frames = of_event(&event(EventData::TurnEnded(ended)));
             let said = json!(frames[0].payload);
             assert_eq!((frames.len(), &said["event"]), (1, &json!(name)));
-            let reasoned = matches!(outcome, Ending::Halted | Ending::Failed);
+            let reasoned = matches!(outcome, TurnOutcome::Halted | TurnOutcome::Failed);
             assert_eq!(said["data"].get("reason").is_some(), reasoned, "{name}");
         }
     }

@@ -1,11 +1,11 @@
 //! Messages: said, and read back.
 
 use abide_actors::blobs::stored;
-use abide_actors::request::{RepeatKey, Reply, Request, SendRequest};
+use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::tools::schema::Schema;
-use abide_actors::trace::Place;
+use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Event, Shape};
+use abide_conversation::event::{AnswerFormat, Event, EventData};
 use abide_conversation::message::blocks::check_said;
 use abide_conversation::message::{Message, Role, text_block};
 use abide_conversation::{ConversationId, MessageId, TurnId};
@@ -21,7 +21,7 @@ use super::openapi::{ConversationPath, IdempotencyKey, PrincipalHeader};
 use super::parse::{self, Body, Caller, Idempotency, Path, Query};
 use super::problem::Problem;
 use super::{Api, blobs};
-use crate::telemetry::Turned;
+use crate::telemetry::TurnExtension;
 
 /// How many events are read at once, to find messages among them.
 const PAGE: usize = 200;
@@ -52,7 +52,7 @@ pub(super) struct NewMessage {
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
     agent: Option<String>,
     #[serde(default)]
-    if_busy: Busy,
+    if_busy: IfBusy,
     /// A JSON Schema of at most 64 KiB that the turn's answer must satisfy, or false: plain, whatever
     /// the agent says.
     schema: Option<Value>,
@@ -74,7 +74,7 @@ pub(super) struct Sent {
 /// What to do while a turn runs: refuse, wait for it, or cancel it first.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Busy {
+pub(super) enum IfBusy {
     #[default]
     Reject,
     Queue,
@@ -97,7 +97,7 @@ pub(super) async fn send(
     Caller(principal): Caller,
     idempotency: Idempotency,
     body: Body<NewMessage>,
-) -> Result<(StatusCode, Extension<Turned>, Json<Sent>), Problem> {
+) -> Result<(StatusCode, Extension<TurnExtension>, Json<Sent>), Problem> {
     let said = body.value;
     let id = match said.agent {
         Some(_) => parse::new_conversation(&id)?,
@@ -118,14 +118,14 @@ pub(super) async fn send(
         assigns: parse::bounded("assigns", said.assigns)?,
         shape: shape(said.schema).await?,
         if_busy: match said.if_busy {
-            Busy::Reject => IfBusy::Reject,
-            Busy::Queue => IfBusy::Queue,
-            Busy::Interrupt => IfBusy::Interrupt,
+            IfBusy::Reject => IfBusy::Reject,
+            IfBusy::Queue => IfBusy::Queue,
+            IfBusy::Interrupt => IfBusy::Interrupt,
         },
     });
     match api.conversations.deliver(&id, request, repeats).await? {
         Reply::Sent { conversation_id, turn_id, seq } => {
-            let turned = Extension(Turned(Place::of_turn(&conversation_id, &turn_id)));
+            let turned = Extension(TurnExtension(SpanContext::of_turn(&conversation_id, &turn_id)));
             Ok((StatusCode::ACCEPTED, turned, Json(Sent { conversation_id, turn_id, seq })))
         }
         other => Err(unexpected(&other)),
@@ -152,25 +152,25 @@ fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Valu
 }
 
 /// A message that its client named is a repeat when the same name says the same.
-fn named(id: &str, content: &[Value]) -> Result<RepeatKey, Problem> {
+fn named(id: &str, content: &[Value]) -> Result<IdempotencyKey, Problem> {
     if !(1..=MESSAGE_ID_CHARS).contains(&id.chars().count()) {
         let legal = format!("must be 1 to {MESSAGE_ID_CHARS} characters");
         return Err(Problem::field("message_id", legal));
     }
     let said = parse::canonical(&Value::Array(content.to_vec()));
     let fingerprint = parse::fingerprint(&[&said]);
-    Ok(RepeatKey { key: format!("message:{id}"), fingerprint, field: "message_id".into() })
+    Ok(IdempotencyKey { key: format!("message:{id}"), fingerprint, field: "message_id".into() })
 }
 
-async fn shape(schema: Option<Value>) -> Result<Shape, Problem> {
+async fn shape(schema: Option<Value>) -> Result<AnswerFormat, Problem> {
     match schema {
-        None => Ok(Shape::Agent),
-        Some(Value::Bool(false)) => Ok(Shape::Plain),
+        None => Ok(AnswerFormat::Agent),
+        Some(Value::Bool(false)) => Ok(AnswerFormat::Plain),
         Some(schema @ Value::Object(_)) => {
             let schema = parse::bounded_value("schema", schema)?;
             let compile = move || Schema::compile(&schema).map(|_| schema);
             let compiled = parse::compiled(compile).await?;
-            compiled.map(Shape::Schema).map_err(|why| Problem::field("schema", why))
+            compiled.map(AnswerFormat::Schema).map_err(|why| Problem::field("schema", why))
         }
         Some(_) => Err(Problem::field("schema", "must be a JSON Schema object, or false")),
     }
@@ -242,11 +242,11 @@ async fn newest(
 
 fn message(event: &Event) -> Option<Message> {
     match &event.data {
-        Data::UserMsg(said) => Some(said.message.clone()),
-        Data::AssistantMsg(spoken) => {
+        EventData::UserMsg(said) => Some(said.message.clone()),
+        EventData::AssistantMsg(spoken) => {
             Some(Message { status: Some(spoken.status), ..spoken.message.clone() })
         }
-        Data::ToolResult(result) => {
+        EventData::ToolResult(result) => {
             let envelope = json!(result.outcome);
             let text = envelope.to_string();
             let id = MessageId::new(format!("result_{}", result.call_id));
@@ -254,34 +254,34 @@ fn message(event: &Event) -> Option<Message> {
             let tool_call_id = Some(result.call_id.clone());
             Some(Message { tool_call_id, ..Message::new(id, Role::Tool, content) })
         }
-        Data::Created(_)
-        | Data::TurnStarted(_)
-        | Data::ToolCall(_)
-        | Data::Suspension(_)
-        | Data::Resolution(_)
-        | Data::ToolStarted(_)
-        | Data::InputRequired(_)
-        | Data::RepairRequested(_)
-        | Data::ContextAdded(_)
-        | Data::MessageRefused(_)
-        | Data::TurnEnded(_)
-        | Data::DispatchStarted(_)
-        | Data::Dispatch(_)
-        | Data::PhaseChanged(_)
-        | Data::TodosChanged(_)
-        | Data::WorkspaceOpened(_)
-        | Data::ChildStarted(_)
-        | Data::ChildEnded(_)
-        | Data::ChildReleased(_)
-        | Data::Told(_)
-        | Data::Abandoned {}
-        | Data::DecisionRemembered(_)
-        | Data::DecisionKept(_)
-        | Data::Forked(_)
-        | Data::ContextReduced(_)
-        | Data::Summarized(_)
-        | Data::SummaryFailed(_)
-        | Data::DecisionRevoked(_)
-        | Data::Unknown(_) => None,
+        EventData::Created(_)
+        | EventData::TurnStarted(_)
+        | EventData::ToolCall(_)
+        | EventData::Suspension(_)
+        | EventData::Resolution(_)
+        | EventData::ToolStarted(_)
+        | EventData::InputRequired(_)
+        | EventData::RepairRequested(_)
+        | EventData::ContextAdded(_)
+        | EventData::MessageRefused(_)
+        | EventData::TurnEnded(_)
+        | EventData::DispatchStarted(_)
+        | EventData::Dispatch(_)
+        | EventData::PhaseChanged(_)
+        | EventData::TodosChanged(_)
+        | EventData::WorkspaceOpened(_)
+        | EventData::ChildStarted(_)
+        | EventData::ChildEnded(_)
+        | EventData::ChildReleased(_)
+        | EventData::Told(_)
+        | EventData::Abandoned {}
+        | EventData::DecisionRemembered(_)
+        | EventData::DecisionKept(_)
+        | EventData::Forked(_)
+        | EventData::ContextReduced(_)
+        | EventData::Summarized(_)
+        | EventData::SummaryFailed(_)
+        | EventData::DecisionRevoked(_)
+        | EventData::Unknown(_) => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_actors::request::RepeatKey;
+use abide_actors::request::IdempotencyKey;
 use abide_conversation::{ConversationId, Principal};
 use axum::body::HttpBody;
 use axum::extract::rejection::QueryRejection;
@@ -207,9 +207,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
 
 impl Idempotency {
     /// What makes a request with this body a repeat.
-    pub fn repeats(&self, fingerprint: String) -> Vec<RepeatKey> {
+    pub fn repeats(&self, fingerprint: String) -> Vec<IdempotencyKey> {
         let key = self.0.as_ref().map(|key| format!("key:{key}"));
-        let repeat = |key| RepeatKey { key, fingerprint, field: IDEMPOTENCY_KEY.into() };
+        let repeat = |key| IdempotencyKey { key, fingerprint, field: IDEMPOTENCY_KEY.into() };
         key.map(repeat).into_iter().collect()
     }
 }

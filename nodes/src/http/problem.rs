@@ -1,10 +1,10 @@
 //! Every error as `application/problem+json` (RFC 9457). The only place that knows status codes.
 
-use abide_actors::journal::Refusal;
-use abide_actors::request::Failure;
+use abide_actors::journal::StoreError;
+use abide_actors::request::RequestError;
 use abide_conversation::Rejection;
-use abide_registry::conversations::Kept;
-use abide_registry::store::ListRefusal;
+use abide_registry::conversations::MoveError;
+use abide_registry::store::ListError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
@@ -154,36 +154,37 @@ impl Problem {
     }
 }
 
-impl From<Failure> for Problem {
-    fn from(failure: Failure) -> Self {
+impl From<RequestError> for Problem {
+    fn from(failure: RequestError) -> Self {
         let detail = failure.to_string();
         let kind = match failure {
-            Failure::Rejected(rejection) => return rejection.into(),
-            Failure::Refused(refusal) => return refusal.into(),
-            Failure::AgentMissing(_) => Kind::AgentMissing,
-            Failure::Invalid { .. } | Failure::KeyReused(_) => Kind::InvalidRequest,
-            Failure::ToolNotFound(_) => Kind::NotFound,
-            Failure::ApprovalRequired(_) => Kind::ApprovalRequired,
-            Failure::Lost => Kind::Unavailable,
+            RequestError::Rejected(rejection) => return rejection.into(),
+            RequestError::Refused(refusal) => return refusal.into(),
+            RequestError::AgentMissing(_) => Kind::AgentMissing,
+            RequestError::Invalid { .. } | RequestError::KeyReused(_) => Kind::InvalidRequest,
+            RequestError::ToolNotFound(_) => Kind::NotFound,
+            RequestError::ApprovalRequired(_) => Kind::ApprovalRequired,
+            RequestError::Lost => Kind::Unavailable,
             // The reason may be a panic's text: it is for operators, and they have it.
-            Failure::Quarantined(_) => {
+            RequestError::Quarantined(_) => {
                 return Self::new(Kind::Unavailable, "the conversation waits for an operator");
             }
-            Failure::Overloaded => Kind::Overloaded,
+            RequestError::Overloaded => Kind::Overloaded,
         };
         Self::new(kind, detail)
     }
 }
 
-impl From<Kept> for Problem {
-    fn from(kept: Kept) -> Self {
+impl From<MoveError> for Problem {
+    fn from(kept: MoveError) -> Self {
         let detail = kept.to_string();
         match kept {
-            Kept::NoSuchNode(_) => Self::new(Kind::NotFound, detail),
-            Kept::Draining(_) | Kept::There(_) | Kept::Alone | Kept::Runs(_) => {
-                Self::new(Kind::Conflict, detail)
-            }
-            Kept::Failed(failure) => failure.into(),
+            MoveError::NoSuchNode(_) => Self::new(Kind::NotFound, detail),
+            MoveError::Draining(_)
+            | MoveError::There(_)
+            | MoveError::Alone
+            | MoveError::Runs(_) => Self::new(Kind::Conflict, detail),
+            MoveError::Failed(failure) => failure.into(),
         }
     }
 }
@@ -205,13 +206,13 @@ impl From<Rejection> for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<StoreError> for Problem {
+    fn from(refusal: StoreError) -> Self {
         match &refusal {
-            Refusal::Fenced | Refusal::Conflict => {
+            StoreError::Fenced | StoreError::Conflict => {
                 Self::new(Kind::Unavailable, "the conversation is moving; try again")
             }
-            Refusal::Unavailable(why) => {
+            StoreError::Unavailable(why) => {
                 tracing::warn!(why, "the store is unavailable");
                 Self::new(Kind::Unavailable, "the store is unavailable")
             }
@@ -219,11 +220,11 @@ impl From<Refusal> for Problem {
     }
 }
 
-impl From<ListRefusal> for Problem {
-    fn from(refusal: ListRefusal) -> Self {
+impl From<ListError> for Problem {
+    fn from(refusal: ListError) -> Self {
         match refusal {
-            ListRefusal::Cursor => Self::field("cursor", "is not one that this list gave"),
-            ListRefusal::Store(refusal) => refusal.into(),
+            ListError::Cursor => Self::field("cursor", "is not one that this list gave"),
+            ListError::Store(refusal) => refusal.into(),
         }
     }
 }
@@ -275,31 +276,38 @@ mod tests {
     fn every_failure_has_the_status_of_the_contract() {
         let agent = || abide_conversation::AgentName::new("a");
         for (failure, status, name) in [
-            (Failure::from(Rejection::NotFound), 404, "not-found"),
+            (RequestError::from(Rejection::NotFound), 404, "not-found"),
             (Rejection::ConversationExists.into(), 409, "conversation-exists"),
             (Rejection::TurnInFlight.into(), 409, "turn-in-flight"),
             (Rejection::CallNotOpen("done".into()).into(), 409, "call-not-open"),
             (Rejection::QueueFull.into(), 429, "overloaded"),
-            (Failure::AgentMissing(agent()), 409, "agent-missing"),
-            (Failure::ApprovalRequired("t".to_owned()), 409, "approval-required"),
-            (Failure::ToolNotFound("t".to_owned()), 404, "not-found"),
-            (Failure::invalid("f", "is wrong"), 422, "invalid-request"),
-            (Failure::KeyReused("Idempotency-Key".into()), 422, "invalid-request"),
-            (Failure::Overloaded, 429, "overloaded"),
-            (Failure::Lost, 503, "unavailable"),
-            (Refusal::Fenced.into(), 503, "unavailable"),
-            (Refusal::Unavailable("disk".to_owned()).into(), 503, "unavailable"),
+            (RequestError::AgentMissing(agent()), 409, "agent-missing"),
+            (RequestError::ApprovalRequired("t".to_owned()), 409, "approval-required"),
+            (RequestError::ToolNotFound("t".to_owned()), 404, "not-found"),
+            (RequestError::invalid("f", "is wrong"), 422, "invalid-request"),
+            (RequestError::KeyReused("Idempotency-Key".into()), 422, "invalid-request"),
+            (RequestError::Overloaded, 429, "overloaded"),
+            (RequestError::Lost, 503, "unavailable"),
+            (StoreError::Fenced.into(), 503, "unavailable"),
+            (StoreError::Unavailable("disk".to_owned()).into(), 503, "unavailable"),
         ] {
             assert_eq!(told(failure), (status, name.to_owned()));
         }
-        let runs = Kept::Runs(vec![abide_conversation::CallId::new("c")]);
-        for kept in [runs, Kept::Alone, Kept::There("n".to_owned()), Kept::Draining("n".to_owned())]
-        {
+        let runs = MoveError::Runs(vec![abide_conversation::CallId::new("c")]);
+        for kept in [
+            runs,
+            MoveError::Alone,
+            MoveError::There("n".to_owned()),
+            MoveError::Draining("n".to_owned()),
+        ] {
             assert_eq!(told(kept), (409, "conflict".to_owned()));
         }
-        assert_eq!(told(Kept::NoSuchNode("n".to_owned())), (404, "not-found".to_owned()));
-        assert_eq!(told(Kept::Failed(Rejection::NotFound.into())), (404, "not-found".to_owned()));
-        assert_eq!(told(ListRefusal::Cursor), (422, "invalid-request".to_owned()));
+        assert_eq!(told(MoveError::NoSuchNode("n".to_owned())), (404, "not-found".to_owned()));
+        assert_eq!(
+            told(MoveError::Failed(Rejection::NotFound.into())),
+            (404, "not-found".to_owned())
+        );
+        assert_eq!(told(ListError::Cursor), (422, "invalid-request".to_owned()));
     }
 
     #[tokio::test]
@@ -307,10 +315,10 @@ mod tests {
         let secret = Problem::new(Kind::Internal, "secret").into_response();
         let body = axum::body::to_bytes(secret.into_body(), usize::MAX).await.unwrap();
         assert!(!std::str::from_utf8(&body).unwrap().contains("secret"));
-        let store: Problem = Refusal::Unavailable("secret".to_owned()).into();
+        let store: Problem = StoreError::Unavailable("secret".to_owned()).into();
         let body = axum::body::to_bytes(store.into_response().into_body(), usize::MAX).await;
         assert!(!std::str::from_utf8(&body.unwrap()).unwrap().contains("secret"));
-        let crash: Problem = Failure::Quarantined("secret".to_owned()).into();
+        let crash: Problem = RequestError::Quarantined("secret".to_owned()).into();
         assert_eq!(crash.status, StatusCode::SERVICE_UNAVAILABLE);
         let body = axum::body::to_bytes(crash.into_response().into_body(), usize::MAX).await;
         assert!(!std::str::from_utf8(&body.unwrap()).unwrap().contains("secret"));

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_actors::clock::Clock;
-use abide_actors::shell::{Launcher, Limits, Shell, Standing};
-use abide_actors::tools::Kit;
+use abide_actors::shell::{Launcher, Limits, SandboxStatus, Shell};
+use abide_actors::tools::BuiltinServices;
 use abide_actors::web::Fetcher;
 use abide_actors::workspace::Workspaces;
 
-use super::Unready;
+use super::StartError;
 use crate::config::Config;
 
 /// Where workspaces are, unless it is said.
@@ -17,19 +17,19 @@ const WORKSPACES: &str = ".abide/workspaces";
 
 /// The tools, and what is to be said of them.
 pub(super) struct Tools {
-    pub(super) kit: Kit,
-    pub(super) notes: Notes,
+    pub(super) kit: BuiltinServices,
+    pub(super) notes: ReadinessNotes,
 }
 
 /// What `/readyz` says besides "ready".
 #[derive(Clone)]
-pub struct Notes {
+pub struct ReadinessNotes {
     /// What will not change while the node lives.
     lasting: Arc<[String]>,
     workspaces: Arc<Workspaces>,
 }
 
-impl Notes {
+impl ReadinessNotes {
     /// A line each.
     pub fn lines(&self) -> Vec<String> {
         let troubles = self.workspaces.troubles().into_iter();
@@ -41,11 +41,11 @@ pub(super) fn kit(
     config: &Config,
     is_shared: bool,
     clock: &Arc<dyn Clock>,
-) -> Result<Tools, Unready> {
+) -> Result<Tools, StartError> {
     let base = config.workspaces.clone().unwrap_or_else(|| PathBuf::from(WORKSPACES));
     let workspaces = Arc::new(Workspaces::new(base, clock.clone()));
     let shell = Shell::new(Launcher::this_program(), config.sandbox.into(), Limits::default());
-    let fetcher = Fetcher::new().map_err(|error| Unready::Broken(error.to_string()))?;
+    let fetcher = Fetcher::new().map_err(|error| StartError::Broken(error.to_string()))?;
     let mut lasting: Vec<String> = sandbox(shell.sandbox()).into_iter().collect();
     if is_shared && config.workspaces.is_none() {
         lasting.push(format!(
@@ -56,18 +56,18 @@ pub(super) fn kit(
     for line in &lasting {
         tracing::warn!("{line}");
     }
-    let notes = Notes { lasting: lasting.into(), workspaces: workspaces.clone() };
-    Ok(Tools { kit: Kit { workspaces, shell: Arc::new(shell), fetcher }, notes })
+    let notes = ReadinessNotes { lasting: lasting.into(), workspaces: workspaces.clone() };
+    Ok(Tools { kit: BuiltinServices { workspaces, shell: Arc::new(shell), fetcher }, notes })
 }
 
 /// What commands are not kept from here.
-fn sandbox(standing: &Standing) -> Option<String> {
+fn sandbox(standing: &SandboxStatus) -> Option<String> {
     match standing {
-        Standing::On { gaps } if gaps.is_empty() => None,
-        Standing::On { gaps } => {
+        SandboxStatus::On { gaps } if gaps.is_empty() => None,
+        SandboxStatus::On { gaps } => {
             Some(format!("sandbox: this kernel does not keep commands from {}", gaps.join(", ")))
         }
-        Standing::Off => Some("sandbox: off".to_owned()),
-        Standing::Unavailable(why) => Some(format!("sandbox: unavailable: {why}")),
+        SandboxStatus::Off => Some("sandbox: off".to_owned()),
+        SandboxStatus::Unavailable(why) => Some(format!("sandbox: unavailable: {why}")),
     }
 }

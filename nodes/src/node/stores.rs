@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use abide_actors::clock::Clock;
-use abide_registry::alone::Alone;
+use abide_registry::alone::Standalone;
 use abide_registry::membership::Membership;
-use abide_registry::membership::keeper::OnTime;
+use abide_registry::membership::keeper::OnStoreTime;
 use abide_registry::store::Store;
 use abide_registry::store::embedded::{self, Embedded};
 use abide_registry::store::memory::Memory;
 use abide_registry::store::redis::{self, OpenError, Redis, RedisUrl};
 
-use super::Unready;
+use super::StartError;
 use crate::clock::{StoreClock, SystemClock};
 use crate::config::{Config, Durability, StoreUrl};
 
@@ -23,12 +23,12 @@ pub(super) struct Stores {
     pub(super) store: Arc<dyn Store>,
     pub(super) membership: Arc<dyn Membership>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) on_time: OnTime,
+    pub(super) on_time: OnStoreTime,
     /// Whether other nodes work on it, too.
     pub(super) is_shared: bool,
 }
 
-pub(super) async fn open(config: &Config) -> Result<Stores, Unready> {
+pub(super) async fn open(config: &Config) -> Result<Stores, StartError> {
     match &config.store {
         StoreUrl::Memory => Ok(alone(Arc::new(Memory::default()))),
         StoreUrl::Embedded(dir) => {
@@ -37,11 +37,11 @@ pub(super) async fn open(config: &Config) -> Result<Stores, Unready> {
                 Durability::Os => embedded::Durability::Os,
                 Durability::Replicas(_) => {
                     let why = "--durability: replicas=N needs a Redis store";
-                    return Err(Unready::Config(why.to_owned()));
+                    return Err(StartError::Config(why.to_owned()));
                 }
             };
             let opened = Embedded::open(dir, durability);
-            Ok(alone(Arc::new(opened.map_err(|error| Unready::Config(error.to_string()))?)))
+            Ok(alone(Arc::new(opened.map_err(|error| StartError::Config(error.to_string()))?)))
         }
         StoreUrl::Redis(url) => shared(url, config.durability).await,
     }
@@ -50,22 +50,22 @@ pub(super) async fn open(config: &Config) -> Result<Stores, Unready> {
 fn alone(store: Arc<dyn Store>) -> Stores {
     Stores {
         store,
-        membership: Arc::new(Alone::default()),
+        membership: Arc::new(Standalone::default()),
         clock: Arc::new(SystemClock),
         on_time: Box::new(|_, _| {}),
         is_shared: false,
     }
 }
 
-async fn shared(url: &RedisUrl, durability: Durability) -> Result<Stores, Unready> {
+async fn shared(url: &RedisUrl, durability: Durability) -> Result<Stores, StartError> {
     let durability = match durability {
         Durability::Fsync => redis::Durability::Fsync,
         Durability::Os => redis::Durability::Os,
         Durability::Replicas(count) => redis::Durability::Replicas(count),
     };
     let opened = Redis::open(url, durability).await.map_err(|error| match error {
-        OpenError::Away { .. } => Unready::Broken(error.to_string()),
-        _ => Unready::Config(error.to_string()),
+        OpenError::Away { .. } => StartError::Broken(error.to_string()),
+        _ => StartError::Config(error.to_string()),
     });
     let store = Arc::new(opened?);
     tracing::info!(store = store.found(), "the store is open");

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::spans;
 use crate::config::Config;
-use crate::node::Unready;
+use crate::node::StartError;
 
 /// Spans that wait to be exported: a second or two at full load. Past that they are dropped.
 const WAITING: usize = 8_192;
@@ -32,18 +32,18 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const SELDOM: Duration = Duration::from_secs(60);
 
 /// The exporter at work.
-pub struct Exports {
+pub struct TraceExporter {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Exports {
+impl TraceExporter {
     /// Starts exporting as the node of this name, if the configuration says where to. What else may
     /// be said, such as headers and sampling, is said by OpenTelemetry's own variables.
-    pub fn start(config: &Config, node: &str) -> Result<Option<Self>, Unready> {
+    pub fn start(config: &Config, node: &str) -> Result<Option<Self>, StartError> {
         let Some(endpoint) = endpoint(config) else { return Ok(None) };
         let exporter = exporter(&endpoint, node)
-            .map_err(|why| Unready::Config(format!("--otlp: cannot export to it: {why}")))?;
+            .map_err(|why| StartError::Config(format!("--otlp: cannot export to it: {why}")))?;
         let (queue, waiting) = mpsc::channel(WAITING);
         let stop = CancellationToken::new();
         let task = tokio::spawn(export(exporter, waiting, stop.clone()));

@@ -1,7 +1,7 @@
 //! What is measured of a public request, and its span in the trace of whoever sent it.
 
 use abide_actors::clock::Clock;
-use abide_actors::trace::{self, Place, Side, Span};
+use abide_actors::trace::{self, Span, SpanContext, SpanKind};
 use abide_conversation::Timestamp;
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, Method};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// An answer says which turn its request began.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turned(pub(crate) Place);
+pub(crate) struct TurnExtension(pub(crate) SpanContext);
 
 /// Measures a request by its route; what clients name is no label.
 pub(crate) async fn measured<F: Future<Output = Response>>(
@@ -33,7 +33,7 @@ pub(crate) async fn measured<F: Future<Output = Response>>(
     metrics::histogram!("abide_request_seconds", "method" => method, "route" => route.clone())
         .record(took);
     if let Some(sender) = sender {
-        let turn = response.extensions().get::<Turned>().map(|turned| turned.0);
+        let turn = response.extensions().get::<TurnExtension>().map(|turned| turned.0);
         let status = u32::from(status.as_u16());
         end(sender, (method, &route, status), turn, (at, clock.now()));
     }
@@ -43,16 +43,16 @@ pub(crate) async fn measured<F: Future<Output = Response>>(
 /// The conversation may outlive the request by far: the turn has a trace of its own, and the span of
 /// the request that began it is linked to it.
 fn end(
-    sender: Place,
+    sender: SpanContext,
     (method, route, status): (&'static str, &str, u32),
-    turn: Option<Place>,
+    turn: Option<SpanContext>,
     (began, ended): (Timestamp, Timestamp),
 ) {
     trace::end(Span {
-        at: Place { trace: sender.trace, span: Uuid::new_v4().as_u64_pair().0 },
+        at: SpanContext { trace: sender.trace, span: Uuid::new_v4().as_u64_pair().0 },
         parent: Some(sender.span),
         name: format!("{method} {route}"),
-        side: Side::Called,
+        side: SpanKind::Called,
         began,
         ended,
         attributes: vec![
@@ -78,7 +78,7 @@ fn word(method: &Method) -> &'static str {
 }
 
 /// Which span sent the request, by W3C's `traceparent`, if that is sampled.
-fn sender(headers: &HeaderMap) -> Option<Place> {
+fn sender(headers: &HeaderMap) -> Option<SpanContext> {
     let given = headers.get("traceparent")?.to_str().ok()?;
     let mut parts = given.split('-');
     let (version, trace) = (parts.next()?, parts.next()?);
@@ -91,7 +91,7 @@ fn sender(headers: &HeaderMap) -> Option<Place> {
     let (trace, span) = (number(trace, 32)?, number(span, 16)?);
     let sampled = number(flags, 2)? & 1 == 1;
     let legal = is_known && trace != 0 && span != 0 && sampled;
-    legal.then(|| Some(Place { trace, span: u64::try_from(span).ok()? })).flatten()
+    legal.then(|| Some(SpanContext { trace, span: u64::try_from(span).ok()? })).flatten()
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    fn read(given: &'static str) -> Option<Place> {
+    fn read(given: &'static str) -> Option<SpanContext> {
         sender(&HeaderMap::from_iter([(
             axum::http::HeaderName::from_static("traceparent"),
             HeaderValue::from_static(given),
@@ -109,8 +109,10 @@ mod tests {
 
     #[test]
     fn only_a_legal_and_sampled_traceparent_is_taken() {
-        let place =
-            Place { trace: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c, span: 0xb7ad6b7169203331 };
+        let place = SpanContext {
+            trace: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c,
+            span: 0xb7ad6b7169203331,
+        };
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         assert_eq!(read(good), Some(place));
         for bad in [

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use abide_actors::trace::{Attribute, Place, Side, Span};
+use abide_actors::trace::{Attribute, Span, SpanContext, SpanKind};
 use abide_conversation::Timestamp;
 use opentelemetry::trace::{
     Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
@@ -12,9 +12,9 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 pub(super) fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
     let kind = match span.side {
-        Side::Inside => SpanKind::Internal,
-        Side::Calls => SpanKind::Client,
-        Side::Called => SpanKind::Server,
+        SpanKind::Inside => SpanKind::Internal,
+        SpanKind::Calls => SpanKind::Client,
+        SpanKind::Called => SpanKind::Server,
     };
     let mut attributes: Vec<KeyValue> = span.attributes.into_iter().map(attribute).collect();
     let status = match span.error {
@@ -43,7 +43,7 @@ pub(super) fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
     }
 }
 
-fn context(at: Place) -> SpanContext {
+fn context(at: SpanContext) -> SpanContext {
     let (trace, span) = (TraceId::from(at.trace), SpanId::from(at.span));
     SpanContext::new(trace, span, TraceFlags::SAMPLED, false, TraceState::NONE)
 }

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use abide::config::{Cli, Config};
-use abide::node::{Node, Unready};
-use abide_actors::tools::Natives;
-use abide_actors::tools::native::{Context, NativeTool, Returned};
+use abide::node::{Node, StartError};
+use abide_actors::tools::Extensions;
+use abide_actors::tools::native::{Context, NativeTool, ToolReturn};
 use async_trait::async_trait;
 use clap::Parser;
 use serde_json::{Value, json};
@@ -25,8 +25,8 @@ impl NativeTool for Pool {
         json!({"type": "object"})
     }
 
-    async fn run(&self, _: Value, _: Context<'_>) -> Returned {
-        Returned::ok(())
+    async fn run(&self, _: Value, _: Context<'_>) -> ToolReturn {
+        ToolReturn::ok(())
     }
 
     async fn started(&self) -> Result<(), String> {
@@ -48,7 +48,7 @@ fn config(store: &str) -> Config {
 #[tokio::test]
 async fn native_tools_start_before_their_node_serves_and_stop_after_it() {
     let seen = Seen::default();
-    let natives = Natives::new().with("pool", Pool(seen.clone(), Ok(())));
+    let natives = Extensions::new().with("pool", Pool(seen.clone(), Ok(())));
     let node = Node::start_with(config("memory"), None, natives).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), ["started"]);
     node.stop().await;
@@ -59,8 +59,8 @@ async fn native_tools_start_before_their_node_serves_and_stop_after_it() {
 async fn a_native_tool_that_cannot_start_keeps_its_node_from_serving() {
     let broken = Pool(Seen::default(), Err("there is no database".to_owned()));
     let refused =
-        Node::start_with(config("memory"), None, Natives::new().with("pool", broken)).await;
-    let Err(Unready::Broken(why)) = refused else { panic!("it serves") };
+        Node::start_with(config("memory"), None, Extensions::new().with("pool", broken)).await;
+    let Err(StartError::Broken(why)) = refused else { panic!("it serves") };
     assert_eq!(why, "the native tool pool did not start: there is no database");
 }
 
@@ -70,7 +70,7 @@ async fn the_tools_of_a_node_that_cannot_begin_are_stopped_again() {
     let occupied = dir.path().join("file");
     std::fs::write(&occupied, "no store").unwrap();
     let seen = Seen::default();
-    let natives = Natives::new().with("pool", Pool(seen.clone(), Ok(())));
+    let natives = Extensions::new().with("pool", Pool(seen.clone(), Ok(())));
     let store = format!("embedded:{}", occupied.display());
     assert!(Node::start_with(config(&store), None, natives).await.is_err());
     assert_eq!(*seen.lock().unwrap(), ["started", "stopped"]);

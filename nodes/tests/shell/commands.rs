@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use abide_actors::shell::{Broken, Command, How};
+use abide_actors::shell::{Command, ExitStatus, LaunchError};
 use futures::future::join_all;
 
 use crate::rig::Rig;
@@ -12,9 +12,9 @@ use crate::rig::Rig;
 async fn a_command_gives_its_code_and_its_output_in_the_order_written() {
     let rig = Rig::new();
     let ended = rig.run("echo one; echo two >&2; echo three; exit 7").await;
-    assert_eq!((ended.how, ended.output.as_str()), (How::Exited(7), "one\ntwo\nthree\n"));
-    assert_eq!(rig.run("kill -9 $$").await.how, How::Exited(128 + 9));
-    assert_eq!(rig.run("--help").await.how, How::Exited(127));
+    assert_eq!((ended.how, ended.output.as_str()), (ExitStatus::Exited(7), "one\ntwo\nthree\n"));
+    assert_eq!(rig.run("kill -9 $$").await.how, ExitStatus::Exited(128 + 9));
+    assert_eq!(rig.run("--help").await.how, ExitStatus::Exited(127));
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn what_cannot_start_says_why() {
     let rig = Rig::new();
     let missing = Command { directory: "/no/such/place".into(), ..rig.command("true") };
     let error = rig.shell.run(missing).await.unwrap_err();
-    assert!(matches!(error, Broken::Start { .. }), "{error}");
+    assert!(matches!(error, LaunchError::Start { .. }), "{error}");
     for impossible in ["echo \0", &format!("true {}", "x".repeat(200_000))] {
         let error = rig.shell.run(rig.command(impossible)).await.unwrap_err();
         assert!(error.to_string().starts_with("the command cannot run: the shell: "), "{error}");
@@ -111,7 +111,7 @@ async fn the_sixty_fifth_waits_for_a_place() {
         refused
     };
     let (ended, refused) = futures::join!(running, refused);
-    assert!(matches!(refused, Err(Broken::Busy)), "{refused:?}");
-    assert!(ended.iter().all(|ended| ended.how == How::Exited(0)));
+    assert!(matches!(refused, Err(LaunchError::Busy)), "{refused:?}");
+    assert!(ended.iter().all(|ended| ended.how == ExitStatus::Exited(0)));
     assert_eq!(rig.output("echo free").await, "free\n");
 }

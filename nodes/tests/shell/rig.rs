@@ -5,7 +5,9 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use abide_actors::shell::{Broken, Command, Ended, How, Launcher, Limits, Sandbox, Shell};
+use abide_actors::shell::{
+    Command, CommandOutput, ExitStatus, LaunchError, Launcher, Limits, Sandbox, Shell,
+};
 use tempfile::TempDir;
 
 /// Longer than anything here takes; a busy machine is slow.
@@ -39,18 +41,22 @@ impl Rig {
         }
     }
 
-    pub(crate) async fn run(&self, text: &str) -> Ended {
+    pub(crate) async fn run(&self, text: &str) -> CommandOutput {
         self.shell.run(self.command(text)).await.unwrap()
     }
 
     /// What a command that ends well says.
     pub(crate) async fn output(&self, text: &str) -> String {
         let ended = self.run(text).await;
-        assert_eq!(ended.how, How::Exited(0), "{}", ended.output);
+        assert_eq!(ended.how, ExitStatus::Exited(0), "{}", ended.output);
         ended.output
     }
 
-    pub(crate) async fn run_for(&self, timeout: Duration, text: &str) -> Result<Ended, Broken> {
+    pub(crate) async fn run_for(
+        &self,
+        timeout: Duration,
+        text: &str,
+    ) -> Result<CommandOutput, LaunchError> {
         self.shell.run(Command { timeout, ..self.command(text) }).await
     }
 }

@@ -3,14 +3,18 @@
 use std::fs;
 use std::net::TcpListener;
 
-use abide_actors::shell::{Command, How, Limits, Sandbox, Shell, Standing};
+use abide_actors::shell::{Command, ExitStatus, Limits, Sandbox, SandboxStatus, Shell};
 
 use crate::rig::{Rig, launcher, long};
 
 #[tokio::test]
 async fn a_command_writes_only_in_its_workspace() {
     let rig = Rig::new();
-    assert_eq!(rig.shell.sandbox(), &Standing::On { gaps: vec![] }, "this machine has Landlock");
+    assert_eq!(
+        rig.shell.sandbox(),
+        &SandboxStatus::On { gaps: vec![] },
+        "this machine has Landlock"
+    );
     let outside = tempfile::tempdir().unwrap();
     let file = outside.path().join("file");
     fs::write(&file, "old").unwrap();
@@ -41,10 +45,10 @@ async fn tcp_needs_the_network() {
     let listen = "python3 -c 'import socket; socket.create_server((\"127.0.0.1\", 0))'";
     for text in [connect.as_str(), listen] {
         let ended = rig.run(text).await;
-        assert!(ended.how != How::Exited(0) && ended.output.contains("denied"), "{ended:?}");
+        assert!(ended.how != ExitStatus::Exited(0) && ended.output.contains("denied"), "{ended:?}");
         let command = Command { network: true, ..rig.command(text) };
         let ended = rig.shell.run(command).await.unwrap();
-        assert_eq!(ended.how, How::Exited(0), "{}", ended.output);
+        assert_eq!(ended.how, ExitStatus::Exited(0), "{}", ended.output);
     }
 }
 
@@ -64,7 +68,7 @@ async fn processes_outside_are_out_of_reach() {
         "echo '{}' > /proc/$PPID/fd/1".to_owned(),
     ] {
         let ended = rig.run(&refused).await;
-        assert_eq!(ended.how, How::Exited(1), "{refused}: {}", ended.output);
+        assert_eq!(ended.how, ExitStatus::Exited(1), "{refused}: {}", ended.output);
         let denied = ["not permitted", "denied"].iter().any(|word| ended.output.contains(word));
         assert!(denied, "{refused}: {}", ended.output);
     }
@@ -77,14 +81,14 @@ async fn commands_run_without_a_sandbox_where_there_is_none() {
     let outside = tempfile::tempdir().unwrap();
     let file = outside.path().join("file");
     let write = format!("echo new > {}", file.to_str().unwrap());
-    let none = Standing::Unavailable("this kernel has none".to_owned());
+    let none = SandboxStatus::Unavailable("this kernel has none".to_owned());
     let without = [
         Shell::with_standing(launcher(), none, Limits::default()),
         Shell::new(launcher(), Sandbox::Off, Limits::default()),
     ];
     for shell in without {
         let rig = Rig::of(shell);
-        assert!(!matches!(rig.shell.sandbox(), Standing::On { .. }));
+        assert!(!matches!(rig.shell.sandbox(), SandboxStatus::On { .. }));
         rig.output(&write).await;
         assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
         fs::remove_file(&file).unwrap();

@@ -20,7 +20,7 @@ const BRIEFLY: Duration = Duration::from_millis(10);
 
 /// What is read of the alarms at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct Poll {
     /// Those that are due by then,
     pub until: Timestamp,
     /// and so many of them.
@@ -29,27 +29,27 @@ pub struct Look {
 
 /// The conversations that are being woken, and those that are to be left alone.
 #[derive(Debug, Default)]
-pub struct Agenda {
+pub struct AlarmPlanner {
     /// Until when; those under way, until they are done.
     leave: HashMap<ConversationId, Timestamp>,
     /// More were due at the last look than were read.
     many: bool,
 }
 
-impl Agenda {
+impl AlarmPlanner {
     /// What to read now.
-    pub fn look(&mut self, now: Timestamp) -> Look {
+    pub fn look(&mut self, now: Timestamp) -> Poll {
         self.leave.retain(|_, until| *until > now);
         // Past those that are left alone there may be others.
         let limit = if self.many { BATCH + self.leave.len() } else { FEW };
-        Look { until: now.checked_add(LOOK_EVERY).unwrap_or(Timestamp::MAX), limit }
+        Poll { until: now.checked_add(LOOK_EVERY).unwrap_or(Timestamp::MAX), limit }
     }
 
     /// Whom to wake of the alarms that were read, earliest first, since when, and how long to wait
     /// then. Each is under way until it is [`done`](Self::done); so many are already.
     pub fn read(
         &mut self,
-        look: Look,
+        look: Poll,
         now: Timestamp,
         alarms: &[(ConversationId, Timestamp)],
         under_way: usize,

@@ -3,23 +3,23 @@
 use std::sync::PoisonError;
 
 use abide_actors::journal::Holder;
-use abide_actors::request::Failure;
+use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 
 use super::search::{Search, Step};
 use super::{Conversations, DEADLINE, MOMENT, unavailable};
-use crate::host::{Absent, Handle, HostMsg};
+use crate::host::{Absent, ActorHandle, HostMsg};
 use crate::membership::Member;
 use crate::placement::{self, Orphan};
-use crate::wire::{Answer, Ask};
+use crate::wire::{Call, CallResult};
 
 /// For how many conversations is remembered which other node holds them.
 const CACHED: usize = 10_000;
 
 /// Where a conversation lives.
 #[derive(Clone)]
-pub enum Place {
-    Here(Handle),
+pub enum Location {
+    Here(ActorHandle),
     There(Member),
 }
 
@@ -28,13 +28,13 @@ impl Conversations {
     /// member that holds it or shall.
     ///
     /// This is the only door. Losing a race for a conversation is no error: the winner is returned.
-    pub async fn ensure_started(&self, id: &ConversationId) -> Result<Place, Failure> {
+    pub async fn ensure_started(&self, id: &ConversationId) -> Result<Location, RequestError> {
         self.stay_sound().await?;
         if let Some(handle) = self.live_here(id) {
-            return Ok(Place::Here(handle));
+            return Ok(Location::Here(handle));
         }
         if let Some(member) = self.cached(id) {
-            return Ok(Place::There(member));
+            return Ok(Location::There(member));
         }
         match tokio::time::timeout(DEADLINE, self.find(id, false)).await {
             Ok(found) => found?.ok_or_else(|| unavailable("no node takes conversations now")),
@@ -44,20 +44,27 @@ impl Conversations {
 
     /// The same for another node that was told that the conversation lives here, or shall: never
     /// passes it on. `None` if it is not to live here.
-    pub(super) async fn ensure_here(&self, id: &ConversationId) -> Result<Option<Handle>, Failure> {
+    pub(super) async fn ensure_here(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<ActorHandle>, RequestError> {
         self.stay_sound().await?;
         if let Some(handle) = self.live_here(id) {
             return Ok(Some(handle));
         }
         match self.find(id, true).await? {
-            Some(Place::Here(handle)) => Ok(Some(handle)),
-            Some(Place::There(_)) | None => Ok(None),
+            Some(Location::Here(handle)) => Ok(Some(handle)),
+            Some(Location::There(_)) | None => Ok(None),
         }
     }
 
     /// Reads who holds it, and acts on what that means. With `here`, what is to be placed is placed
     /// on this node, or nowhere. `None` if no node takes it now.
-    async fn find(&self, id: &ConversationId, here: bool) -> Result<Option<Place>, Failure> {
+    async fn find(
+        &self,
+        id: &ConversationId,
+        here: bool,
+    ) -> Result<Option<Location>, RequestError> {
         let mut seen = self.cluster.watch();
         let mut search = Search::new(self.policy, here);
         loop {
@@ -67,7 +74,7 @@ impl Conversations {
             match search.step(id, holder.as_ref(), &view, drains) {
                 Step::Start(over) => return self.start_here(id, over).await.map(Some),
                 Step::Held(member) => return Ok(Some(self.remember(id, &member))),
-                Step::Place(member) => return Ok(Some(Place::There(member))),
+                Step::Place(member) => return Ok(Some(Location::There(member))),
                 Step::Nowhere => return Ok(None),
                 Step::Confirm(holder) if self.cluster.is_dead(&holder).await? => {
                     search.is_dead(holder);
@@ -80,7 +87,7 @@ impl Conversations {
     /// Refuses everything on a node that may have been taken for dead: others may hold what lives
     /// here, and what it claimed would be taken from it. If its store was away for a while only, or
     /// it was stopped, it is sound again in a moment.
-    async fn stay_sound(&self) -> Result<(), Failure> {
+    async fn stay_sound(&self) -> Result<(), RequestError> {
         if self.cluster.standing().is_sound() {
             return Ok(());
         }
@@ -93,8 +100,8 @@ impl Conversations {
         }
     }
 
-    pub(super) fn live_here(&self, id: &ConversationId) -> Option<Handle> {
-        let up = |handle: &Handle| handle.actor.get_status() < ractor::ActorStatus::Draining;
+    pub(super) fn live_here(&self, id: &ConversationId) -> Option<ActorHandle> {
+        let up = |handle: &ActorHandle| handle.actor.get_status() < ractor::ActorStatus::Draining;
         self.table.get(id).filter(up)
     }
 
@@ -102,24 +109,26 @@ impl Conversations {
         &self,
         id: &ConversationId,
         over: Option<Holder>,
-    ) -> Result<Place, Failure> {
+    ) -> Result<Location, RequestError> {
         let ask = |reply| HostMsg::Ensure(id.clone(), over, reply);
         match self.host.call(ask, Some(DEADLINE)).await {
             Ok(ractor::rpc::CallResult::Success(ensured)) => {
-                ensured.map(Place::Here).map_err(|absent| match absent {
-                    Absent::Quarantined(quarantined) => Failure::Quarantined(quarantined.reason),
+                ensured.map(Location::Here).map_err(|absent| match absent {
+                    Absent::Quarantined(quarantined) => {
+                        RequestError::Quarantined(quarantined.reason)
+                    }
                     Absent::Away => unavailable("the store was away"),
                 })
             }
-            Ok(_) | Err(_) => Err(Failure::Lost),
+            Ok(_) | Err(_) => Err(RequestError::Lost),
         }
     }
 
     /// Starts a conversation wherever it is to live.
-    pub async fn start(&self, id: &ConversationId) -> Result<(), Failure> {
-        let Place::There(member) = self.ensure_started(id).await? else { return Ok(()) };
-        match self.cluster.ask(&member.process, Ask::Start { id: id.clone() }, DEADLINE).await {
-            Ok(Answer::Started) => Ok(()),
+    pub async fn start(&self, id: &ConversationId) -> Result<(), RequestError> {
+        let Location::There(member) = self.ensure_started(id).await? else { return Ok(()) };
+        match self.cluster.ask(&member.process, Call::Start { id: id.clone() }, DEADLINE).await {
+            Ok(CallResult::Started) => Ok(()),
             _ => Err(unavailable("the node did not start it")),
         }
     }
@@ -134,13 +143,13 @@ impl Conversations {
         }
     }
 
-    fn remember(&self, id: &ConversationId, member: &Member) -> Place {
+    fn remember(&self, id: &ConversationId, member: &Member) -> Location {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= CACHED {
             cache.clear();
         }
         cache.insert(id.clone(), member.holder.clone());
-        Place::There(member.clone())
+        Location::There(member.clone())
     }
 
     pub(super) fn forget(&self, id: &ConversationId) {

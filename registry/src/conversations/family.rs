@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use abide_actors::request::{Failure, Request};
+use abide_actors::request::{Request, RequestError};
 use abide_conversation::command::ChildEnded;
-use abide_conversation::event::Data;
+use abide_conversation::event::EventData;
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::{ConversationId, Rejection, State};
 
@@ -18,7 +18,7 @@ const PAGE: usize = 1_000;
 impl Conversations {
     /// The conversation and its children that are at work, with theirs, as far as the store knows.
     /// At most 1,000.
-    pub async fn family(&self, id: &ConversationId) -> Result<Vec<ConversationId>, Failure> {
+    pub async fn family(&self, id: &ConversationId) -> Result<Vec<ConversationId>, RequestError> {
         let mut family = vec![id.clone()];
         let mut next = 0;
         while let Some(member) = family.get(next).cloned() {
@@ -32,7 +32,7 @@ impl Conversations {
     }
 
     /// A child that is to be deleted answers its parent before it goes, so that nobody waits for it.
-    pub(super) async fn part_from_parent(&self, id: &ConversationId) -> Result<(), Failure> {
+    pub(super) async fn part_from_parent(&self, id: &ConversationId) -> Result<(), RequestError> {
         let Some(state) = self.stored(id).await? else { return Ok(()) };
         let waits = state.due.is_some() || state.turns <= 1 && state.turn.is_some();
         let Some(parent) = state.parent.filter(|_| waits) else { return Ok(()) };
@@ -48,14 +48,14 @@ impl Conversations {
         let request = Request::ChildEnded(Box::new(ended));
         match Box::pin(self.deliver(&parent.conversation_id, request, Vec::new())).await {
             // A parent that waits no more, or is gone, is told enough.
-            Ok(_) | Err(Failure::Rejected(_)) => Ok(()),
+            Ok(_) | Err(RequestError::Rejected(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
 
     /// Deletes the children that a conversation ever had, since what they hold is its own. Stops
     /// what runs first, and looks again until there are no more of them.
-    pub(super) async fn delete_children(&self, id: &ConversationId) -> Result<(), Failure> {
+    pub(super) async fn delete_children(&self, id: &ConversationId) -> Result<(), RequestError> {
         let mut deleted = BTreeSet::new();
         loop {
             let children = self.children_ever(id).await?;
@@ -68,7 +68,7 @@ impl Conversations {
             for child in left {
                 // One that never began, or is gone, is what is wanted.
                 match Box::pin(self.deliver(&child, Request::Delete, Vec::new())).await {
-                    Ok(_) | Err(Failure::Rejected(Rejection::NotFound)) => {}
+                    Ok(_) | Err(RequestError::Rejected(Rejection::NotFound)) => {}
                     Err(failure) => return Err(failure),
                 }
                 deleted.insert(child);
@@ -76,7 +76,10 @@ impl Conversations {
         }
     }
 
-    async fn children_ever(&self, id: &ConversationId) -> Result<Vec<ConversationId>, Failure> {
+    async fn children_ever(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Vec<ConversationId>, RequestError> {
         let mut children = Vec::new();
         let mut after = 0;
         loop {
@@ -84,8 +87,8 @@ impl Conversations {
             let Some(last) = page.last() else { return Ok(children) };
             after = last.seq;
             children.extend(page.into_iter().filter_map(|event| match event.data {
-                Data::ToolCall(call) => call.child,
-                Data::DispatchStarted(run) => run.child,
+                EventData::ToolCall(call) => call.child,
+                EventData::DispatchStarted(run) => run.child,
                 _ => None,
             }));
         }

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use abide_actors::conversation::ConversationMsg;
-use abide_actors::request::Failure;
+use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 use futures::StreamExt;
 
 use super::snapshot::Holds;
 use super::{Conversations, DEADLINE, unavailable};
 use crate::host::{HostMsg, Quarantined};
-use crate::sight::{Row, Sight};
-use crate::wire::{Answer, Ask};
+use crate::sight::{ActorDetails, ActorSummary};
+use crate::wire::{Call, CallResult};
 
 /// How many actors are asked at once.
 const LOOKS: usize = 32;
@@ -20,42 +20,49 @@ pub(super) const LIST: Duration = Duration::from_secs(5);
 
 impl Conversations {
     /// What the node that holds a conversation knows of it; `None` if nobody holds it.
-    pub async fn look(&self, id: &ConversationId) -> Result<Option<Sight>, Failure> {
+    pub async fn look(&self, id: &ConversationId) -> Result<Option<ActorDetails>, RequestError> {
         if let Some(sight) = self.look_here(id).await {
             return Ok(Some(sight));
         }
         match self.holder(id).await? {
             None | Some((_, Holds::Here)) => Ok(None),
             Some((_, Holds::There(member))) => {
-                let ask = Ask::Look { id: id.clone() };
+                let ask = Call::Look { id: id.clone() };
                 match self.cluster.ask(&member.process, ask, LIST).await {
-                    Ok(Answer::Looked(sight)) => Ok(sight.map(|sight| *sight)),
+                    Ok(CallResult::Looked(sight)) => Ok(sight.map(|sight| *sight)),
                     _ => Err(unavailable("its holder did not answer")),
                 }
             }
         }
     }
 
-    pub(super) async fn look_here(&self, id: &ConversationId) -> Option<Sight> {
+    pub(super) async fn look_here(&self, id: &ConversationId) -> Option<ActorDetails> {
         let handle = self.table.get(id);
         let live = match (handle, self.inspect(id).await) {
-            (Some(handle), Some(live)) => Some((Row::new(id, &handle, &live), Box::new(live))),
+            (Some(handle), Some(live)) => {
+                Some((ActorSummary::new(id, &handle, &live), Box::new(live)))
+            }
             _ => None,
         };
         let quarantined = self.quarantined_here(id).await;
-        (live.is_some() || quarantined.is_some()).then_some(Sight { live, quarantined })
+        (live.is_some() || quarantined.is_some()).then_some(ActorDetails { live, quarantined })
     }
 
     /// At most `limit` rows of what lives on this node or another (all, without a name), by id. A
     /// node that does not answer is left out.
-    pub async fn rows(&self, node: Option<&str>, after: Option<&str>, limit: usize) -> Vec<Row> {
+    pub async fn rows(
+        &self,
+        node: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<ActorSummary> {
         let view = self.cluster.view();
         let asked = |name: &str| node.is_none_or(|node| node == name);
         let others = view.others().filter(|member| asked(&member.holder.node));
         let asks = others.map(|member| async move {
-            let ask = Ask::Actors { after: after.map(str::to_owned), limit };
+            let ask = Call::Actors { after: after.map(str::to_owned), limit };
             match self.cluster.ask(&member.process, ask, LIST).await {
-                Ok(Answer::Rows(rows)) => rows,
+                Ok(CallResult::Rows(rows)) => rows,
                 _ => Vec::new(),
             }
         });
@@ -66,17 +73,17 @@ impl Conversations {
             }
         };
         let (here, there) = tokio::join!(here, futures::future::join_all(asks));
-        let mut rows: Vec<Row> = there.into_iter().flatten().chain(here).collect();
+        let mut rows: Vec<ActorSummary> = there.into_iter().flatten().chain(here).collect();
         rows.sort_by(|a, b| a.conversation_id.cmp(&b.conversation_id));
         rows.dedup_by(|a, b| a.conversation_id == b.conversation_id);
         rows.truncate(limit);
         rows
     }
 
-    pub(super) async fn rows_here(&self, after: Option<&str>, limit: usize) -> Vec<Row> {
+    pub(super) async fn rows_here(&self, after: Option<&str>, limit: usize) -> Vec<ActorSummary> {
         let looks = self.table.page(after, limit).into_iter().map(|(id, handle)| async move {
             let live = self.inspect(&id).await?;
-            Some(Row::new(&id, &handle, &live))
+            Some(ActorSummary::new(&id, &handle, &live))
         });
         let rows = futures::stream::iter(looks).buffered(LOOKS);
         rows.filter_map(std::future::ready).collect().await
@@ -84,16 +91,16 @@ impl Conversations {
 
     /// Crashes the live actor wherever it is, as a bug would, and lets the conversation out of
     /// quarantine. Returns whether there was anything to do.
-    pub async fn kill(&self, id: &ConversationId) -> Result<bool, Failure> {
+    pub async fn kill(&self, id: &ConversationId) -> Result<bool, RequestError> {
         if self.kill_here(id).await {
             return Ok(true);
         }
         match self.holder(id).await? {
             None | Some((_, Holds::Here)) => Ok(false),
             Some((_, Holds::There(member))) => {
-                let ask = Ask::Kill { id: id.clone() };
+                let ask = Call::Kill { id: id.clone() };
                 match self.cluster.ask(&member.process, ask, LIST).await {
-                    Ok(Answer::Killed(killed)) => Ok(killed),
+                    Ok(CallResult::Killed(killed)) => Ok(killed),
                     _ => Err(unavailable("its holder did not answer")),
                 }
             }
@@ -117,11 +124,11 @@ impl Conversations {
     }
 
     /// Asks another node to drain. `false` if there is no such node.
-    pub async fn drain_there(&self, node: &str) -> Result<bool, Failure> {
+    pub async fn drain_there(&self, node: &str) -> Result<bool, RequestError> {
         let view = self.cluster.view();
         let Some(member) = view.named(node) else { return Ok(false) };
-        match self.cluster.ask(&member.process, Ask::Drain, LIST).await {
-            Ok(Answer::Noted) => Ok(true),
+        match self.cluster.ask(&member.process, Call::Drain, LIST).await {
+            Ok(CallResult::Noted) => Ok(true),
             _ => Err(unavailable("the node did not answer")),
         }
     }

@@ -1,8 +1,8 @@
 //! What operators do about a conversation that does not go on: retry, move, release.
 
 use abide_actors::conversation::ConversationMsg;
-use abide_actors::journal::{Holder, Refusal};
-use abide_actors::request::{Failure, Parting};
+use abide_actors::journal::{Holder, StoreError};
+use abide_actors::request::{ReleaseOutcome, RequestError};
 use abide_conversation::{CallId, ConversationId, Rejection, wanted};
 use ractor::rpc::CallResult;
 
@@ -12,12 +12,12 @@ use super::{Conversations, DEADLINE, unavailable};
 use crate::host::HostMsg;
 use crate::membership::{Member, MemberState};
 use crate::placement;
-use crate::view::View;
-use crate::wire::{Answer, Ask};
+use crate::view::ClusterView;
+use crate::wire::{Call, CallResult};
 
 /// Why a conversation stays where it is.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Kept {
+pub enum MoveError {
     #[error("there is no node {0}")]
     NoSuchNode(String),
     #[error("node {0} is draining")]
@@ -29,11 +29,11 @@ pub enum Kept {
     #[error("these calls run and must not run twice: {}; \"force\": true interrupts them", ids(.0))]
     Runs(Vec<CallId>),
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(#[from] RequestError),
 }
 
-impl From<Refusal> for Kept {
-    fn from(refusal: Refusal) -> Self {
+impl From<StoreError> for MoveError {
+    fn from(refusal: StoreError) -> Self {
         Self::Failed(refusal.into())
     }
 }
@@ -41,24 +41,28 @@ impl From<Refusal> for Kept {
 impl Conversations {
     /// Has what waits for a later attempt tried now, wherever it lives, and starts what should live
     /// and does not. What runs is left alone. Returns what is tried again.
-    pub async fn retry(&self, id: &ConversationId) -> Result<Vec<String>, Failure> {
+    pub async fn retry(&self, id: &ConversationId) -> Result<Vec<String>, RequestError> {
         self.exists(id).await?;
         match self.holder(id).await? {
             None | Some((_, Holds::Here)) => self.retry_here(id).await,
             Some((_, Holds::There(member))) => {
-                match self.cluster.ask(&member.process, Ask::Retry { id: id.clone() }, LIST).await {
-                    Ok(Answer::Retried(retried)) => retried,
+                match self.cluster.ask(&member.process, Call::Retry { id: id.clone() }, LIST).await
+                {
+                    Ok(CallResult::Retried(retried)) => retried,
                     _ => Err(unavailable("its holder did not answer")),
                 }
             }
         }
     }
 
-    pub(super) async fn retry_here(&self, id: &ConversationId) -> Result<Vec<String>, Failure> {
+    pub(super) async fn retry_here(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Vec<String>, RequestError> {
         if let Some(handle) = self.live_here(id) {
             return match handle.actor.call(ConversationMsg::Retry, Some(DEADLINE)).await {
                 Ok(CallResult::Success(retried)) => Ok(retried),
-                Ok(_) | Err(_) => Err(Failure::Lost),
+                Ok(_) | Err(_) => Err(RequestError::Lost),
             };
         }
         if self.revive(id).await? {
@@ -74,10 +78,10 @@ impl Conversations {
 
     /// Lets a conversation out of quarantine here, or out of the pause before its next life.
     /// Returns whether it was there.
-    pub(super) async fn revive(&self, id: &ConversationId) -> Result<bool, Failure> {
+    pub(super) async fn revive(&self, id: &ConversationId) -> Result<bool, RequestError> {
         match self.host.call(|reply| HostMsg::Retry(id.clone(), reply), Some(DEADLINE)).await {
             Ok(CallResult::Success(waited)) => Ok(waited),
-            Ok(_) | Err(_) => Err(Failure::Lost),
+            Ok(_) | Err(_) => Err(RequestError::Lost),
         }
     }
 
@@ -89,7 +93,7 @@ impl Conversations {
         id: &ConversationId,
         node: Option<&str>,
         force: bool,
-    ) -> Result<String, Kept> {
+    ) -> Result<String, MoveError> {
         self.exists(id).await?;
         let view = self.cluster.view();
         let held = self.holder(id).await?;
@@ -103,10 +107,10 @@ impl Conversations {
         let started = match here {
             true => self.ensure_here(id).await?.is_some(),
             false => {
-                let ask = Ask::Start { id: id.clone() };
+                let ask = Call::Start { id: id.clone() };
                 match self.cluster.ask(&to.process, ask, DEADLINE).await {
-                    Ok(Answer::Started) => true,
-                    Ok(Answer::NotHere) => false,
+                    Ok(CallResult::Started) => true,
+                    Ok(CallResult::NotHere) => false,
                     _ => return Err(unavailable("the node did not answer").into()),
                 }
             }
@@ -121,28 +125,28 @@ impl Conversations {
 
     fn target<'v>(
         &self,
-        view: &'v View,
+        view: &'v ClusterView,
         id: &ConversationId,
         node: Option<&str>,
         from: Option<&Holder>,
-    ) -> Result<&'v Member, Kept> {
+    ) -> Result<&'v Member, MoveError> {
         let Some(name) = node else {
-            return placement::elsewhere(self.policy, id, view, from).ok_or(Kept::Alone);
+            return placement::elsewhere(self.policy, id, view, from).ok_or(MoveError::Alone);
         };
         let named = || name.to_owned();
-        let member = view.named(name).ok_or_else(|| Kept::NoSuchNode(named()))?;
+        let member = view.named(name).ok_or_else(|| MoveError::NoSuchNode(named()))?;
         let drains = member.holder == view.me && self.cluster.standing().is_draining();
         match member.state {
-            _ if from == Some(&member.holder) => Err(Kept::There(named())),
+            _ if from == Some(&member.holder) => Err(MoveError::There(named())),
             MemberState::Up if !drains && view.reaches(member) => Ok(member),
             MemberState::Up if !drains => Err(unavailable("the node cannot be reached").into()),
-            _ => Err(Kept::Draining(named())),
+            _ => Err(MoveError::Draining(named())),
         }
     }
 
     /// Has the holder let go: the actor ends, its claim is given up, a quarantine is lifted.
     /// Whoever needs the conversation next starts it anew. Returns whether anybody held it.
-    pub async fn release(&self, id: &ConversationId, force: bool) -> Result<bool, Kept> {
+    pub async fn release(&self, id: &ConversationId, force: bool) -> Result<bool, MoveError> {
         self.exists(id).await?;
         let Some((_, holds)) = self.holder(id).await? else { return Ok(false) };
         self.let_go(id, &holds, None, force).await?;
@@ -156,20 +160,20 @@ impl Conversations {
         holds: &Holds,
         to: Option<Holder>,
         force: bool,
-    ) -> Result<(), Kept> {
+    ) -> Result<(), MoveError> {
         let parting = match holds {
             Holds::Here => self.let_go_here(id, to, force).await?,
             Holds::There(member) => {
-                let ask = Ask::LetGo { id: id.clone(), to, force };
+                let ask = Call::LetGo { id: id.clone(), to, force };
                 match self.cluster.ask(&member.process, ask, DEADLINE).await {
-                    Ok(Answer::Parted(parted)) => parted?,
+                    Ok(CallResult::Parted(parted)) => parted?,
                     _ => return Err(unavailable("its holder did not answer").into()),
                 }
             }
         };
         match parting {
-            Parting::Parted(_) => Ok(()),
-            Parting::Runs(calls) => Err(Kept::Runs(calls)),
+            ReleaseOutcome::Parted(_) => Ok(()),
+            ReleaseOutcome::Runs(calls) => Err(MoveError::Runs(calls)),
         }
     }
 
@@ -178,12 +182,12 @@ impl Conversations {
         id: &ConversationId,
         to: Option<Holder>,
         force: bool,
-    ) -> Result<Parting, Failure> {
+    ) -> Result<ReleaseOutcome, RequestError> {
         if let Some(handle) = self.live_here(id) {
-            let ask = |reply| ConversationMsg::LetGo(to, force, reply);
+            let ask = |reply| ConversationMsg::Release(to, force, reply);
             return match handle.actor.call(ask, Some(DEADLINE)).await {
                 Ok(CallResult::Success(parting)) => Ok(parting),
-                Ok(_) | Err(_) => Err(Failure::Lost),
+                Ok(_) | Err(_) => Err(RequestError::Lost),
             };
         }
         let me = self.deps.standing.me();
@@ -199,10 +203,10 @@ impl Conversations {
         };
         // A host that has ended forgets everything.
         let _ = self.host.cast(HostMsg::Forget(id.clone()));
-        Ok(Parting::Parted(holder))
+        Ok(ReleaseOutcome::Parted(holder))
     }
 
-    async fn exists(&self, id: &ConversationId) -> Result<(), Failure> {
+    async fn exists(&self, id: &ConversationId) -> Result<(), RequestError> {
         match self.store.head(id).await? {
             Some(_) => Ok(()),
             None => Err(Rejection::NotFound.into()),

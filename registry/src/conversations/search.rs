@@ -5,7 +5,7 @@ use abide_conversation::ConversationId;
 
 use crate::membership::Member;
 use crate::placement::{self, Decision, Policy};
-use crate::view::View;
+use crate::view::ClusterView;
 
 /// A search for the node where a conversation lives, or shall.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Search {
         &self,
         id: &ConversationId,
         holder: Option<&Holder>,
-        view: &View,
+        view: &ClusterView,
         drains: bool,
     ) -> Step {
         let decision = match holder {
@@ -67,7 +67,7 @@ impl Search {
         }
     }
 
-    fn place(&self, id: &ConversationId, view: &View, drains: bool) -> Step {
+    fn place(&self, id: &ConversationId, view: &ClusterView, drains: bool) -> Step {
         let chosen = match self.here {
             true => view.member(&view.me).filter(|_| !drains),
             false => placement::place(self.policy, id, view),

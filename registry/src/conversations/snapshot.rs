@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use abide_actors::conversation::ConversationMsg;
-use abide_actors::journal::Holding;
-use abide_actors::request::{Failure, Inspection};
+use abide_actors::journal::Claim;
+use abide_actors::request::{Inspection, RequestError};
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, State, replay};
 
 use super::{Conversations, DEADLINE};
 use crate::membership::Member;
-use crate::wire::{Answer, Ask};
+use crate::wire::{Call, CallResult};
 
 /// How long a glance at a conversation elsewhere may take; the store knows nearly as much.
 const GLANCE: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ pub(super) enum Holds {
 
 impl Conversations {
     /// A conversation as clients see it; never starts an actor. `None` if there is none.
-    pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, Failure> {
+    pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, RequestError> {
         let held = self.holder(id).await?;
         let live = match &held {
             Some((_, Holds::Here)) => self.inspect(id).await,
@@ -54,7 +54,7 @@ impl Conversations {
     pub(super) async fn holder(
         &self,
         id: &ConversationId,
-    ) -> Result<Option<(Holding, Holds)>, Failure> {
+    ) -> Result<Option<(Claim, Holds)>, RequestError> {
         let Some(held) = self.store.holding(id).await? else { return Ok(None) };
         let view = self.cluster.view();
         if held.holder == view.me {
@@ -65,14 +65,14 @@ impl Conversations {
     }
 
     async fn inspect_there(&self, member: &Member, id: &ConversationId) -> Option<Inspection> {
-        match self.cluster.ask(&member.process, Ask::Inspect { id: id.clone() }, GLANCE).await {
-            Ok(Answer::Inspected(live)) => live.map(|live| *live),
+        match self.cluster.ask(&member.process, Call::Inspect { id: id.clone() }, GLANCE).await {
+            Ok(CallResult::Inspected(live)) => live.map(|live| *live),
             Ok(_) | Err(_) => None,
         }
     }
 
     /// The state that the journal comes to.
-    pub async fn stored(&self, id: &ConversationId) -> Result<Option<State>, Failure> {
+    pub async fn stored(&self, id: &ConversationId) -> Result<Option<State>, RequestError> {
         let stored = self.store.load(id).await?;
         Ok(stored.map(|stored| replay(stored.state, &stored.events)))
     }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use abide_actors::activity::Trouble;
-use abide_actors::conversation::Death;
-use abide_actors::journal::{Holder, Refusal};
+use abide_actors::activity::ActivityError;
+use abide_actors::conversation::ExitReason;
+use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub struct Quarantined {
 
 /// The deaths of one conversation's actors on one node.
 #[derive(Debug, Default)]
-pub struct Record {
+pub struct CrashHistory {
     pub(super) died: Option<Timestamp>,
     pub(super) crashes: VecDeque<Timestamp>,
     /// Revivals that the store refused, one after another.
@@ -33,7 +33,7 @@ pub struct Record {
     pub(super) restarts: u32,
     pub(super) quarantined: Option<Quarantined>,
     /// Set while a pause before the next revival runs.
-    pub pause: Option<Pause>,
+    pub pause: Option<RestartDelay>,
     /// The dead holder over whom the last actor was started. Whether its claim was done may be
     /// unknown, and may be done long after: the next actor must not give up for that holder.
     over: Option<Holder>,
@@ -41,19 +41,19 @@ pub struct Record {
 
 /// What a revival waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
+pub enum RestartDelay {
     AfterCrash,
     AfterRefusal,
 }
 
-impl Record {
+impl CrashHistory {
     /// Counts a death of an actor that was started over this dead holder; without a `death`, it was
     /// a panic. Returns after which pause the next actor is to start, zero for at once; `None` for
     /// not before somebody asks.
     pub fn died(
         &mut self,
         now: Timestamp,
-        death: Option<&Death>,
+        death: Option<&ExitReason>,
         reason: &str,
         over: Option<Holder>,
     ) -> Option<Duration> {
@@ -63,26 +63,29 @@ impl Record {
             // Who is fenced may be so by a claim of this very node that was carried out late, and
             // then nobody else runs the conversation. The next actor finds out.
             Some(
-                Death::Killed
-                | Death::Refused(Refusal::Fenced)
-                | Death::Trouble(Trouble::Refused(Refusal::Fenced)),
+                ExitReason::Killed
+                | ExitReason::Refused(StoreError::Fenced)
+                | ExitReason::Trouble(ActivityError::Refused(StoreError::Fenced)),
             ) => Some(Duration::ZERO),
-            Some(Death::HeldElsewhere(_)) => None,
+            Some(ExitReason::HeldElsewhere(_)) => None,
             Some(
-                Death::Refused(Refusal::Unavailable(_))
-                | Death::Trouble(Trouble::Refused(Refusal::Unavailable(_))),
+                ExitReason::Refused(StoreError::Unavailable(_))
+                | ExitReason::Trouble(ActivityError::Refused(StoreError::Unavailable(_))),
             ) => {
                 self.refused += 1;
-                self.pause = Some(Pause::AfterRefusal);
+                self.pause = Some(RestartDelay::AfterRefusal);
                 Some(pause(self.refused))
             }
             Some(
-                Death::Refused(Refusal::Conflict)
-                | Death::Trouble(Trouble::Refused(Refusal::Conflict) | Trouble::Panicked(_)),
+                ExitReason::Refused(StoreError::Conflict)
+                | ExitReason::Trouble(
+                    ActivityError::Refused(StoreError::Conflict) | ActivityError::Panicked(_),
+                ),
             )
             | None => {
                 let pause = self.crash(now, reason);
-                self.pause = pause.filter(|pause| !pause.is_zero()).map(|_| Pause::AfterCrash);
+                self.pause =
+                    pause.filter(|pause| !pause.is_zero()).map(|_| RestartDelay::AfterCrash);
                 pause
             }
         }
@@ -132,11 +135,11 @@ mod tests {
     /// and nobody ran it.
     #[test]
     fn the_next_actor_is_started_over_the_same_dead_holder() {
-        let (mut record, now) = (Record::default(), Timestamp::UNIX_EPOCH);
-        let away = Death::Refused(Refusal::Unavailable("away".to_owned()));
+        let (mut record, now) = (CrashHistory::default(), Timestamp::UNIX_EPOCH);
+        let away = ExitReason::Refused(StoreError::Unavailable("away".to_owned()));
         let pause = record.died(now, Some(&away), "away", Some(holder("dead")));
         assert!(pause.is_some_and(|pause| !pause.is_zero()));
-        assert_eq!(record.pause, Some(Pause::AfterRefusal));
+        assert_eq!(record.pause, Some(RestartDelay::AfterRefusal));
         assert_eq!(record.revive(), Some(holder("dead")));
         assert_eq!((record.pause, record.revive()), (None, None));
     }
@@ -145,10 +148,10 @@ mod tests {
     /// successor had loaded, and fenced it under the node's own name.
     #[test]
     fn who_is_fenced_has_a_successor_and_who_meets_another_holder_has_none() {
-        let (mut record, now) = (Record::default(), Timestamp::UNIX_EPOCH);
-        let fenced = Death::Refused(Refusal::Fenced);
+        let (mut record, now) = (CrashHistory::default(), Timestamp::UNIX_EPOCH);
+        let fenced = ExitReason::Refused(StoreError::Fenced);
         assert_eq!(record.died(now, Some(&fenced), "fenced", None), Some(Duration::ZERO));
-        let elsewhere = Death::HeldElsewhere(holder("other"));
+        let elsewhere = ExitReason::HeldElsewhere(holder("other"));
         assert_eq!(record.died(now, Some(&elsewhere), "held", None), None);
     }
 }

@@ -6,7 +6,7 @@ use ractor::{Message, RpcReplyPort};
 use super::HostMsg;
 
 /// A call of another node; dropping it leaves its caller without an answer.
-pub struct Incoming {
+pub struct RemoteCall {
     pub call: Vec<u8>,
     pub reply: RpcReplyPort<Vec<u8>>,
 }
@@ -20,7 +20,7 @@ impl Message for HostMsg {
     }
 
     fn serialize(self) -> Result<SerializedMessage, BoxedDowncastErr> {
-        let Self::Remote(Incoming { call, reply }) = self else { return Err(BoxedDowncastErr) };
+        let Self::Remote(RemoteCall { call, reply }) = self else { return Err(BoxedDowncastErr) };
         let variant = REMOTE.to_owned();
         Ok(SerializedMessage::Call { variant, args: call, reply, metadata: None })
     }
@@ -28,7 +28,7 @@ impl Message for HostMsg {
     fn deserialize(message: SerializedMessage) -> Result<Self, BoxedDowncastErr> {
         match message {
             SerializedMessage::Call { variant, args, reply, .. } if variant == REMOTE => {
-                Ok(Self::Remote(Incoming { call: args, reply }))
+                Ok(Self::Remote(RemoteCall { call: args, reply }))
             }
             _ => Err(BoxedDowncastErr),
         }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// A live conversation, as the door sees it.
 #[derive(Clone)]
-pub struct Handle {
+pub struct ActorHandle {
     pub actor: ActorRef<ConversationMsg>,
     /// Deliveries that it has not taken up.
     pub depth: Arc<AtomicUsize>,
@@ -23,7 +23,7 @@ pub struct Handle {
     pub over: Option<Holder>,
 }
 
-impl Handle {
+impl ActorHandle {
     /// How many deliveries wait.
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
@@ -32,14 +32,14 @@ impl Handle {
 
 /// Who lives here; read by the door without asking the host.
 #[derive(Default)]
-pub struct Table {
-    handles: RwLock<HashMap<ConversationId, Handle>>,
+pub struct LiveTable {
+    handles: RwLock<HashMap<ConversationId, ActorHandle>>,
     count: watch::Sender<usize>,
 }
 
-impl Table {
+impl LiveTable {
     /// The live actor of a conversation.
-    pub fn get(&self, id: &ConversationId) -> Option<Handle> {
+    pub fn get(&self, id: &ConversationId) -> Option<ActorHandle> {
         self.handles.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
@@ -60,7 +60,7 @@ impl Table {
     }
 
     /// At most `limit` of them, by id, after `cursor`.
-    pub fn page(&self, cursor: Option<&str>, limit: usize) -> Vec<(ConversationId, Handle)> {
+    pub fn page(&self, cursor: Option<&str>, limit: usize) -> Vec<(ConversationId, ActorHandle)> {
         let table = self.handles.read().unwrap_or_else(PoisonError::into_inner);
         let after = |id: &ConversationId| cursor.is_none_or(|cursor| id.as_str() > cursor);
         let mut page: Vec<_> = table
@@ -76,11 +76,11 @@ impl Table {
     /// How many deliveries wait for all of them, and for the one with the most.
     pub fn depths(&self) -> (usize, usize) {
         let table = self.handles.read().unwrap_or_else(PoisonError::into_inner);
-        let depths = table.values().map(Handle::depth);
+        let depths = table.values().map(ActorHandle::depth);
         depths.fold((0, 0), |(all, most), depth| (all + depth, most.max(depth)))
     }
 
-    pub(super) fn set(&self, id: ConversationId, handle: Option<Handle>) {
+    pub(super) fn set(&self, id: ConversationId, handle: Option<ActorHandle>) {
         let mut table = self.handles.write().unwrap_or_else(PoisonError::into_inner);
         match handle {
             Some(handle) => table.insert(id, handle),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_actors::live::Signal;
 use abide_conversation::ConversationId;
 
-use super::{Heard, Hub};
+use super::{Hub, StreamItem};
 use crate::cluster::Cluster;
 use crate::store::Store;
 
@@ -42,7 +42,7 @@ impl Hub {
         match seq {
             Some(seq) if seq > channel.told => {
                 channel.told = seq;
-                channel.tell(Heard::Missed);
+                channel.tell(StreamItem::Missed);
             }
             Some(_) => {}
             None => channel.tell_signal(Signal::Deleted),

@@ -12,8 +12,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Hub;
 use crate::cluster::Cluster;
-use crate::peers::Link;
-use crate::wire::{Answer, Ask, Told};
+use crate::peers::LinkState;
+use crate::wire::{Call, CallResult, LiveUpdate};
 
 /// How much may wait to be told to one node. Past that its listeners lose deltas, and read what was
 /// journalled from the store.
@@ -64,7 +64,7 @@ pub async fn relay(hub: Hub, cluster: Cluster) {
     let mut seen = cluster.watch();
     loop {
         let links = seen.borrow_and_update().links.clone();
-        let connected = |process: &String| links.get(process) == Some(&Link::Connected);
+        let connected = |process: &String| links.get(process) == Some(&LinkState::Connected);
         let gone: Vec<String> = tellers.keys().filter(|known| !connected(known)).cloned().collect();
         for process in gone {
             tellers.remove(&process);
@@ -112,7 +112,7 @@ async fn tell(
         if overflown.swap(false, Ordering::Relaxed) || anew || forgotten {
             (anew, missed) = (true, true);
         }
-        let mut told = Told { anew, missed, forgot, ..Told::default() };
+        let mut told = LiveUpdate { anew, missed, forgot, ..LiveUpdate::default() };
         if anew {
             // What waits is older than this, or is in it.
             while news.try_recv().map(|one| batch.push(one)).is_ok() {}
@@ -120,8 +120,8 @@ async fn tell(
         }
         told.listen = listened.split_off(listened.len().saturating_sub(LISTENS));
         let heard = pack(batch, &mut told);
-        match cluster.ask(&process, Ask::Tell(told), PATIENCE).await {
-            Ok(Answer::Noted) => {
+        match cluster.ask(&process, Call::Tell(told), PATIENCE).await {
+            Ok(CallResult::Noted) => {
                 (anew, missed, forgot) = (false, false, false);
                 for barrier in heard {
                     // Who waited may have gone.
@@ -138,7 +138,7 @@ async fn tell(
 }
 
 /// Sorts a batch. Returns who waits for it to be heard.
-fn pack(batch: Vec<News>, told: &mut Told) -> Vec<oneshot::Sender<()>> {
+fn pack(batch: Vec<News>, told: &mut LiveUpdate) -> Vec<oneshot::Sender<()>> {
     let (mut barriers, mut bytes) = (Vec::new(), 0);
     for news in batch {
         match news {

@@ -4,63 +4,63 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_actors::journal::Refusal;
-use abide_actors::standing::Standing;
+use abide_actors::journal::StoreError;
+use abide_actors::standing::NodeLease;
 use abide_conversation::Timestamp;
 use ractor::ActorRef;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::tenure::Tenure;
-use super::{Member, MemberState, Membership, Renewed, Seen};
-use crate::host::{HostMsg, Table};
-use crate::peers::Links;
-use crate::view::View;
+use super::tenure::LeaseTracker;
+use super::{Member, MemberState, Membership, ObservedMember, Renewed};
+use crate::host::{HostMsg, LiveTable};
+use crate::peers::LinkStates;
+use crate::view::ClusterView;
 
 /// How soon after a renewal the next may be asked for: many may be waiting for one to show them
 /// something.
 const BREATH: Duration = Duration::from_millis(20);
 
 /// Told the store's time at every renewal, and how long the answer took.
-pub type OnTime = Box<dyn Fn(Timestamp, Duration) + Send + Sync>;
+pub type OnStoreTime = Box<dyn Fn(Timestamp, Duration) + Send + Sync>;
 
 /// What it works with.
-pub struct Keeper {
+pub struct Heartbeat {
     pub membership: Arc<dyn Membership>,
-    pub standing: Arc<Standing>,
+    pub standing: Arc<NodeLease>,
     pub clock: Arc<dyn Clock>,
-    pub on_time: OnTime,
-    pub tenure: Tenure,
+    pub on_time: OnStoreTime,
+    pub tenure: LeaseTracker,
     /// Who is there, for those that connect to them.
     pub members: watch::Sender<Vec<Member>>,
-    pub view: watch::Sender<Arc<View>>,
+    pub view: watch::Sender<Arc<ClusterView>>,
 }
 
 /// What it learns from once the node is whole.
-pub struct Around {
+pub struct HeartbeatInputs {
     pub host: ActorRef<HostMsg>,
-    pub table: Arc<Table>,
-    pub links: watch::Receiver<Links>,
+    pub table: Arc<LiveTable>,
+    pub links: watch::Receiver<LinkStates>,
     pub state: watch::Receiver<MemberState>,
     /// Somebody thinks that the view is out of date.
     pub stale: Arc<Notify>,
 }
 
-impl Keeper {
+impl Heartbeat {
     /// Makes this node a member; the first view is there when this returns.
-    pub async fn enter(&mut self) -> Result<(), Refusal> {
+    pub async fn enter(&mut self) -> Result<(), StoreError> {
         let asked = Instant::now();
         match self.membership.enter(&self.tenure.me).await? {
             entered @ Renewed::Alive { .. } => {
-                self.learn(asked, entered, Links::default());
+                self.learn(asked, entered, LinkStates::default());
                 Ok(())
             }
-            Renewed::Buried => Err(Refusal::Fenced),
+            Renewed::Evicted => Err(StoreError::Fenced),
         }
     }
 
     /// Runs until it is dropped.
-    pub async fn run(mut self, mut around: Around) {
+    pub async fn run(mut self, mut around: HeartbeatInputs) {
         let every = self.tenure.every();
         let mut away = false;
         loop {
@@ -95,10 +95,10 @@ impl Keeper {
 
     /// Declares those dead whose address refuses us. Once each time: one that comes back as another
     /// incarnation lives, whatever this node can reach.
-    async fn bury_suspects(&mut self, links: &Links) {
+    async fn bury_suspects(&mut self, links: &LinkStates) {
         let view = self.view.borrow().clone();
         for member in self.tenure.suspects(&view, links) {
-            match self.in_time(self.membership.bury(&member.holder, true)).await {
+            match self.in_time(self.membership.declare_dead_if(&member.holder, true)).await {
                 Ok(_) => {
                     tracing::info!(node = %member.holder, "a suspect is declared dead");
                     self.tenure.buried(&member);
@@ -108,7 +108,11 @@ impl Keeper {
         }
     }
 
-    async fn renew(&mut self, around: &Around, links: Links) -> Result<(), Refusal> {
+    async fn renew(
+        &mut self,
+        around: &HeartbeatInputs,
+        links: LinkStates,
+    ) -> Result<(), StoreError> {
         let asked = Instant::now();
         match self.in_time(self.membership.renew(&self.tenure.me)).await? {
             alive @ Renewed::Alive { .. } => {
@@ -119,12 +123,16 @@ impl Keeper {
                 }
                 Ok(())
             }
-            Renewed::Buried => self.rise(around, links).await,
+            Renewed::Evicted => self.rise(around, links).await,
         }
     }
 
     /// Goes on as another incarnation, with nothing of what the former one held.
-    async fn rise(&mut self, around: &Around, links: Links) -> Result<(), Refusal> {
+    async fn rise(
+        &mut self,
+        around: &HeartbeatInputs,
+        links: LinkStates,
+    ) -> Result<(), StoreError> {
         metrics::counter!("abide_burials_total").increment(1);
         self.bow_out(&links);
         // A host that has ended holds nothing.
@@ -132,10 +140,10 @@ impl Keeper {
         let risen = self.tenure.risen(self.clock.id("inc"));
         let asked = Instant::now();
         match self.in_time(self.membership.enter(&risen)).await? {
-            Renewed::Buried => {
+            Renewed::Evicted => {
                 let why =
                     format!("another process goes by the name {}", self.tenure.me.holder.node);
-                Err(Refusal::Unavailable(why))
+                Err(StoreError::Unavailable(why))
             }
             entered @ Renewed::Alive { .. } => {
                 tracing::warn!(now = %risen.holder, "this node had been declared dead");
@@ -149,25 +157,25 @@ impl Keeper {
     }
 
     /// Starts and places nothing more under the present name.
-    fn bow_out(&self, links: &Links) {
+    fn bow_out(&self, links: &LinkStates) {
         self.standing.renew(self.tenure.me.holder.clone(), Instant::now());
         let me = self.tenure.me.holder.clone();
         let others = self.tenure.others(&self.view.borrow());
-        self.view.send_replace(Arc::new(View::new(me, others, links.clone())));
+        self.view.send_replace(Arc::new(ClusterView::new(me, others, links.clone())));
     }
 
     async fn in_time<T>(
         &self,
-        asked: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
+        asked: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         match tokio::time::timeout(self.tenure.lease, asked).await {
             Ok(answered) => answered,
-            Err(_) => Err(Refusal::Unavailable("the store took too long".to_owned())),
+            Err(_) => Err(StoreError::Unavailable("the store took too long".to_owned())),
         }
     }
 
     /// Returns whether this node had lapsed until now.
-    fn learn(&self, asked: Instant, renewed: Renewed, links: Links) -> bool {
+    fn learn(&self, asked: Instant, renewed: Renewed, links: LinkStates) -> bool {
         let Renewed::Alive { now, members } = renewed else { return false };
         let me = self.tenure.me.holder.clone();
         let lapsed = self.standing.renew(me.clone(), self.tenure.until(asked));
@@ -185,13 +193,13 @@ impl Keeper {
             }
             new
         });
-        self.view.send_replace(Arc::new(View::new(me, members, links)));
+        self.view.send_replace(Arc::new(ClusterView::new(me, members, links)));
         lapsed
     }
 }
 
 /// What an observer may call a member: `suspect` is one that is late, or cannot be reached.
-pub fn is_suspect(view: &View, seen: &Seen) -> bool {
+pub fn is_suspect(view: &ClusterView, seen: &ObservedMember) -> bool {
     let late = seen.silent_ms > seen.member.lease_ms / 2;
     late || !view.reaches(&seen.member)
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Member, Seen};
-use crate::peers::{Link, Links};
-use crate::view::View;
+use super::{Member, ObservedMember};
+use crate::peers::{LinkState, LinkStates};
+use crate::view::ClusterView;
 
 /// A lease is renewed so many times while it lasts, and at least every second.
 const RENEWALS: u32 = 5;
@@ -17,7 +17,7 @@ const MARGIN: Duration = Duration::from_millis(500);
 
 /// A node's membership, as far as the node knows.
 #[derive(Clone, Debug)]
-pub struct Tenure {
+pub struct LeaseTracker {
     /// The node, as it describes itself.
     pub me: Member,
     /// How long it may be silent before it is dead.
@@ -26,7 +26,7 @@ pub struct Tenure {
     buried: HashSet<String>,
 }
 
-impl Tenure {
+impl LeaseTracker {
     /// Of a node that has declared nobody dead.
     pub fn new(me: Member, lease: Duration) -> Self {
         Self { me, lease, buried: HashSet::new() }
@@ -44,8 +44,8 @@ impl Tenure {
 
     /// Whom to declare dead: those whose address refuses the node. Once each time: one that comes
     /// back as another incarnation lives, whatever this node can reach.
-    pub fn suspects(&mut self, view: &View, links: &Links) -> Vec<Member> {
-        let refuses = |process: &String| links.get(process) == Some(&Link::Refused);
+    pub fn suspects(&mut self, view: &ClusterView, links: &LinkStates) -> Vec<Member> {
+        let refuses = |process: &String| links.get(process) == Some(&LinkState::Refused);
         self.buried.retain(refuses);
         let suspect =
             |member: &&Member| refuses(&member.process) && !self.buried.contains(&member.process);
@@ -65,7 +65,7 @@ impl Tenure {
     }
 
     /// Whom a node sees that is no member any more: nothing is placed on it.
-    pub fn others(&self, view: &View) -> Vec<Seen> {
+    pub fn others(&self, view: &ClusterView) -> Vec<ObservedMember> {
         let others = view.members.iter().filter(|seen| seen.member.process != self.me.process);
         others.cloned().collect()
     }

@@ -16,8 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::hello::Hello;
 use super::keys::Keys;
-use super::links::{Happening, Happenings};
-use super::refusals::{Cause, Refusals};
+use super::links::{LinkEvent, LinkEvents};
+use super::refusals::{RejectionCause, RejectionLog};
 use crate::wire::WIRE;
 
 /// For a whole handshake, TCP included: a few round trips and two signatures, on a busy machine.
@@ -29,15 +29,15 @@ const UNPROVEN: usize = 64;
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Begins connections, from either side.
-pub(super) struct Door {
+pub(super) struct Handshake {
     pub(super) name: String,
     pub(super) process: String,
     pub(super) keys: Keys,
-    pub(super) refusals: Refusals,
+    pub(super) refusals: RejectionLog,
 }
 
 /// A connection that is through.
-pub(super) struct Opened {
+pub(super) struct Authenticated {
     pub(super) name: String,
     pub(super) process: String,
     /// By this process.
@@ -65,11 +65,11 @@ pub(super) enum Missed {
 }
 
 /// Why a handshake ended, and what it is counted as; a peer that only went away is no refusal.
-struct Broken(Option<Cause>, io::Error);
+struct Broken(Option<RejectionCause>, io::Error);
 
-impl Door {
+impl Handshake {
     /// Accepts for ever, and hands on what is through.
-    pub(super) async fn accept(self: Arc<Self>, listener: TcpListener, happened: Happenings) {
+    pub(super) async fn accept(self: Arc<Self>, listener: TcpListener, happened: LinkEvents) {
         let mut unproven: VecDeque<AbortOnDropHandle<()>> = VecDeque::new();
         loop {
             let (tcp, from) = match listener.accept().await {
@@ -83,13 +83,13 @@ impl Door {
             unproven.retain(|admission| !admission.is_finished());
             // The oldest has had the most time to show its key.
             if unproven.len() >= UNPROVEN && unproven.pop_front().is_some() {
-                self.refusals.refuse(Cause::Crowded, None, from);
+                self.refusals.refuse(RejectionCause::Crowded, None, from);
             }
             let (door, happened) = (self.clone(), happened.clone());
             let admission = tokio::spawn(async move {
                 if let Some(opened) = door.admit(tcp, from).await {
                     // If nobody listens any more, the process ends.
-                    let _ = happened.send(Happening::Opened(opened));
+                    let _ = happened.send(LinkEvent::Opened(opened));
                 }
             });
             unproven.push_back(AbortOnDropHandle::new(admission));
@@ -97,7 +97,7 @@ impl Door {
     }
 
     /// Dials a process, and makes sure that it is the one.
-    pub(super) async fn dial(&self, target: &Target) -> Result<Opened, Missed> {
+    pub(super) async fn dial(&self, target: &Target) -> Result<Authenticated, Missed> {
         let Ok(dialled) = timeout(HANDSHAKE, self.introduce(target)).await else {
             return Err(Missed::Silent);
         };
@@ -112,20 +112,20 @@ impl Door {
         })?;
         let refused = |cause, detail| {
             self.refusals.refuse(cause, Some(&target.name), detail);
-            Err(if cause == Cause::Wire { Missed::Silent } else { Missed::Nobody })
+            Err(if cause == RejectionCause::Wire { Missed::Silent } else { Missed::Nobody })
         };
         if hello.process == self.process {
-            return refused(Cause::Ourselves, target.address.clone());
+            return refused(RejectionCause::Ourselves, target.address.clone());
         }
         if hello.wire != WIRE {
-            return refused(Cause::Wire, format!("{}, and {WIRE} here", hello.wire));
+            return refused(RejectionCause::Wire, format!("{}, and {WIRE} here", hello.wire));
         }
         if (&hello.name, &hello.process) != (&target.name, &target.process) {
             let who = format!("{} at {}", hello.name, target.address);
-            return refused(Cause::Other, who);
+            return refused(RejectionCause::Other, who);
         }
         let Hello { name, process, .. } = hello;
-        Ok(Opened { name, process, dialled: true, stream })
+        Ok(Authenticated { name, process, dialled: true, stream })
     }
 
     async fn introduce(&self, to: &Target) -> Result<(Hello, TlsStream<TcpStream>), Broken> {
@@ -141,11 +141,11 @@ impl Door {
     }
 
     /// The connection, if whoever dialled may have it.
-    async fn admit(&self, tcp: TcpStream, from: SocketAddr) -> Option<Opened> {
+    async fn admit(&self, tcp: TcpStream, from: SocketAddr) -> Option<Authenticated> {
         let answered = match timeout(HANDSHAKE, self.answer(tcp)).await {
             Ok(answered) => answered,
             Err(_) => {
-                self.refusals.refuse(Cause::Silent, None, from);
+                self.refusals.refuse(RejectionCause::Silent, None, from);
                 return None;
             }
         };
@@ -161,18 +161,18 @@ impl Door {
             }
         };
         if hello.process == self.process {
-            self.refusals.refuse(Cause::Ourselves, Some(&hello.name), from);
+            self.refusals.refuse(RejectionCause::Ourselves, Some(&hello.name), from);
             return None;
         }
         if hello.wire != WIRE {
             let versions = format!("{}, and {WIRE} here", hello.wire);
-            self.refusals.refuse(Cause::Wire, Some(&hello.name), versions);
+            self.refusals.refuse(RejectionCause::Wire, Some(&hello.name), versions);
             return None;
         }
         // Who meant another process reads in the answer that it is wrong here, and says so itself.
         let meant = hello.to.as_deref() == Some(&self.process);
         let Hello { name, process, probe, .. } = hello;
-        (meant && !probe).then_some(Opened { name, process, dialled: false, stream })
+        (meant && !probe).then_some(Authenticated { name, process, dialled: false, stream })
     }
 
     async fn answer(&self, tcp: TcpStream) -> Result<(Hello, TlsStream<TcpStream>), Broken> {
@@ -205,10 +205,10 @@ fn broken(error: io::Error) -> Broken {
     let tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     let cause = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_)) => {
-            Some(Cause::Secret)
+            Some(RejectionCause::Secret)
         }
-        Some(_) => Some(Cause::Garbage),
-        None if error.kind() == io::ErrorKind::InvalidData => Some(Cause::Garbage),
+        Some(_) => Some(RejectionCause::Garbage),
+        None if error.kind() == io::ErrorKind::InvalidData => Some(RejectionCause::Garbage),
         None => None,
     };
     Broken(cause, error)

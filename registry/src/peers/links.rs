@@ -9,25 +9,25 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::door::{Door, Missed, Opened};
+use super::door::{Authenticated, Handshake, Missed};
 use super::peer::{Peer, Session};
-use super::server::{self, Server};
-use super::stream::{Pulse, Stream};
-use super::way::Way;
-use super::{Link, Links};
+use super::server::{self, PeerServer};
+use super::stream::{Keepalive, Stream};
+use super::way::PeerClient;
+use super::{LinkState, LinkStates};
 use crate::membership::Member;
 
 /// Between two attempts to replace a server that has ended, most likely for want of descriptors.
 const BREATH: Duration = Duration::from_secs(1);
 
 /// Something that concerns a link.
-pub(super) enum Happening {
+pub(super) enum LinkEvent {
     /// A peer dialled and is through the door.
-    Opened(Opened),
+    Opened(Authenticated),
     /// This process dialled.
     Tried {
         process: String,
-        outcome: Result<Opened, Missed>,
+        outcome: Result<Authenticated, Missed>,
     },
     Ready {
         label: String,
@@ -40,28 +40,28 @@ pub(super) enum Happening {
 
 /// Has no bound of its own: a peer adds one attempt at a time and three events a session, and each
 /// of them had to get through the door.
-pub(super) type Happenings = mpsc::UnboundedSender<Happening>;
+pub(super) type LinkEvents = mpsc::UnboundedSender<LinkEvent>;
 
 /// The ways to those that are connected, by process.
-pub(super) type Ways = Arc<RwLock<HashMap<String, Arc<Way>>>>;
+pub(super) type PeerClients = Arc<RwLock<HashMap<String, Arc<PeerClient>>>>;
 
 /// The one task that knows of all links.
-pub(super) struct Keeper {
-    pub(super) door: Arc<Door>,
-    pub(super) server: Server,
-    pub(super) happened: Happenings,
-    pub(super) ways: Ways,
-    pub(super) links: watch::Sender<Links>,
+pub(super) struct Connector {
+    pub(super) door: Arc<Handshake>,
+    pub(super) server: PeerServer,
+    pub(super) happened: LinkEvents,
+    pub(super) ways: PeerClients,
+    pub(super) links: watch::Sender<LinkStates>,
     /// By process.
     pub(super) peers: BTreeMap<String, Peer>,
     /// Sessions opened so far; makes their labels differ.
     pub(super) sessions: u64,
 }
 
-impl Keeper {
+impl Connector {
     pub(super) async fn run(
         mut self,
-        mut happenings: mpsc::UnboundedReceiver<Happening>,
+        mut happenings: mpsc::UnboundedReceiver<LinkEvent>,
         mut members: watch::Receiver<Vec<Member>>,
     ) {
         members.mark_changed();
@@ -104,21 +104,21 @@ impl Keeper {
         }
     }
 
-    fn take(&mut self, happening: Happening) {
+    fn take(&mut self, happening: LinkEvent) {
         match happening {
-            Happening::Opened(opened) => {
+            LinkEvent::Opened(opened) => {
                 let peer = self.peers.entry(opened.process.clone());
                 peer.or_insert_with(|| Peer::new(&opened.name));
                 self.opened(opened);
             }
-            Happening::Tried { process, outcome } => self.tried(&process, outcome),
-            Happening::Ready { label, node } => self.ready(&label, node),
-            Happening::Ended { label } => self.ended(&label),
+            LinkEvent::Tried { process, outcome } => self.tried(&process, outcome),
+            LinkEvent::Ready { label, node } => self.ready(&label, node),
+            LinkEvent::Ended { label } => self.ended(&label),
         }
     }
 
     /// A connection takes the place of the one before: whoever dials again knows that it has ended.
-    fn opened(&mut self, opened: Opened) {
+    fn opened(&mut self, opened: Authenticated) {
         let Some(peer) = self.peers.get_mut(&opened.process) else { return };
         peer.attempt = None;
         let Some(session) = &mut peer.session else { return self.begin(opened) };
@@ -127,11 +127,11 @@ impl Keeper {
         peer.next = Some(opened);
     }
 
-    fn begin(&mut self, opened: Opened) {
+    fn begin(&mut self, opened: Authenticated) {
         let Some(peer) = self.peers.get_mut(&opened.process) else { return };
         self.sessions += 1;
         let label = format!("{}#{}", opened.process, self.sessions);
-        let (pulse, close) = (Pulse::new(), CancellationToken::new());
+        let (pulse, close) = (Keepalive::new(), CancellationToken::new());
         let stream = Stream::new(opened.stream, label.clone(), pulse.clone(), close.clone());
         peer.session = Some(Session::new(label, pulse, close, self.happened.clone()));
         self.server.open(stream, opened.dialled);
@@ -142,7 +142,7 @@ impl Keeper {
         let Some(session) = &mut peer.session else { return };
         let Some(host) = server::host(node) else { return session.close("hostless") };
         session.ready();
-        let way = Way::new(host, session.pulse.clone());
+        let way = PeerClient::new(host, session.pulse.clone());
         (peer.met, peer.refused) = (true, false);
         tracing::info!(peer = peer.name, process, "a node is connected");
         self.door.refusals.forgive(&peer.name);
@@ -168,7 +168,7 @@ impl Keeper {
         }
     }
 
-    fn tried(&mut self, process: &str, outcome: Result<Opened, Missed>) {
+    fn tried(&mut self, process: &str, outcome: Result<Authenticated, Missed>) {
         let dials = self.dials(process);
         let Some(peer) = self.peers.get_mut(process) else { return };
         peer.attempt = None;
@@ -222,7 +222,7 @@ impl Keeper {
         // It may take a while; nobody is to think meanwhile that the others can be reached.
         self.publish();
         loop {
-            match Server::start(&self.door, self.happened.clone()).await {
+            match PeerServer::start(&self.door, self.happened.clone()).await {
                 Ok(server) => break self.server = server,
                 Err(error) => tracing::error!(%error, "it cannot be replaced yet"),
             }
@@ -232,11 +232,11 @@ impl Keeper {
 
     fn publish(&self) {
         let link = |(process, peer): (&String, &Peer)| {
-            let shown = peer.address.is_some() || peer.link() == Link::Connected;
+            let shown = peer.address.is_some() || peer.link() == LinkState::Connected;
             shown.then(|| (process.clone(), peer.link()))
         };
-        let links: BTreeMap<String, Link> = self.peers.iter().filter_map(link).collect();
-        let connected = links.values().filter(|link| **link == Link::Connected).count();
+        let links: BTreeMap<String, LinkState> = self.peers.iter().filter_map(link).collect();
+        let connected = links.values().filter(|link| **link == LinkState::Connected).count();
         let connected = u32::try_from(connected).unwrap_or(u32::MAX);
         metrics::gauge!("abide_peers_connected").set(connected);
         self.links.send_if_modified(|published| {

@@ -10,18 +10,18 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::door::Door;
+use super::door::Handshake;
 use super::hello::Hello;
 use super::keys::Keys;
-use super::links::{Keeper, Ways};
-use super::server::{self, Server};
-use super::{Links, Peers, Unreached};
+use super::links::{Connector, PeerClients};
+use super::server::{self, PeerServer};
+use super::{CallError, LinkStates, Peers};
 use crate::host::HostMsg;
 use crate::membership::Member;
 use crate::wire::WIRE;
 
 /// What a cluster is started with.
-pub struct Settings {
+pub struct MeshConfig {
     /// Of this node.
     pub name: String,
     /// Of this process, as the members know it.
@@ -49,30 +49,31 @@ pub enum StartError {
 
 /// The connections to the other nodes. Dropping it ends them.
 pub struct Mesh {
-    ways: Ways,
-    links: watch::Receiver<Links>,
+    ways: PeerClients,
+    links: watch::Receiver<LinkStates>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
 impl Mesh {
     /// Accepts from now on, and keeps a connection to every member while it is one. There can be
     /// one in a process.
-    pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let Settings { name, process, listener, secret, host, members } = settings;
+    pub async fn start(settings: MeshConfig) -> Result<Self, StartError> {
+        let MeshConfig { name, process, listener, secret, host, members } = settings;
         let keys = Keys::derive(secret.as_deref())?;
         let to = Some(process.clone());
         let hello =
             Hello { wire: WIRE, name: name.clone(), process: process.clone(), to, probe: false };
         hello.encode()?;
-        let door = Arc::new(Door { name, process, keys, refusals: Default::default() });
+        let door = Arc::new(Handshake { name, process, keys, refusals: Default::default() });
         let (happened, happenings) = mpsc::unbounded_channel();
         server::announce(&host);
-        let server = Server::start(&door, happened.clone()).await?;
-        let (ways, links) = (Ways::default(), watch::Sender::<Links>::default());
+        let server = PeerServer::start(&door, happened.clone()).await?;
+        let (ways, links) = (PeerClients::default(), watch::Sender::<LinkStates>::default());
         let published = links.subscribe();
         let accept = tokio::spawn(door.clone().accept(listener, happened.clone()));
         let (peers, sessions) = Default::default();
-        let keeper = Keeper { door, server, happened, ways: ways.clone(), links, peers, sessions };
+        let keeper =
+            Connector { door, server, happened, ways: ways.clone(), links, peers, sessions };
         let keep = tokio::spawn(keeper.run(happenings, members));
         let _tasks = [AbortOnDropHandle::new(accept), AbortOnDropHandle::new(keep)];
         Ok(Self { ways, links: published, _tasks })
@@ -86,15 +87,15 @@ impl Peers for Mesh {
         process: &str,
         call: Vec<u8>,
         within: Duration,
-    ) -> Result<Vec<u8>, Unreached> {
+    ) -> Result<Vec<u8>, CallError> {
         let way = {
             let ways = self.ways.read().unwrap_or_else(PoisonError::into_inner);
-            ways.get(process).cloned().ok_or(Unreached::Unconnected)?
+            ways.get(process).cloned().ok_or(CallError::Unconnected)?
         };
         way.call(call, within).await
     }
 
-    fn links(&self) -> watch::Receiver<Links> {
+    fn links(&self) -> watch::Receiver<LinkStates> {
         self.links.clone()
     }
 }

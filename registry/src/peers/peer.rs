@@ -7,10 +7,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Link;
-use super::door::{Door, Opened, Target};
-use super::links::{Happening, Happenings};
-use super::stream::Pulse;
+use super::LinkState;
+use super::door::{Authenticated, Handshake, Target};
+use super::links::{LinkEvent, LinkEvents};
+use super::stream::Keepalive;
 
 /// Before the second attempt; it doubles with every other, and the first is made at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -27,7 +27,7 @@ pub(super) struct Peer {
     pub(super) address: Option<String>,
     pub(super) session: Option<Session>,
     /// Takes the place of the session as soon as that has ended.
-    pub(super) next: Option<Opened>,
+    pub(super) next: Option<Authenticated>,
     /// It was connected.
     pub(super) met: bool,
     /// It was met, and then nobody was there.
@@ -45,11 +45,11 @@ impl Peer {
         Self { name, address, session, next, met, refused, tries, attempt }
     }
 
-    pub(super) fn link(&self) -> Link {
+    pub(super) fn link(&self) -> LinkState {
         match &self.session {
-            Some(session) if session.is_connected() => Link::Connected,
-            _ if self.refused => Link::Refused,
-            _ => Link::Lost,
+            Some(session) if session.is_connected() => LinkState::Connected,
+            _ if self.refused => LinkState::Refused,
+            _ => LinkState::Lost,
         }
     }
 
@@ -58,8 +58,8 @@ impl Peer {
         &mut self,
         process: &str,
         probe: bool,
-        door: Arc<Door>,
-        happened: Happenings,
+        door: Arc<Handshake>,
+        happened: LinkEvents,
     ) {
         let Some(address) = self.address.clone() else { return };
         let (name, process, pause) = (self.name.clone(), process.to_owned(), pause(self.tries));
@@ -68,7 +68,7 @@ impl Peer {
             let target = Target { name, process: process.clone(), address, probe };
             let outcome = door.dial(&target).await;
             // If nobody listens any more, the process ends.
-            let _ = happened.send(Happening::Tried { process, outcome });
+            let _ = happened.send(LinkEvent::Tried { process, outcome });
         })));
     }
 }
@@ -81,11 +81,11 @@ fn pause(tries: u32) -> Duration {
 /// A connection in the hands of ractor_cluster. Dropping it closes it.
 pub(super) struct Session {
     pub(super) label: String,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) pulse: Arc<Keepalive>,
     /// Calls can be made.
     ready: bool,
     close: CancellationToken,
-    happened: Happenings,
+    happened: LinkEvents,
     /// Says that it has ended if it is not ready, or has not ended, in time.
     overdue: Option<AbortOnDropHandle<()>>,
 }
@@ -93,9 +93,9 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(
         label: String,
-        pulse: Arc<Pulse>,
+        pulse: Arc<Keepalive>,
         close: CancellationToken,
-        happened: Happenings,
+        happened: LinkEvents,
     ) -> Self {
         let mut session = Self { label, pulse, ready: false, close, happened, overdue: None };
         session.hurry();
@@ -131,7 +131,7 @@ impl Session {
         self.overdue = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             sleep(SESSION).await;
             // If nobody listens any more, the process ends.
-            let _ = happened.send(Happening::Ended { label: late });
+            let _ = happened.send(LinkEvent::Ended { label: late });
         })));
     }
 }

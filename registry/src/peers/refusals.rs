@@ -16,7 +16,7 @@ const REMEMBERED: usize = 1_024;
 
 /// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Cause {
+pub(super) enum RejectionCause {
     /// It speaks another version.
     Wire,
     /// It is not the node or process that was dialled.
@@ -33,7 +33,7 @@ pub(super) enum Cause {
     Crowded,
 }
 
-impl Cause {
+impl RejectionCause {
     fn name(self) -> &'static str {
         match self {
             Self::Wire => "wire",
@@ -61,12 +61,12 @@ impl Cause {
 
 /// Remembers what was told.
 #[derive(Default)]
-pub(super) struct Refusals(Mutex<HashMap<(Cause, Option<String>), Instant>>);
+pub(super) struct RejectionLog(Mutex<HashMap<(RejectionCause, Option<String>), Instant>>);
 
-impl Refusals {
+impl RejectionLog {
     /// Of a known peer one line is written for each cause until it is forgiven; of all strangers
     /// one in ten seconds.
-    pub(super) fn refuse(&self, cause: Cause, who: Option<&str>, detail: impl Display) {
+    pub(super) fn refuse(&self, cause: RejectionCause, who: Option<&str>, detail: impl Display) {
         let (name, why) = (cause.name(), cause.words());
         metrics::counter!("abide_peers_refused_total", "cause" => name).increment(1);
         if self.is_news(cause, who) {
@@ -81,7 +81,7 @@ impl Refusals {
         told.retain(|(_, who), _| who.as_deref() != Some(peer));
     }
 
-    fn is_news(&self, cause: Cause, who: Option<&str>) -> bool {
+    fn is_news(&self, cause: RejectionCause, who: Option<&str>) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() > REMEMBERED {
             told.clear();
@@ -108,19 +108,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_is_told_of_once_until_it_is_forgiven_and_strangers_now_and_then() {
-        let refusals = Refusals::default();
-        for (cause, who) in [(Cause::Wire, Some("b")), (Cause::Secret, Some("b"))] {
+        let refusals = RejectionLog::default();
+        for (cause, who) in [(RejectionCause::Wire, Some("b")), (RejectionCause::Secret, Some("b"))]
+        {
             assert!(refusals.is_news(cause, who));
             tokio::time::advance(STRANGERS_EVERY * 2).await;
             assert!(!refusals.is_news(cause, who));
         }
         refusals.forgive("b");
-        assert!(refusals.is_news(Cause::Wire, Some("b")));
+        assert!(refusals.is_news(RejectionCause::Wire, Some("b")));
 
-        assert!(refusals.is_news(Cause::Garbage, None));
-        assert!(!refusals.is_news(Cause::Garbage, None));
-        assert!(refusals.is_news(Cause::Silent, None));
+        assert!(refusals.is_news(RejectionCause::Garbage, None));
+        assert!(!refusals.is_news(RejectionCause::Garbage, None));
+        assert!(refusals.is_news(RejectionCause::Silent, None));
         tokio::time::advance(STRANGERS_EVERY).await;
-        assert!(refusals.is_news(Cause::Garbage, None));
+        assert!(refusals.is_news(RejectionCause::Garbage, None));
     }
 }

@@ -9,8 +9,8 @@ use ractor_cluster::{
     IncomingEncryptionMode, NodeEventSubscription, NodeId, NodeServer, NodeServerMessage,
 };
 
-use super::door::Door;
-use super::links::{Happening, Happenings};
+use super::door::Handshake;
+use super::links::{LinkEvent, LinkEvents};
 use super::stream::Stream;
 use crate::host::HostMsg;
 
@@ -21,14 +21,14 @@ const GROUP: &str = "abide.host";
 const FRAME: u64 = 8 << 20;
 
 /// Stopped with this.
-pub(super) struct Server {
+pub(super) struct PeerServer {
     actor: ActorRef<NodeServerMessage>,
     /// Done when the server has ended; nothing else makes it.
     pub(super) ended: JoinHandle<()>,
 }
 
-impl Server {
-    pub(super) async fn start(door: &Door, happened: Happenings) -> Result<Self, SpawnErr> {
+impl PeerServer {
+    pub(super) async fn start(door: &Handshake, happened: LinkEvents) -> Result<Self, SpawnErr> {
         let name = format!("{}/{}", door.name, door.process);
         // It insists on a listener of its own: this one lets nobody in. The host name makes part of
         // what it compares to find out that it has dialled itself.
@@ -56,7 +56,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PeerServer {
     fn drop(&mut self) {
         self.actor.stop(None);
     }
@@ -74,7 +74,7 @@ pub(super) fn host(of: NodeId) -> Option<ActorRef<HostMsg>> {
     members.into_iter().find(|member| there(member.get_id())).map(ActorRef::from)
 }
 
-struct Sessions(Happenings);
+struct Sessions(LinkEvents);
 
 impl NodeEventSubscription for Sessions {
     fn node_session_opened(&self, _: NodeServerSessionInformation) {}
@@ -84,10 +84,10 @@ impl NodeEventSubscription for Sessions {
     fn node_session_ready(&self, session: NodeServerSessionInformation) {
         let (label, node) = (session.peer_addr, session.node_id);
         // If nobody listens any more, the process ends.
-        let _ = self.0.send(Happening::Ready { label, node });
+        let _ = self.0.send(LinkEvent::Ready { label, node });
     }
 
     fn node_session_disconnected(&self, session: NodeServerSessionInformation) {
-        let _ = self.0.send(Happening::Ended { label: session.peer_addr });
+        let _ = self.0.send(LinkEvent::Ended { label: session.peer_addr });
     }
 }

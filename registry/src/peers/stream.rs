@@ -25,14 +25,14 @@ const STALL: Duration = Duration::from_secs(5);
 const BACKLOG_MS: u64 = 1_000;
 
 /// How a connection is doing; shared with those that use it.
-pub(super) struct Pulse {
+pub(super) struct Keepalive {
     opened: Instant,
     /// Milliseconds after `opened`, and 1; 0 when all that was given is written.
     unwritten: AtomicU64,
     end: OnceLock<&'static str>,
 }
 
-impl Pulse {
+impl Keepalive {
     pub(super) fn new() -> Arc<Self> {
         let (unwritten, end) = Default::default();
         Arc::new(Self { opened: Instant::now(), unwritten, end })
@@ -76,7 +76,7 @@ impl Pulse {
 pub(super) struct Stream {
     tls: TlsStream<TcpStream>,
     label: String,
-    pulse: Arc<Pulse>,
+    pulse: Arc<Keepalive>,
     idle: Pin<Box<Sleep>>,
     /// Runs while a write waits.
     stall: Option<Pin<Box<Sleep>>>,
@@ -88,7 +88,7 @@ impl Stream {
     pub(super) fn new(
         tls: TlsStream<TcpStream>,
         label: String,
-        pulse: Arc<Pulse>,
+        pulse: Arc<Keepalive>,
         close: CancellationToken,
     ) -> Self {
         let close = Box::pin(close.cancelled_owned());

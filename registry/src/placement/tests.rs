@@ -6,8 +6,8 @@ use std::sync::Arc;
 use abide_conversation::Timestamp;
 
 use super::*;
-use crate::membership::Seen;
-use crate::peers::Link;
+use crate::membership::ObservedMember;
+use crate::peers::LinkState;
 
 fn holder(node: &str) -> Holder {
     Holder { node: node.to_owned(), incarnation: format!("{node}-1") }
@@ -28,20 +28,20 @@ fn member(node: &str, live_actors: usize) -> Member {
 }
 
 /// Node `a` sees `a`, `b` and `c`, and is connected to both.
-fn view() -> View {
+fn view() -> ClusterView {
     let members = [("a", 9), ("b", 5), ("c", 7)];
-    let seen = |(node, live)| Seen { member: member(node, live), silent_ms: 0 };
-    let links = ["b-p", "c-p"].map(|process| (process.to_owned(), Link::Connected));
-    View::new(holder("a"), members.map(seen).into(), Arc::new(BTreeMap::from(links)))
+    let seen = |(node, live)| ObservedMember { member: member(node, live), silent_ms: 0 };
+    let links = ["b-p", "c-p"].map(|process| (process.to_owned(), LinkState::Connected));
+    ClusterView::new(holder("a"), members.map(seen).into(), Arc::new(BTreeMap::from(links)))
 }
 
-fn with_link(process: &str, link: Link) -> View {
+fn with_link(process: &str, link: LinkState) -> ClusterView {
     let mut view = view();
     Arc::make_mut(&mut view.links).insert(process.to_owned(), link);
     view
 }
 
-fn draining(nodes: &[&str]) -> View {
+fn draining(nodes: &[&str]) -> ClusterView {
     let mut view = view();
     for seen in &mut view.members {
         if nodes.contains(&seen.member.holder.node.as_str()) {
@@ -51,7 +51,7 @@ fn draining(nodes: &[&str]) -> View {
     view
 }
 
-fn placed(policy: Policy, id: &str, view: &View) -> Option<String> {
+fn placed(policy: Policy, id: &str, view: &ClusterView) -> Option<String> {
     place(policy, &ConversationId::new(id), view).map(|member| member.holder.node.clone())
 }
 
@@ -74,13 +74,13 @@ fn a_holder_that_is_connected_is_asked_also_while_it_drains() {
 
 #[test]
 fn a_holder_that_lives_and_is_not_connected_is_waited_for() {
-    let view = with_link("b-p", Link::Lost);
+    let view = with_link("b-p", LinkState::Lost);
     assert_eq!(decide(Some(&holder("b")), &view), Decision::Wait(&member("b", 5)));
 }
 
 #[test]
 fn a_suspect_an_unknown_and_a_former_incarnation_are_confirmed_first() {
-    let view = with_link("b-p", Link::Refused);
+    let view = with_link("b-p", LinkState::Refused);
     let former = Holder { node: "a".to_owned(), incarnation: "a-0".to_owned() };
     for who in [holder("b"), holder("d"), former] {
         assert_eq!(decide(Some(&who), &view), Decision::Confirm, "{who}");
@@ -124,7 +124,7 @@ fn least_loaded_places_where_the_fewest_live() {
 
 #[test]
 fn nothing_is_placed_on_a_node_that_cannot_be_reached() {
-    let view = with_link("b-p", Link::Lost);
+    let view = with_link("b-p", LinkState::Lost);
     assert_eq!(placed(Policy::LeastLoaded, "x", &view).as_deref(), Some("c"));
 }
 

@@ -23,9 +23,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use abide_actors::journal::{
-    Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
+    Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
+    StoredConversation, StoredResponse,
 };
-use abide_conversation::remembered::Remembered;
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Event, Revision, Timestamp};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction};
@@ -33,14 +34,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
 use self::disk::Probe;
-use self::place::Place;
+use self::place::StoreDir;
 use self::shared::{Claim, Failed, Shared};
 use self::write::{Append, Kept, Outcome, Write};
 use self::writer::{Job, QUEUE, Writer};
 use super::super::agents;
 use super::paging;
-use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
-use crate::partition::Share;
+use super::{HeadFilter, ListError, Page, Store, StoredAgent};
+use crate::partition::PartitionSet;
 
 pub use self::place::OpenError;
 
@@ -84,7 +85,7 @@ impl Embedded {
     /// Blocks for as long as a repair takes after a crash. Where another process has the store,
     /// nothing is written.
     pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
-        let place = Place::take(dir, durability)?;
+        let place = StoreDir::take(dir, durability)?;
         let probe = Arc::new(Probe::default());
         let shared = Arc::new(Shared::new(place.open(&probe)?, probe));
         let (queue, jobs) = mpsc::channel(QUEUE);
@@ -102,8 +103,8 @@ impl Embedded {
         Stats { commits: self.shared.commits(), fsyncs: self.shared.probe.fsyncs() }
     }
 
-    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, Refusal> {
-        let ended = || Refusal::Unavailable("the store's writer has ended".to_owned());
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, StoreError> {
+        let ended = || StoreError::Unavailable("the store's writer has ended".to_owned());
         let (done, answer) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(ended)?;
         queue.send(job(done)).await.map_err(|_| ended())?;
@@ -117,28 +118,28 @@ impl Embedded {
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, StoreError> {
         let shared = Arc::clone(&self.shared);
         let outcome = task::spawn_blocking(move || shared.read(read)).await;
-        let outcome = outcome.map_err(|error| Refusal::Unavailable(error.to_string()))?;
+        let outcome = outcome.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         outcome.map_err(|failed| self.blame(failed))
     }
 
     fn read_row<T>(
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, Error>,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, StoreError> {
         self.shared.read(read).map_err(|failed| self.blame(failed))
     }
 
     /// How many events there are after `after`.
-    fn ahead(&self, id: &ConversationId, after: u64) -> Result<u64, Refusal> {
+    fn ahead(&self, id: &ConversationId, after: u64) -> Result<u64, StoreError> {
         let record = self.read_row(|from| read::record(from, id.as_str()))?;
         Ok(record.map_or(0, |record| record.head.last_seq.saturating_sub(after)))
     }
 
     /// Tells the writer of a broken file. If its queue is full, it will find out by itself.
-    fn blame(&self, failed: Failed) -> Refusal {
+    fn blame(&self, failed: Failed) -> StoreError {
         if let (Some(number), Some(queue)) = (failed.reopen, &self.queue) {
             let _ = queue.try_send(Job::Reopen(number));
         }
@@ -160,13 +161,13 @@ impl Journal for Embedded {
     async fn append(
         &self,
         id: &ConversationId,
-        held: &Holding,
+        held: &Claim,
         commit: Commit,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         self.write(Write::Append(Box::new(Append::new(id, held, commit)?))).await.map(|_| ())
     }
 
-    async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
+    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
         if self.ahead(id, 0)? <= SHORT
             && let Some(short) = self.read_row(|from| read::load(from, id.as_str(), SHORT_BYTES))?
         {
@@ -182,7 +183,7 @@ impl Journal for Embedded {
         id: &ConversationId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         let read = move |id: &ConversationId, from: &ReadTransaction, most| {
             read::events(from, id.as_str(), after, limit, most)
         };
@@ -201,7 +202,7 @@ impl Journal for Embedded {
         id: &ConversationId,
         before: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         let id = id.clone();
         self.read(move |from| read::events_before(from, id.as_str(), before, limit)).await
     }
@@ -211,7 +212,7 @@ impl Journal for Embedded {
         scope: &str,
         key: &str,
         now: Timestamp,
-    ) -> Result<Option<Answer>, Refusal> {
+    ) -> Result<Option<StoredResponse>, StoreError> {
         self.read_row(|from| read::answer(from, scope, key, now))
     }
 
@@ -220,7 +221,7 @@ impl Journal for Embedded {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<Holding, Refusal> {
+    ) -> Result<Claim, StoreError> {
         match self.shared.claim(id, me, dead).map_err(|failed| self.blame(failed))? {
             Claim::Holds(holding) => Ok(holding),
             Claim::TakesOver(dead) => {
@@ -230,7 +231,7 @@ impl Journal for Embedded {
         }
     }
 
-    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal> {
+    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
         let (id, held) = (id.clone(), held.clone());
         self.ask(|done| Job::Release { id, held, done }).await
     }
@@ -238,9 +239,9 @@ impl Journal for Embedded {
     async fn delete(
         &self,
         id: &ConversationId,
-        held: &Holding,
-        answer: Option<Answer>,
-    ) -> Result<(), Refusal> {
+        held: &Claim,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError> {
         let answer = kept(id.as_str(), answer)?;
         let (id, held) = (id.clone(), held.clone());
         self.write(Write::Delete { id, held, answer }).await.map(|_| ())
@@ -249,11 +250,11 @@ impl Journal for Embedded {
 
 #[async_trait]
 impl Store for Embedded {
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal> {
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         Ok(self.shared.claims().present(id).cloned())
     }
 
-    async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal> {
+    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
         let record = self.read_row(|from| read::record(from, id.as_str()))?;
         Ok(record.map(|record| record.head))
     }
@@ -263,7 +264,7 @@ impl Store for Embedded {
         filter: &HeadFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Head)>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
         let (filter, after) = (filter.clone(), paging::decode(cursor)?);
         Ok(self.read(move |from| read::conversations(from, &filter, after, limit)).await?)
     }
@@ -273,21 +274,21 @@ impl Store for Embedded {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<InboxEntry>, ListRefusal> {
+    ) -> Result<Page<InboxEntry>, ListError> {
         let (filter, after) = (filter.clone(), paging::decode(cursor)?);
         Ok(self.read(move |from| read::inbox(from, &filter, after, limit)).await?)
     }
 
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         self.read(move |from| read::alarms(from, limit)).await
     }
 
     async fn active(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
         let (share, after) = (share.clone(), paging::decode(cursor)?);
         let page = self.read(move |from| read::active(from, &share, after, limit)).await?;
         let claims = self.shared.claims();
@@ -295,39 +296,48 @@ impl Store for Embedded {
         Ok(Page { items: page.items.into_iter().map(held).collect(), cursor: page.cursor })
     }
 
-    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {
+    async fn reserve(
+        &self,
+        scope: &str,
+        answer: StoredResponse,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         let answer = Kept::new(scope, &answer)?;
         self.write(Write::Reserve { answer, now }).await
     }
 
-    async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
+    async fn put_agent(
+        &self,
+        agent: StoredAgent,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         let answer = kept(&agents::scope(&agent.name), answer)?;
         let json = write::json(&agent)?;
         let (name, revision) = (agent.name, agent.revision.to_string());
         self.write(Write::PutAgent { name, revision, json, answer }).await
     }
 
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal> {
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
         self.read_row(|from| read::agent(from, name.as_str()))
     }
 
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal> {
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
         self.read_row(|from| read::newest(from, name.as_str()))
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal> {
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
         self.read_row(|from| read::revision(from, revision.as_str()))
     }
 
-    async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal> {
+    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
         self.read(read::agents).await
     }
 
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<Answer>,
-    ) -> Result<bool, Refusal> {
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         let answer = kept(&agents::scope(name), answer)?;
         self.write(Write::DeleteAgent { name: name.clone(), answer }).await
     }
@@ -336,18 +346,18 @@ impl Store for Embedded {
         &self,
         agent: &AgentName,
         id: &DecisionId,
-        decision: Option<&Remembered>,
-    ) -> Result<bool, Refusal> {
+        decision: Option<&RememberedDecision>,
+    ) -> Result<bool, StoreError> {
         let json = decision.map(write::json).transpose()?;
         let (agent, id) = (agent.clone(), id.clone());
         self.write(Write::SetDecision { agent, id, json }).await
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         self.read_row(|from| read::decisions(from, agent.as_str()))
     }
 }
 
-fn kept(scope: &str, answer: Option<Answer>) -> Result<Option<Kept>, Refusal> {
+fn kept(scope: &str, answer: Option<StoredResponse>) -> Result<Option<Kept>, StoreError> {
     answer.map(|answer| Kept::new(scope, &answer)).transpose()
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{Commit, Head, Holder, Holding, Refusal};
-use abide_conversation::event::{Data, RepairRequested};
-use abide_conversation::state::Activeness;
+use abide_actors::journal::{Claim, Commit, ConversationSummary, Holder, StoreError};
+use abide_conversation::event::{EventData, RepairRequested};
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, Event, Timestamp};
 use serde_json::Map;
 use tokio::task::JoinSet;
@@ -22,7 +22,7 @@ pub struct Floor {
 #[derive(Clone)]
 struct Lane {
     id: ConversationId,
-    held: Holding,
+    held: Claim,
     last_seq: u64,
 }
 
@@ -32,7 +32,7 @@ impl Floor {
         store: Arc<dyn Store>,
         me: &Holder,
         in_flight: usize,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StoreError> {
         let mut lanes = Vec::with_capacity(in_flight);
         for lane in 0..in_flight {
             let id = ConversationId::new(format!("floor:{lane}"));
@@ -44,7 +44,7 @@ impl Floor {
     }
 
     /// Appends `commits` commits of one event of `bytes` text, shared evenly by the conversations.
-    pub async fn run(&mut self, commits: usize, bytes: usize) -> Result<(), Refusal> {
+    pub async fn run(&mut self, commits: usize, bytes: usize) -> Result<(), StoreError> {
         let lanes = self.lanes.len().max(1);
         let mut running = JoinSet::new();
         for (turn, lane) in self.lanes.drain(..).enumerate() {
@@ -52,14 +52,14 @@ impl Floor {
             running.spawn(lane.append(Arc::clone(&self.store), share, bytes));
         }
         while let Some(lane) = running.join_next().await {
-            let lane = lane.map_err(|error| Refusal::Unavailable(error.to_string()))?;
+            let lane = lane.map_err(|error| StoreError::Unavailable(error.to_string()))?;
             self.lanes.push(lane?);
         }
         Ok(())
     }
 
     /// Deletes the conversations.
-    pub async fn end(self) -> Result<(), Refusal> {
+    pub async fn end(self) -> Result<(), StoreError> {
         for lane in self.lanes {
             self.store.delete(&lane.id, &lane.held, None).await?;
         }
@@ -73,7 +73,7 @@ impl Lane {
         store: Arc<dyn Store>,
         commits: usize,
         bytes: usize,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StoreError> {
         for _ in 0..commits {
             self.last_seq += 1;
             store.append(&self.id, &self.held, commit(self.last_seq, bytes)).await?;
@@ -83,11 +83,11 @@ impl Lane {
 }
 
 fn commit(seq: u64, bytes: usize) -> Commit {
-    let data = Data::RepairRequested(RepairRequested { reason: "x".repeat(bytes) });
+    let data = EventData::RepairRequested(RepairRequested { reason: "x".repeat(bytes) });
     let at = Timestamp::UNIX_EPOCH;
-    let head = Head {
+    let head = ConversationSummary {
         agent: AgentName::new("floor"),
-        state: Activeness::Idle,
+        state: ConversationStatus::Idle,
         last_seq: seq,
         created_at: at,
         metadata: Map::new(),

@@ -9,9 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{
-    Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
+    Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
+    StoredConversation, StoredResponse,
 };
-use abide_conversation::remembered::Remembered;
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{
     AgentName, BlobId, CallId, ConversationId, DecisionId, Event, Revision, State, Timestamp,
 };
@@ -21,8 +22,8 @@ use super::super::agents;
 use super::claims::Claims;
 use super::paging::{self, InboxKey};
 use super::rules;
-use super::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
-use crate::partition::{Partition, Share};
+use super::{HeadFilter, ListError, Page, Store, StoredAgent};
+use crate::partition::{Partition, PartitionSet};
 
 /// Ordered maps behind one lock; every call is one step, and nothing is ever unavailable.
 #[derive(Debug, Default)]
@@ -37,12 +38,12 @@ struct Tables {
     inbox: BTreeMap<InboxKey, InboxEntry>,
     alarms: BTreeSet<(Timestamp, ConversationId)>,
     active: BTreeSet<ConversationId>,
-    answers: BTreeMap<(String, String), Answer>,
+    answers: BTreeMap<(String, String), StoredResponse>,
     /// Expiry, scope, key of an answer.
     expiries: BTreeSet<(Timestamp, String, String)>,
     newest: BTreeMap<AgentName, Revision>,
     revisions: BTreeMap<Revision, StoredAgent>,
-    decisions: BTreeMap<(AgentName, DecisionId), Remembered>,
+    decisions: BTreeMap<(AgentName, DecisionId), RememberedDecision>,
     blobs: BTreeMap<BlobId, Blob>,
     audit: audit::Entries,
 }
@@ -50,7 +51,7 @@ struct Tables {
 #[derive(Debug)]
 struct Conversation {
     epoch: u64,
-    head: Head,
+    head: ConversationSummary,
     events: Vec<Event>,
     state: Option<State>,
     open: BTreeMap<(CallId, u32), Timestamp>,
@@ -85,10 +86,15 @@ impl Memory {
 }
 
 impl Tables {
-    fn append(&mut self, id: &ConversationId, epoch: u64, commit: Commit) -> Result<(), Refusal> {
+    fn append(
+        &mut self,
+        id: &ConversationId,
+        epoch: u64,
+        commit: Commit,
+    ) -> Result<(), StoreError> {
         let known = self.conversations.get(id).map(|known| known.head.last_seq);
         if !rules::follows(&commit, known) {
-            return Err(Refusal::Conflict);
+            return Err(StoreError::Conflict);
         }
         let old = self.conversations.remove(id);
         self.unmark(id, old.as_ref().map(|old| &old.head));
@@ -149,21 +155,21 @@ impl Tables {
         }
     }
 
-    fn mark(&mut self, id: &ConversationId, head: &Head) {
+    fn mark(&mut self, id: &ConversationId, head: &ConversationSummary) {
         self.alarms.extend(head.alarm.map(|at| (at, id.clone())));
         if head.active {
             self.active.insert(id.clone());
         }
     }
 
-    fn unmark(&mut self, id: &ConversationId, head: Option<&Head>) {
+    fn unmark(&mut self, id: &ConversationId, head: Option<&ConversationSummary>) {
         if let Some(at) = head.and_then(|head| head.alarm) {
             self.alarms.remove(&(at, id.clone()));
         }
         self.active.remove(id);
     }
 
-    fn keep(&mut self, scope: &str, answer: Answer) {
+    fn keep(&mut self, scope: &str, answer: StoredResponse) {
         let (key, at) = (answer.key.clone(), answer.expires_at);
         if let Some(old) = self.answers.insert((scope.to_owned(), key.clone()), answer) {
             self.expiries.remove(&(old.expires_at, scope.to_owned(), key.clone()));
@@ -177,21 +183,21 @@ impl Journal for Memory {
     async fn append(
         &self,
         id: &ConversationId,
-        held: &Holding,
+        held: &Claim,
         commit: Commit,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         if !tables.claims.admits(id, held) {
-            return Err(Refusal::Fenced);
+            return Err(StoreError::Fenced);
         }
         tables.append(id, held.epoch, commit)
     }
 
-    async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
+    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
         let tables = self.tables();
         let loaded = tables.conversations.get(id).map(|conversation| {
             let state = conversation.state.clone().unwrap_or_default();
-            Loaded { events: conversation.after(state.seq).to_vec(), state }
+            StoredConversation { events: conversation.after(state.seq).to_vec(), state }
         });
         Ok(loaded)
     }
@@ -201,7 +207,7 @@ impl Journal for Memory {
         id: &ConversationId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         let tables = self.tables();
         let events = tables.conversations.get(id).map_or(&[][..], |known| known.after(after));
         Ok(events.iter().take(limit).cloned().collect())
@@ -212,7 +218,7 @@ impl Journal for Memory {
         id: &ConversationId,
         before: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         let tables = self.tables();
         let events = tables.conversations.get(id).map_or(&[][..], |known| known.before(before));
         Ok(events.iter().rev().take(limit).cloned().collect())
@@ -223,7 +229,7 @@ impl Journal for Memory {
         scope: &str,
         key: &str,
         now: Timestamp,
-    ) -> Result<Option<Answer>, Refusal> {
+    ) -> Result<Option<StoredResponse>, StoreError> {
         let tables = self.tables();
         let answer = tables.answers.get(&(scope.to_owned(), key.to_owned()));
         Ok(answer.filter(|answer| now < answer.expires_at).cloned())
@@ -234,13 +240,13 @@ impl Journal for Memory {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<Holding, Refusal> {
+    ) -> Result<Claim, StoreError> {
         let mut tables = self.tables();
         let written = tables.conversations.get(id).map_or(0, |known| known.epoch);
         Ok(tables.claims.claim(id, me, dead, written))
     }
 
-    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal> {
+    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
         self.tables().claims.release(id, held);
         Ok(())
     }
@@ -248,12 +254,12 @@ impl Journal for Memory {
     async fn delete(
         &self,
         id: &ConversationId,
-        held: &Holding,
-        answer: Option<Answer>,
-    ) -> Result<(), Refusal> {
+        held: &Claim,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         if !tables.claims.admits(id, held) {
-            return Err(Refusal::Fenced);
+            return Err(StoreError::Fenced);
         }
         tables.delete(id);
         tables.claims.release(id, held);
@@ -266,11 +272,11 @@ impl Journal for Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal> {
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         Ok(self.tables().claims.present(id).cloned())
     }
 
-    async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal> {
+    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
         Ok(self.tables().conversations.get(id).map(|known| known.head.clone()))
     }
 
@@ -279,7 +285,7 @@ impl Store for Memory {
         filter: &HeadFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Head)>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let tables = self.tables();
         let rows = tables.conversations.range(from(after));
@@ -292,7 +298,7 @@ impl Store for Memory {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<InboxEntry>, ListRefusal> {
+    ) -> Result<Page<InboxEntry>, ListError> {
         let after: Option<InboxKey> = paging::decode(cursor)?;
         let tables = self.tables();
         if let Some(id) = &filter.conversation {
@@ -310,17 +316,17 @@ impl Store for Memory {
         paging::page(rows, limit, |entry| filter.admits(entry))
     }
 
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         let tables = self.tables();
         Ok(tables.alarms.iter().take(limit).map(|(at, id)| (id.clone(), *at)).collect())
     }
 
     async fn due(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         let tables = self.tables();
         let due = tables.alarms.iter().take_while(|(at, _)| *at <= until);
         let mine = due.filter(|(_, id)| share.contains(Partition::from(id)));
@@ -329,10 +335,10 @@ impl Store for Memory {
 
     async fn active(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let tables = self.tables();
         let row = |id: &ConversationId| (id.clone(), tables.claims.present(id).cloned());
@@ -340,7 +346,12 @@ impl Store for Memory {
         paging::page(rows, limit, |(id, _)| share.contains(Partition::from(id)))
     }
 
-    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {
+    async fn reserve(
+        &self,
+        scope: &str,
+        answer: StoredResponse,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let old = tables.answers.get(&(scope.to_owned(), answer.key.clone()));
         let free = old.is_none_or(|old| old.expires_at <= now);
@@ -350,7 +361,11 @@ impl Store for Memory {
         Ok(free)
     }
 
-    async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
+    async fn put_agent(
+        &self,
+        agent: StoredAgent,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
             tables.keep(&agents::scope(&agent.name), answer);
@@ -360,17 +375,17 @@ impl Store for Memory {
         Ok(old.is_none())
     }
 
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal> {
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
         let tables = self.tables();
         let revision = tables.newest.get(name);
         Ok(revision.and_then(|revision| tables.revisions.get(revision)).cloned())
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal> {
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
         Ok(self.tables().revisions.get(revision).cloned())
     }
 
-    async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal> {
+    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
         let tables = self.tables();
         let newest = tables.newest.values();
         Ok(newest.filter_map(|revision| tables.revisions.get(revision)).cloned().collect())
@@ -379,8 +394,8 @@ impl Store for Memory {
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<Answer>,
-    ) -> Result<bool, Refusal> {
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
             tables.keep(&agents::scope(name), answer);
@@ -393,8 +408,8 @@ impl Store for Memory {
         &self,
         agent: &AgentName,
         id: &DecisionId,
-        decision: Option<&Remembered>,
-    ) -> Result<bool, Refusal> {
+        decision: Option<&RememberedDecision>,
+    ) -> Result<bool, StoreError> {
         let (key, decisions) = ((agent.clone(), id.clone()), &mut self.tables().decisions);
         let before = match decision {
             Some(decision) => decisions.insert(key, decision.clone()),
@@ -403,7 +418,7 @@ impl Store for Memory {
         Ok(before.is_some())
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         let tables = self.tables();
         let of = tables.decisions.iter().filter(|((of, _), _)| of == agent);
         Ok(of.map(|(_, decision)| decision.clone()).collect())

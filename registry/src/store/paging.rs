@@ -4,7 +4,7 @@ use abide_conversation::{CallId, ConversationId, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ListRefusal, Page};
+use super::{ListError, Page};
 
 /// What the inbox is ordered by: deadline, conversation, call, number of the suspension.
 pub(super) type InboxKey = (Timestamp, ConversationId, CallId, u32);
@@ -35,14 +35,14 @@ pub(super) fn page<K: Serialize, T, E>(
 }
 
 /// The key that a cursor stands for; `None` without a cursor.
-pub(super) fn decode<K: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<K>, ListRefusal> {
+pub(super) fn decode<K: DeserializeOwned>(cursor: Option<&str>) -> Result<Option<K>, ListError> {
     let Some(cursor) = cursor else { return Ok(None) };
     let digits = cursor.as_bytes().chunks(2).map(|pair| {
         let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
         u8::from_str_radix(pair, 16).ok()
     });
-    let bytes = digits.collect::<Option<Vec<u8>>>().ok_or(ListRefusal::Cursor)?;
-    serde_json::from_slice(&bytes).map(Some).map_err(|_| ListRefusal::Cursor)
+    let bytes = digits.collect::<Option<Vec<u8>>>().ok_or(ListError::Cursor)?;
+    serde_json::from_slice(&bytes).map(Some).map_err(|_| ListError::Cursor)
 }
 
 pub(super) fn encode(key: &impl Serialize) -> String {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_page_that_finds_nothing_ends_early_and_goes_on_from_there() {
-        let rows = |from: usize| (from..SCAN + 2).map(|row| Ok::<_, ListRefusal>((row, row)));
+        let rows = |from: usize| (from..SCAN + 2).map(|row| Ok::<_, ListError>((row, row)));
         let wanted = |row: &usize| *row > SCAN;
         let first = page(rows(0), 5, wanted);
         let cursor = first.as_ref().ok().and_then(|page| page.cursor.as_deref());

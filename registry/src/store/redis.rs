@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 
 use self::calls::PATIENCE_LARGE;
-use self::line::Line;
+use self::line::Connection;
 use self::url::Kind;
 use super::rules::STATE_FORMAT;
 
@@ -46,12 +46,12 @@ const CARRYING: usize = 4;
 /// already is recognised. A write that answers [`Unavailable`](abide_actors::journal::Refusal) may
 /// have been done all the same.
 pub struct Redis {
-    reads: Line,
-    writes: Line,
+    reads: Connection,
+    writes: Connection,
     /// As many as commits may wait in; none, where they wait for no replicas.
-    durable: Vec<Line>,
+    durable: Vec<Connection>,
     /// For what is megabytes, which would hold up all else behind it.
-    large: Line,
+    large: Connection,
     carrying: Semaphore,
     turn: AtomicUsize,
     replicas: Option<usize>,
@@ -67,7 +67,7 @@ impl Redis {
     pub async fn open(url: &RedisUrl, durability: Durability) -> Result<Self, OpenError> {
         let found = promise::check(url, durability).await?;
         let url = Arc::new(url.clone());
-        let line = || Line::new(Arc::clone(&url));
+        let line = || Connection::new(Arc::clone(&url));
         let replicas = match durability {
             Durability::Replicas(replicas) => Some(usize::from(replicas.get())),
             Durability::Fsync | Durability::Os => None,
@@ -77,7 +77,7 @@ impl Redis {
             reads: line(),
             writes: line(),
             durable: (0..waiting).map(|_| line()).collect(),
-            large: Line::with_patience(Arc::clone(&url), PATIENCE_LARGE),
+            large: Connection::with_patience(Arc::clone(&url), PATIENCE_LARGE),
             carrying: Semaphore::new(CARRYING),
             turn: AtomicUsize::new(0),
             replicas,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_actors::journal::Holder;
-use abide_registry::host::{HostMsg, Incoming};
+use abide_registry::host::{HostMsg, RemoteCall};
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::{Link, Mesh, Peers, Settings, Unreached};
+use abide_registry::peers::{CallError, LinkState, Mesh, MeshConfig, Peers};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -80,7 +80,7 @@ impl Actor for Echo {
         message: HostMsg,
         held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        if let HostMsg::Remote(Incoming { call, reply }) = message {
+        if let HostMsg::Remote(RemoteCall { call, reply }) = message {
             metrics::counter!("test_calls_total").increment(1);
             match call.first() {
                 Some(&HOLD) => held.push(reply),
@@ -116,7 +116,7 @@ async fn run(config: Config) {
     say(&Said::Listens(listener.local_addr().unwrap().to_string()));
     let (members, receiver) = watch::channel(Vec::new());
     let Config { name, process, secret, .. } = config;
-    let settings = Settings { name, process, listener, secret, host, members: receiver };
+    let settings = MeshConfig { name, process, listener, secret, host, members: receiver };
     let cluster = Arc::new(Mesh::start(settings).await.unwrap());
     let mut links = cluster.links();
     tokio::spawn(async move {
@@ -176,7 +176,7 @@ async fn obey(
     }
 }
 
-fn count_one(outcomes: &mut BTreeMap<String, usize>, outcome: Result<usize, Unreached>) {
+fn count_one(outcomes: &mut BTreeMap<String, usize>, outcome: Result<usize, CallError>) {
     let outcome = outcome.map_or_else(|why| format!("{why:?}"), |_| "Answered".to_owned());
     *outcomes.entry(outcome).or_default() += 1;
 }
@@ -187,7 +187,7 @@ async fn call(
     bytes: usize,
     first: u8,
     within_ms: u64,
-) -> Result<usize, Unreached> {
+) -> Result<usize, CallError> {
     let call = vec![first; bytes];
     let answer = cluster.call(to, call, Duration::from_millis(within_ms)).await?;
     Ok(answer.len())
@@ -197,7 +197,7 @@ fn millis(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap()
 }
 
-fn name_of(link: Link) -> String {
+fn name_of(link: LinkState) -> String {
     format!("{link:?}")
 }
 

@@ -1,9 +1,9 @@
 //! A tool that asks a person while it runs: the question survives its node, the answer goes back.
 
-use abide_actors::tools::native::{Context, NativeTool, Returned};
-use abide_conversation::command::Answer;
-use abide_conversation::event::{Data, Ending, Kind};
-use abide_conversation::input::{self, Asks};
+use abide_actors::tools::native::{Context, NativeTool, ToolReturn};
+use abide_conversation::command::ResolutionAnswer;
+use abide_conversation::event::{EventData, SuspensionKind, TurnOutcome};
+use abide_conversation::input::{self, InputRequest};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -23,15 +23,15 @@ impl NativeTool for Seat {
         json!({"type": "object"})
     }
 
-    async fn run(&self, _args: Value, context: Context<'_>) -> Returned {
+    async fn run(&self, _args: Value, context: Context<'_>) -> ToolReturn {
         let answer = context.input.and_then(|input| Some((input, input.answer.as_ref()?)));
         match answer {
-            Some((input, input::Answer::Result(seat))) if seat != "again" => {
+            Some((input, input::InputAnswer::Result(seat))) if seat != "again" => {
                 let state = &input.asks.request_state;
-                Returned::ok(json!({"seat": seat, "state": state, "attempt": context.attempt}))
+                ToolReturn::ok(json!({"seat": seat, "state": state, "attempt": context.attempt}))
             }
-            Some((_, input::Answer::Error(_))) => Returned::error("no seat, no trip"),
-            Some(_) | None => Returned::asking(Asks {
+            Some((_, input::InputAnswer::Error(_))) => ToolReturn::error("no seat, no trip"),
+            Some(_) | None => ToolReturn::asking(InputRequest {
                 message: "Which seat?".to_owned(),
                 requests: json!({"seat": {"type": "string"}}),
                 request_state: Some(format!("asked by attempt {}", context.attempt)),
@@ -52,8 +52,8 @@ tools:
   - {name: seat, run: {native: seat}, audience: all}
 "#;
 
-fn asks(n: u32) -> impl Fn(&Data) -> bool {
-    move |data| matches!(data, Data::Suspension(asks) if asks.suspension == n)
+fn asks(n: u32) -> impl Fn(&EventData) -> bool {
+    move |data| matches!(data, EventData::Suspension(asks) if asks.suspension == n)
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,11 +62,11 @@ async fn an_answer_revives_the_call_on_another_node_with_what_was_asked() {
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).until_unseen("x", asks(1)).await;
     let open = town.node(0).state("x").await.pending().pop().unwrap();
-    assert_eq!((open.kind, open.message.as_str()), (Kind::Elicitation, "Which seat?"));
+    assert_eq!((open.kind, open.message.as_str()), (SuspensionKind::Elicitation, "Which seat?"));
     assert_eq!(open.requests, Some(json!({"seat": {"type": "string"}})));
     town.kill(0, Killed::Refused);
-    town.node(1).resolve("x", "c", Answer::Result(json!("12A"))).await.unwrap();
-    assert_eq!(town.node(1).ended("x", 1).await, (Ending::Completed, None));
+    town.node(1).resolve("x", "c", ResolutionAnswer::Result(json!("12A"))).await.unwrap();
+    assert_eq!(town.node(1).ended("x", 1).await, (TurnOutcome::Completed, None));
     let result = json!({"seat": "12A", "state": "asked by attempt 1", "attempt": 2});
     let events = town.node(2).journal("x").await;
     assert_eq!(results(&events, "c"), [json!({"ok": true, "result": result})]);
@@ -79,10 +79,10 @@ async fn a_tool_may_ask_again_and_is_told_of_a_refusal() {
     let rig = Rig::new(SEAT).await;
     rig.send("x", "go").await.unwrap();
     rig.until("x", asks(1)).await;
-    rig.resolve("x", "c", Answer::Result(json!("again"))).await.unwrap();
+    rig.resolve("x", "c", ResolutionAnswer::Result(json!("again"))).await.unwrap();
     rig.until("x", asks(2)).await;
-    rig.resolve("x", "c", Answer::Error("too dear".to_owned())).await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    rig.resolve("x", "c", ResolutionAnswer::Error("too dear".to_owned())).await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let refused = json!({"ok": false, "error": "no seat, no trip", "error_type": "TOOL_ERROR"});
     assert_eq!(results(&rig.journal("x").await, "c"), [refused]);
     rig.check("x").await;
@@ -92,7 +92,7 @@ async fn a_tool_may_ask_again_and_is_told_of_a_refusal() {
 async fn a_question_that_nobody_answers_expires() {
     let rig = Rig::new(SEAT).await;
     rig.send("x", "go").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let late = json!({"ok": false, "error": "timed out: no response", "error_type": "EXPIRED"});
     assert_eq!(results(&rig.journal("x").await, "c"), [late]);
 }

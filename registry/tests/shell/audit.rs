@@ -8,7 +8,7 @@ use abide_actors::audit::Entry;
 use abide_actors::model::Purpose;
 use abide_actors::request::Request;
 use abide_conversation::ConversationId;
-use abide_conversation::event::Ending;
+use abide_conversation::event::TurnOutcome;
 use serde_json::json;
 
 use crate::flaky::Flaky;
@@ -45,7 +45,7 @@ async fn a_step_is_audited_with_what_was_sent_and_what_came() {
     let rig = Rig::new(AUDITED).await;
     rig.model.slow.store(true, Ordering::SeqCst);
     rig.send("x", "hello").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let entry = entries(&rig, "x", 1).await.remove(0);
     assert_eq!((entry.purpose, entry.step, entry.attempts), (Purpose::Step, Some(1), 1));
     let turn = rig.journal("x").await.iter().find_map(|event| event.turn_id.clone());
@@ -62,7 +62,7 @@ async fn a_step_is_audited_with_what_was_sent_and_what_came() {
 async fn a_repeated_call_is_one_entry_that_counts() {
     let rig = Rig::new(AUDITED).await;
     rig.send("x", "stumble").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let entries = entries(&rig, "x", 1).await;
     assert_eq!((entries.len(), entries[0].attempts), (1, 2));
     assert_eq!(entries[0].came.failure, None);
@@ -106,7 +106,7 @@ async fn an_audit_that_cannot_be_written_fails_no_step() {
     store.full.store(true, Ordering::SeqCst);
     let rig = Rig::over(store.clone(), AUDITED).await;
     rig.send("x", "one").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let refused = async {
         while store.refused.load(Ordering::SeqCst) == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -115,7 +115,7 @@ async fn an_audit_that_cannot_be_written_fails_no_step() {
     tokio::time::timeout(Duration::from_secs(60), refused).await.unwrap();
     store.full.store(false, Ordering::SeqCst);
     rig.send("x", "two").await.unwrap();
-    assert_eq!(rig.ended("x", 2).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 2).await, (TurnOutcome::Completed, None));
     assert_eq!(entries(&rig, "x", 1).await.len(), 1);
     rig.check("x").await;
 }

@@ -1,6 +1,6 @@
 //! What turns and conversations may spend, their children included.
 
-use abide_conversation::event::{Data, Ending};
+use abide_conversation::event::{EventData, TurnOutcome};
 use serde_json::{Value, json};
 
 use crate::family::{child, everybody};
@@ -22,12 +22,12 @@ fn spender(budget: Value) -> String {
     .to_string()
 }
 
-fn halted(by: &str) -> (Ending, Option<String>) {
-    (Ending::Halted, Some(by.to_owned()))
+fn halted(by: &str) -> (TurnOutcome, Option<String>) {
+    (TurnOutcome::Halted, Some(by.to_owned()))
 }
 
 async fn steps(rig: &Rig) -> usize {
-    let spoken = |data: &Data| matches!(data, Data::AssistantMsg(_));
+    let spoken = |data: &EventData| matches!(data, EventData::AssistantMsg(_));
     rig.journal("x").await.iter().filter(|event| spoken(&event.data)).count()
 }
 
@@ -88,8 +88,8 @@ async fn a_child_gets_what_is_left_and_its_parent_pays_for_it() {
     assert_eq!(rig.ended("x", 1).await, halted("max_turn_tokens"));
     let child = child(&rig, "x").await;
     assert_eq!(rig.ended(&child, 1).await, halted("max_turn_tokens"));
-    let started = rig.until(&child, |data| matches!(data, Data::TurnStarted(_))).await;
-    let Data::TurnStarted(started) = started.data else { unreachable!() };
+    let started = rig.until(&child, |data| matches!(data, EventData::TurnStarted(_))).await;
+    let EventData::TurnStarted(started) = started.data else { unreachable!() };
     assert_eq!(started.budget.max_turn_tokens, Some(250));
     assert_eq!(rig.state(&child).await.usage.tokens(), 300);
     assert_eq!(rig.state("x").await.usage.tokens(), 400);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::request::{RepeatKey, Request};
+use abide_actors::request::{IdempotencyKey, Request};
 use abide_conversation::ConversationId;
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Ending, Event};
+use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_registry::placement::Policy;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -41,8 +41,8 @@ enum Victim {
     Child,
 }
 
-fn go() -> (Request, Vec<RepeatKey>) {
-    let key = RepeatKey {
+fn go() -> (Request, Vec<IdempotencyKey>) {
+    let key = IdempotencyKey {
         key: "message:m".to_owned(),
         fingerprint: "go".to_owned(),
         field: "message_id".into(),
@@ -55,7 +55,7 @@ async fn kill(rig: &Rig, id: &str) {
     let _ = rig.conversations.kill(&ConversationId::new(id)).await;
 }
 
-async fn has(rig: &Rig, id: &str, is: impl Fn(&Data) -> bool) -> bool {
+async fn has(rig: &Rig, id: &str, is: impl Fn(&EventData) -> bool) -> bool {
     rig.journal(id).await.iter().any(|event| is(&event.data))
 }
 
@@ -69,9 +69,9 @@ impl Story {
             }
             sleep(Duration::from_millis(50)).await;
         }
-        while !has(rig, root, |data| matches!(data, Data::TurnEnded(_))).await {
+        while !has(rig, root, |data| matches!(data, EventData::TurnEnded(_))).await {
             let waiting = inbox(rig).await;
-            let asked = has(rig, root, |data| matches!(data, Data::ToolCall(_))).await;
+            let asked = has(rig, root, |data| matches!(data, EventData::ToolCall(_))).await;
             // What fails is tried again in the next round.
             let _ = match self {
                 Story::Answers => match waiting.first() {
@@ -96,8 +96,8 @@ impl Story {
         all_settled(rig).await;
         let events = rig.journal(root).await;
         let (ending, result) = match self {
-            Story::Answers => (Ending::Completed, json!({"ok": true, "result": "kid got 7"})),
-            Story::CancelsLate | Story::CancelsAtOnce => (Ending::Cancelled, cancelled()),
+            Story::Answers => (TurnOutcome::Completed, json!({"ok": true, "result": "kid got 7"})),
+            Story::CancelsLate | Story::CancelsAtOnce => (TurnOutcome::Cancelled, cancelled()),
         };
         assert_eq!(rig.ended(root, 1).await, (ending, None));
         assert_eq!(results(&events, "c"), [result]);
@@ -105,11 +105,11 @@ impl Story {
         assert_eq!(known.len(), 1);
         let strangers = all.iter().filter(|id| *id != root && **id != known[0]).count();
         assert_eq!(strangers, 0, "{all:?}");
-        assert!(count(&events, |data| matches!(data, Data::ChildStarted(_))) <= 1);
+        assert!(count(&events, |data| matches!(data, EventData::ChildStarted(_))) <= 1);
         let child = rig.journal(&known[0]).await;
-        assert!(count(&child, |data| matches!(data, Data::UserMsg(_))) <= 1);
+        assert!(count(&child, |data| matches!(data, EventData::UserMsg(_))) <= 1);
         if self == Story::Answers {
-            assert_eq!(count(&child, |data| matches!(data, Data::Told(_))), 1);
+            assert_eq!(count(&child, |data| matches!(data, EventData::Told(_))), 1);
             assert_eq!(results(&child, "k").len(), 1);
         } else {
             assert!(rig.state(&known[0]).await.abandoned);
@@ -121,7 +121,7 @@ fn cancelled() -> Value {
     json!({"ok": false, "error": "[cancelled]", "error_type": "CANCELLED"})
 }
 
-fn count(events: &[Event], is: impl Fn(&Data) -> bool) -> usize {
+fn count(events: &[Event], is: impl Fn(&EventData) -> bool) -> usize {
     events.iter().filter(|event| is(&event.data)).count()
 }
 

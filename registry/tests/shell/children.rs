@@ -1,8 +1,8 @@
 //! Conversations ask each other, and every question has one answer.
 
-use abide_actors::request::{DispatchRequest, Failure, RepeatKey, Reply, Request};
+use abide_actors::request::{DispatchRequest, IdempotencyKey, Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Ending, Event};
+use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::message::{Outcome, Usage};
 use abide_conversation::{ConversationId, Principal, Rejection};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn failed(why: &str) -> Value {
 async fn a_childs_last_message_is_the_result_of_the_call() {
     let rig = family(&[BOSS, KID]).await;
     rig.send("x", "the question").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let events = rig.journal("x").await;
     let said = json!({"ok": true, "result": "kid heard the question"});
     assert_eq!(results(&events, "c"), [said]);
@@ -55,7 +55,9 @@ async fn arguments_that_are_no_prompt_are_the_childs_message_as_they_are() {
     rig.send("x", "go").await.unwrap();
     rig.ended("x", 1).await;
     let events = rig.journal(&child(&rig, "x").await).await;
-    let Some(Data::UserMsg(said)) = events.get(1).map(|event| &event.data) else { unreachable!() };
+    let Some(EventData::UserMsg(said)) = events.get(1).map(|event| &event.data) else {
+        unreachable!()
+    };
     let block = json!({"type": "json", "data": {"topic": "tea", "cups": 2}});
     assert_eq!(said.message.content, [block]);
     all_settled(&rig).await;
@@ -113,7 +115,7 @@ async fn a_model_may_ask_any_agent_itself_included() {
     ] {
         let rig = family(&[&spawner(args.clone()), KID]).await;
         rig.send("x", "go").await.unwrap();
-        assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+        assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
         assert_eq!(results(&rig.journal("x").await, "c"), [said], "{args}");
         all_settled(&rig).await;
     }
@@ -128,11 +130,11 @@ async fn a_child_works_for_the_same_principal_with_the_same_assigns() {
     let child = child(&rig, "x").await;
     suspended(&rig, &child).await;
     let events = rig.journal(&child).await;
-    let Data::Created(created) = &events[0].data else { unreachable!() };
+    let EventData::Created(created) = &events[0].data else { unreachable!() };
     let parent = created.parent.as_ref().unwrap();
     let named = (parent.conversation_id.as_str(), parent.call_id.as_str(), parent.depth);
     assert_eq!(named, ("x", "c", 1));
-    let Data::UserMsg(said) = &events[1].data else { unreachable!() };
+    let EventData::UserMsg(said) = &events[1].data else { unreachable!() };
     assert_eq!(said.principal, Principal::new("ada"));
     rig.approve(&child, "k").await.unwrap();
     rig.ended("x", 1).await;
@@ -159,7 +161,7 @@ async fn a_grandchild_waits_in_the_inbox_under_the_root_and_is_answered_there() 
     let seen = rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
     assert_eq!(seen.in_flight[0].child_conversation_id, Some(ConversationId::new(&*middle)));
     rig.approve(&kid, "k").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let said = json!({"ok": true, "result": "kid got 7"});
     assert_eq!(results(&rig.journal("x").await, "c"), [said]);
     all_settled(&rig).await;
@@ -174,10 +176,10 @@ async fn a_cancelled_root_takes_its_children_and_theirs_with_it() {
     suspended(&rig, &kid).await;
     rig.ask("x", Request::Cancel).await.unwrap();
     for id in [&middle, &kid] {
-        assert_eq!(rig.ended(id, 1).await, (Ending::Cancelled, None));
+        assert_eq!(rig.ended(id, 1).await, (TurnOutcome::Cancelled, None));
     }
     all_settled(&rig).await;
-    let released = |data: &Data| matches!(data, Data::ChildReleased(_));
+    let released = |data: &EventData| matches!(data, EventData::ChildReleased(_));
     rig.until_unseen("x", released).await;
     rig.until_unseen(&middle, released).await;
 }
@@ -187,7 +189,7 @@ async fn an_agent_that_calls_itself_for_ever_comes_to_an_end_five_deep() {
     let own = BOSS.replace("agent: kid", "agent: a");
     let rig = family(&[&own]).await;
     rig.send("x", "go").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let deep = json!({"ok": true, "result": "sub_agent_failed: agents may ask each other 5 deep"});
     assert_eq!(results(&rig.journal("x").await, "c"), [deep]);
     assert_eq!(everybody(&rig).await.len(), 6);
@@ -205,7 +207,7 @@ async fn no_more_than_sixteen_work_for_one_at_once() {
     );
     let rig = family(&[&boss, KID]).await;
     rig.send("x", "go").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let events = rig.journal("x").await;
     for n in 0..16 {
         assert_eq!(results(&events, &format!("c{n}"))[0]["ok"], true, "{n}");
@@ -227,7 +229,7 @@ async fn a_child_that_comes_to_no_answer_fails_the_call() {
     ] {
         let rig = family(&[BOSS, kid]).await;
         rig.send("x", "go").await.unwrap();
-        assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+        assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
         assert_eq!(results(&rig.journal("x").await, "c"), [failed(why)]);
         all_settled(&rig).await;
     }
@@ -248,14 +250,14 @@ async fn a_child_that_takes_too_long_is_stopped_and_the_turn_goes_on() {
     let rig = family(&[&boss, CAREFUL_KID]).await;
     rig.send("x", "go").await.unwrap();
     let child = child(&rig, "x").await;
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let events = rig.journal("x").await;
     assert_eq!(results(&events, "c"), [failed("sub_agent_timeout")]);
-    let at = |is: fn(&Data) -> bool| events.iter().find(|event| is(&event.data)).unwrap().at;
-    let began = at(|data| matches!(data, Data::ChildStarted(_)));
-    let took = at(|data| matches!(data, Data::ToolResult(_))).duration_since(began);
+    let at = |is: fn(&EventData) -> bool| events.iter().find(|event| is(&event.data)).unwrap().at;
+    let began = at(|data| matches!(data, EventData::ChildStarted(_)));
+    let took = at(|data| matches!(data, EventData::ToolResult(_))).duration_since(began);
     assert!((120_000..121_000).contains(&took.as_millis()), "{took:?}");
-    assert_eq!(rig.ended(&child, 1).await, (Ending::Cancelled, None));
+    assert_eq!(rig.ended(&child, 1).await, (TurnOutcome::Cancelled, None));
     all_settled(&rig).await;
 }
 
@@ -271,8 +273,9 @@ async fn a_users_own_call_is_answered_by_a_child_however_long_it_takes() {
     rig.send("x", "go").await.unwrap();
     rig.ask("x", Request::Cancel).await.unwrap();
     let answers = async {
-        let begun = rig.until_unseen("x", |data| matches!(data, Data::DispatchStarted(_))).await;
-        let Data::DispatchStarted(begun) = begun.data else { unreachable!() };
+        let begun =
+            rig.until_unseen("x", |data| matches!(data, EventData::DispatchStarted(_))).await;
+        let EventData::DispatchStarted(begun) = begun.data else { unreachable!() };
         let child = begun.child.unwrap();
         suspended(&rig, child.as_str()).await;
         rig.passivated(child.as_str()).await;
@@ -291,7 +294,7 @@ async fn a_users_own_call_has_one_result_though_its_conversation_dies_meanwhile(
     rig.send("x", "go").await.unwrap();
     rig.ask("x", Request::Cancel).await.unwrap();
     let ask = || {
-        let repeat = RepeatKey {
+        let repeat = IdempotencyKey {
             key: "key:k".to_owned(),
             fingerprint: "1".to_owned(),
             field: "Idempotency-Key".into(),
@@ -299,20 +302,21 @@ async fn a_users_own_call_has_one_result_though_its_conversation_dies_meanwhile(
         rig.repeat("x", dispatch(json!({"prompt": "tea"})), vec![repeat])
     };
     let begun = async {
-        let begun = rig.until_unseen("x", |data| matches!(data, Data::DispatchStarted(_))).await;
-        let Data::DispatchStarted(begun) = begun.data else { unreachable!() };
+        let begun =
+            rig.until_unseen("x", |data| matches!(data, EventData::DispatchStarted(_))).await;
+        let EventData::DispatchStarted(begun) = begun.data else { unreachable!() };
         let child = begun.child.unwrap().to_string();
         suspended(&rig, &child).await;
         rig.kill("x").await;
         child
     };
     let (lost, child) = tokio::join!(ask(), begun);
-    assert_eq!(lost, Err(Failure::Lost));
+    assert_eq!(lost, Err(RequestError::Lost));
     let (reply, ()) = tokio::join!(ask(), async { drop(rig.approve(&child, "k").await) });
     let Ok(Reply::Dispatched { outcome, .. }) = &reply else { panic!("{reply:?}") };
     assert_eq!(*outcome, Outcome::Ok(json!("kid got 7")));
     assert_eq!(ask().await, reply, "also after it is done");
-    let done = |event: &&Event| matches!(event.data, Data::Dispatch(_));
+    let done = |event: &&Event| matches!(event.data, EventData::Dispatch(_));
     assert_eq!(rig.journal("x").await.iter().filter(done).count(), 1);
     all_settled(&rig).await;
 }
@@ -341,7 +345,7 @@ async fn a_deleted_parent_takes_its_children_along() {
     suspended(&rig, &child).await;
     rig.ask("x", Request::Delete).await.unwrap();
     let gone = rig.approve(&child, "k").await;
-    assert!(matches!(gone, Err(Failure::Rejected(Rejection::NotFound))), "{gone:?}");
+    assert!(matches!(gone, Err(RequestError::Rejected(Rejection::NotFound))), "{gone:?}");
     assert!(everybody(&rig).await.is_empty());
 }
 
@@ -352,7 +356,7 @@ async fn a_deleted_child_answers_its_parent_before_it_goes() {
     let child = child(&rig, "x").await;
     suspended(&rig, &child).await;
     rig.ask(&child, Request::Delete).await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let deleted = failed("sub_agent_failed: its conversation was deleted");
     assert_eq!(results(&rig.journal("x").await, "c"), [deleted]);
     assert_eq!(everybody(&rig).await, ["x"]);
@@ -374,7 +378,7 @@ async fn what_is_said_to_a_child_later_stays_with_it() {
     all_settled(&rig).await;
     rig.passivated(&child).await;
     assert_eq!(rig.journal("x").await, before);
-    let told = |event: &&Event| matches!(event.data, Data::Told(_));
+    let told = |event: &&Event| matches!(event.data, EventData::Told(_));
     assert_eq!(rig.journal(&child).await.iter().filter(told).count(), 1);
 }
 
@@ -387,7 +391,7 @@ async fn nobody_becomes_a_child_of_a_stranger() {
     suspended(&rig, &mine).await;
     assert_ne!(children(&rig.journal("y").await).first(), Some(&mine));
     let created = rig.journal(&mine).await.remove(0);
-    let Data::Created(created) = created.data else { unreachable!() };
+    let EventData::Created(created) = created.data else { unreachable!() };
     let mut parent = created.parent.unwrap();
     parent.conversation_id = ConversationId::new("y");
     let abandon = abide_conversation::command::Create {
@@ -399,6 +403,6 @@ async fn nobody_becomes_a_child_of_a_stranger() {
         parent: Some(Box::new(parent)),
     };
     let refused = rig.ask(&mine, Request::Abandon(Box::new(abandon))).await;
-    assert!(matches!(refused, Err(Failure::Rejected(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Rejected(_))), "{refused:?}");
     assert!(!rig.state(&mine).await.abandoned);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use abide_actors::model::Request;
-use abide_conversation::event::{ContextReduced, Data, Ending, Event, Pressure};
+use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason, TurnOutcome};
 use serde_json::{Value, json};
 
 use crate::rig::Rig;
@@ -31,13 +31,13 @@ pub fn agent() -> Value {
 pub async fn talk(rig: &Rig, turns: std::ops::RangeInclusive<usize>) {
     for turn in turns {
         rig.send(ID, &format!("{turn} {WORDS}")).await.unwrap();
-        assert_eq!(rig.ended(ID, turn).await, (Ending::Completed, None));
+        assert_eq!(rig.ended(ID, turn).await, (TurnOutcome::Completed, None));
     }
 }
 
 pub fn reductions(events: &[Event]) -> Vec<ContextReduced> {
     let reduced = |event: &Event| match &event.data {
-        Data::ContextReduced(reduced) => Some(reduced.clone()),
+        EventData::ContextReduced(reduced) => Some(reduced.clone()),
         _ => None,
     };
     events.iter().filter_map(reduced).collect()
@@ -62,8 +62,8 @@ async fn over_a_hundred_steps_the_prefix_changes_only_where_the_journal_says_so(
     let mut requests = 0;
     for event in &events {
         match &event.data {
-            Data::AssistantMsg(_) => requests += 1,
-            Data::ContextReduced(_) => reduced.push(requests),
+            EventData::AssistantMsg(_) => requests += 1,
+            EventData::ContextReduced(_) => reduced.push(requests),
             _ => {}
         }
     }
@@ -89,7 +89,7 @@ async fn results_expire_before_turns_are_dropped() {
     talk(&rig, 1..=6).await;
     let first = reductions(&rig.journal(ID).await)[0].clone();
     assert!(first.results > 0 && first.tokens_after < first.tokens_before, "{first:?}");
-    assert_eq!(first.why, Pressure::Budget);
+    assert_eq!(first.why, ReductionReason::Budget);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +123,7 @@ async fn what_is_too_long_for_the_provider_is_halved_and_asked_once_more() {
     let reduced = reductions(&rig.journal(ID).await);
     assert_eq!(reduced.len(), 1);
     let ContextReduced { why, tokens_before, tokens_after, .. } = reduced[0];
-    assert_eq!(why, Pressure::TooLong);
+    assert_eq!(why, ReductionReason::TooLong);
     assert!(tokens_after * 2 <= tokens_before);
     assert!(length(&rig.model.read.lock().unwrap()) < longest);
     rig.check(ID).await;
@@ -136,12 +136,12 @@ async fn what_is_still_too_long_fails_the_turn() {
     rig.model.longest.store(10, Ordering::SeqCst);
     let asked = rig.model.asked.load(Ordering::SeqCst);
     rig.send(ID, WORDS).await.unwrap();
-    assert_eq!(rig.ended(ID, 9).await, (Ending::Failed, Some("too long".to_owned())));
+    assert_eq!(rig.ended(ID, 9).await, (TurnOutcome::Failed, Some("too long".to_owned())));
     assert_eq!(rig.model.asked.load(Ordering::SeqCst) - asked, 2);
     assert_eq!(reductions(&rig.journal(ID).await).len(), 1);
     rig.model.longest.store(0, Ordering::SeqCst);
     rig.send(ID, WORDS).await.unwrap();
-    assert_eq!(rig.ended(ID, 10).await, (Ending::Completed, None), "and harms no other");
+    assert_eq!(rig.ended(ID, 10).await, (TurnOutcome::Completed, None), "and harms no other");
     rig.check(ID).await;
 }
 
@@ -151,10 +151,14 @@ async fn what_no_window_holds_halts_the_turn_and_not_the_conversation() {
     agent["model"]["window"] = json!(2_000);
     let rig = Rig::new(&agent.to_string()).await;
     rig.send(ID, &WORDS.repeat(40)).await.unwrap();
-    assert_eq!(rig.ended(ID, 1).await, (Ending::Halted, Some("context_window".to_owned())));
+    assert_eq!(rig.ended(ID, 1).await, (TurnOutcome::Halted, Some("context_window".to_owned())));
     assert_eq!(rig.model.asked.load(Ordering::SeqCst), 0);
     rig.send(ID, WORDS).await.unwrap();
-    assert_eq!(rig.ended(ID, 2).await, (Ending::Completed, None), "the large turn was dropped");
+    assert_eq!(
+        rig.ended(ID, 2).await,
+        (TurnOutcome::Completed, None),
+        "the large turn was dropped"
+    );
     rig.check(ID).await;
 }
 
@@ -162,7 +166,7 @@ async fn what_no_window_holds_halts_the_turn_and_not_the_conversation() {
 async fn what_is_over_its_budget_and_cannot_be_reduced_is_sent() {
     let rig = Rig::new(&agent().to_string()).await;
     rig.send(ID, &WORDS.repeat(30)).await.unwrap();
-    assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended(ID, 1).await, (TurnOutcome::Completed, None));
     assert_eq!(reductions(&rig.journal(ID).await), []);
     rig.check(ID).await;
 }

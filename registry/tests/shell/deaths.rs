@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_conversation::event::{Data, Ending};
+use abide_conversation::event::{EventData, TurnOutcome};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -10,8 +10,8 @@ use crate::revival::{ASKS, HOLDS, HOLDS_ONCE};
 use crate::rig::{LEASE, results};
 use crate::town::{Killed, Town, attempts};
 
-fn suspended(data: &Data) -> bool {
-    matches!(data, Data::Suspension(_))
+fn suspended(data: &EventData) -> bool {
+    matches!(data, EventData::Suspension(_))
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,7 +26,7 @@ async fn a_holder_that_died_unseen_is_replaced_after_its_lease() {
     town.node(2).approve("x", "c").await.unwrap();
     assert!(begun.elapsed() < Duration::from_millis(200));
     assert_eq!(town.lives_at("x"), [2], "where it was asked for");
-    assert_eq!(town.node(1).ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(1).ended("x", 1).await, (TurnOutcome::Completed, None));
     town.node(1).check("x").await;
     town.check_writes();
 }
@@ -41,7 +41,7 @@ async fn a_suspects_conversations_are_taken_at_once() {
     let begun = Instant::now();
     town.node(1).approve("x", "c").await.unwrap();
     assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
-    assert_eq!(town.node(1).ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(1).ended("x", 1).await, (TurnOutcome::Completed, None));
     town.node(1).check("x").await;
 }
 
@@ -61,7 +61,7 @@ async fn what_ran_on_a_dead_node_goes_on_by_itself_once() {
         town.release_all();
         for n in 0..9 {
             let id = format!("x{n}");
-            assert_eq!(town.node(1).ended(&id, 1).await, (Ending::Completed, None));
+            assert_eq!(town.node(1).ended(&id, 1).await, (TurnOutcome::Completed, None));
             let events = town.node(1).journal(&id).await;
             assert_eq!(attempts(&events, "c"), [2]);
             assert_eq!(results(&events, "c")[0]["result"]["attempt"], 2);
@@ -79,7 +79,7 @@ async fn what_must_not_run_twice_is_interrupted_by_a_death() {
     town.node(0).held(1).await;
     town.kill(0, Killed::Refused);
     town.release_all();
-    assert_eq!(town.node(1).ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(1).ended("x", 1).await, (TurnOutcome::Completed, None));
     let interrupted =
         json!({"ok": false, "error": "tool call interrupted", "error_type": "INTERRUPTED"});
     assert_eq!(results(&town.node(1).journal("x").await, "c"), [interrupted]);
@@ -94,8 +94,9 @@ async fn lateness(town: &Town, by: usize, id: &str) -> i64 {
     let left = 599_900 - town.clock.now().duration_since(asked).as_millis();
     // Nobody looks while nothing is to be seen.
     tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or_default())).await;
-    let rung = town.node(by).until_unseen(id, |data| matches!(data, Data::ToolResult(_))).await;
-    assert_eq!(town.node(by).ended(id, 1).await, (Ending::Completed, None));
+    let rung =
+        town.node(by).until_unseen(id, |data| matches!(data, EventData::ToolResult(_))).await;
+    assert_eq!(town.node(by).ended(id, 1).await, (TurnOutcome::Completed, None));
     let results = results(&town.node(by).journal(id).await, "c");
     assert_eq!(results.len(), 1);
     assert_eq!(results[0]["error_type"], "EXPIRED");
@@ -185,7 +186,7 @@ async fn a_cluster_that_died_whole_takes_up_what_ran() {
     town.release_all();
     for n in 0..9 {
         let id = format!("x{n}");
-        assert_eq!(town.node(0).ended(&id, 1).await, (Ending::Completed, None));
+        assert_eq!(town.node(0).ended(&id, 1).await, (TurnOutcome::Completed, None));
         assert_eq!(town.runs_of(&id, "c"), 2);
         town.node(0).check(&id).await;
     }

@@ -2,8 +2,8 @@
 
 use abide_actors::agent::Agents;
 use abide_actors::request::{RememberRequest, Request, ResolveRequest};
-use abide_conversation::command::Answer;
-use abide_conversation::event::{Data, Ending};
+use abide_conversation::command::ResolutionAnswer;
+use abide_conversation::event::{EventData, TurnOutcome};
 use abide_conversation::remembered::{Match, Scope};
 use abide_conversation::{AgentName, CallId, Principal};
 
@@ -11,8 +11,8 @@ use crate::revival::ASKS;
 use crate::rig::Rig;
 use crate::town::{Killed, Town};
 
-fn suspended(data: &Data) -> bool {
-    matches!(data, Data::Suspension(_))
+fn suspended(data: &EventData) -> bool {
+    matches!(data, EventData::Suspension(_))
 }
 
 fn remembering(scope: Scope) -> Request {
@@ -20,7 +20,7 @@ fn remembering(scope: Scope) -> Request {
         call: CallId::new("c"),
         suspension: None,
         by: Principal::new("bob"),
-        answer: Answer::Approval { approved: true, reason: None, args: None },
+        answer: ResolutionAnswer::Approval { approved: true, reason: None, args: None },
         remember: Some(RememberRequest { scope, matching: Match::Tool, for_ms: 3_600_000 }),
     })
 }
@@ -33,9 +33,9 @@ async fn an_agents_decision_survives_the_node_that_heard_it() {
     town.node(0).ask("x", remembering(Scope::Agent)).await.unwrap();
     town.kill(0, Killed::Refused);
     town.release_all();
-    town.node(1).until_unseen("x", |data| matches!(data, Data::DecisionKept(_))).await;
+    town.node(1).until_unseen("x", |data| matches!(data, EventData::DecisionKept(_))).await;
     town.node(1).send("y", "go").await.unwrap();
-    assert_eq!(town.node(1).ended("y", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(1).ended("y", 1).await, (TurnOutcome::Completed, None));
     assert!(!town.node(1).journal("y").await.iter().any(|event| suspended(&event.data)));
     let kept = town.node(1).catalogue.decisions(&AgentName::new("a")).await.unwrap();
     assert_eq!(kept.len(), 1);
@@ -51,9 +51,9 @@ async fn a_conversations_decision_holds_after_its_actor_died_and_nowhere_else() 
     rig.ended("x", 1).await;
     rig.kill("x").await;
     rig.send("x", "again").await.unwrap();
-    assert_eq!(rig.ended("x", 2).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 2).await, (TurnOutcome::Completed, None));
     let ran = rig.journal("x").await.into_iter().find_map(|event| match event.data {
-        Data::ToolCall(call) if call.call_id != CallId::new("c") => call.gate,
+        EventData::ToolCall(call) if call.call_id != CallId::new("c") => call.gate,
         _ => None,
     });
     let gate = ran.unwrap();

@@ -5,36 +5,36 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide_actors::conversation::ConversationMsg;
-use abide_actors::request::{Failure, RepeatKey, Request};
+use abide_actors::request::{IdempotencyKey, Request, RequestError};
 use abide_conversation::ConversationId;
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Ending};
-use abide_registry::peers::Link;
+use abide_conversation::event::{EventData, TurnOutcome};
+use abide_registry::peers::LinkState;
 use abide_registry::placement::Policy;
-use abide_registry::wire::Ask;
+use abide_registry::wire::Call;
 use tokio::time::Instant;
 
 use crate::revival::{ASKS, HOLDS};
 use crate::rig::{Rig, say};
 use crate::town::{Fate, Killed, Town};
 
-fn key(name: &str) -> Vec<RepeatKey> {
+fn key(name: &str) -> Vec<IdempotencyKey> {
     let (key, fingerprint) = (format!("message:{name}"), name.to_owned());
-    vec![RepeatKey { key, fingerprint, field: "message_id".into() }]
+    vec![IdempotencyKey { key, fingerprint, field: "message_id".into() }]
 }
 
-fn is_delivery(ask: &Ask) -> bool {
-    matches!(ask, Ask::Deliver { .. })
+fn is_delivery(ask: &Call) -> bool {
+    matches!(ask, Call::Deliver { .. })
 }
 
 /// The number of messages that users said.
 async fn said(rig: &Rig, id: &str) -> usize {
     let events = rig.journal(id).await;
-    events.iter().filter(|event| matches!(event.data, Data::UserMsg(_))).count()
+    events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_))).count()
 }
 
 /// Judges the first delivery only.
-fn once(fate: Fate) -> impl FnMut(&str, &str, &Ask) -> Fate + Send {
+fn once(fate: Fate) -> impl FnMut(&str, &str, &Call) -> Fate + Send {
     let mut done = false;
     move |_, _, ask| match is_delivery(ask) && !std::mem::replace(&mut done, true) {
         true => fate,
@@ -46,13 +46,13 @@ fn once(fate: Fate) -> impl FnMut(&str, &str, &Ask) -> Fate + Send {
 async fn a_request_for_a_conversation_that_lives_elsewhere_is_carried_there() {
     let town = Town::new(3, ASKS).await;
     town.node(0).send("x", "go").await.unwrap();
-    town.node(0).until_unseen("x", |data| matches!(data, Data::Suspension(_))).await;
+    town.node(0).until_unseen("x", |data| matches!(data, EventData::Suspension(_))).await;
     town.release_all();
     town.node(1).approve("x", "c").await.unwrap();
     assert_eq!(town.lives_at("x"), [0]);
     let late = town.node(2).approve("x", "c").await;
-    assert!(matches!(late, Err(Failure::Rejected(_))), "{late:?}");
-    assert_eq!(town.node(2).ended("x", 1).await, (Ending::Completed, None));
+    assert!(matches!(late, Err(RequestError::Rejected(_))), "{late:?}");
+    assert_eq!(town.node(2).ended("x", 1).await, (TurnOutcome::Completed, None));
     assert_eq!(town.lives_at("x"), [0]);
     town.node(0).check("x").await;
 }
@@ -82,13 +82,13 @@ async fn a_stale_cached_answer_is_corrected() {
     let (zero, one, two) = (town.node(0), town.node(1), town.node(2));
     one.send("x", "go").await.unwrap();
     let busy = zero.send("x", "now").await;
-    assert!(matches!(busy, Err(Failure::Rejected(_))), "{busy:?}");
+    assert!(matches!(busy, Err(RequestError::Rejected(_))), "{busy:?}");
     one.passivated("x").await;
     two.conversations.start(&ConversationId::new("x")).await.unwrap();
     assert_eq!(town.lives_at("x"), [2]);
     town.release_all();
     zero.approve("x", "c").await.unwrap();
-    assert_eq!(zero.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(zero.ended("x", 1).await, (TurnOutcome::Completed, None));
     assert_eq!(town.lives_at("x"), [2], "it was not drawn back");
     zero.check("x").await;
 }
@@ -98,10 +98,10 @@ async fn a_request_finds_a_conversation_that_is_being_passivated_or_killed() {
     let town = Town::new(2, ASKS).await;
     let (zero, one) = (town.node(0), town.node(1));
     zero.send("x", "go").await.unwrap();
-    zero.until_unseen("x", |data| matches!(data, Data::Suspension(_))).await;
+    zero.until_unseen("x", |data| matches!(data, EventData::Suspension(_))).await;
     let leaving = zero.conversations.table().get(&ConversationId::new("x")).unwrap();
     for handled in 0..10 {
-        leaving.actor.cast(ConversationMsg::Idle(handled)).unwrap();
+        leaving.actor.cast(ConversationMsg::IdleTimeout(handled)).unwrap();
     }
     one.ask("x", say("second", IfBusy::Queue)).await.unwrap();
     zero.kill("x").await;
@@ -122,13 +122,13 @@ async fn an_answer_that_was_lost_is_asked_for_again_when_that_is_safe() {
     town.node(0).ended("x", 1).await;
     town.net.judge(once(Fate::Swallowed));
     town.node(1).repeat("x", say("again", IfBusy::Reject), key("m")).await.unwrap();
-    assert_eq!(town.node(0).ended("x", 2).await, (Ending::Completed, None));
+    assert_eq!(town.node(0).ended("x", 2).await, (TurnOutcome::Completed, None));
     assert_eq!(said(town.node(0), "x").await, 2);
 
     town.net.judge(once(Fate::Swallowed));
     let lost = town.node(1).send("x", "once").await;
-    assert_eq!(lost, Err(Failure::Lost));
-    assert_eq!(town.node(0).ended("x", 3).await, (Ending::Completed, None));
+    assert_eq!(lost, Err(RequestError::Lost));
+    assert_eq!(town.node(0).ended("x", 3).await, (TurnOutcome::Completed, None));
     assert_eq!(said(town.node(0), "x").await, 3, "it was carried out once");
     town.node(0).check("x").await;
 }
@@ -141,7 +141,7 @@ async fn a_call_that_comes_after_its_deadline_is_not_carried_out() {
     town.node(0).ended("x", 1).await;
     town.net.judge(once(Fate::Delayed(Duration::from_secs(20))));
     let late = town.node(1).send("x", "late").await;
-    assert!(matches!(late, Err(Failure::Lost | Failure::Refused(_))), "{late:?}");
+    assert!(matches!(late, Err(RequestError::Lost | RequestError::Refused(_))), "{late:?}");
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(said(town.node(0), "x").await, 1);
 }
@@ -166,7 +166,7 @@ async fn a_node_that_is_asked_too_much_sends_no_more_and_says_so() {
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).ended("x", 1).await;
     town.net.judge(once(Fate::Full));
-    assert_eq!(town.node(1).send("x", "again").await, Err(Failure::Overloaded));
+    assert_eq!(town.node(1).send("x", "again").await, Err(RequestError::Overloaded));
     assert_eq!(said(town.node(0), "x").await, 1);
 }
 
@@ -176,18 +176,18 @@ async fn a_holder_that_cannot_be_reached_is_waited_for_with_patience() {
     town.release_all();
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).ended("x", 1).await;
-    town.link(0, 1, Link::Lost);
+    town.link(0, 1, LinkState::Lost);
     let heal = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        town.link(0, 1, Link::Connected);
+        town.link(0, 1, LinkState::Connected);
     };
     let (sent, ()) = tokio::join!(town.node(1).send("x", "again"), heal);
     sent.unwrap();
     assert_eq!(town.lives_at("x"), [0], "nothing was taken from a holder that lives");
-    town.link(0, 1, Link::Lost);
+    town.link(0, 1, LinkState::Lost);
     let begun = Instant::now();
     let never = town.node(1).send("x", "again").await;
-    assert!(matches!(never, Err(Failure::Refused(_))), "{never:?}");
+    assert!(matches!(never, Err(RequestError::Refused(_))), "{never:?}");
     assert!(begun.elapsed() <= Duration::from_secs(16));
 }
 
@@ -197,7 +197,7 @@ async fn who_waits_for_the_cluster_asks_seldom() {
     town.release_all();
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).ended("x", 1).await;
-    town.link(0, 1, Link::Lost);
+    town.link(0, 1, LinkState::Lost);
     let renewals = Arc::new(AtomicU32::new(0));
     let count = async {
         let mut views = town.node(1).conversations.cluster().watch();
@@ -255,7 +255,7 @@ async fn a_request_that_waits_for_a_node_that_dies_goes_to_the_next_one() {
 async fn what_the_border_lets_in_reaches_a_conversation_elsewhere_however_deep_it_is() {
     let town = Town::new(2, ASKS).await;
     town.node(0).send("x", "go").await.unwrap();
-    town.node(0).until_unseen("x", |data| matches!(data, Data::Suspension(_))).await;
+    town.node(0).until_unseen("x", |data| matches!(data, EventData::Suspension(_))).await;
     let deep = (0..124).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
     let Request::Send(mut send) = say("deep", IfBusy::Queue) else { unreachable!("a message") };
     send.content = vec![serde_json::json!({"type": "json", "data": deep})];

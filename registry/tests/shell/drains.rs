@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use abide_actors::request::Failure;
-use abide_conversation::event::{Data, Ending};
+use abide_actors::request::RequestError;
+use abide_conversation::event::{EventData, TurnOutcome};
 use serde_json::json;
 
 use crate::revival::{ASKS, HOLDS, HOLDS_ONCE};
@@ -12,8 +12,8 @@ use crate::town::Town;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn suspended(data: &Data) -> bool {
-    matches!(data, Data::Suspension(_))
+fn suspended(data: &EventData) -> bool {
+    matches!(data, EventData::Suspension(_))
 }
 
 #[tokio::test(start_paused = true)]
@@ -27,13 +27,13 @@ async fn a_draining_node_takes_nothing_new_finishes_its_tool_and_hands_over() {
         town.node(1).send("z", "go").await.unwrap();
         assert!(!town.lives_at("y").contains(&0), "it takes nothing new");
         let busy = town.node(1).send("x", "now").await;
-        assert!(matches!(busy, Err(Failure::Rejected(_))), "{busy:?}");
+        assert!(matches!(busy, Err(RequestError::Rejected(_))), "{busy:?}");
         town.release_all();
     };
     let (in_time, ()) = tokio::join!(town.node(0).life.drain(PATIENCE), meanwhile);
     assert!(in_time, "nothing was cut off");
     for id in ["x", "y", "z"] {
-        assert_eq!(town.node(1).ended(id, 1).await, (Ending::Completed, None));
+        assert_eq!(town.node(1).ended(id, 1).await, (TurnOutcome::Completed, None));
         assert_eq!(results(&town.node(1).journal(id).await, "c")[0]["ok"], true);
         assert_eq!(town.runs_of(id, "c"), 1);
         assert!(!town.lives_at(id).contains(&0));
@@ -63,7 +63,7 @@ async fn what_a_drained_node_held_is_free_at_once() {
     for n in 0..9 {
         let id = format!("x{n}");
         town.node(1 + n % 2).approve(&id, "c").await.unwrap();
-        assert_eq!(town.node(1).ended(&id, 1).await, (Ending::Completed, None));
+        assert_eq!(town.node(1).ended(&id, 1).await, (TurnOutcome::Completed, None));
     }
     town.check_writes();
 }
@@ -91,7 +91,7 @@ async fn a_drain_past_its_patience_cuts_off_and_hands_over() {
     town.release_all();
     for n in 0..9 {
         let id = format!("x{n}");
-        assert_eq!(town.node(1).ended(&id, 1).await, (Ending::Completed, None));
+        assert_eq!(town.node(1).ended(&id, 1).await, (TurnOutcome::Completed, None));
         assert_eq!(town.runs_of(&id, "c"), 2);
         town.node(1).check(&id).await;
     }
@@ -104,7 +104,7 @@ async fn what_must_not_run_twice_is_interrupted_when_a_drain_cuts_it_off() {
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).held(1).await;
     assert!(!town.retire(0, PATIENCE).await);
-    assert_eq!(town.node(1).ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(1).ended("x", 1).await, (TurnOutcome::Completed, None));
     let interrupted =
         json!({"ok": false, "error": "tool call interrupted", "error_type": "INTERRUPTED"});
     assert_eq!(results(&town.node(1).journal("x").await, "c"), [interrupted]);
@@ -131,8 +131,8 @@ async fn a_cluster_that_drains_whole_refuses_and_keeps_what_it_has() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let refused = town.node(0).send("y", "go").await;
-    assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     let refused = town.node(0).approve("x", "c").await;
-    assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     assert_eq!(town.node(0).state("x").await.pending().len(), 1);
 }

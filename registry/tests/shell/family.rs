@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide_actors::journal::{InboxEntry, InboxFilter};
-use abide_conversation::event::{Data, Event};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::Ui;
 use abide_conversation::{ConversationId, wanted};
 use abide_registry::store::HeadFilter;
@@ -67,8 +67,8 @@ pub fn grand_boss() -> String {
 /// The children that the calls of a journal name, in order.
 pub fn children(events: &[Event]) -> Vec<String> {
     let child = |event: &Event| match &event.data {
-        Data::ToolCall(call) => call.child.as_ref().map(ToString::to_string),
-        Data::DispatchStarted(run) if run.attempt == 1 => {
+        EventData::ToolCall(call) => call.child.as_ref().map(ToString::to_string),
+        EventData::DispatchStarted(run) if run.attempt == 1 => {
             run.child.as_ref().map(ToString::to_string)
         }
         _ => None,
@@ -79,8 +79,8 @@ pub fn children(events: &[Event]) -> Vec<String> {
 /// The child of a conversation's only call, as soon as there is one.
 pub async fn child(rig: &Rig, id: &str) -> String {
     rig.until_unseen(id, |data| match data {
-        Data::ToolCall(call) => call.child.is_some(),
-        Data::DispatchStarted(run) => run.child.is_some(),
+        EventData::ToolCall(call) => call.child.is_some(),
+        EventData::DispatchStarted(run) => run.child.is_some(),
         _ => false,
     })
     .await;
@@ -90,7 +90,7 @@ pub async fn child(rig: &Rig, id: &str) -> String {
 /// What a call's result shows to people.
 pub fn shown(events: &[Event], call: &str) -> Option<Ui> {
     events.iter().find_map(|event| match &event.data {
-        Data::ToolResult(result) if result.call_id.as_str() == call => result.ui.clone(),
+        EventData::ToolResult(result) if result.call_id.as_str() == call => result.ui.clone(),
         _ => None,
     })
 }
@@ -101,7 +101,7 @@ pub async fn inbox(rig: &Rig) -> Vec<InboxEntry> {
 
 /// Waits for a suspension in a conversation.
 pub async fn suspended(rig: &Rig, id: &str) {
-    rig.until_unseen(id, |data| matches!(data, Data::Suspension(_))).await;
+    rig.until_unseen(id, |data| matches!(data, EventData::Suspension(_))).await;
 }
 
 /// All conversations that there are.

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use abide_actors::journal::{
-    Answer, Commit, Head, Holder, Holding, InboxEntry, InboxFilter, Journal, Loaded, Refusal,
+    Claim, Commit, ConversationSummary, Holder, InboxEntry, InboxFilter, Journal, StoreError,
+    StoredConversation, StoredResponse,
 };
 use abide_conversation::event::Event;
-use abide_conversation::remembered::Remembered;
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
-use abide_registry::partition::Share;
+use abide_registry::partition::PartitionSet;
 use abide_registry::store::memory::Memory;
-use abide_registry::store::{HeadFilter, ListRefusal, Page, Store, StoredAgent};
+use abide_registry::store::{HeadFilter, ListError, Page, Store, StoredAgent};
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, watch};
 
@@ -51,11 +52,11 @@ impl Checkpoint {
     }
 
     /// `Err` if the writer is to be refused.
-    async fn stop(&self, id: &ConversationId) -> Result<(), Refusal> {
+    async fn stop(&self, id: &ConversationId) -> Result<(), StoreError> {
         self.reached.send_replace(Some(id.clone()));
         self.go.acquire().await.unwrap().forget();
         match self.refuse.load(Ordering::SeqCst) {
-            true => Err(Refusal::Unavailable("as the test wants it".to_owned())),
+            true => Err(StoreError::Unavailable("as the test wants it".to_owned())),
             false => Ok(()),
         }
     }
@@ -76,7 +77,7 @@ pub struct Flaky {
 }
 
 /// A write that was done: to which conversation, and under which holding.
-pub type Write = (ConversationId, Holding);
+pub type Write = (ConversationId, Claim);
 
 impl Flaky {
     /// One way of several to the same store.
@@ -84,17 +85,17 @@ impl Flaky {
         Self { inner, writes, ..Self::default() }
     }
 
-    fn has_room(&self) -> Result<&Memory, Refusal> {
+    fn has_room(&self) -> Result<&Memory, StoreError> {
         if !self.full.load(Ordering::SeqCst) {
             return self.up();
         }
         self.refused.fetch_add(1, Ordering::SeqCst);
-        Err(Refusal::Unavailable("full".to_owned()))
+        Err(StoreError::Unavailable("full".to_owned()))
     }
 
-    fn up(&self) -> Result<&Memory, Refusal> {
+    fn up(&self) -> Result<&Memory, StoreError> {
         match self.away.load(Ordering::SeqCst) {
-            true => Err(Refusal::Unavailable("away".to_owned())),
+            true => Err(StoreError::Unavailable("away".to_owned())),
             false => Ok(&self.inner),
         }
     }
@@ -107,29 +108,29 @@ impl Journal for Flaky {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<Holding, Refusal> {
+    ) -> Result<Claim, StoreError> {
         self.up()?.claim(id, me, dead).await
     }
 
-    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal> {
+    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
         self.up()?.release(id, held).await
     }
 
     async fn delete(
         &self,
         id: &ConversationId,
-        held: &Holding,
-        answer: Option<Answer>,
-    ) -> Result<(), Refusal> {
+        held: &Claim,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError> {
         self.up()?.delete(id, held, answer).await
     }
 
     async fn append(
         &self,
         id: &ConversationId,
-        held: &Holding,
+        held: &Claim,
         commit: Commit,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         let checkpoint = self.checkpoint.lock().unwrap().clone();
         let checkpoint =
             checkpoint.filter(|stop| stop.seen.fetch_add(1, Ordering::SeqCst) == stop.at);
@@ -142,12 +143,12 @@ impl Journal for Flaky {
             stop.stop(id).await?;
         }
         match self.lose_answers.swap(false, Ordering::SeqCst) {
-            true => Err(Refusal::Unavailable("the answer was lost".to_owned())),
+            true => Err(StoreError::Unavailable("the answer was lost".to_owned())),
             false => Ok(()),
         }
     }
 
-    async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
+    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
         self.up()?.load(id).await
     }
 
@@ -156,7 +157,7 @@ impl Journal for Flaky {
         id: &ConversationId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         self.up()?.events(id, after, limit).await
     }
 
@@ -165,7 +166,7 @@ impl Journal for Flaky {
         id: &ConversationId,
         before: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         self.up()?.events_before(id, before, limit).await
     }
 
@@ -174,18 +175,18 @@ impl Journal for Flaky {
         scope: &str,
         key: &str,
         now: Timestamp,
-    ) -> Result<Option<Answer>, Refusal> {
+    ) -> Result<Option<StoredResponse>, StoreError> {
         self.up()?.answer(scope, key, now).await
     }
 }
 
 #[async_trait]
 impl Store for Flaky {
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal> {
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         self.up()?.holding(id).await
     }
 
-    async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal> {
+    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
         self.up()?.head(id).await
     }
 
@@ -194,7 +195,7 @@ impl Store for Flaky {
         filter: &HeadFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Head)>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
         self.up()?.conversations(filter, cursor, limit).await
     }
 
@@ -203,61 +204,70 @@ impl Store for Flaky {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<InboxEntry>, ListRefusal> {
+    ) -> Result<Page<InboxEntry>, ListError> {
         self.up()?.inbox(filter, cursor, limit).await
     }
 
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         self.up()?.alarms(limit).await
     }
 
     async fn due(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         self.up()?.due(share, until, limit).await
     }
 
     async fn active(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
         self.up()?.active(share, cursor, limit).await
     }
 
-    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {
+    async fn reserve(
+        &self,
+        scope: &str,
+        answer: StoredResponse,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         self.up()?.reserve(scope, answer, now).await
     }
 
-    async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
+    async fn put_agent(
+        &self,
+        agent: StoredAgent,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         self.up()?.put_agent(agent, answer).await
     }
 
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal> {
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
         self.up()?.agent(name).await
     }
 
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal> {
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
         self.up()?.newest(name).await
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal> {
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
         self.up()?.revision(revision).await
     }
 
-    async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal> {
+    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
         self.up()?.agents().await
     }
 
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<Answer>,
-    ) -> Result<bool, Refusal> {
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         self.up()?.delete_agent(name, answer).await
     }
 
@@ -265,12 +275,12 @@ impl Store for Flaky {
         &self,
         agent: &AgentName,
         id: &DecisionId,
-        decision: Option<&Remembered>,
-    ) -> Result<bool, Refusal> {
+        decision: Option<&RememberedDecision>,
+    ) -> Result<bool, StoreError> {
         self.up()?.set_decision(agent, id, decision).await
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         self.up()?.decisions(agent).await
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::request::{Failure, ForkRequest, Reply, Request};
-use abide_conversation::event::{Data, Ending, Event};
+use abide_actors::request::{ForkRequest, Reply, Request, RequestError};
+use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::{ConversationId, Rejection};
 
 use crate::flaky::{Checkpoint, Flaky};
@@ -18,8 +18,8 @@ fn fork_of(from: &str, at_seq: Option<u64>) -> Request {
     Request::Fork(ForkRequest { from: ConversationId::new(from), at_seq })
 }
 
-fn is_forked(data: &Data) -> bool {
-    matches!(data, Data::Forked(_))
+fn is_forked(data: &EventData) -> bool {
+    matches!(data, EventData::Forked(_))
 }
 
 fn types(events: &[Event]) -> Vec<String> {
@@ -35,14 +35,15 @@ async fn a_fork_is_cut_where_it_is_asked_to_and_goes_its_own_way() {
         rig.ended("x", n).await;
     }
     let first = rig.journal("x").await;
-    let at_seq = first.iter().find(|event| matches!(event.data, Data::TurnEnded(_))).unwrap().seq;
+    let at_seq =
+        first.iter().find(|event| matches!(event.data, EventData::TurnEnded(_))).unwrap().seq;
     let done = rig.ask("y", fork_of("x", Some(at_seq))).await.unwrap();
     assert!(matches!(done, Reply::Created { id, .. } if id == ConversationId::new("y")));
     let copy = rig.journal("y").await;
     assert_eq!(copy[1..at_seq as usize], first[1..at_seq as usize], "whole when it is answered");
     assert_eq!(copy.len() as u64, at_seq + 1);
     rig.send("y", "other").await.unwrap();
-    assert_eq!(rig.ended("y", 2).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("y", 2).await, (TurnOutcome::Completed, None));
     assert_eq!(rig.journal("x").await, first, "the other hears nothing of it");
     rig.check("y").await;
 }
@@ -52,9 +53,9 @@ async fn what_is_open_is_cancelled_in_the_copy_alone() {
     for agent in [ASKS, HOLDS] {
         let rig = Rig::new(agent).await;
         rig.send("x", "go").await.unwrap();
-        rig.until_unseen("x", |data| matches!(data, Data::ToolCall(_))).await;
+        rig.until_unseen("x", |data| matches!(data, EventData::ToolCall(_))).await;
         rig.ask("y", fork_of("x", None)).await.unwrap();
-        assert_eq!(rig.ended("y", 1).await, (Ending::Cancelled, Some("forked".to_owned())));
+        assert_eq!(rig.ended("y", 1).await, (TurnOutcome::Cancelled, Some("forked".to_owned())));
         assert_eq!(results(&rig.journal("y").await, "c")[0]["error_type"], "CANCELLED");
         assert!(results(&rig.journal("x").await, "c").is_empty());
         assert!(rig.state("y").await.pending().is_empty());
@@ -68,11 +69,11 @@ async fn a_fork_of_what_is_not_there_is_refused_and_leaves_nothing() {
     rig.send("x", "go").await.unwrap();
     rig.ended("x", 1).await;
     let refused = rig.ask("y", fork_of("nobody", None)).await;
-    assert_eq!(refused, Err(Failure::Rejected(Rejection::NotFound)));
+    assert_eq!(refused, Err(RequestError::Rejected(Rejection::NotFound)));
     let refused = rig.ask("y", fork_of("x", Some(99))).await;
-    assert!(matches!(refused, Err(Failure::Invalid { field, .. }) if field == "at_seq"));
+    assert!(matches!(refused, Err(RequestError::Invalid { field, .. }) if field == "at_seq"));
     let refused = rig.ask("x", fork_of("x", None)).await;
-    assert_eq!(refused, Err(Failure::Rejected(Rejection::ConversationExists)));
+    assert_eq!(refused, Err(RequestError::Rejected(Rejection::ConversationExists)));
     assert!(rig.journal("y").await.is_empty());
     assert_eq!(rig.ask("y", fork_of("x", Some(1))).await.map(|_| ()), Ok(()));
 }
@@ -103,7 +104,7 @@ async fn a_copy_goes_on_after_its_actor_died_at_any_write() {
             let (answer, ()) = tokio::join!(asked, killed);
             // Whoever was not answered asks again, and finds it made or makes it.
             let mut again = answer.map(|_| ());
-            while !matches!(again, Ok(()) | Err(Failure::Rejected(_))) {
+            while !matches!(again, Ok(()) | Err(RequestError::Rejected(_))) {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 again = rig.ask("y", fork_of("x", None)).await.map(|_| ());
             }

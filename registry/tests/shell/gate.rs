@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use abide_actors::journal::{Commit, Holder, Journal};
-use abide_actors::request::{DispatchRequest, Failure, Reply, Request};
-use abide_conversation::command::Answer;
-use abide_conversation::event::{Data, Event};
+use abide_actors::request::{DispatchRequest, Reply, Request, RequestError};
+use abide_conversation::command::ResolutionAnswer;
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::{ConversationId, Principal};
@@ -129,7 +129,7 @@ fn dispatch(kind: &Kind, approved: bool) -> Request {
 
 fn verdict_of(events: &[Event], call: &str) -> Verdict {
     let verdict = events.iter().find_map(|event| match &event.data {
-        Data::ToolCall(planned) if planned.call_id.as_str() == call => planned.gate.clone(),
+        EventData::ToolCall(planned) if planned.call_id.as_str() == call => planned.gate.clone(),
         _ => None,
     });
     verdict.unwrap_or_else(|| panic!("the gate was not asked about {call}"))
@@ -152,12 +152,12 @@ async fn check_nothing_happened(rig: &Rig, server: &Server) {
     for event in rig.journal(ID).await {
         let changes = matches!(
             event.data,
-            Data::PhaseChanged(_)
-                | Data::TodosChanged(_)
-                | Data::WorkspaceOpened(_)
-                | Data::ChildStarted(_)
-                | Data::ToolStarted(_)
-                | Data::DispatchStarted(_)
+            EventData::PhaseChanged(_)
+                | EventData::TodosChanged(_)
+                | EventData::WorkspaceOpened(_)
+                | EventData::ChildStarted(_)
+                | EventData::ToolStarted(_)
+                | EventData::DispatchStarted(_)
         );
         assert!(!changes, "{event:?}");
     }
@@ -193,10 +193,10 @@ async fn nothing_of_any_kind_happens_that_a_list_or_the_phase_refuses() {
                     assert_eq!(reply, Reply::Dispatched { outcome, ui: None });
                 }
                 let said = rig.journal(ID).await.pop().unwrap();
-                let Data::Dispatch(done) = said.data else { panic!("{said:?}") };
+                let EventData::Dispatch(done) = said.data else { panic!("{said:?}") };
                 assert_eq!(done.gate.unwrap().rule, rule);
             }
-            assert!(!events.iter().any(|event| matches!(event.data, Data::Suspension(_))));
+            assert!(!events.iter().any(|event| matches!(event.data, EventData::Suspension(_))));
             check_nothing_happened(&rig, &server).await;
             rig.check(ID).await;
         }
@@ -221,11 +221,11 @@ async fn nothing_happens_that_a_person_denies_or_was_not_asked_about() {
     all_wait(&rig, kinds.len()).await;
     for kind in kinds.iter().filter(|kind| kind.is_server()) {
         let refused = rig.ask(ID, dispatch(kind, false)).await;
-        assert_eq!(refused, Err(Failure::ApprovalRequired(kind.name.to_owned())));
+        assert_eq!(refused, Err(RequestError::ApprovalRequired(kind.name.to_owned())));
     }
     check_nothing_happened(&rig, &server).await;
     for kind in &kinds {
-        let answer = Answer::Approval { approved: false, reason: None, args: None };
+        let answer = ResolutionAnswer::Approval { approved: false, reason: None, args: None };
         rig.resolve(ID, kind.name, answer).await.unwrap();
     }
     rig.ended(ID, 1).await;
@@ -254,18 +254,18 @@ async fn arguments_that_an_approver_edits_pass_the_gate_as_it_is_by_then() {
     kinds.push(Kind { name: "plan_mode", entry: enters, args, plans: true });
     let rig = rig_of(&agent(&kinds, &json!({}), None)).await;
     rig.send(ID, "go").await.unwrap();
-    rig.until_unseen(ID, |data| matches!(data, Data::PhaseChanged(_))).await;
+    rig.until_unseen(ID, |data| matches!(data, EventData::PhaseChanged(_))).await;
     kinds.pop();
     all_wait(&rig, kinds.len()).await;
     for kind in &kinds {
         let args = Some(kind.args.clone());
-        let answer = Answer::Approval { approved: true, reason: None, args };
+        let answer = ResolutionAnswer::Approval { approved: true, reason: None, args };
         rig.resolve(ID, kind.name, answer).await.unwrap();
         let events = rig.journal(ID).await;
         let refused = refusal(kind.name, "phase: plan");
         assert_eq!(results(&events, kind.name), [envelope(&refused)]);
         let judged = events.iter().rev().find_map(|event| match &event.data {
-            Data::Resolution(resolution) => resolution.gate.clone(),
+            EventData::Resolution(resolution) => resolution.gate.clone(),
             _ => None,
         });
         assert_eq!(judged.unwrap().decision, Decision::Deny);
@@ -283,10 +283,11 @@ async fn what_the_gate_lets_through_happens_whatever_its_kind() {
     let kinds = kinds(&server.url);
     let rig = rig_of(&agent(&kinds, &json!({}), None)).await;
     rig.send(ID, "go").await.unwrap();
-    let done = |data: &Data| matches!(data, Data::ToolResult(_));
+    let done = |data: &EventData| matches!(data, EventData::ToolResult(_));
     for kind in kinds.iter().filter(|kind| !["human", "page"].contains(&kind.name)) {
-        let is = |data: &Data| {
-            done(data) && matches!(data, Data::ToolResult(it) if it.call_id.as_str() == kind.name)
+        let is = |data: &EventData| {
+            done(data)
+                && matches!(data, EventData::ToolResult(it) if it.call_id.as_str() == kind.name)
         };
         rig.until_unseen(ID, is).await;
     }
@@ -301,8 +302,8 @@ async fn what_the_gate_lets_through_happens_whatever_its_kind() {
     assert_eq!(rig.tools.started.lock().unwrap().len(), 1);
     assert_eq!(everybody(&rig).await.len(), 3, "two children");
     assert_eq!(inbox(&rig).await.len(), 2, "a person and a page");
-    assert!(events.iter().any(|event| matches!(event.data, Data::TodosChanged(_))));
-    assert!(events.iter().any(|event| matches!(event.data, Data::PhaseChanged(_))));
+    assert!(events.iter().any(|event| matches!(event.data, EventData::TodosChanged(_))));
+    assert!(events.iter().any(|event| matches!(event.data, EventData::PhaseChanged(_))));
 }
 
 #[tokio::test]
@@ -322,7 +323,7 @@ async fn a_users_own_call_runs_with_the_approval_that_it_brings() {
     }
     let events = rig.journal(ID).await;
     let started = events.iter().filter_map(|event| match &event.data {
-        Data::DispatchStarted(started) => started.gate.clone(),
+        EventData::DispatchStarted(started) => started.gate.clone(),
         _ => None,
     });
     let asked = started.filter(|verdict| verdict.decision == Decision::Ask).count();
@@ -333,7 +334,12 @@ async fn a_users_own_call_runs_with_the_approval_that_it_brings() {
 }
 
 /// A rig over the journal of another, cut after the first event that `is`, which was changed.
-async fn forged(agent: &str, of: &Rig, is: fn(&Data) -> bool, tamper: fn(&mut Data)) -> Rig {
+async fn forged(
+    agent: &str,
+    of: &Rig,
+    is: fn(&EventData) -> bool,
+    tamper: fn(&mut EventData),
+) -> Rig {
     let mut events = of.journal(ID).await;
     let last = events.iter().position(|event| is(&event.data)).unwrap();
     events.truncate(last + 1);
@@ -355,32 +361,32 @@ async fn forged(agent: &str, of: &Rig, is: fn(&Data) -> bool, tamper: fn(&mut Da
 }
 
 /// Changes the arguments under a verdict.
-fn forge(data: &mut Data) {
+fn forge(data: &mut EventData) {
     let other = json!({"ms": 1, "a": 2, "prompt": "coffee", "path": "elsewhere", "action": "exit"});
     match data {
-        Data::ToolCall(call) => call.args = other,
-        Data::DispatchStarted(run) => run.input = other,
+        EventData::ToolCall(call) => call.args = other,
+        EventData::DispatchStarted(run) => run.input = other,
         _ => unreachable!(),
     }
 }
 
 /// What a call of a revived conversation comes to.
-async fn outcome(rig: &Rig, done: fn(&Data) -> Option<&Outcome>) -> Outcome {
+async fn outcome(rig: &Rig, done: fn(&EventData) -> Option<&Outcome>) -> Outcome {
     rig.ask(ID, Request::Wake).await.unwrap();
     let event = rig.until_unseen(ID, |data| done(data).is_some()).await;
     done(&event.data).cloned().unwrap()
 }
 
-fn model_call_done(data: &Data) -> Option<&Outcome> {
+fn model_call_done(data: &EventData) -> Option<&Outcome> {
     match data {
-        Data::ToolResult(result) => Some(&result.outcome),
+        EventData::ToolResult(result) => Some(&result.outcome),
         _ => None,
     }
 }
 
-fn users_call_done(data: &Data) -> Option<&Outcome> {
+fn users_call_done(data: &EventData) -> Option<&Outcome> {
     match data {
-        Data::Dispatch(done) => Some(&done.result),
+        EventData::Dispatch(done) => Some(&done.result),
         _ => None,
     }
 }
@@ -396,10 +402,10 @@ async fn a_verdict_is_leave_for_its_own_arguments_and_no_others() {
         of.send(ID, "go").await.unwrap();
         of.ended(ID, 1).await;
         of.ask(ID, dispatch(&kind, false)).await.unwrap();
-        type Ways = [(fn(&Data) -> bool, fn(&Data) -> Option<&Outcome>); 2];
+        type Ways = [(fn(&EventData) -> bool, fn(&EventData) -> Option<&Outcome>); 2];
         let ways: Ways = [
-            (|data| matches!(data, Data::ToolCall(_)), model_call_done),
-            (|data| matches!(data, Data::DispatchStarted(_)), users_call_done),
+            (|data| matches!(data, EventData::ToolCall(_)), model_call_done),
+            (|data| matches!(data, EventData::DispatchStarted(_)), users_call_done),
         ];
         for (is, done) in ways {
             let honest = forged(&agent, &of, is, |_| {}).await;

@@ -7,7 +7,7 @@ mod telling;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::hooks::{Hook, HookEvent, Hooks, On, Reply, What};
+use abide_actors::hooks::{Hook, HookEvent, HookPayload, HookPoint, Hooks, Reply};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ impl Hook for Play {
             ("nap", _) => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 match event.on {
-                    On::Pre => Reply::add(event.hook.as_str()),
+                    HookPoint::Pre => Reply::add(event.hook.as_str()),
                     _ => Reply::GoOn,
                 }
             }
@@ -62,15 +62,15 @@ impl Hook for Play {
             ("halt", _) => Reply::Halt("enough".to_owned()),
             ("refuse", _) => Reply::Refuse("rude".to_owned()),
             ("deny", _) => Reply::Deny("not today".to_owned()),
-            ("change", What::Call { args, .. }) => {
+            ("change", HookPayload::Call { args, .. }) => {
                 Reply::Args(json!({"n": args["n"].as_i64().unwrap() + 1}))
             }
             ("spoil", _) => Reply::Args(json!({"n": "none"})),
-            ("shout", What::Stream { text, .. }) => Reply::Show(text.to_uppercase()),
+            ("shout", HookPayload::Stream { text, .. }) => Reply::Show(text.to_uppercase()),
             ("hang", _) => std::future::pending().await,
             ("panic", _) => panic!("as the test wants it"),
             ("flood", _) => Reply::add("x".repeat(17_000)),
-            ("by_number", What::Call { args, .. }) => match args["n"].as_i64() {
+            ("by_number", HookPayload::Call { args, .. }) => match args["n"].as_i64() {
                 Some(20) => Reply::Deny("not today".to_owned()),
                 Some(21) => Reply::Halt("enough".to_owned()),
                 Some(22) => Reply::Args(json!({"n": 23})),

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use abide_actors::live::Signal;
 use abide_conversation::ConversationId;
-use abide_conversation::command::{Answer, IfBusy};
-use abide_conversation::event::{Data, Ending};
-use abide_registry::live::Heard;
-use abide_registry::peers::Link;
-use abide_registry::wire::Ask;
+use abide_conversation::command::{IfBusy, ResolutionAnswer};
+use abide_conversation::event::{EventData, TurnOutcome};
+use abide_registry::live::StreamItem;
+use abide_registry::peers::LinkState;
+use abide_registry::wire::Call;
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -49,8 +49,8 @@ impl Listener {
             while let Some(news) = stream.next().await {
                 let last = heard.lock().unwrap().last().copied().unwrap_or_default();
                 let said = match &news {
-                    Heard::Signal(said) => Some(&said.signal),
-                    Heard::Missed => None,
+                    StreamItem::Signal(said) => Some(&said.signal),
+                    StreamItem::Missed => None,
                 };
                 match said {
                     Some(Signal::Committed(events)) if events[0].seq <= last + 1 => {
@@ -107,7 +107,7 @@ async fn a_listener_elsewhere_hears_everything_live_and_in_order() {
     let mut texts = 0;
     while let Ok(Some(heard)) = tokio::time::timeout(Duration::ZERO, stream.next()).await {
         let text = |said: &Signal| matches!(said, Signal::Text(_));
-        texts += usize::from(matches!(heard, Heard::Signal(said) if text(&said.signal)));
+        texts += usize::from(matches!(heard, StreamItem::Signal(said) if text(&said.signal)));
     }
     assert!(texts >= 10, "deltas too: {texts}");
 }
@@ -137,10 +137,10 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
     let listener = Listener::at(town.node(1), "x").await;
     let mut tells = 0;
     town.net.judge(move |_, _, ask| {
-        tells += usize::from(matches!(ask, Ask::Tell(_)));
+        tells += usize::from(matches!(ask, Call::Tell(_)));
         match ask {
-            Ask::Tell(_) if tells % 3 == 0 => Fate::Swallowed,
-            Ask::Tell(_) if tells % 3 == 1 => Fate::Full,
+            Call::Tell(_) if tells % 3 == 0 => Fate::Swallowed,
+            Call::Tell(_) if tells % 3 == 1 => Fate::Full,
             _ => Fate::Carried,
         }
     });
@@ -151,7 +151,7 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
     listener.check(town.node(0), "x").await;
     // Nothing is heard for so long that more waits than may.
     town.net.judge(|_, _, ask| match ask {
-        Ask::Tell(_) => Fate::Dropped,
+        Call::Tell(_) => Fate::Dropped,
         _ => Fate::Carried,
     });
     for n in 20..60 {
@@ -162,7 +162,7 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
             let payload = json!({"n": n});
             let call = abide_conversation::CallId::new("c");
             let said = Signal::Progress { call, payload };
-            abide_actors::live::Live::publish(hub, &ConversationId::new("x"), said);
+            abide_actors::live::LiveSink::publish(hub, &ConversationId::new("x"), said);
         }
     }
     town.net.trust();
@@ -173,9 +173,9 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
 async fn a_listener_hears_live_again_after_a_link_that_only_one_side_saw_break() {
     let town = Town::new(2, TALKS).await;
     let listener = Listener::at(town.node(1), "x").await;
-    town.link_one_way(0, 1, Link::Lost);
+    town.link_one_way(0, 1, LinkState::Lost);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    town.link_one_way(0, 1, Link::Connected);
+    town.link_one_way(0, 1, LinkState::Connected);
     tokio::time::sleep(Duration::from_secs(1)).await;
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).ended("x", 1).await;
@@ -184,8 +184,8 @@ async fn a_listener_hears_live_again_after_a_link_that_only_one_side_saw_break()
     assert_eq!(heard, town.node(0).journal("x").await.len(), "at once, and not by looking");
 }
 
-fn suspended(data: &Data) -> bool {
-    matches!(data, Data::Suspension(_))
+fn suspended(data: &EventData) -> bool {
+    matches!(data, EventData::Suspension(_))
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,19 +197,20 @@ async fn a_page_on_another_node_keeps_a_client_call_open() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(town.node(0).state("x").await.pending().len(), 1);
     // One side forgets the other for a moment.
-    town.link_one_way(0, 1, Link::Lost);
+    town.link_one_way(0, 1, LinkState::Lost);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    town.link_one_way(0, 1, Link::Connected);
+    town.link_one_way(0, 1, LinkState::Connected);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(town.node(0).state("x").await.pending().len(), 1);
     town.kill(0, Killed::Refused);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(town.node(1).state("x").await.pending().len(), 1, "also after a move");
     drop(open);
-    let ended = town.node(2).until_unseen("x", |data| matches!(data, Data::ToolResult(_))).await;
+    let ended =
+        town.node(2).until_unseen("x", |data| matches!(data, EventData::ToolResult(_))).await;
     let waited = ended.at.duration_since(asked.at).as_secs();
     assert!((186..=188).contains(&waited), "{waited}: five seconds after the page left");
-    assert_eq!(town.node(2).ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(2).ended("x", 1).await, (TurnOutcome::Completed, None));
     town.node(2).check("x").await;
 }
 
@@ -223,10 +224,10 @@ async fn a_page_on_a_node_that_died_counts_no_more() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     town.kill(1, Killed::Refused);
     drop(open);
-    town.node(0).until_unseen("x", |data| matches!(data, Data::ToolResult(_))).await;
+    town.node(0).until_unseen("x", |data| matches!(data, EventData::ToolResult(_))).await;
     let result = results(&town.node(0).journal("x").await, "c");
     assert_eq!(result[0]["error_type"], "NO_CLIENT");
     town.node(0).ended("x", 1).await;
-    let late = town.node(0).resolve("x", "c", Answer::Result(json!({}))).await;
+    let late = town.node(0).resolve("x", "c", ResolutionAnswer::Result(json!({}))).await;
     assert!(late.is_err());
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
+use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn};
 use abide_conversation::BlobId;
-use abide_conversation::command::Answer;
-use abide_conversation::event::{Data, Ending};
+use abide_conversation::command::ResolutionAnswer;
+use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::store::memory::Memory;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -57,10 +57,10 @@ impl NativeTool for Photo {
         json!({"type": "object"})
     }
 
-    async fn run(&self, _args: Value, _context: Context<'_>) -> Returned {
+    async fn run(&self, _args: Value, _context: Context<'_>) -> ToolReturn {
         self.runs.fetch_add(1, Ordering::SeqCst);
         self.go.acquire().await.unwrap().forget();
-        Returned::ok(json!([photo()]))
+        ToolReturn::ok(json!([photo()]))
     }
 }
 
@@ -78,10 +78,10 @@ async fn bytes(rig: &Rig, source: &Value) -> Vec<u8> {
 
 #[tokio::test(start_paused = true)]
 async fn a_tools_image_is_journalled_as_a_blob_and_the_model_reads_its_bytes() {
-    let natives = Natives::new().with("photo", Photo::new(1));
+    let natives = Extensions::new().with("photo", Photo::new(1));
     let rig = Rig::with(natives, Arc::new(Memory::default()), PHOTO).await;
     rig.send("x", "go").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let result = named(&rig, "c").await;
     let source = &result["result"][0]["source"];
     assert_eq!((&source["type"], &source["size"]), (&json!("blob"), &json!(3_000)));
@@ -95,9 +95,9 @@ async fn a_tools_image_is_journalled_as_a_blob_and_the_model_reads_its_bytes() {
 async fn a_persons_image_is_journalled_as_a_blob() {
     let rig = Rig::new(ASKS).await;
     rig.send("x", "go").await.unwrap();
-    rig.until("x", |data| matches!(data, Data::Suspension(_))).await;
-    rig.resolve("x", "c", Answer::Result(json!({"mine": photo()}))).await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    rig.until("x", |data| matches!(data, EventData::Suspension(_))).await;
+    rig.resolve("x", "c", ResolutionAnswer::Result(json!({"mine": photo()}))).await.unwrap();
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let result = named(&rig, "c").await;
     let source = &result["result"]["mine"]["source"];
     assert_eq!(bytes(&rig, source).await, (0..30).collect::<Vec<u8>>().repeat(100));
@@ -106,7 +106,7 @@ async fn a_persons_image_is_journalled_as_a_blob() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_take_the_bytes_makes_the_tool_run_again() {
     let tool = Photo::new(0);
-    let natives = Natives::new().with("photo", tool.clone());
+    let natives = Extensions::new().with("photo", tool.clone());
     let store = Arc::new(Flaky::default());
     let rig = Rig::with(natives, store.clone(), PHOTO).await;
     rig.send("x", "go").await.unwrap();
@@ -126,14 +126,14 @@ async fn a_store_that_does_not_take_the_bytes_makes_the_tool_run_again() {
     tokio::time::timeout(Duration::from_secs(60), died).await.unwrap();
     store.full.store(false, Ordering::SeqCst);
     tool.go.add_permits(1);
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     assert_eq!(named(&rig, "c").await["result"][0]["source"]["type"], "blob");
     rig.check("x").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_blob_that_is_gone_is_told_and_stops_no_turn() {
-    let natives = Natives::new().with("photo", Photo::new(2));
+    let natives = Extensions::new().with("photo", Photo::new(2));
     let rig = Rig::with(natives, Arc::new(Memory::default()), PHOTO).await;
     rig.send("x", "go").await.unwrap();
     rig.ended("x", 1).await;
@@ -141,7 +141,7 @@ async fn a_blob_that_is_gone_is_told_and_stops_no_turn() {
     let id = BlobId::parse(source["blobId"].as_str().unwrap()).unwrap();
     assert_eq!(rig.store.delete_blob(&id).await, Ok(true));
     rig.send("x", "and now?").await.unwrap();
-    assert_eq!(rig.ended("x", 2).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 2).await, (TurnOutcome::Completed, None));
     let sent = entries(&rig, "x", 4).await.into_iter().map(|entry| entry.sent.value.to_string());
     assert!(sent.into_iter().any(|sent| sent.contains("[image: no longer stored]")));
 }

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use abide_actors::request::{DispatchRequest, Reply, Request};
 use abide_actors::tools::middleware::{Middleware, Middlewares, Next};
-use abide_actors::tools::{Natives, Returned, Run};
+use abide_actors::tools::{Extensions, Run, ToolReturn};
 use abide_conversation::Principal;
-use abide_conversation::event::{Data, Ending, Ran};
+use abide_conversation::event::{EffectiveArgs, EventData, TurnOutcome};
 use abide_conversation::message::{Outcome, text_block};
 use abide_registry::store::memory::Memory;
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ struct Noted(&'static str, Seen, Option<Value>);
 
 #[async_trait]
 impl Middleware for Noted {
-    async fn around(&self, run: &Run, next: Next<'_>) -> Returned {
+    async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn {
         let said = format!("{} {} {} {}", self.0, run.call, run.attempt, run.principal);
         self.1.lock().unwrap().push(said);
         match &self.2 {
@@ -37,8 +37,8 @@ struct Closed;
 
 #[async_trait]
 impl Middleware for Closed {
-    async fn around(&self, _: &Run, _: Next<'_>) -> Returned {
-        Returned::error("closed")
+    async fn around(&self, _: &Run, _: Next<'_>) -> ToolReturn {
+        ToolReturn::error("closed")
     }
 }
 
@@ -53,7 +53,7 @@ async fn rig(agent: &str) -> (Rig, Seen) {
         .with("none", noted("none", Some(json!({"n": "none"}))))
         .with("milk", noted("milk", Some(json!({"prompt": "milk"}))))
         .with("closed", Closed);
-    let natives = Natives::new().with_middlewares(middlewares);
+    let natives = Extensions::new().with_middlewares(middlewares);
     (Rig::with(natives, Arc::new(Memory::default()), agent).await, seen)
 }
 
@@ -80,11 +80,11 @@ async fn dispatched(rig: &Rig) -> Outcome {
 }
 
 /// With what the calls ran whose arguments were changed, in the order of the journal.
-async fn ran(rig: &Rig) -> Vec<Ran> {
+async fn ran(rig: &Rig) -> Vec<EffectiveArgs> {
     let ran = |data| match data {
-        Data::ToolResult(result) => result.ran,
-        Data::Dispatch(done) => done.ran,
-        Data::ChildStarted(started) => started.ran,
+        EventData::ToolResult(result) => result.ran,
+        EventData::Dispatch(done) => done.ran,
+        EventData::ChildStarted(started) => started.ran,
         _ => None,
     };
     rig.journal("x").await.into_iter().filter_map(|event| ran(event.data)).collect()
@@ -94,7 +94,7 @@ async fn ran(rig: &Rig) -> Vec<Ran> {
 async fn it_is_around_the_models_calls_and_a_users_own_in_the_same_order() {
     let (rig, seen) = rig(&one_call("run: {native: echo}, middleware: [tool]")).await;
     rig.send("x", "go").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     assert!(dispatched(&rig).await.is_ok());
     let seen = seen.lock().unwrap().clone();
     assert_eq!(seen[..3], ["service c 1 ada", "agent c 1 ada", "tool c 1 ada"]);
@@ -113,8 +113,8 @@ async fn changed_arguments_are_on_record_beside_those_of_the_call() {
     assert_eq!(dispatched(&rig).await, Outcome::Ok(said.clone()));
     let events = rig.journal("x").await;
     assert_eq!(results(&events, "c"), [json!({"ok": true, "result": said})]);
-    let call = rig.until("x", |data| matches!(data, Data::ToolCall(_))).await;
-    let Data::ToolCall(call) = call.data else { unreachable!() };
+    let call = rig.until("x", |data| matches!(data, EventData::ToolCall(_))).await;
+    let EventData::ToolCall(call) = call.data else { unreachable!() };
     assert_eq!(call.args, json!({"n": 1}));
     for ran in ran(&rig).await {
         assert_eq!((ran.args, ran.gate.rule.as_str()), (json!({"n": 2}), "middleware"));
@@ -133,7 +133,7 @@ async fn what_it_refuses_or_breaks_is_an_error_and_the_turn_goes_on() {
         };
         let (rig, _) = rig(&one_call(&tool)).await;
         rig.send("x", "go").await.unwrap();
-        assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+        assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
         assert_eq!(results(&rig.journal("x").await, "c")[0]["error_type"], error_type);
         rig.check("x").await;
     }
@@ -144,14 +144,14 @@ async fn after_a_kill_the_whole_chain_runs_again_and_nobody_is_asked_twice() {
     let tool = "run: {native: hold}, approval: requires_approval, middleware: [two]";
     let (rig, seen) = rig(&one_call(tool)).await;
     rig.send("x", "go").await.unwrap();
-    rig.until("x", |data| matches!(data, Data::Suspension(_))).await;
+    rig.until("x", |data| matches!(data, EventData::Suspension(_))).await;
     assert!(seen.lock().unwrap().is_empty(), "nothing runs yet");
     rig.approve("x", "c").await.unwrap();
     rig.held(1).await;
     rig.kill("x").await;
     rig.held(2).await;
     rig.tools.release.add_permits(1);
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let result = json!({"ok": true, "result": {"attempt": 2, "principal": "bob"}});
     assert_eq!(results(&rig.journal("x").await, "c"), [result]);
     let chain = |attempt| ["service", "agent", "two"].map(|at| format!("{at} c {attempt} bob"));
@@ -175,7 +175,7 @@ tools: [{name: ask, run: {agent: kid}, middleware: [MIDDLEWARE]}]
     assert_eq!(results(&milky.journal("x").await, "c"), [said]);
     assert_eq!(ran(&milky).await[0].args, json!({"prompt": "milk"}));
     let kids = milky.journal(&child(&milky, "x").await).await;
-    let Data::UserMsg(asked) = &kids[1].data else { panic!("{:?}", kids[1]) };
+    let EventData::UserMsg(asked) = &kids[1].data else { panic!("{:?}", kids[1]) };
     assert_eq!(asked.message.content, [text_block("milk")]);
     all_settled(&milky).await;
 

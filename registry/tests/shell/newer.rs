@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{Commit, Head, Holder, Journal};
+use abide_actors::journal::{Commit, ConversationSummary, Holder, Journal};
 use abide_actors::request::{ForkRequest, Request};
-use abide_conversation::event::{Created, Data, Ending, Event, Unknown};
-use abide_conversation::state::Activeness;
+use abide_conversation::event::{Created, Event, EventData, TurnOutcome, Unknown};
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, State, Timestamp};
 use abide_registry::store::memory::Memory;
 
@@ -24,7 +24,7 @@ async fn written() -> Arc<Memory> {
     let newer = Holder { node: "newer".to_owned(), incarnation: "1".to_owned() };
     let held = store.claim(&id, &newer, None).await.unwrap();
     let at = Timestamp::UNIX_EPOCH;
-    let created = Data::Created(Created {
+    let created = EventData::Created(Created {
         agent: agent.clone(),
         assigns: Map::new(),
         metadata: Map::new(),
@@ -32,13 +32,14 @@ async fn written() -> Arc<Memory> {
         parent: None,
         fork: None,
     });
-    let mused = Data::Unknown(Unknown { kind: "mused".to_owned(), data: json!({"on": "life"}) });
+    let mused =
+        EventData::Unknown(Unknown { kind: "mused".to_owned(), data: json!({"on": "life"}) });
     let event = |(seq, data)| Event { seq, at, turn_id: None, data };
     let commit = Commit {
         events: [(1, created), (2, mused)].map(event).into(),
-        head: Head {
+        head: ConversationSummary {
             agent,
-            state: Activeness::Idle,
+            state: ConversationStatus::Idle,
             last_seq: 2,
             created_at: at,
             metadata: Map::new(),
@@ -61,7 +62,7 @@ async fn a_conversation_goes_on_after_an_event_that_its_node_does_not_know() {
     let rig = Rig::over(store.clone(), SAYS).await;
     for n in 1..=TURNS {
         rig.send("x", "go").await.unwrap();
-        assert_eq!(rig.ended("x", n).await, (Ending::Completed, None));
+        assert_eq!(rig.ended("x", n).await, (TurnOutcome::Completed, None));
     }
     rig.check("x").await;
     let loaded = store.load(&ConversationId::new("x")).await.unwrap().unwrap();

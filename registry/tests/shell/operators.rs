@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use abide_actors::request::Request;
 use abide_conversation::ConversationId;
-use abide_conversation::event::Ending;
+use abide_conversation::event::TurnOutcome;
 
 use crate::revival::HOLDS;
 use crate::rig::Rig;
@@ -46,7 +46,7 @@ async fn a_conversation_is_seen_and_killed_from_any_node() {
         assert!(door.look(&id("y")).await.unwrap().is_none());
     }
     town.release_all();
-    assert_eq!(town.node(1).ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(1).ended("x", 1).await, (TurnOutcome::Completed, None));
     town.node(1).check("x").await;
 }
 
@@ -72,7 +72,7 @@ async fn a_quarantined_conversation_is_seen_and_pardoned_from_any_node() {
     town.node(0).model.calm.store(true, Ordering::SeqCst);
     town.release_all();
     town.node(2).kill("bad").await;
-    assert_eq!(town.node(1).ended("bad", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(1).ended("bad", 1).await, (TurnOutcome::Completed, None));
     assert!(town.node(1).quarantined("bad").await.is_none());
     town.node(1).check("bad").await;
 }
@@ -86,6 +86,6 @@ async fn a_quarantined_conversation_is_deleted_from_any_node() {
     assert!(town.node(2).quarantined("bad").await.is_none());
     town.release_all();
     town.node(1).send("bad", "go").await.unwrap();
-    assert_eq!(town.node(0).ended("bad", 1).await, (Ending::Completed, None));
+    assert_eq!(town.node(0).ended("bad", 1).await, (TurnOutcome::Completed, None));
     town.node(0).check("bad").await;
 }

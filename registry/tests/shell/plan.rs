@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::ConversationId;
-use abide_conversation::command::Answer;
-use abide_conversation::event::{Data, Ending, Event, TodoStatus};
+use abide_conversation::command::ResolutionAnswer;
+use abide_conversation::event::{Event, EventData, TodoStatus, TurnOutcome};
 use abide_conversation::permission::PermissionPhase;
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ impl<'a> Talk<'a> {
         let before = self.rig.journal("x").await.len();
         self.rig.send("x", word).await.unwrap();
         self.turns += 1;
-        assert_eq!(self.rig.ended("x", self.turns).await, (Ending::Completed, None));
+        assert_eq!(self.rig.ended("x", self.turns).await, (TurnOutcome::Completed, None));
         self.rig.journal("x").await.split_off(before)
     }
 
@@ -84,7 +84,7 @@ impl<'a> Talk<'a> {
     async fn may_echo(&mut self) -> bool {
         let events = self.say("echo").await;
         let call = events.iter().find_map(|event| match &event.data {
-            Data::ToolCall(call) => Some(call.call_id.clone()),
+            EventData::ToolCall(call) => Some(call.call_id.clone()),
             _ => None,
         });
         results(&events, call.unwrap().as_str())[0]["ok"] == true
@@ -119,7 +119,7 @@ async fn a_plan_that_a_model_chose_ends_when_it_chooses() {
     assert!(!talk.may_echo().await);
     let events = talk.say("exit").await;
     let changed = events.iter().find_map(|event| match &event.data {
-        Data::PhaseChanged(changed) => Some((changed.phase, changed.planning)),
+        EventData::PhaseChanged(changed) => Some((changed.phase, changed.planning)),
         _ => None,
     });
     assert_eq!(changed, Some((PermissionPhase::Default, false)));
@@ -140,7 +140,7 @@ async fn a_plan_that_the_agent_began_in_ends_with_an_approval() {
         let open = inbox(&rig).await.remove(0).pending;
         assert_eq!((open.tool.as_str(), &open.args["reason"]), ("plan_mode", &json!("the plan")));
         assert_eq!(seen(&rig).await.phase, Some(PermissionPhase::Plan));
-        let answer = Answer::Approval { approved, reason: None, args: None };
+        let answer = ResolutionAnswer::Approval { approved, reason: None, args: None };
         rig.resolve("x", open.call_id.as_str(), answer).await.unwrap();
         rig.ended("x", talk.turns).await;
         assert_eq!(seen(&rig).await.phase, Some(phase));
@@ -205,10 +205,10 @@ async fn a_phase_spares_what_it_may_the_approval() {
         for word in unasked {
             let rig = Rig::new(&agent(permissions)).await;
             Talk::with(&rig).say(word).await;
-            let asked = |event: &Event| matches!(event.data, Data::Suspension(_));
+            let asked = |event: &Event| matches!(event.data, EventData::Suspension(_));
             assert!(!rig.journal("x").await.iter().any(asked), "{permissions}: {word}");
             let denied = |event: &Event| match &event.data {
-                Data::ToolResult(result) => !result.outcome.is_ok() && word == "pay",
+                EventData::ToolResult(result) => !result.outcome.is_ok() && word == "pay",
                 _ => false,
             };
             let denied = rig.journal("x").await.iter().any(denied);
@@ -230,14 +230,14 @@ async fn the_list_is_replaced_whole_told_and_kept() {
     let told = results(&events, "t")[0]["result"].clone();
     assert_eq!(told, "[~] first\n[ ] second");
     let listed = events.iter().find_map(|event| match &event.data {
-        Data::TodosChanged(changed) => Some((event.seq, changed.todos.clone())),
+        EventData::TodosChanged(changed) => Some((event.seq, changed.todos.clone())),
         _ => None,
     });
     let (seq, todos) = listed.unwrap();
     assert!(
         matches!(
             events.iter().find(|event| event.seq == seq + 1).map(|event| &event.data),
-            Some(Data::ToolResult(_))
+            Some(EventData::ToolResult(_))
         ),
         "in the commit of its result"
     );

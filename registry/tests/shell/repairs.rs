@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::request::{FailCallRequest, Failure, Reply, Request};
+use abide_actors::request::{FailCallRequest, Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Ending};
+use abide_conversation::event::{EventData, TurnOutcome};
 use abide_conversation::{CallId, ConversationId, Principal, Rejection};
-use abide_registry::conversations::Kept;
+use abide_registry::conversations::MoveError;
 use futures::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ name: a
 retry: {max_attempts: 3, base: 1h, max: 1h}
 model: {provider: scripted, script: [{text: "Well."}]}
 "#;
-const COMPLETED: (Ending, Option<String>) = (Ending::Completed, None);
+const COMPLETED: (TurnOutcome, Option<String>) = (TurnOutcome::Completed, None);
 
 fn id(id: &str) -> ConversationId {
     ConversationId::new(id)
@@ -33,8 +33,8 @@ fn fail(call: &str) -> Request {
     Request::FailCall(FailCallRequest { call, by, error: "given up".to_owned() })
 }
 
-fn suspended(data: &Data) -> bool {
-    matches!(data, Data::Suspension(_))
+fn suspended(data: &EventData) -> bool {
+    matches!(data, EventData::Suspension(_))
 }
 
 /// Waits until something of the conversation waits for a later attempt.
@@ -81,7 +81,7 @@ async fn a_retry_starts_nothing_that_runs_twice() {
     assert_eq!(town.node(1).ended("x", 1).await, COMPLETED);
     assert_eq!(town.runs_of("x", "c"), 1);
     let nobody = town.node(1).conversations.retry(&id("y")).await;
-    assert_eq!(nobody, Err(Failure::Rejected(Rejection::NotFound)));
+    assert_eq!(nobody, Err(RequestError::Rejected(Rejection::NotFound)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,9 +115,12 @@ async fn an_open_call_is_failed_live_or_parked_from_any_node() {
         assert_eq!(results(&journal, "c"), [error]);
         let Reply::Resolved { seq } = failed else { panic!("{failed:?}") };
         let at = journal.iter().find(|event| event.seq == seq).unwrap();
-        assert!(matches!(at.data, Data::ToolResult(_)));
+        assert!(matches!(at.data, EventData::ToolResult(_)));
         let again = town.node(0).ask("x", fail("c")).await;
-        assert!(matches!(again, Err(Failure::Rejected(Rejection::CallNotOpen(_)))), "{again:?}");
+        assert!(
+            matches!(again, Err(RequestError::Rejected(Rejection::CallNotOpen(_)))),
+            "{again:?}"
+        );
         town.release_all();
         town.node(1).check("x").await;
     }
@@ -181,7 +184,7 @@ async fn what_must_not_run_twice_is_interrupted_only_by_force() {
             true => door.move_to(&id("x"), None, false).await.map(drop),
             false => door.release(&id("x"), false).await.map(drop),
         };
-        assert_eq!(refused, Err(Kept::Runs(vec![CallId::new("c")])));
+        assert_eq!(refused, Err(MoveError::Runs(vec![CallId::new("c")])));
         assert_eq!(town.lives_at("x"), [0], "nothing was done");
         match moves {
             true => drop(door.move_to(&id("x"), None, true).await.unwrap()),
@@ -203,17 +206,20 @@ async fn a_move_that_cannot_be_says_why() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let door = &town.node(1).conversations;
     for (node, why) in [
-        ("n7", Kept::NoSuchNode("n7".to_owned())),
-        ("n0", Kept::There("n0".to_owned())),
-        ("n2", Kept::Draining("n2".to_owned())),
+        ("n7", MoveError::NoSuchNode("n7".to_owned())),
+        ("n0", MoveError::There("n0".to_owned())),
+        ("n2", MoveError::Draining("n2".to_owned())),
     ] {
         assert_eq!(door.move_to(&id("x"), Some(node), true).await, Err(why));
     }
     let nobody = door.move_to(&id("y"), None, false).await;
-    assert_eq!(nobody, Err(Kept::Failed(Failure::Rejected(Rejection::NotFound))));
+    assert_eq!(nobody, Err(MoveError::Failed(RequestError::Rejected(Rejection::NotFound))));
     let alone = Town::new(1, ASKS).await;
     alone.node(0).send("x", "go").await.unwrap();
-    assert_eq!(alone.node(0).conversations.move_to(&id("x"), None, false).await, Err(Kept::Alone));
+    assert_eq!(
+        alone.node(0).conversations.move_to(&id("x"), None, false).await,
+        Err(MoveError::Alone)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,9 @@
 //! A repeat gets the first answer, and nothing happens twice.
 
-use abide_actors::request::{Failure, RepeatKey, Reply, Request};
+use abide_actors::request::{IdempotencyKey, Reply, Request, RequestError};
 use abide_conversation::ConversationId;
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::Data;
+use abide_conversation::event::EventData;
 
 use crate::rig::{Rig, say};
 
@@ -12,9 +12,9 @@ name: a
 model: {provider: scripted, script: [{text: "Well."}]}
 "#;
 
-fn key(name: &str, print: &str) -> Vec<RepeatKey> {
+fn key(name: &str, print: &str) -> Vec<IdempotencyKey> {
     let (key, fingerprint) = (format!("message:{name}"), print.to_owned());
-    vec![RepeatKey { key, fingerprint, field: "message_id".into() }]
+    vec![IdempotencyKey { key, fingerprint, field: "message_id".into() }]
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,9 +28,9 @@ async fn the_same_message_id_is_one_message_with_one_answer() {
     let again = rig.repeat("x", say("hi", IfBusy::Reject), key("m", "hi")).await.unwrap();
     assert_eq!(first, again, "also after a crash");
     let other = rig.repeat("x", say("ho", IfBusy::Reject), key("m", "ho")).await;
-    assert_eq!(other, Err(Failure::KeyReused("message_id".into())));
+    assert_eq!(other, Err(RequestError::KeyReused("message_id".into())));
     let events = rig.journal("x").await;
-    let said = events.iter().filter(|event| matches!(event.data, Data::UserMsg(_))).count();
+    let said = events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_))).count();
     assert_eq!(said, 1);
     tokio::time::advance(std::time::Duration::from_secs(86_401)).await;
     let later = rig.repeat("x", say("hi", IfBusy::Reject), key("m", "hi")).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_deleted_conversation_is_gone_and_the_repeat_knows() {
     assert_eq!(first, Ok(Reply::Deleted));
     assert_eq!(rig.repeat("x", Request::Delete, key("d", "x")).await, Ok(Reply::Deleted));
     let gone = rig.ask("x", Request::Cancel).await;
-    assert!(matches!(gone, Err(Failure::Rejected(_))), "{gone:?}");
+    assert!(matches!(gone, Err(RequestError::Rejected(_))), "{gone:?}");
     assert!(rig.journal("x").await.is_empty());
     assert!(rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().is_none());
     rig.send("x", "hi").await.unwrap();

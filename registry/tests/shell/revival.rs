@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abide_actors::conversation::ConversationMsg;
-use abide_actors::request::Failure;
+use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
-use abide_conversation::event::{Data, Ending};
-use abide_registry::conversations::Place;
+use abide_conversation::event::{EventData, TurnOutcome};
+use abide_registry::conversations::Location;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
 use serde_json::json;
@@ -41,7 +41,7 @@ async fn a_killed_actor_runs_its_tool_again_as_a_higher_attempt() {
     assert!(rig.conversations.kill(&ConversationId::new("x")).await.unwrap());
     rig.held(2).await;
     rig.tools.release.add_permits(1);
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let results = results(&rig.journal("x").await, "c");
     assert_eq!(results, [json!({"ok": true, "result": {"attempt": 2, "principal": "ada"}})]);
     rig.check("x").await;
@@ -53,7 +53,7 @@ async fn a_tool_that_must_not_run_twice_is_interrupted_by_a_kill() {
     rig.send("x", "go").await.unwrap();
     rig.held(1).await;
     rig.kill("x").await;
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let interrupted =
         json!({"ok": false, "error": "tool call interrupted", "error_type": "INTERRUPTED"});
     assert_eq!(results(&rig.journal("x").await, "c"), [interrupted]);
@@ -65,7 +65,7 @@ async fn a_tool_that_must_not_run_twice_is_interrupted_by_a_kill() {
 async fn an_approved_call_killed_while_it_runs_is_not_asked_for_again() {
     let rig = Rig::new(ASKS).await;
     rig.send("x", "go").await.unwrap();
-    rig.until("x", |data| matches!(data, Data::Suspension(_))).await;
+    rig.until("x", |data| matches!(data, EventData::Suspension(_))).await;
     rig.approve("x", "c").await.unwrap();
     rig.held(1).await;
     rig.kill("x").await;
@@ -73,7 +73,8 @@ async fn an_approved_call_killed_while_it_runs_is_not_asked_for_again() {
     rig.tools.release.add_permits(1);
     rig.ended("x", 1).await;
     let events = rig.journal("x").await;
-    let asked = events.iter().filter(|event| matches!(event.data, Data::Suspension(_))).count();
+    let asked =
+        events.iter().filter(|event| matches!(event.data, EventData::Suspension(_))).count();
     assert_eq!(asked, 1);
     let ran_as = results(&events, "c")[0]["result"]["principal"].clone();
     assert_eq!(ran_as, "bob", "an approved call runs as its approver");
@@ -91,7 +92,7 @@ async fn a_waiting_conversation_leaves_memory_and_an_answer_brings_it_back() {
     assert!(rig.conversations.table().is_empty(), "a look starts no actor");
     rig.tools.release.add_permits(1);
     rig.approve("x", "c").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     rig.check("x").await;
 }
 
@@ -100,15 +101,15 @@ async fn a_deadline_passes_without_an_actor_and_the_turn_goes_on() {
     let rig = Rig::new(ASKS).await;
     rig.send("x", "go").await.unwrap();
     rig.passivated("x").await;
-    let suspended = rig.until("x", |data| matches!(data, Data::Suspension(_))).await;
-    let result = rig.until("x", |data| matches!(data, Data::ToolResult(_))).await;
+    let suspended = rig.until("x", |data| matches!(data, EventData::Suspension(_))).await;
+    let result = rig.until("x", |data| matches!(data, EventData::ToolResult(_))).await;
     let late = result.at.duration_since(suspended.at).as_millis() - 600_000;
     assert!((0..=200).contains(&late), "woken {late} ms after its time");
     let expired = json!({"ok": false, "error": "timed out: no response", "error_type": "EXPIRED"});
     assert_eq!(results(&rig.journal("x").await, "c"), [expired]);
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let late = rig.approve("x", "c").await;
-    assert!(matches!(late, Err(Failure::Rejected(_))), "{late:?}");
+    assert!(matches!(late, Err(RequestError::Rejected(_))), "{late:?}");
     rig.check("x").await;
 }
 
@@ -116,11 +117,11 @@ async fn a_deadline_passes_without_an_actor_and_the_turn_goes_on() {
 async fn a_kill_gives_a_call_no_more_time() {
     let rig = Rig::new(ASKS).await;
     rig.send("x", "go").await.unwrap();
-    let suspended = rig.until("x", |data| matches!(data, Data::Suspension(_))).await;
+    let suspended = rig.until("x", |data| matches!(data, EventData::Suspension(_))).await;
     tokio::time::advance(Duration::from_secs(300)).await;
     rig.conversations.ensure_started(&ConversationId::new("x")).await.unwrap();
     rig.kill("x").await;
-    let result = rig.until("x", |data| matches!(data, Data::ToolResult(_))).await;
+    let result = rig.until("x", |data| matches!(data, EventData::ToolResult(_))).await;
     let waited = result.at.duration_since(suspended.at).as_secs();
     assert!((600..=601).contains(&waited), "{waited}");
 }
@@ -143,14 +144,14 @@ async fn a_conversation_that_keeps_crashing_is_quarantined_and_harms_no_other() 
     let crashes = rig.model.asked.load(Ordering::SeqCst);
     assert_eq!(crashes, 5, "the budget");
     let refused = rig.send("bad", "more").await;
-    assert!(matches!(refused, Err(Failure::Quarantined(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestError::Quarantined(_))), "{refused:?}");
     rig.send("good", "go").await.unwrap();
-    assert_eq!(rig.ended("good", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("good", 1).await, (TurnOutcome::Completed, None));
 
     rig.model.calm.store(true, Ordering::SeqCst);
     rig.tools.release.add_permits(1);
     rig.kill("bad").await;
-    assert_eq!(rig.ended("bad", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("bad", 1).await, (TurnOutcome::Completed, None));
     rig.check("bad").await;
 }
 
@@ -164,7 +165,7 @@ async fn what_wanted_to_run_is_taken_up_by_the_next_process() {
     let second = Rig::over(store, HOLDS).await;
     second.held(1).await;
     second.tools.release.add_permits(1);
-    assert_eq!(second.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(second.ended("x", 1).await, (TurnOutcome::Completed, None));
     second.check("x").await;
 }
 
@@ -175,9 +176,9 @@ async fn an_append_whose_answer_was_lost_is_replayed_not_repeated() {
     rig.tools.release.add_permits(10);
     store.lose_answers.store(true, Ordering::SeqCst);
     let lost = rig.send("x", "go").await;
-    assert!(matches!(lost, Err(Failure::Refused(_))), "{lost:?}");
+    assert!(matches!(lost, Err(RequestError::Refused(_))), "{lost:?}");
     store.lose_answers.store(false, Ordering::SeqCst);
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     rig.check("x").await;
 }
 
@@ -190,11 +191,11 @@ async fn a_store_that_was_away_costs_no_crash_and_the_turn_goes_on() {
     store.away.store(true, Ordering::SeqCst);
     rig.tools.release.add_permits(10);
     let away = rig.send("y", "go").await;
-    assert!(matches!(away, Err(Failure::Refused(_))), "{away:?}");
+    assert!(matches!(away, Err(RequestError::Refused(_))), "{away:?}");
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert!(rig.quarantined("x").await.is_none());
     store.away.store(false, Ordering::SeqCst);
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     rig.check("x").await;
 }
 
@@ -206,7 +207,7 @@ async fn a_store_that_refuses_a_read_costs_no_running_tool() {
     rig.held(1).await;
     store.away.store(true, Ordering::SeqCst);
     let away = rig.send("x", "more").await;
-    assert!(matches!(away, Err(Failure::Refused(_))), "{away:?}");
+    assert!(matches!(away, Err(RequestError::Refused(_))), "{away:?}");
     store.away.store(false, Ordering::SeqCst);
     rig.tools.release.add_permits(1);
     rig.ended("x", 1).await;
@@ -231,7 +232,7 @@ async fn a_draining_node_runs_what_it_handed_over_and_leaves_the_rest() {
     assert_eq!(results(&rig.journal("x").await, "c")[0]["ok"], true);
     drop(rig);
     let next = Rig::over(store, HOLDS_ONCE).await;
-    assert_eq!(next.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(next.ended("x", 1).await, (TurnOutcome::Completed, None));
     next.check("x").await;
 }
 
@@ -239,12 +240,12 @@ async fn a_draining_node_runs_what_it_handed_over_and_leaves_the_rest() {
 async fn what_comes_while_an_actor_leaves_goes_to_the_next_one() {
     let rig = Rig::new(ASKS).await;
     rig.send("x", "go").await.unwrap();
-    rig.until_unseen("x", |data| matches!(data, Data::Suspension(_))).await;
+    rig.until_unseen("x", |data| matches!(data, EventData::Suspension(_))).await;
     let first = rig.conversations.ensure_started(&ConversationId::new("x")).await.unwrap();
-    let Place::Here(first) = first else { panic!("it lives here") };
+    let Location::Here(first) = first else { panic!("it lives here") };
     // Its timer rings, and the answer is in the mailbox right behind.
     for handled in 0..10 {
-        first.actor.cast(ConversationMsg::Idle(handled)).unwrap();
+        first.actor.cast(ConversationMsg::IdleTimeout(handled)).unwrap();
     }
     rig.approve("x", "c").await.unwrap();
     assert!(first.actor.get_status() >= ractor::ActorStatus::Draining, "the first one leaves");
@@ -270,5 +271,5 @@ async fn a_quarantined_conversation_can_be_deleted() {
     assert!(rig.quarantined("bad").await.is_none());
     rig.tools.release.add_permits(1);
     rig.send("bad", "go").await.unwrap();
-    assert_eq!(rig.ended("bad", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("bad", 1).await, (TurnOutcome::Completed, None));
 }

@@ -7,20 +7,22 @@ use std::time::Duration;
 use abide_actors::agent::{Definition, Format, from_text};
 use abide_actors::clock::Clock;
 use abide_actors::journal::Holder;
-use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest, SendRequest};
+use abide_actors::request::{
+    IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
+};
 use abide_actors::shell::{Launcher, Limits, Sandbox, Shell};
-use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
-use abide_actors::tools::{Kit, Runner};
+use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn};
+use abide_actors::tools::{BuiltinServices, Runner};
 use abide_actors::web::Fetcher;
 use abide_actors::workspace::Workspaces;
-use abide_conversation::command::{Answer, IfBusy};
-use abide_conversation::event::{Data, Ending, Event, Shape};
+use abide_conversation::command::{IfBusy, ResolutionAnswer};
+use abide_conversation::event::{AnswerFormat, Event, EventData, TurnOutcome};
 use abide_conversation::{AgentName, CallId, ConversationId, Principal, State, replay, wanted};
-use abide_registry::agents::Catalogue;
-use abide_registry::alone::Alone;
+use abide_registry::agents::AgentCatalog;
+use abide_registry::alone::Standalone;
 use abide_registry::conversations::Conversations;
 use abide_registry::host::{HostMsg, Quarantined};
-use abide_registry::life::{Ground, Life};
+use abide_registry::life::{NodeRuntime, RuntimeDeps};
 use abide_registry::live::{self, Hub};
 use abide_registry::membership::{Member, MemberState, Membership};
 use abide_registry::peers::Peers;
@@ -46,11 +48,11 @@ const DEADLINE: Duration = Duration::from_secs(7_200);
 pub struct Rig {
     pub conversations: Conversations,
     pub store: Arc<dyn Store>,
-    pub catalogue: Arc<Catalogue>,
+    pub catalogue: Arc<AgentCatalog>,
     pub hub: Hub,
     pub tools: Tools,
     pub model: Arc<Scene>,
-    pub life: Life,
+    pub life: NodeRuntime,
 }
 
 /// What a rig stands on.
@@ -60,7 +62,7 @@ pub struct Site {
     pub membership: Arc<dyn Membership>,
     pub holder: Holder,
     pub policy: Policy,
-    pub natives: Natives,
+    pub natives: Extensions,
 }
 
 /// What the rig's native tools do and have done.
@@ -91,10 +93,10 @@ impl Default for Tools {
 }
 
 /// The built-in tools, with files below a directory of this process and without commands.
-fn kit(clock: &Arc<dyn Clock>) -> Kit {
+fn kit(clock: &Arc<dyn Clock>) -> BuiltinServices {
     let base = std::env::temp_dir().join(format!("abide-shell-{}", std::process::id()));
     let shell = Shell::new(Launcher::of("/nowhere"), Sandbox::Off, Limits::default());
-    Kit {
+    BuiltinServices {
         workspaces: Arc::new(Workspaces::new(base, clock.clone())),
         shell: Arc::new(shell),
         fetcher: Fetcher::new().unwrap(),
@@ -108,11 +110,11 @@ impl Rig {
     }
 
     pub async fn over(store: Arc<dyn Store>, agent: &str) -> Self {
-        Self::with(Natives::new(), store, agent).await
+        Self::with(Extensions::new(), store, agent).await
     }
 
-    pub async fn with(natives: Natives, store: Arc<dyn Store>, agent: &str) -> Self {
-        let (clock, alone) = (clock(), Arc::new(Alone::default()));
+    pub async fn with(natives: Extensions, store: Arc<dyn Store>, agent: &str) -> Self {
+        let (clock, alone) = (clock(), Arc::new(Standalone::default()));
         let holder = Holder { node: "n".to_owned(), incarnation: "1".to_owned() };
         let (membership, policy) = (alone.clone(), Policy::Local);
         let site = Site { clock, store, membership, holder, policy, natives };
@@ -138,10 +140,10 @@ impl Rig {
             .with("echo", Echo)
             .with("seat", Seat)
             .with_hooks(crate::hooks::hooks(&tools));
-        let catalogue = Catalogue::new(store.clone(), Arc::new(natives.clone()), clock.clone());
+        let catalogue = AgentCatalog::new(store.clone(), Arc::new(natives.clone()), clock.clone());
         let catalogue = Arc::new(catalogue);
         let model = Arc::new(Scene::default());
-        let ground = Ground {
+        let ground = RuntimeDeps {
             me: Member {
                 process: holder.to_string(),
                 holder,
@@ -164,7 +166,7 @@ impl Rig {
             policy,
             on_time: Box::new(|_, _| {}),
         };
-        let life = Life::begin(ground, connect).await.unwrap();
+        let life = NodeRuntime::begin(ground, connect).await.unwrap();
         let conversations = life.conversations.clone();
         let hub = life.hub.clone();
         let rig = Self { conversations, store, catalogue, hub, tools, model, life };
@@ -179,7 +181,7 @@ impl Rig {
         self.catalogue.put(parsed.definition, None).await.unwrap();
     }
 
-    pub async fn ask(&self, id: &str, request: Request) -> Result<Reply, Failure> {
+    pub async fn ask(&self, id: &str, request: Request) -> Result<Reply, RequestError> {
         self.repeat(id, request, Vec::new()).await
     }
 
@@ -187,21 +189,26 @@ impl Rig {
         &self,
         id: &str,
         request: Request,
-        repeats: Vec<RepeatKey>,
-    ) -> Result<Reply, Failure> {
+        repeats: Vec<IdempotencyKey>,
+    ) -> Result<Reply, RequestError> {
         self.conversations.deliver(&ConversationId::new(id), request, repeats).await
     }
 
-    pub async fn send(&self, id: &str, text: &str) -> Result<Reply, Failure> {
+    pub async fn send(&self, id: &str, text: &str) -> Result<Reply, RequestError> {
         self.ask(id, say(text, IfBusy::Reject)).await
     }
 
-    pub async fn approve(&self, id: &str, call: &str) -> Result<Reply, Failure> {
-        let answer = Answer::Approval { approved: true, reason: None, args: None };
+    pub async fn approve(&self, id: &str, call: &str) -> Result<Reply, RequestError> {
+        let answer = ResolutionAnswer::Approval { approved: true, reason: None, args: None };
         self.resolve(id, call, answer).await
     }
 
-    pub async fn resolve(&self, id: &str, call: &str, answer: Answer) -> Result<Reply, Failure> {
+    pub async fn resolve(
+        &self,
+        id: &str,
+        call: &str,
+        answer: ResolutionAnswer,
+    ) -> Result<Reply, RequestError> {
         let (call, by) = (CallId::new(call), Principal::new("bob"));
         self.ask(
             id,
@@ -225,7 +232,7 @@ impl Rig {
     }
 
     /// Waits for an event of the journal.
-    pub async fn until(&self, id: &str, is: impl Fn(&Data) -> bool) -> Event {
+    pub async fn until(&self, id: &str, is: impl Fn(&EventData) -> bool) -> Event {
         let mut signals = self.hub.subscribe(&ConversationId::new(id));
         let look = async {
             loop {
@@ -240,7 +247,7 @@ impl Rig {
     }
 
     /// The same, without being a page.
-    pub async fn until_unseen(&self, id: &str, is: impl Fn(&Data) -> bool) -> Event {
+    pub async fn until_unseen(&self, id: &str, is: impl Fn(&EventData) -> bool) -> Event {
         let look = async {
             loop {
                 let events = self.journal(id).await;
@@ -254,12 +261,12 @@ impl Rig {
     }
 
     /// Waits for the `n`th end of a turn; says how it ended.
-    pub async fn ended(&self, id: &str, n: usize) -> (Ending, Option<String>) {
+    pub async fn ended(&self, id: &str, n: usize) -> (TurnOutcome, Option<String>) {
         let look = async {
             loop {
                 let events = self.journal(id).await;
                 let mut ends = events.into_iter().filter_map(|event| match event.data {
-                    Data::TurnEnded(ended) => Some((ended.outcome, ended.reason)),
+                    EventData::TurnEnded(ended) => Some((ended.outcome, ended.reason)),
                     _ => None,
                 });
                 if let Some(end) = ends.nth(n - 1) {
@@ -308,7 +315,7 @@ impl Rig {
         let loaded = self.store.load(&ConversationId::new(id)).await.unwrap().unwrap();
         assert_eq!(replay(loaded.state, &loaded.events), state, "the cache is a fold");
         for event in &events {
-            let Data::AssistantMsg(spoken) = &event.data else { continue };
+            let EventData::AssistantMsg(spoken) = &event.data else { continue };
             for call in &spoken.message.tool_calls {
                 let results = results(&events, call.id.as_str());
                 assert_eq!(results.len(), 1, "one result for {}", call.id);
@@ -320,7 +327,7 @@ impl Rig {
 /// The results of a call, as envelopes.
 pub fn results(events: &[Event], call: &str) -> Vec<Value> {
     let result = |event: &Event| match &event.data {
-        Data::ToolResult(result) if result.call_id.as_str() == call => {
+        EventData::ToolResult(result) if result.call_id.as_str() == call => {
             Some(serde_json::to_value(&result.outcome).unwrap())
         }
         _ => None,
@@ -335,7 +342,7 @@ pub fn say(text: &str, if_busy: IfBusy) -> Request {
         message_id: None,
         principal: Principal::new("ada"),
         assigns: Default::default(),
-        shape: Shape::Agent,
+        shape: AnswerFormat::Agent,
         if_busy,
     })
 }
@@ -356,11 +363,11 @@ impl NativeTool for Hold {
         json!({"type": "object"})
     }
 
-    async fn run(&self, _args: Value, context: Context<'_>) -> Returned {
+    async fn run(&self, _args: Value, context: Context<'_>) -> ToolReturn {
         self.0.note(&context);
         self.0.runs.fetch_add(1, Ordering::SeqCst);
         self.0.release.acquire().await.unwrap().forget();
-        Returned::ok(json!({"attempt": context.attempt, "principal": context.principal}))
+        ToolReturn::ok(json!({"attempt": context.attempt, "principal": context.principal}))
     }
 }
 
@@ -374,11 +381,11 @@ impl NativeTool for Nap {
         json!({"type": "object", "properties": {"ms": {"type": "integer"}}, "required": ["ms"]})
     }
 
-    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
         self.0.note(&context);
         let ms = args["ms"].as_u64().unwrap_or_default();
         tokio::time::sleep(Duration::from_millis(ms)).await;
-        Returned::ok(json!({"attempt": context.attempt}))
+        ToolReturn::ok(json!({"attempt": context.attempt}))
     }
 }
 
@@ -392,7 +399,7 @@ impl NativeTool for Boom {
         json!({"type": "object"})
     }
 
-    async fn run(&self, _args: Value, _context: Context<'_>) -> Returned {
+    async fn run(&self, _args: Value, _context: Context<'_>) -> ToolReturn {
         panic!("secret");
     }
 }
@@ -407,8 +414,8 @@ impl NativeTool for Halt {
         json!({"type": "object"})
     }
 
-    async fn run(&self, _args: Value, _context: Context<'_>) -> Returned {
-        Returned::halt("enough")
+    async fn run(&self, _args: Value, _context: Context<'_>) -> ToolReturn {
+        ToolReturn::halt("enough")
     }
 }
 
@@ -426,8 +433,8 @@ impl NativeTool for Echo {
         })
     }
 
-    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
-        Returned::ok(json!({"args": args, "assigns": context.assigns}))
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
+        ToolReturn::ok(json!({"args": args, "assigns": context.assigns}))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_actors::model::scripted::Scripted;
-use abide_actors::model::{Failure, Model, Part, Parts, Purpose, Request, Retry};
+use abide_actors::model::{Model, ModelError, Purpose, ReplyChunk, ReplyStream, Request, Retry};
 use async_trait::async_trait;
 use futures::StreamExt;
 
@@ -32,21 +32,21 @@ pub struct Scene {
 
 #[async_trait]
 impl Model for Scene {
-    async fn ask(&self, prompt: &Request) -> Result<Parts, Failure> {
+    async fn ask(&self, prompt: &Request) -> Result<ReplyStream, ModelError> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         if self.records.load(Ordering::SeqCst) {
             self.prompts.lock().unwrap().push(prompt.clone());
         }
         if prompt.purpose == Purpose::Summary {
             return match self.mute.load(Ordering::SeqCst) {
-                true => Err(Failure::transient("no summaries today")),
+                true => Err(ModelError::transient("no summaries today")),
                 false => self.scripted.ask(prompt).await,
             };
         }
         let texts: Vec<String> = prompt.messages.iter().map(|it| it.text()).collect();
         let (length, longest) = (length(&texts), self.longest.load(Ordering::SeqCst));
         if longest > 0 && length > longest {
-            return Err(Failure { message: "too long".to_owned(), retry: Retry::Shorter });
+            return Err(ModelError { message: "too long".to_owned(), retry: Retry::Shorter });
         }
         *self.read.lock().unwrap() = texts;
         if self.slow.load(Ordering::SeqCst) {
@@ -58,10 +58,10 @@ impl Model for Scene {
             panic!("as the test wants it");
         }
         if said == "stumble" && asked == 0 {
-            return Err(Failure::transient("it stumbled"));
+            return Err(ModelError::transient("it stumbled"));
         }
         if said == "drip" {
-            let first = futures::stream::iter([Ok(Part::Text("half a ".to_owned()))]);
+            let first = futures::stream::iter([Ok(ReplyChunk::Text("half a ".to_owned()))]);
             return Ok(first.chain(futures::stream::pending()).boxed());
         }
         self.scripted.ask(prompt).await

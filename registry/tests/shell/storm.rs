@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::request::{Failure, RepeatKey, Reply, Request, ResolveRequest};
-use abide_conversation::command::{Answer, IfBusy};
-use abide_conversation::event::{Data, Event};
+use abide_actors::request::{IdempotencyKey, Reply, Request, RequestError, ResolveRequest};
+use abide_conversation::command::{IfBusy, ResolutionAnswer};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::{CallId, ConversationId, Principal, TurnId, wanted};
-use abide_registry::peers::Link;
+use abide_registry::peers::LinkState;
 use abide_registry::placement::Policy;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -68,14 +68,14 @@ impl Chance {
 struct Said {
     id: String,
     text: String,
-    answer: JoinHandle<Result<Reply, Failure>>,
+    answer: JoinHandle<Result<Reply, RequestError>>,
 }
 
 struct Storm {
     town: Town,
     chance: Chance,
     said: Vec<Said>,
-    resolved: Vec<(String, JoinHandle<Result<Reply, Failure>>)>,
+    resolved: Vec<(String, JoinHandle<Result<Reply, RequestError>>)>,
 }
 
 impl Storm {
@@ -109,7 +109,11 @@ impl Storm {
                 16 => self.town.away(node, self.chance.below(2) == 0),
                 17 => {
                     let other = self.chance.of(&running);
-                    let link = self.chance.of(&[Link::Connected, Link::Lost, Link::Refused]);
+                    let link = self.chance.of(&[
+                        LinkState::Connected,
+                        LinkState::Lost,
+                        LinkState::Refused,
+                    ]);
                     if other != node && self.chance.below(3) == 0 {
                         self.town.link_one_way(node, other, link);
                     } else if other != node {
@@ -128,7 +132,7 @@ impl Storm {
     fn say(&mut self, node: usize, step: u64) {
         let id = format!("x{}", self.chance.below(CONVERSATIONS));
         let text = format!("m{step}");
-        let key = RepeatKey {
+        let key = IdempotencyKey {
             key: format!("message:{text}"),
             fingerprint: text.clone(),
             field: "message_id".into(),
@@ -148,7 +152,7 @@ impl Storm {
             call: CallId::new(pending.call_id.as_str()),
             suspension: None,
             by: Principal::new("bob"),
-            answer: Answer::Approval { approved: true, reason: None, args: None },
+            answer: ResolutionAnswer::Approval { approved: true, reason: None, args: None },
             remember: None,
         });
         let door = self.town.node(node).conversations.clone();
@@ -186,7 +190,7 @@ impl Storm {
             self.town.store(number).lose_answers.store(false, Ordering::SeqCst);
         }
         for (a, b) in [(0, 1), (1, 2), (0, 2)] {
-            self.town.link(a, b, Link::Connected);
+            self.town.link(a, b, LinkState::Connected);
         }
         self.town.acquainted().await;
     }
@@ -204,7 +208,7 @@ impl Storm {
         for (id, answer) in resolved {
             if let Ok(Reply::Resolved { seq }) = answer.await.unwrap() {
                 let events = town.node(0).journal(&id).await;
-                let is = |event: &Event| matches!(event.data, Data::Resolution(_));
+                let is = |event: &Event| matches!(event.data, EventData::Resolution(_));
                 assert!(events.iter().any(|event| event.seq == seq && is(event)), "{id} {seq}");
             }
         }
@@ -215,7 +219,7 @@ impl Storm {
         for id in everybody(town.node(0)).await.iter().filter(|id| !ids.contains(*id)) {
             settled(&town, id).await;
             let events = town.node(0).journal(id).await;
-            let asked = events.iter().filter(|event| matches!(event.data, Data::UserMsg(_)));
+            let asked = events.iter().filter(|event| matches!(event.data, EventData::UserMsg(_)));
             assert!(asked.count() <= 1, "{id} was asked twice");
         }
         for (id, turn, seq) in &acknowledged {
@@ -225,7 +229,7 @@ impl Storm {
         for (id, text) in &texts {
             let events = town.node(0).journal(id).await;
             let said = events.iter().filter(|event| match &event.data {
-                Data::UserMsg(user) => user.message.text() == *text,
+                EventData::UserMsg(user) => user.message.text() == *text,
                 _ => false,
             });
             assert!(said.count() <= 1, "{id} {text}: doubled");
@@ -237,7 +241,7 @@ impl Storm {
 
 fn is_message(event: &Event, turn: &TurnId, seq: u64) -> bool {
     let of = event.turn_id.as_ref() == Some(turn);
-    event.seq == seq && of && matches!(event.data, Data::UserMsg(_))
+    event.seq == seq && of && matches!(event.data, EventData::UserMsg(_))
 }
 
 /// Waits until nothing is to be done in a conversation, and checks how it came there.
@@ -259,7 +263,7 @@ async fn settled(town: &Town, id: &str) {
     }
     town.node(0).check(id).await;
     for event in town.node(0).journal(id).await {
-        let Data::AssistantMsg(spoken) = &event.data else { continue };
+        let EventData::AssistantMsg(spoken) = &event.data else { continue };
         for call in spoken.message.tool_calls.iter().filter(|call| call.name != "nap") {
             let runs = town.runs_of(id, call.id.as_str());
             assert!(runs <= 1, "{} of {id} ran {runs} times", call.id);

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abide_actors::model::Purpose;
-use abide_actors::request::RepeatKey;
+use abide_actors::request::IdempotencyKey;
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Event, Summarized};
+use abide_conversation::event::{Event, EventData, Summarized};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -29,7 +29,7 @@ fn summarizing() -> Value {
 
 fn summaries(events: &[Event]) -> Vec<Summarized> {
     let summarized = |event: &Event| match &event.data {
-        Data::Summarized(summarized) => Some(summarized.clone()),
+        EventData::Summarized(summarized) => Some(summarized.clone()),
         _ => None,
     };
     events.iter().filter_map(summarized).collect()
@@ -116,7 +116,7 @@ async fn a_summary_model_that_fails_for_hours_stops_nobody() {
         sleep(Duration::from_secs(300)).await;
     }
     let events = rig.journal(ID).await;
-    let failed = |event: &&Event| matches!(&event.data, Data::SummaryFailed(_));
+    let failed = |event: &&Event| matches!(&event.data, EventData::SummaryFailed(_));
     assert!(events.iter().filter(failed).count() > 15);
     assert!(summaries(&events).is_empty());
     assert!(reductions(&events).iter().any(|it| it.turns > 0), "turns were dropped meanwhile");
@@ -152,7 +152,7 @@ async fn hooks_are_told_before_a_summary_and_after() {
 
 /// Says it again until it was said and its turn has ended.
 async fn insist(rig: &Rig, turn: usize) {
-    let key = || RepeatKey {
+    let key = || IdempotencyKey {
         key: format!("message:{turn}"),
         fingerprint: String::new(),
         field: "message_id".into(),

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use abide_actors::clock::Clock;
-use abide_actors::journal::{Holder, Refusal};
-use abide_conversation::event::{Data, Event};
+use abide_actors::journal::{Holder, StoreError};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, Timestamp};
-use abide_registry::host::{HostMsg, Incoming};
-use abide_registry::membership::{Member, Membership, Renewed, Seen};
-use abide_registry::peers::{Link, Links, Peers, Unreached};
+use abide_registry::host::{HostMsg, RemoteCall};
+use abide_registry::membership::{Member, Membership, ObservedMember, Renewed};
+use abide_registry::peers::{CallError, LinkState, LinkStates, Peers};
 use abide_registry::placement::Policy;
 use abide_registry::store::Store;
 use abide_registry::store::memory::Memory;
-use abide_registry::wire::{Ask, Envelope};
+use abide_registry::wire::{Call, Envelope};
 use async_trait::async_trait;
 use ractor::ActorRef;
 use ractor::rpc::CallResult;
@@ -159,13 +159,13 @@ impl Town {
         self.whole(number).away.store(away, Ordering::SeqCst);
     }
 
-    pub fn link(&self, a: usize, b: usize, link: Link) {
+    pub fn link(&self, a: usize, b: usize, link: LinkState) {
         self.net.set(self.process(a), self.process(b), link);
         self.net.set(self.process(b), self.process(a), link);
     }
 
     /// What one node sees of the way to another.
-    pub fn link_one_way(&self, from: usize, to: usize, link: Link) {
+    pub fn link_one_way(&self, from: usize, to: usize, link: LinkState) {
         self.net.set(self.process(from), self.process(to), link);
     }
 
@@ -222,7 +222,7 @@ impl Town {
 
     /// At most one node writes in an epoch, and epochs only grow.
     pub fn check_writes(&self) {
-        let mut last: BTreeMap<&ConversationId, &abide_actors::journal::Holding> = BTreeMap::new();
+        let mut last: BTreeMap<&ConversationId, &abide_actors::journal::Claim> = BTreeMap::new();
         let writes = self.writes.lock().unwrap();
         for (id, held) in writes.iter() {
             if let Some(before) = last.insert(id, held) {
@@ -264,9 +264,9 @@ struct Way {
 }
 
 impl Way {
-    fn up(&self) -> Result<MutexGuard<'_, Present>, Refusal> {
+    fn up(&self) -> Result<MutexGuard<'_, Present>, StoreError> {
         match self.away.load(Ordering::SeqCst) {
-            true => Err(Refusal::Unavailable("the membership is away".to_owned())),
+            true => Err(StoreError::Unavailable("the membership is away".to_owned())),
             false => Ok(self.members.present()),
         }
     }
@@ -274,7 +274,7 @@ impl Way {
 
 fn alive(all: &Present) -> Renewed {
     let silent = |renewed: &Instant| u64::try_from(renewed.elapsed().as_millis()).unwrap();
-    let seen = |(member, renewed): &(Member, Instant)| Seen {
+    let seen = |(member, renewed): &(Member, Instant)| ObservedMember {
         member: member.clone(),
         silent_ms: silent(renewed),
     };
@@ -283,7 +283,7 @@ fn alive(all: &Present) -> Renewed {
 
 #[async_trait]
 impl Membership for Way {
-    async fn enter(&self, me: &Member) -> Result<Renewed, Refusal> {
+    async fn enter(&self, me: &Member) -> Result<Renewed, StoreError> {
         let mut all = self.up()?;
         let mut entered = self.members.entered.lock().unwrap();
         if !entered.contains(&me.process) {
@@ -292,24 +292,24 @@ impl Membership for Way {
         let place = |process: &String| entered.iter().position(|known| known == process);
         let present = all.get(&me.holder.node).map(|(present, _)| &present.process);
         if present.is_some_and(|present| place(present) > place(&me.process)) {
-            return Ok(Renewed::Buried);
+            return Ok(Renewed::Evicted);
         }
         all.insert(me.holder.node.clone(), (me.clone(), Instant::now()));
         Ok(alive(&all))
     }
 
-    async fn renew(&self, me: &Member) -> Result<Renewed, Refusal> {
+    async fn renew(&self, me: &Member) -> Result<Renewed, StoreError> {
         let mut all = self.up()?;
         match all.get_mut(&me.holder.node) {
             Some((member, renewed)) if member.holder == me.holder => {
                 (*member, *renewed) = (me.clone(), Instant::now());
                 Ok(alive(&all))
             }
-            _ => Ok(Renewed::Buried),
+            _ => Ok(Renewed::Evicted),
         }
     }
 
-    async fn bury(&self, who: &Holder, suspect: bool) -> Result<bool, Refusal> {
+    async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
         let mut all = self.up()?;
         let there = all.get(&who.node).is_some_and(|(member, _)| member.holder == *who);
         if there && suspect {
@@ -318,7 +318,7 @@ impl Membership for Way {
         Ok(!there || suspect)
     }
 
-    async fn leave(&self, who: &Holder) -> Result<(), Refusal> {
+    async fn leave(&self, who: &Holder) -> Result<(), StoreError> {
         let mut all = self.up()?;
         if all.get(&who.node).is_some_and(|(member, _)| member.holder == *who) {
             all.remove(&who.node);
@@ -343,24 +343,24 @@ pub enum Fate {
     Garbled,
 }
 
-type Judge = Box<dyn FnMut(&str, &str, &Ask) -> Fate + Send>;
+type Judge = Box<dyn FnMut(&str, &str, &Call) -> Fate + Send>;
 
 /// Carries calls between processes as a test wants it.
 #[derive(Default)]
 pub struct Net {
     hosts: Mutex<BTreeMap<String, ActorRef<HostMsg>>>,
-    links: Mutex<BTreeMap<String, watch::Sender<Links>>>,
+    links: Mutex<BTreeMap<String, watch::Sender<LinkStates>>>,
     judge: Mutex<Option<Judge>>,
 }
 
 impl Net {
     fn join(self: &Arc<Self>, me: String, host: ActorRef<HostMsg>) -> Arc<Line> {
         let mut hosts = self.hosts.lock().unwrap();
-        let mine = hosts.keys().map(|other| (other.clone(), Link::Connected)).collect();
+        let mine = hosts.keys().map(|other| (other.clone(), LinkState::Connected)).collect();
         let line = watch::Sender::new(Arc::new(mine));
         self.links.lock().unwrap().insert(me.clone(), line);
         for other in hosts.keys() {
-            self.set(other, &me, Link::Connected);
+            self.set(other, &me, LinkState::Connected);
         }
         hosts.insert(me.clone(), host);
         Arc::new(Line { net: self.clone(), me })
@@ -372,12 +372,12 @@ impl Net {
         if how == Killed::Refused {
             let others: Vec<String> = self.hosts.lock().unwrap().keys().cloned().collect();
             for other in others {
-                self.set(&other, process, Link::Refused);
+                self.set(&other, process, LinkState::Refused);
             }
         }
     }
 
-    fn set(&self, from: &str, to: &str, link: Link) {
+    fn set(&self, from: &str, to: &str, link: LinkState) {
         if let Some(links) = self.links.lock().unwrap().get(from) {
             links.send_modify(|links| {
                 Arc::make_mut(links).insert(to.to_owned(), link);
@@ -386,7 +386,7 @@ impl Net {
     }
 
     /// From here on this decides what becomes of every call.
-    pub fn judge(&self, judge: impl FnMut(&str, &str, &Ask) -> Fate + Send + 'static) {
+    pub fn judge(&self, judge: impl FnMut(&str, &str, &Call) -> Fate + Send + 'static) {
         *self.judge.lock().unwrap() = Some(Box::new(judge));
     }
 
@@ -402,11 +402,11 @@ impl Net {
         judge(from, to, &envelope.ask)
     }
 
-    async fn carry(&self, to: &str, call: Vec<u8>) -> Result<Vec<u8>, Unreached> {
+    async fn carry(&self, to: &str, call: Vec<u8>) -> Result<Vec<u8>, CallError> {
         let host = self.hosts.lock().unwrap().get(to).cloned();
         // Nobody says that nobody is there.
         let Some(host) = host else { return std::future::pending().await };
-        let ask = |reply| HostMsg::Remote(Incoming { call, reply });
+        let ask = |reply| HostMsg::Remote(RemoteCall { call, reply });
         match host.call(ask, None).await {
             Ok(CallResult::Success(answer)) => Ok(answer),
             // It died of it: its connection says so, or not.
@@ -428,20 +428,20 @@ impl Peers for Line {
         process: &str,
         call: Vec<u8>,
         within: Duration,
-    ) -> Result<Vec<u8>, Unreached> {
+    ) -> Result<Vec<u8>, CallError> {
         let mut links = self.links();
-        if links.borrow_and_update().get(process) != Some(&Link::Connected) {
-            return Err(Unreached::Unconnected);
+        if links.borrow_and_update().get(process) != Some(&LinkState::Connected) {
+            return Err(CallError::Unconnected);
         }
         let carried = async {
             match self.net.fate(&self.me, process, &call) {
-                Fate::Full => Err(Unreached::Full),
+                Fate::Full => Err(CallError::Full),
                 Fate::Carried => self.net.carry(process, call).await,
                 Fate::Garbled => self.net.carry(process, b"{\"ask\": \"dance\"}".to_vec()).await,
                 Fate::Dropped => std::future::pending().await,
                 Fate::Swallowed => {
                     let _ = self.net.carry(process, call).await;
-                    Err(Unreached::Lost)
+                    Err(CallError::Lost)
                 }
                 Fate::Delayed(by) => {
                     let (net, to) = (self.net.clone(), process.to_owned());
@@ -454,16 +454,16 @@ impl Peers for Line {
                 }
             }
         };
-        let cut = links.wait_for(|links| links.get(process) != Some(&Link::Connected));
+        let cut = links.wait_for(|links| links.get(process) != Some(&LinkState::Connected));
         tokio::select! {
-            answer = tokio::time::timeout(within, carried) => answer.unwrap_or(Err(Unreached::Lost)),
-            _ = cut => Err(Unreached::Lost),
+            answer = tokio::time::timeout(within, carried) => answer.unwrap_or(Err(CallError::Lost)),
+            _ = cut => Err(CallError::Lost),
         }
     }
 
-    fn links(&self) -> watch::Receiver<Links> {
+    fn links(&self) -> watch::Receiver<LinkStates> {
         self.net.links.lock().unwrap().get(&self.me).map_or_else(
-            || watch::Sender::new(Links::default()).subscribe(),
+            || watch::Sender::new(LinkStates::default()).subscribe(),
             watch::Sender::subscribe,
         )
     }
@@ -472,7 +472,9 @@ impl Peers for Line {
 /// The attempts of a call that were journalled, in order.
 pub fn attempts(events: &[Event], call: &str) -> Vec<u32> {
     let attempt = |event: &Event| match &event.data {
-        Data::ToolStarted(started) if started.call_id.as_str() == call => Some(started.attempt),
+        EventData::ToolStarted(started) if started.call_id.as_str() == call => {
+            Some(started.attempt)
+        }
         _ => None,
     };
     events.iter().filter_map(attempt).collect()

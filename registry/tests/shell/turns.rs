@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use abide_actors::live::Signal;
-use abide_actors::request::{Failure, Reply, Request};
+use abide_actors::request::{Reply, Request, RequestError};
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{Data, Ending, Event};
-use abide_conversation::message::Status;
+use abide_conversation::event::{Event, EventData, TurnOutcome};
+use abide_conversation::message::MessageStatus;
 use abide_conversation::{AgentName, ConversationId, Rejection};
-use abide_registry::live::Heard;
+use abide_registry::live::StreamItem;
 use serde_json::json;
 
 use crate::rig::{Rig, page, results, say};
@@ -23,7 +23,7 @@ async fn dripping(rig: &Rig, id: &str) {
     let mut signals = page(rig, id);
     rig.send(id, "drip").await.unwrap();
     while let Some(heard) = signals.next().await {
-        if matches!(heard, Heard::Signal(said) if matches!(said.signal, Signal::Text(_))) {
+        if matches!(heard, StreamItem::Signal(said) if matches!(said.signal, Signal::Text(_))) {
             return;
         }
     }
@@ -33,7 +33,7 @@ async fn dripping(rig: &Rig, id: &str) {
 async fn spoken(rig: &Rig, id: &str) -> Vec<String> {
     let events = rig.journal(id).await;
     let text = |event: &Event| match &event.data {
-        Data::AssistantMsg(spoken) => Some(spoken.message.text()),
+        EventData::AssistantMsg(spoken) => Some(spoken.message.text()),
         _ => None,
     };
     events.iter().filter_map(text).collect()
@@ -54,12 +54,12 @@ async fn a_cancelled_stream_keeps_what_it_said_once_and_marked() {
     let spoken: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.data {
-            Data::AssistantMsg(spoken) => Some((spoken.message.text(), spoken.status)),
+            EventData::AssistantMsg(spoken) => Some((spoken.message.text(), spoken.status)),
             _ => None,
         })
         .collect();
-    assert_eq!(spoken, [("half a ".to_owned(), Status::Cancelled)]);
-    assert_eq!(rig.ended("x", 1).await, (Ending::Cancelled, None));
+    assert_eq!(spoken, [("half a ".to_owned(), MessageStatus::Cancelled)]);
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Cancelled, None));
     let snapshot = rig.conversations.snapshot(&ConversationId::new("x")).await.unwrap().unwrap();
     assert!(snapshot.streaming_message.is_none());
     rig.check("x").await;
@@ -70,11 +70,11 @@ async fn a_busy_conversation_rejects_queues_or_is_interrupted() {
     let rig = Rig::new(TALKS).await;
     dripping(&rig, "x").await;
     let busy = rig.send("x", "now").await;
-    assert_eq!(busy, Err(Failure::Rejected(Rejection::TurnInFlight)));
+    assert_eq!(busy, Err(RequestError::Rejected(Rejection::TurnInFlight)));
     rig.ask("x", say("second", IfBusy::Queue)).await.unwrap();
     rig.ask("x", say("third", IfBusy::Queue)).await.unwrap();
     rig.ask("x", say("first", IfBusy::Interrupt)).await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Cancelled, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Cancelled, None));
     rig.ended("x", 4).await;
     assert_eq!(
         spoken(&rig, "x").await,
@@ -96,16 +96,16 @@ model: {{provider: scripted, script: [{{text: '{first}'}}, {{text: '{second}'}}]
     };
     let rig = Rig::new(&script("no", r#"{"n": 1}"#)).await;
     rig.send("x", "go").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let object = rig.journal("x").await.into_iter().find_map(|event| match event.data {
-        Data::AssistantMsg(spoken) => spoken.message.object,
+        EventData::AssistantMsg(spoken) => spoken.message.object,
         _ => None,
     });
     assert_eq!(object, Some(json!({"n": 1})));
 
     rig.define(&script("no", r#"{"n": "one"}"#)).await;
     rig.send("y", "go").await.unwrap();
-    assert_eq!(rig.ended("y", 1).await, (Ending::Failed, Some("schema_violation".to_owned())));
+    assert_eq!(rig.ended("y", 1).await, (TurnOutcome::Failed, Some("schema_violation".to_owned())));
     rig.check("y").await;
 }
 
@@ -122,7 +122,7 @@ model:
     )
     .await;
     rig.send("x", "go").await.unwrap();
-    assert_eq!(rig.ended("x", 1).await, (Ending::Halted, Some("max_steps".to_owned())));
+    assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Halted, Some("max_steps".to_owned())));
     let events = rig.journal("x").await;
     let unknown =
         json!({"ok": false, "error": "unknown tool: nope", "error_type": "TOOL_NOT_FOUND"});
@@ -144,7 +144,7 @@ model: {provider: scripted, script: [{error: {message: overloaded, retry: true}}
     .await;
     rig.send("x", "go").await.unwrap();
     let (ending, reason) = rig.ended("x", 1).await;
-    assert_eq!(ending, Ending::Failed);
+    assert_eq!(ending, TurnOutcome::Failed);
     assert!(reason.unwrap().contains("overloaded"));
     assert_eq!(rig.model.asked.load(Ordering::SeqCst), 3);
     rig.check("x").await;
@@ -169,6 +169,6 @@ tools: [{name: hold, run: {native: hold}}]
     assert_eq!(spoken(&rig, "x").await, ["", "Old.", "Well, next."]);
     rig.store.delete_agent(&AgentName::new("a"), None).await.unwrap();
     let gone = rig.send("x", "hello?").await;
-    assert_eq!(gone, Err(Failure::AgentMissing(AgentName::new("a"))));
+    assert_eq!(gone, Err(RequestError::AgentMissing(AgentName::new("a"))));
     rig.check("x").await;
 }

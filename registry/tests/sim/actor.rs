@@ -4,11 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use abide_actors::activity::Trouble;
-use abide_actors::conversation::Death;
-use abide_actors::journal::{Answer, Closed, Commit, Head, Holder, Holding, Refusal};
+use abide_actors::activity::ActivityError;
+use abide_actors::conversation::ExitReason;
+use abide_actors::journal::{
+    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError, StoredResponse,
+};
 use abide_conversation::event::Event;
-use abide_conversation::state::Pending;
+use abide_conversation::state::PendingCall;
 use abide_conversation::{
     Action, Activity, AgentName, Command, ConversationId, Rejection, State, Timestamp, decide,
     replay, wanted,
@@ -29,7 +31,7 @@ const CACHE_EVERY: u64 = 16;
 
 pub enum Msg {
     Deliver(Delivery),
-    Report(Activity, Result<Action, Refusal>),
+    Report(Activity, Result<Action, StoreError>),
     Kill,
     Leave,
     Resume,
@@ -78,7 +80,7 @@ impl Drop for Delivery {
 struct Actor {
     node: Rc<Node>,
     live: Rc<Live>,
-    held: Holding,
+    held: Claim,
     state: State,
     cached_seq: u64,
     dormant: bool,
@@ -86,7 +88,7 @@ struct Actor {
 
 /// Lives, and tells the host how it ended.
 pub async fn run(node: Rc<Node>, live: Rc<Live>, dead: Option<Holder>) {
-    let held = Holding { holder: node.me(), epoch: 0 };
+    let held = Claim { holder: node.me(), epoch: 0 };
     let (state, cached_seq, dormant) = Default::default();
     let mut actor =
         Actor { node: node.clone(), live: live.clone(), held, state, cached_seq, dormant };
@@ -110,13 +112,13 @@ pub fn over(node: &Node, live: &Live) {
 }
 
 /// Gives a claim up; one that is not given up is taken in the end.
-pub async fn give_up(node: &Node, id: &ConversationId, held: &Holding) {
+pub async fn give_up(node: &Node, id: &ConversationId, held: &Claim) {
     let (id, held) = (id.clone(), held.clone());
     let _ = node.ask(DEADLINE, move |store, _| store.release(&id, &held)).await;
 }
 
 impl Actor {
-    async fn live(&mut self, dead: Option<Holder>) -> Result<(), Death> {
+    async fn live(&mut self, dead: Option<Holder>) -> Result<(), ExitReason> {
         self.load(dead).await?;
         if let Some(record) = self.node.records.borrow_mut().get_mut(&self.live.id) {
             record.started();
@@ -128,17 +130,17 @@ impl Actor {
         loop {
             let Some(message) = self.next().await else { return Ok(()) };
             if self.held.holder != self.node.me() {
-                return Err(Refusal::Fenced.into());
+                return Err(StoreError::Fenced.into());
             }
             match message {
                 Msg::Deliver(delivery) => self.deliver(delivery).await?,
                 Msg::Report(activity, ended) => {
                     if self.live.activities.borrow_mut().remove(&activity).is_some() {
-                        self.act(ended.map_err(Trouble::Refused)?).await?;
+                        self.act(ended.map_err(ActivityError::Refused)?).await?;
                         self.reconcile();
                     }
                 }
-                Msg::Kill => return Err(Death::Killed),
+                Msg::Kill => return Err(ExitReason::Killed),
                 Msg::Leave => {}
                 Msg::Resume => self.reconcile(),
             }
@@ -174,14 +176,14 @@ impl Actor {
         }
     }
 
-    async fn load(&mut self, dead: Option<Holder>) -> Result<(), Death> {
+    async fn load(&mut self, dead: Option<Holder>) -> Result<(), ExitReason> {
         let me = self.node.me();
         self.held = self.claim(&me, Some(me.clone())).await?;
         if dead.as_ref() == Some(&self.held.holder) {
             self.held = self.claim(&me, dead).await?;
         }
         if self.held.holder != me {
-            return Err(Death::HeldElsewhere(self.held.holder.clone()));
+            return Err(ExitReason::HeldElsewhere(self.held.holder.clone()));
         }
         *self.live.held.borrow_mut() = Some(self.held.clone());
         let id = self.live.id.clone();
@@ -193,14 +195,14 @@ impl Actor {
         Ok(())
     }
 
-    async fn claim(&self, me: &Holder, dead: Option<Holder>) -> Result<Holding, Refusal> {
+    async fn claim(&self, me: &Holder, dead: Option<Holder>) -> Result<Claim, StoreError> {
         let (id, me) = (self.live.id.clone(), me.clone());
         let claim =
             move |store: &crate::store::Store, now| store.claim(&id, &me, dead.as_ref(), now);
         self.node.ask(DEADLINE, claim).await
     }
 
-    async fn deliver(&mut self, mut delivery: Delivery) -> Result<(), Death> {
+    async fn deliver(&mut self, mut delivery: Delivery) -> Result<(), ExitReason> {
         let Some(Request { action, key }) = delivery.request.take() else { return Ok(()) };
         if let Some(key) = &key {
             let (id, key) = (self.live.id.clone(), key.clone());
@@ -230,7 +232,7 @@ impl Actor {
         Ok(())
     }
 
-    async fn act(&mut self, action: Action) -> Result<(), Death> {
+    async fn act(&mut self, action: Action) -> Result<(), ExitReason> {
         // One that came too late changes nothing.
         if let Ok(events) = decide(&self.state, self.command(action)) {
             self.commit(events, None).await?;
@@ -242,7 +244,11 @@ impl Actor {
         Command { at: self.node.now(), action }
     }
 
-    async fn commit(&mut self, events: Vec<Event>, answer: Option<Answer>) -> Result<(), Refusal> {
+    async fn commit(
+        &mut self,
+        events: Vec<Event>,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError> {
         if !events.is_empty() || answer.is_some() {
             let next = replay(self.state.clone(), &events);
             let commit = compose(&self.state, &next, events, answer, self.cached_seq);
@@ -292,8 +298,8 @@ impl Actor {
     }
 }
 
-fn kept(key: String, seq: u64) -> Answer {
-    Answer { key, fingerprint: String::new(), body: json!(seq), expires_at: Timestamp::MAX }
+fn kept(key: String, seq: u64) -> StoredResponse {
+    StoredResponse { key, fingerprint: String::new(), body: json!(seq), expires_at: Timestamp::MAX }
 }
 
 /// Everything that one decision writes.
@@ -301,19 +307,19 @@ pub fn compose(
     was: &State,
     next: &State,
     events: Vec<Event>,
-    answer: Option<Answer>,
+    answer: Option<StoredResponse>,
     cached_seq: u64,
 ) -> Commit {
     let (before, after) = (was.pending(), next.pending());
-    let among = |all: &[Pending], one: &Pending| {
+    let among = |all: &[PendingCall], one: &PendingCall| {
         all.iter().any(|it| (&it.call_id, it.suspension) == (&one.call_id, one.suspension))
     };
-    let closed = |it: &Pending| Closed {
+    let closed = |it: &PendingCall| ClosedSuspension {
         call_id: it.call_id.clone(),
         suspension: it.suspension,
         expires_at: it.expires_at,
     };
-    let head = Head {
+    let head = ConversationSummary {
         agent: next.agent.clone().unwrap_or_else(|| AgentName::new("")),
         state: next.activeness(),
         last_seq: next.seq,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::event::{Data, Event};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::{ConversationId, State, Timestamp, replay, wanted};
 use abide_registry::membership::MemberState;
-use abide_registry::partition::Share;
-use abide_registry::view::View;
+use abide_registry::partition::PartitionSet;
+use abide_registry::view::ClusterView;
 
 use crate::plan::stored;
 use crate::shares::share;
@@ -16,8 +16,8 @@ use crate::world::World;
 /// who looks after what.
 pub fn is_settled(world: &World) -> bool {
     // Seldom, and what costs most to see is seen last.
-    let idle = world.store.active(&Share::all()).is_ok_and(|active| active.is_empty())
-        && world.store.due(&Share::all(), Timestamp::MAX, 1).is_ok_and(|due| due.is_empty());
+    let idle = world.store.active(&PartitionSet::all()).is_ok_and(|active| active.is_empty())
+        && world.store.due(&PartitionSet::all(), Timestamp::MAX, 1).is_ok_and(|due| due.is_empty());
     idle && unsettled(world).is_none()
 }
 
@@ -31,12 +31,12 @@ pub fn unsettled(world: &World) -> Option<String> {
             return Some(format!("{id} never settles: held by {holder:?}, wants {wants:?}"));
         }
     }
-    if let Ok(alarms) = world.store.due(&Share::all(), Timestamp::MAX, 1)
+    if let Ok(alarms) = world.store.due(&PartitionSet::all(), Timestamp::MAX, 1)
         && !alarms.is_empty()
     {
         return Some(format!("alarms stay: {alarms:?}"));
     }
-    if world.store.active(&Share::all()).is_ok_and(|active| !active.is_empty()) {
+    if world.store.active(&PartitionSet::all()).is_ok_and(|active| !active.is_empty()) {
         return Some("settled conversations stay active".to_owned());
     }
     let shares: Vec<_> = world.running().iter().map(|node| node.seen().share.clone()).collect();
@@ -59,8 +59,8 @@ pub fn promises(world: &World) -> Option<String> {
         let kept = match &promise.text {
             None => promise.seq == 0 || events.iter().any(|event| event.seq == promise.seq),
             Some(text) => {
-                let is = |data: &Data| match data {
-                    Data::UserMsg(said) => said.message.text() == *text,
+                let is = |data: &EventData| match data {
+                    EventData::UserMsg(said) => said.message.text() == *text,
                     _ => false,
                 };
                 events.iter().any(|event| event.seq <= promise.seq && is(&event.data))
@@ -80,7 +80,7 @@ fn journalled(world: &World, id: &ConversationId, events: &[Event]) -> Option<St
         if event.seq != place as u64 + 1 {
             return Some(format!("{id}: event {} comes at {place}", event.seq));
         }
-        if let Data::UserMsg(user) = &event.data {
+        if let EventData::UserMsg(user) = &event.data {
             *said.entry(user.message.text()).or_insert(0) += 1;
         }
     }
@@ -91,14 +91,14 @@ fn journalled(world: &World, id: &ConversationId, events: &[Event]) -> Option<St
         return Some(format!("{id}: the stored state is no fold of its journal"));
     }
     let results = |call: &str| {
-        let of = |data: &Data| match data {
-            Data::ToolResult(done) => done.call_id.as_str() == call,
+        let of = |data: &EventData| match data {
+            EventData::ToolResult(done) => done.call_id.as_str() == call,
             _ => false,
         };
         events.iter().filter(|event| of(&event.data)).count()
     };
     for event in events {
-        let Data::ToolCall(call) = &event.data else { continue };
+        let EventData::ToolCall(call) = &event.data else { continue };
         if results(call.call_id.as_str()) != 1 {
             return Some(format!("{id}: {} has not one result", call.call_id));
         }
@@ -107,13 +107,13 @@ fn journalled(world: &World, id: &ConversationId, events: &[Event]) -> Option<St
 }
 
 /// When members go, only what they looked after moves.
-pub fn moves_little(world: &World, before: &View, now: &View) {
+pub fn moves_little(world: &World, before: &ClusterView, now: &ClusterView) {
     let (was, is) = (sweepers(before), sweepers(now));
     if was == is || !is.iter().all(|name| was.contains(name)) || before.me.node != now.me.node {
         return;
     }
     let stays = |name: &&str| is.contains(name);
-    let whole: Vec<Share> =
+    let whole: Vec<PartitionSet> =
         was.iter().filter(|name| !stays(name)).map(|name| share(name, &was)).collect();
     let me = now.me.node.as_str();
     if !is.contains(&me) || !was.contains(&me) {
@@ -131,7 +131,7 @@ pub fn moves_little(world: &World, before: &View, now: &View) {
 }
 
 /// Among whom a view parts what there is to look after.
-fn sweepers(view: &View) -> Vec<&str> {
+fn sweepers(view: &ClusterView) -> Vec<&str> {
     let up = view.all().filter(|it| it.state == MemberState::Up && view.reaches(it));
     up.map(|member| member.holder.node.as_str()).collect()
 }

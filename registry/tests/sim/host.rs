@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use abide_actors::conversation::Death;
-use abide_actors::journal::{Holder, Refusal};
+use abide_actors::conversation::ExitReason;
+use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::{Activity, ConversationId};
-use abide_registry::host::{Pause, Record};
+use abide_registry::host::{CrashHistory, RestartDelay};
 
 use crate::actor::{self, Msg};
 use crate::broken::Broken;
@@ -23,7 +23,7 @@ pub enum HostMsg {
     Revive(ConversationId),
     Ended {
         live: Rc<Live>,
-        death: Option<Death>,
+        death: Option<ExitReason>,
         restless: bool,
     },
     Abandon,
@@ -46,7 +46,7 @@ pub struct Live {
     pub task: Cell<TaskId>,
     pub activities: RefCell<BTreeMap<Activity, TaskId>>,
     /// Its holding, once it has one.
-    pub held: RefCell<Option<abide_actors::journal::Holding>>,
+    pub held: RefCell<Option<abide_actors::journal::Claim>>,
 }
 
 impl Live {
@@ -123,11 +123,11 @@ impl Node {
         let pause = self.records.borrow().get(&id).and_then(|record| record.pause);
         let ensured = match (live, pause) {
             (Some(live), _) if !live.ending.get() => Some(live),
-            (Some(_), _) | (None, Some(Pause::AfterCrash)) => {
+            (Some(_), _) | (None, Some(RestartDelay::AfterCrash)) => {
                 self.waiting.borrow_mut().entry(id).or_default().extend(reply);
                 return;
             }
-            (None, Some(Pause::AfterRefusal)) => None,
+            (None, Some(RestartDelay::AfterRefusal)) => None,
             (None, None) => Some(self.start(id, over)),
         };
         if let Some(reply) = reply {
@@ -153,7 +153,7 @@ impl Node {
     }
 
     fn revive(self: &Rc<Self>, id: ConversationId) {
-        let over = self.records.borrow_mut().get_mut(&id).and_then(Record::revive);
+        let over = self.records.borrow_mut().get_mut(&id).and_then(CrashHistory::revive);
         let waiting = self.waiting.borrow_mut().remove(&id).unwrap_or_default();
         self.ensure(id.clone(), over, None);
         for reply in waiting {
@@ -161,7 +161,7 @@ impl Node {
         }
     }
 
-    fn ended(self: &Rc<Self>, live: &Rc<Live>, death: Option<Death>, restless: bool) {
+    fn ended(self: &Rc<Self>, live: &Rc<Live>, death: Option<ExitReason>, restless: bool) {
         let id = live.id.clone();
         let present = self.table.borrow().get(&id).map(|live| live.number);
         if present != Some(live.number) {
@@ -170,7 +170,7 @@ impl Node {
         self.table.borrow_mut().remove(&id);
         let pause = death.as_ref().and_then(|death| {
             self.world.tell(|| format!("{}: {id} ends: {death}", self.me()));
-            if *death == Death::Refused(Refusal::Conflict) {
+            if *death == ExitReason::Refused(StoreError::Conflict) {
                 self.world.store.wrong(format!("{id}: its one writer meets another's journal"));
             }
             let mut records = self.records.borrow_mut();
@@ -178,7 +178,7 @@ impl Node {
             let broken = self.world.broken;
             let over = live.over.clone().filter(|_| broken != Some(Broken::ForgetsTheDead));
             let pause = record.died(self.now(), Some(death), &death.to_string(), over);
-            let fenced = *death == Death::Refused(Refusal::Fenced);
+            let fenced = *death == ExitReason::Refused(StoreError::Fenced);
             pause.filter(|_| !(fenced && broken == Some(Broken::LetsTheFencedRest)))
         });
         let draining = self.draining.get();

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use abide_conversation::{Action, ConversationId, Timestamp};
-use abide_registry::peers::Link;
+use abide_registry::peers::LinkState;
 
 use crate::actor::{Outcome, Request};
 use crate::broken::Broken;
@@ -42,7 +42,7 @@ impl Node {
         ask: Ask,
         within: Duration,
     ) -> Result<Answer, Unreached> {
-        if self.links.borrow().get(process) != Some(&Link::Connected) {
+        if self.links.borrow().get(process) != Some(&LinkState::Connected) {
             return Err(Unreached::Unconnected);
         }
         let world = self.world.clone();
@@ -89,7 +89,7 @@ impl Node {
     async fn disconnected(&self, process: &str) {
         loop {
             let seen = self.around.count();
-            if self.links.borrow().get(process) != Some(&Link::Connected) {
+            if self.links.borrow().get(process) != Some(&LinkState::Connected) {
                 return;
             }
             self.around.after(seen).await;

@@ -9,13 +9,13 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use abide_actors::journal::{Holder, Refusal};
+use abide_actors::journal::{Holder, StoreError};
 use abide_actors::standing::Lease;
 use abide_conversation::{ConversationId, Timestamp};
-use abide_registry::host::Record;
+use abide_registry::host::CrashHistory;
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::Links;
-use abide_registry::view::View;
+use abide_registry::peers::LinkStates;
+use abide_registry::view::ClusterView;
 use futures::future::{Either, ready};
 use tokio::time::Instant;
 
@@ -45,9 +45,9 @@ pub struct Node {
     /// The store cannot be reached.
     pub away: Cell<bool>,
     pub lease: RefCell<Lease>,
-    pub view: RefCell<Rc<View>>,
+    pub view: RefCell<Rc<ClusterView>>,
     pub views: Signal,
-    pub links: RefCell<Links>,
+    pub links: RefCell<LinkStates>,
     /// Links, state, or a doubt about the view.
     pub around: Signal,
     pub stale: Signal,
@@ -60,7 +60,7 @@ pub struct Node {
     pub inbox: RefCell<Vec<HostMsg>>,
     pub asked: Signal,
     pub table: RefCell<BTreeMap<ConversationId, Rc<Live>>>,
-    pub records: RefCell<BTreeMap<ConversationId, Record>>,
+    pub records: RefCell<BTreeMap<ConversationId, CrashHistory>>,
     pub waiting: RefCell<BTreeMap<ConversationId, Vec<Waiting>>>,
 }
 
@@ -69,7 +69,7 @@ impl Node {
         let mut chance = Chance::new(world.seed, 100 + life as u64);
         let (name, exec) = (format!("n{slot}"), &world.exec);
         let me = Holder { node: name.clone(), incarnation: format!("i{life}") };
-        let view = View::parted(me.clone(), Vec::new(), Links::default(), share);
+        let view = ClusterView::parted(me.clone(), Vec::new(), LinkStates::default(), share);
         let (rate, offset) = (990 + chance.below(21), chance.below(301).cast_signed() - 150);
         Rc::new(Self {
             world: world.clone(),
@@ -120,7 +120,7 @@ impl Node {
         self.lease.borrow().me.clone()
     }
 
-    pub fn seen(&self) -> Rc<View> {
+    pub fn seen(&self) -> Rc<ClusterView> {
         self.view.borrow().clone()
     }
 
@@ -128,7 +128,7 @@ impl Node {
         self.lease.borrow().is_sound(self.instant())
     }
 
-    pub fn set_links(&self, links: Links) {
+    pub fn set_links(&self, links: LinkStates) {
         if *self.links.borrow() != links {
             *self.links.borrow_mut() = links;
             self.around.change();
@@ -170,8 +170,8 @@ impl Node {
     pub fn ask<T: 'static>(
         &self,
         within: Duration,
-        what: impl Fn(&Store, u64) -> Result<T, Refusal> + 'static,
-    ) -> impl Future<Output = Result<T, Refusal>> {
+        what: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
+    ) -> impl Future<Output = Result<T, StoreError>> {
         self.carry(within, true, what)
     }
 
@@ -181,8 +181,8 @@ impl Node {
         &self,
         within: Duration,
         repeatable: bool,
-        what: impl Fn(&Store, u64) -> Result<T, Refusal> + 'static,
-    ) -> impl Future<Output = Result<T, Refusal>> {
+        what: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
+    ) -> impl Future<Output = Result<T, StoreError>> {
         let world = self.world.clone();
         if self.away.get() {
             let refused = async move {
@@ -207,8 +207,8 @@ impl Node {
         within: u64,
         kind: u64,
         repeatable: bool,
-        what: impl Fn(&Store, u64) -> Result<T, Refusal> + 'static,
-    ) -> Result<T, Refusal> {
+        what: impl Fn(&Store, u64) -> Result<T, StoreError> + 'static,
+    ) -> Result<T, StoreError> {
         let (world, exec) = (self.world.clone(), self.world.exec.clone());
         let (mut before, after) = (self.below(15), self.below(15));
         if kind == 0 {
@@ -249,6 +249,6 @@ impl Node {
     }
 }
 
-pub fn away() -> Refusal {
-    Refusal::Unavailable("the store is away".to_owned())
+pub fn away() -> StoreError {
+    StoreError::Unavailable("the store is away".to_owned())
 }

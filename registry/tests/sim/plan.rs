@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use abide_conversation::command::IfBusy;
 use abide_conversation::{ConversationId, State, replay};
-use abide_registry::peers::Link;
+use abide_registry::peers::LinkState;
 
 use crate::actor::{Msg, Outcome, Request};
 use crate::chance::Chance;
@@ -69,7 +69,7 @@ pub enum What {
     Link {
         from: usize,
         to: usize,
-        link: Link,
+        link: LinkState,
         both: bool,
     },
     /// The way from a node to the store.
@@ -112,7 +112,7 @@ fn step(chance: &mut Chance) -> Step {
         25..=27 => What::GoOn { node },
         28..=31 => {
             let to = (node + 1 + usize::try_from(chance.below(2)).unwrap()) % NODES;
-            let link = chance.of(&[Link::Connected, Link::Lost, Link::Refused]);
+            let link = chance.of(&[LinkState::Connected, LinkState::Lost, LinkState::Refused]);
             What::Link { from: node, to, link, both: chance.percent(60) }
         }
         32..=36 => {

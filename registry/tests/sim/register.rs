@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abide_actors::journal::Holder;
 use abide_conversation::Timestamp;
-use abide_registry::membership::{Member, Renewed, Seen};
+use abide_registry::membership::{Member, ObservedMember, Renewed};
 
 /// Who is a member, who was seen when, and who never will be one again.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Register {
         let lives = self.silent(&name, now).is_some_and(|(member, ms)| ms <= member.lease_ms);
         let former = self.former.contains(&(name.clone(), process.clone()));
         if self.dead.contains(&key(&me.holder)) || lives && former {
-            return Renewed::Buried;
+            return Renewed::Evicted;
         }
         if let Some((old, _)) = self.members.get(&name)
             && old.holder != me.holder
@@ -48,7 +48,7 @@ impl Register {
     }
 
     pub fn renew(&mut self, me: &Member, now: u64) -> Renewed {
-        let Some(silent) = self.silence(&me.holder, now) else { return Renewed::Buried };
+        let Some(silent) = self.silence(&me.holder, now) else { return Renewed::Evicted };
         let away = silent * 2 > me.lease_ms;
         if let Some((member, seen)) = self.members.get_mut(&me.holder.node) {
             (member.state, member.live_actors, *seen) = (me.state, me.live_actors, now);
@@ -106,8 +106,9 @@ impl Register {
     fn alive(&self, now: u64) -> Renewed {
         let seen = self.members.values().map(|(member, seen)| (member, now - seen));
         let alive = seen.filter(|(member, silent)| *silent <= member.lease_ms || self.patient);
-        let members =
-            alive.map(|(member, silent_ms)| Seen { member: member.clone(), silent_ms }).collect();
+        let members = alive
+            .map(|(member, silent_ms)| ObservedMember { member: member.clone(), silent_ms })
+            .collect();
         let now = Timestamp::from_millisecond(now.try_into().unwrap()).unwrap();
         Renewed::Alive { now, members }
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::command::{
-    Answer, Basis, Cancel, Create, IfBusy, Judged, ModelReplied, Plan, Planned, Resolve, Send,
-    Start, ToolReturned,
+    CallPlan, Cancel, Create, IfBusy, MessageVerdict, ModelReplied, PlannedCall, ResolutionAnswer,
+    Resolve, Send, Start, ToolReturned, TurnSettings,
 };
-use abide_conversation::event::{Executor, Intent, OnInterrupt, Shape};
+use abide_conversation::event::{AnswerFormat, Executor, Intent, OnInterrupt};
 use abide_conversation::message::{Outcome, text_block};
 use abide_conversation::permission::{Decision, Verdict};
 use abide_conversation::{
@@ -27,7 +27,7 @@ pub async fn run(
     id: &ConversationId,
     activity: &Activity,
     turns: u64,
-) -> Result<Action, Refusal> {
+) -> Result<Action, StoreError> {
     let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
     if works && !node.is_sound() {
         return Err(away());
@@ -54,8 +54,8 @@ pub async fn run(
     }
 }
 
-fn basis() -> Basis {
-    Basis {
+fn basis() -> TurnSettings {
+    TurnSettings {
         agent: AgentName::new("a"),
         revision: Revision::new("r"),
         max_steps: 5,
@@ -83,7 +83,7 @@ pub fn say(number: u64, text: &str, if_busy: IfBusy) -> Action {
         message_id: None,
         principal: Principal::new("ada"),
         assigns: Default::default(),
-        shape: Shape::Agent,
+        shape: AnswerFormat::Agent,
         if_busy,
         partial: None,
     })
@@ -94,7 +94,7 @@ pub fn approve(call: CallId) -> Action {
         call,
         suspension: None,
         by: Principal::new("bob"),
-        answer: Answer::Approval { approved: true, reason: None, args: None },
+        answer: ResolutionAnswer::Approval { approved: true, reason: None, args: None },
         gate: Some(verdict(Decision::Allow)),
         remember: None,
         halt: None,
@@ -135,12 +135,12 @@ fn replied(turn: &TurnId, step: u32, ordinal: u64) -> Action {
         context_tokens: None,
         read_at: u64::MAX,
         object: None,
-        judged: Judged::GoOn,
+        judged: MessageVerdict::GoOn,
     })
 }
 
-fn call(tool: &str, gated: bool, once: bool) -> Planned {
-    let plan = Plan::Execute {
+fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
+    let plan = CallPlan::Execute {
         executor: Executor::Server,
         intent: Intent::Action,
         gate: gated.then(|| "May it?".to_owned()),
@@ -154,7 +154,7 @@ fn call(tool: &str, gated: bool, once: bool) -> Planned {
     };
     let gate = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));
     let (given_id, tool) = (tool.to_owned(), tool.to_owned());
-    Planned { given_id, tool, args: json!({}), said: None, plan, gate }
+    PlannedCall { given_id, tool, args: json!({}), said: None, plan, gate }
 }
 
 fn returned(call: &CallId, attempt: u32) -> Action {

@@ -3,15 +3,15 @@
 
 use std::sync::OnceLock;
 
-use abide_registry::partition::Share;
+use abide_registry::partition::PartitionSet;
 
 use crate::world::NODES;
 
 /// What [`Share::of`] says of nodes, which are called `n0`, `n1` and so on.
-pub fn share(me: &str, members: &[&str]) -> Share {
-    static KNOWN: [[OnceLock<Share>; 1 << NODES]; NODES] =
+pub fn share(me: &str, members: &[&str]) -> PartitionSet {
+    static KNOWN: [[OnceLock<PartitionSet>; 1 << NODES]; NODES] =
         [const { [const { OnceLock::new() }; 1 << NODES] }; NODES];
     let slot = |name: &str| usize::from(name.as_bytes()[1] - b'0');
     let among = members.iter().fold(0, |among, name| among | 1 << slot(name));
-    KNOWN[slot(me)][among].get_or_init(|| Share::of(me, members)).clone()
+    KNOWN[slot(me)][among].get_or_init(|| PartitionSet::of(me, members)).clone()
 }

@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use abide_actors::journal::{Commit, Holder, Holding, Journal, Loaded, Refusal};
-use abide_conversation::event::{Data, Event, Executor, OnInterrupt};
+use abide_actors::journal::{Claim, Commit, Holder, Journal, StoreError, StoredConversation};
+use abide_conversation::event::{Event, EventData, Executor, OnInterrupt};
 use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::membership::{Member, Renewed};
-use abide_registry::partition::Share;
+use abide_registry::partition::PartitionSet;
 use abide_registry::store::Store as _;
 use abide_registry::store::memory::Memory;
 use futures::FutureExt;
@@ -26,7 +26,7 @@ pub struct Store {
     broken: Option<Broken>,
     /// By conversation, the highest epoch that anybody ever held it under, and the last writer.
     epochs: RefCell<BTreeMap<ConversationId, u64>>,
-    writers: RefCell<BTreeMap<ConversationId, Holding>>,
+    writers: RefCell<BTreeMap<ConversationId, Claim>>,
     closed: RefCell<BTreeSet<(ConversationId, String, u32)>>,
     done: RefCell<BTreeSet<(ConversationId, String)>>,
     pub wrong: RefCell<Option<String>>,
@@ -69,7 +69,7 @@ impl Store {
         self.register.borrow_mut().renew(me, now)
     }
 
-    pub fn bury(&self, who: &Holder, suspect: bool, now: u64) -> Result<bool, Refusal> {
+    pub fn bury(&self, who: &Holder, suspect: bool, now: u64) -> Result<bool, StoreError> {
         if self.broken == Some(Broken::BuriesTheLiving) {
             return Ok(true);
         }
@@ -82,7 +82,7 @@ impl Store {
         me: &Holder,
         dead: Option<&Holder>,
         now: u64,
-    ) -> Result<Holding, Refusal> {
+    ) -> Result<Claim, StoreError> {
         let before = self.holding(id)?;
         let robbed = before.as_ref().map(|held| &held.holder);
         let dead = match self.broken {
@@ -105,16 +105,16 @@ impl Store {
         Ok(after)
     }
 
-    pub fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal> {
+    pub fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
         at_once(self.memory.release(id, held))
     }
 
     pub fn append(
         &self,
         id: &ConversationId,
-        held: &Holding,
+        held: &Claim,
         mut commit: Commit,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         if self.broken == Some(Broken::AckWithoutWrite) && commit.events.len() == 1 {
             return Ok(());
         }
@@ -134,14 +134,14 @@ impl Store {
                 Ok(())
             }
             Err(refusal) => {
-                self.fenced.set(self.fenced.get() + u64::from(refusal == Refusal::Fenced));
+                self.fenced.set(self.fenced.get() + u64::from(refusal == StoreError::Fenced));
                 Err(refusal)
             }
         }
     }
 
     /// Appends without any rule, as a sweeper would that trusts nobody.
-    pub fn force(&self, id: &ConversationId, mut commit: Commit) -> Result<(), Refusal> {
+    pub fn force(&self, id: &ConversationId, mut commit: Commit) -> Result<(), StoreError> {
         let Some(held) = self.holding(id)? else { return Ok(()) };
         self.follow(id, &mut commit);
         let (last, closing) = closing(&commit);
@@ -162,7 +162,7 @@ impl Store {
     }
 
     /// What must hold of every write: of its last event, and of what it closes.
-    fn written(&self, id: &ConversationId, held: &Holding, last: u64, closing: Vec<Data>) {
+    fn written(&self, id: &ConversationId, held: &Claim, last: u64, closing: Vec<EventData>) {
         self.commits.set(self.commits.get() + 1);
         self.note(&[id.as_str()], last ^ held.epoch << 32);
         if let Some(last) = self.writers.borrow_mut().insert(id.clone(), held.clone())
@@ -172,11 +172,11 @@ impl Store {
         }
         for data in closing {
             let twice = match &data {
-                Data::Resolution(closed) => {
+                EventData::Resolution(closed) => {
                     let key = (id.clone(), closed.call_id.to_string(), closed.suspension);
                     !self.closed.borrow_mut().insert(key)
                 }
-                Data::ToolResult(result) => {
+                EventData::ToolResult(result) => {
                     !self.done.borrow_mut().insert((id.clone(), result.call_id.to_string()))
                 }
                 _ => false,
@@ -193,21 +193,21 @@ impl Store {
         self.trace.set(number.to_le_bytes().into_iter().fold(hash, fold));
     }
 
-    pub fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
+    pub fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
         at_once(self.memory.load(id))
     }
 
     /// What was answered first.
-    pub fn answer(&self, id: &ConversationId, key: &str) -> Result<Option<u64>, Refusal> {
+    pub fn answer(&self, id: &ConversationId, key: &str) -> Result<Option<u64>, StoreError> {
         let kept = at_once(self.memory.answer(id.as_str(), key, Timestamp::UNIX_EPOCH))?;
         Ok(kept.and_then(|kept| kept.body.as_u64()))
     }
 
-    pub fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal> {
+    pub fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         at_once(self.memory.holding(id))
     }
 
-    pub fn exists(&self, id: &ConversationId) -> Result<bool, Refusal> {
+    pub fn exists(&self, id: &ConversationId) -> Result<bool, StoreError> {
         Ok(at_once(self.memory.head(id))?.is_some())
     }
 
@@ -217,19 +217,22 @@ impl Store {
 
     pub fn due(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         match self.broken {
             Some(Broken::NoAlarms) => Ok(Vec::new()),
             _ => at_once(self.memory.due(share, until, limit)),
         }
     }
 
-    pub fn active(&self, share: &Share) -> Result<Vec<(ConversationId, Option<Holding>)>, Refusal> {
+    pub fn active(
+        &self,
+        share: &PartitionSet,
+    ) -> Result<Vec<(ConversationId, Option<Claim>)>, StoreError> {
         let page = at_once(self.memory.active(share, None, ALL));
-        page.map(|page| page.items).map_err(|refused| Refusal::Unavailable(refused.to_string()))
+        page.map(|page| page.items).map_err(|refused| StoreError::Unavailable(refused.to_string()))
     }
 
     /// Everything that was ever begun, and its call's tools that must not run twice.
@@ -239,16 +242,17 @@ impl Store {
 }
 
 /// The number of the last event that is to be written, and those that close something.
-fn closing(commit: &Commit) -> (u64, Vec<Data>) {
+fn closing(commit: &Commit) -> (u64, Vec<EventData>) {
     let last = commit.events.last().map_or(0, |event| event.seq);
-    let closes = |data: &&Data| matches!(data, Data::Resolution(_) | Data::ToolResult(_));
+    let closes =
+        |data: &&EventData| matches!(data, EventData::Resolution(_) | EventData::ToolResult(_));
     (last, commit.events.iter().map(|event| &event.data).filter(closes).cloned().collect())
 }
 
 /// Whether the call is of a tool that must not run twice.
 pub fn runs_once(events: &[Event], call: &str) -> bool {
     events.iter().any(|event| match &event.data {
-        Data::ToolCall(made) => {
+        EventData::ToolCall(made) => {
             made.call_id.as_str() == call
                 && made.on_interrupt == OnInterrupt::Fail
                 && made.executor == Executor::Server

@@ -4,15 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::{Action, Command, ConversationId, State, decide, replay};
-use abide_registry::alarms::agenda::Agenda;
-use abide_registry::membership::tenure::Tenure;
+use abide_registry::alarms::agenda::AlarmPlanner;
+use abide_registry::membership::tenure::LeaseTracker;
 use abide_registry::membership::{MemberState, Renewed};
-use abide_registry::peers::Links;
+use abide_registry::peers::LinkStates;
 use abide_registry::placement::{Orphan, is_orphan};
 use abide_registry::takeover::{LOOK_EVERY, is_news};
-use abide_registry::view::View;
+use abide_registry::view::ClusterView;
 use tokio::time::Instant;
 
 use crate::actor::{Outcome, Request, compose};
@@ -38,16 +38,16 @@ impl Node {
     pub fn begin(self: &Rc<Self>) {
         let node = self.clone();
         self.spawn(async move {
-            let mut tenure = Tenure::new(node.member(), LEASE);
+            let mut tenure = LeaseTracker::new(node.member(), LEASE);
             loop {
                 let (asked, me) = (node.instant(), tenure.me.clone());
                 match node.ask(LEASE, move |store, now| Ok(store.enter(&me, now))).await {
                     Ok(Renewed::Alive { members, .. }) => {
-                        node.learn(&tenure, asked, members, Links::default());
+                        node.learn(&tenure, asked, members, LinkStates::default());
                         break;
                     }
                     // The program would end, and be started again.
-                    Ok(Renewed::Buried) => tenure.me = tenure.risen(node.incarnation()),
+                    Ok(Renewed::Evicted) => tenure.me = tenure.risen(node.incarnation()),
                     Err(_) => node.sleep(BREATH).await,
                 }
             }
@@ -62,7 +62,7 @@ impl Node {
         format!("i{}-{}", self.life, self.world.number())
     }
 
-    async fn keep(self: Rc<Self>, mut tenure: Tenure) {
+    async fn keep(self: Rc<Self>, mut tenure: LeaseTracker) {
         loop {
             let (around, stale) = (self.around.count(), self.stale.count());
             let links = self.links.borrow().clone();
@@ -89,7 +89,11 @@ impl Node {
         }
     }
 
-    async fn renew(self: &Rc<Self>, tenure: &mut Tenure, links: Links) -> Result<(), Refusal> {
+    async fn renew(
+        self: &Rc<Self>,
+        tenure: &mut LeaseTracker,
+        links: LinkStates,
+    ) -> Result<(), StoreError> {
         let (asked, me) = (self.instant(), tenure.me.clone());
         match self.ask(LEASE, move |store, now| Ok(store.renew(&me, now))).await? {
             Renewed::Alive { members, .. } => {
@@ -97,11 +101,11 @@ impl Node {
                     self.cast(HostMsg::Resume);
                 }
             }
-            Renewed::Buried => {
+            Renewed::Evicted => {
                 self.world.tell(|| format!("{} was declared dead", self.me()));
                 self.lease.borrow_mut().renew(tenure.me.holder.clone(), asked, asked);
                 let (me, others) = (tenure.me.holder.clone(), tenure.others(&self.seen()));
-                self.show(View::parted(me, others, links.clone(), share));
+                self.show(ClusterView::parted(me, others, links.clone(), share));
                 self.cast(HostMsg::Abandon);
                 let risen = tenure.risen(self.incarnation());
                 let (asked, me) = (self.instant(), risen.clone());
@@ -119,18 +123,18 @@ impl Node {
     /// Returns whether this node had lapsed until now.
     fn learn(
         &self,
-        tenure: &Tenure,
+        tenure: &LeaseTracker,
         asked: Instant,
-        members: Vec<abide_registry::membership::Seen>,
-        links: Links,
+        members: Vec<abide_registry::membership::ObservedMember>,
+        links: LinkStates,
     ) -> bool {
         let (me, until) = (tenure.me.holder.clone(), tenure.until(asked));
         let lapsed = self.lease.borrow_mut().renew(me.clone(), until, self.instant());
-        self.show(View::parted(me, members, links, share));
+        self.show(ClusterView::parted(me, members, links, share));
         lapsed
     }
 
-    fn show(&self, view: View) {
+    fn show(&self, view: ClusterView) {
         let before = self.view.replace(Rc::new(view));
         crate::check::moves_little(&self.world, &before, &self.seen());
         self.views.change();
@@ -138,7 +142,7 @@ impl Node {
 
     /// Wakes the conversations of this node's share whose alarm is due.
     async fn wakes(self: Rc<Self>) {
-        let agenda = Rc::new(RefCell::new((Agenda::default(), 0_usize)));
+        let agenda = Rc::new(RefCell::new((AlarmPlanner::default(), 0_usize)));
         loop {
             let now = self.now();
             let look = agenda.borrow_mut().0.look(now);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
-use abide_registry::peers::Link;
+use abide_registry::peers::LinkState;
 use abide_registry::placement::Policy;
 
 use crate::broken::Broken;
@@ -40,7 +40,7 @@ pub struct World {
     /// The process of each node, if it runs.
     pub slots: RefCell<[Option<LifeId>; NODES]>,
     /// What is out of order between two processes.
-    ways: RefCell<BTreeMap<(LifeId, LifeId), Link>>,
+    ways: RefCell<BTreeMap<(LifeId, LifeId), LinkState>>,
     /// How many calls of a hundred between nodes have an accident.
     pub rough: Cell<u64>,
     chance: RefCell<Chance>,
@@ -128,13 +128,13 @@ impl World {
             slots[node.slot] = None;
         }
         let lives = self.lives.borrow().len();
-        let seen = if refuses { Link::Refused } else { Link::Connected };
+        let seen = if refuses { LinkState::Refused } else { LinkState::Connected };
         self.ways.borrow_mut().extend((0..lives).map(|from| ((from, life), seen)));
         drop(slots);
         self.relink();
     }
 
-    pub fn link(&self, from: LifeId, to: LifeId, link: Link) {
+    pub fn link(&self, from: LifeId, to: LifeId, link: LinkState) {
         self.ways.borrow_mut().insert((from, to), link);
         self.relink();
     }
@@ -154,8 +154,8 @@ impl World {
             let way = |to: &Rc<Node>| {
                 let known = ways.get(&(from.life, to.life)).copied();
                 let link = known.unwrap_or(match to.alive.get() {
-                    true => Link::Connected,
-                    false => Link::Lost,
+                    true => LinkState::Connected,
+                    false => LinkState::Lost,
                 });
                 (to.process.clone(), link)
             };

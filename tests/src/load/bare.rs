@@ -10,7 +10,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use abide_actors::journal::{Closed, Commit, Head, Holder, Holding, Refusal};
+use abide_actors::journal::{
+    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoreError,
+};
 use abide_conversation::{ConversationId, Event, State, replay, wanted};
 use abide_registry::store::Store;
 use axum::body::{Body, Bytes};
@@ -66,7 +68,7 @@ struct Bare {
 }
 
 struct Turn {
-    held: Holding,
+    held: Claim,
     frames: UnboundedSender<Bytes>,
     /// Until somebody listens.
     unheard: Option<UnboundedReceiver<Bytes>>,
@@ -75,8 +77,8 @@ struct Turn {
 /// Why a request was not answered as it should be.
 struct Failed(String);
 
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Self {
+impl From<StoreError> for Failed {
+    fn from(refusal: StoreError) -> Self {
         Self(refusal.to_string())
     }
 }
@@ -128,7 +130,7 @@ fn commits() -> Result<Vec<Commit>, Wrong> {
         let is = state.pending();
         let closed = open.iter().filter(|open| !is.iter().any(|it| it.call_id == open.call_id));
         commits.push(Commit {
-            head: Head {
+            head: ConversationSummary {
                 agent: state.agent.clone().ok_or_else(|| Wrong("no agent".to_owned()))?,
                 state: state.activeness(),
                 last_seq: state.seq,
@@ -139,7 +141,7 @@ fn commits() -> Result<Vec<Commit>, Wrong> {
             },
             events: now.into(),
             closed: closed
-                .map(|open| Closed {
+                .map(|open| ClosedSuspension {
                     call_id: open.call_id.clone(),
                     suspension: open.suspension,
                     expires_at: open.expires_at,
@@ -155,7 +157,7 @@ fn commits() -> Result<Vec<Commit>, Wrong> {
 }
 
 impl Bare {
-    async fn commit(&self, id: &ConversationId, held: &Holding, n: usize) -> Result<(), Failed> {
+    async fn commit(&self, id: &ConversationId, held: &Claim, n: usize) -> Result<(), Failed> {
         self.store.append(id, held, self.commits[n].clone()).await?;
         self.committed.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -164,7 +166,7 @@ impl Bare {
     /// Makes these commits and tells of each; whoever listens waits in vain if one fails.
     async fn go_on(
         self,
-        (id, held): (ConversationId, Holding),
+        (id, held): (ConversationId, Claim),
         frames: UnboundedSender<Bytes>,
         commits: std::ops::Range<usize>,
     ) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use abide_conversation::event::Data;
+use abide_conversation::event::EventData;
 use abide_conversation::{Event, State, from_json, replay};
 use abide_registry::store::STATE_FORMAT;
 use serde_json::Value;
@@ -30,7 +30,10 @@ fn journals() -> Vec<Vec<(Value, Event)>> {
 #[test]
 fn every_event_that_was_ever_stored_is_written_again_as_it_was() {
     for (stored, event) in journals().into_iter().flatten() {
-        assert!(!matches!(event.data, Data::Unknown(_)), "a type that is known no more: {stored}");
+        assert!(
+            !matches!(event.data, EventData::Unknown(_)),
+            "a type that is known no more: {stored}"
+        );
         let written = serde_json::to_value(&event).unwrap();
         assert!(includes(&written, &stored), "stored {stored}\nwritten {written}");
         let again: Event = from_json(written.to_string().as_bytes()).unwrap();

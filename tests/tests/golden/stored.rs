@@ -1,10 +1,12 @@
 //! What is stored besides journals, as older builds stored it.
 
 use abide_actors::audit::Entry;
-use abide_actors::journal::{Answer, Head, Holder, Holding, InboxEntry, Refusal};
+use abide_actors::journal::{
+    Claim, ConversationSummary, Holder, InboxEntry, StoreError, StoredResponse,
+};
 use abide_conversation::Timestamp;
-use abide_conversation::remembered::Remembered;
-use abide_conversation::state::Activeness;
+use abide_conversation::remembered::RememberedDecision;
+use abide_conversation::state::ConversationStatus;
 use abide_registry::store::StoredAgent;
 
 use crate::kinds::{check, kind};
@@ -12,16 +14,16 @@ use crate::kinds::{check, kind};
 #[test]
 fn all_that_was_ever_stored_beside_the_journals_still_means_the_same() {
     let kinds = [
-        kind::<Head>("Head"),
-        kind::<(Activeness, Timestamp)>("HeadOnRedis"),
-        kind::<Activeness>("Activeness"),
+        kind::<ConversationSummary>("Head"),
+        kind::<(ConversationStatus, Timestamp)>("HeadOnRedis"),
+        kind::<ConversationStatus>("Activeness"),
         kind::<Holder>("Holder"),
-        kind::<Holding>("Holding"),
-        kind::<Refusal>("Refusal"),
+        kind::<Claim>("Holding"),
+        kind::<StoreError>("Refusal"),
         kind::<InboxEntry>("InboxEntry"),
-        kind::<Answer>("Answer"),
+        kind::<StoredResponse>("Answer"),
         kind::<StoredAgent>("StoredAgent"),
-        kind::<Remembered>("Remembered"),
+        kind::<RememberedDecision>("Remembered"),
         kind::<Entry>("Entry"),
     ];
     check("stored.jsonl", &kinds);

@@ -2,14 +2,14 @@
 
 use abide_actors::live::{Delta, Signal};
 use abide_actors::request::{
-    DispatchRequest, Failure, ForkRequest, Inspection, RememberRequest, RepeatKey, Reply, Request,
-    ResolveRequest, SendRequest, SpawnRequest,
+    DispatchRequest, ForkRequest, IdempotencyKey, Inspection, RememberRequest, Reply, Request,
+    RequestError, ResolveRequest, SendRequest, SpawnRequest,
 };
 use abide_conversation::Rejection;
 use abide_conversation::command::{self, ChildEnded, Create, IfBusy};
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::sight::{Row, Sight};
-use abide_registry::wire::{Answer, Ask, Envelope, Told};
+use abide_registry::sight::{ActorDetails, ActorSummary};
+use abide_registry::wire::{Call, CallResult, Envelope, LiveUpdate};
 
 use crate::kinds::{check, kind, kind_by};
 
@@ -17,9 +17,9 @@ use crate::kinds::{check, kind, kind_by};
 fn every_message_between_nodes_that_was_ever_sent_still_means_the_same() {
     let kinds = [
         kind::<Envelope>("Envelope"),
-        kind::<Ask>("Ask"),
-        kind::<Answer>("Answer"),
-        kind::<Told>("Told"),
+        kind::<Call>("Ask"),
+        kind::<CallResult>("Answer"),
+        kind::<LiveUpdate>("Told"),
         kind::<Signal>("Signal"),
         kind::<Delta>("Delta"),
         kind::<Request>("Request"),
@@ -32,14 +32,14 @@ fn every_message_between_nodes_that_was_ever_sent_still_means_the_same() {
         kind::<Create>("Create"),
         kind::<ChildEnded>("ChildEnded"),
         kind::<IfBusy>("IfBusy"),
-        kind::<command::Answer>("CallAnswer"),
-        kind::<RepeatKey>("RepeatKey"),
+        kind::<command::ResolutionAnswer>("CallAnswer"),
+        kind::<IdempotencyKey>("RepeatKey"),
         kind_by::<Reply>("Reply", "reply"),
-        kind::<Failure>("Failure"),
+        kind::<RequestError>("Failure"),
         kind::<Rejection>("Rejection"),
         kind::<Inspection>("Inspection"),
-        kind::<Sight>("Sight"),
-        kind::<Row>("Row"),
+        kind::<ActorDetails>("Sight"),
+        kind::<ActorSummary>("Row"),
         kind::<Member>("Member"),
         kind::<MemberState>("MemberState"),
     ];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_registry::partition::{Partition, Share};
+use abide_registry::partition::{Partition, PartitionSet};
 use abide_tests::client::Client;
 use abide_tests::cluster::Cluster;
 use abide_tests::promises::Evidence;
@@ -84,7 +84,7 @@ async fn the_alarms_of_a_node_that_dies_just_before_ring_in_time() {
     cluster.client(0).define("asks", &asks(Duration::from_millis(2_500))).await;
     // Held by the first node, looked after by the last.
     let members = ["node-0", "node-1", "node-2"];
-    let share = Share::of("node-2", &members);
+    let share = PartitionSet::of("node-2", &members);
     let mut ids = names("c", 60);
     ids.retain(|id| share.contains(Partition::of(id)));
     assert!(ids.len() > 5);

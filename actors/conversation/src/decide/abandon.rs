@@ -4,7 +4,7 @@ use super::cancel::cancel;
 use super::draft::Draft;
 use super::{Rejection, create};
 use crate::command::Create;
-use crate::event::Data;
+use crate::event::EventData;
 
 /// Also marks a child that does not exist yet, since the wish for it may still be under way.
 pub(super) fn abandon(draft: &mut Draft, create: Create) -> Result<(), Rejection> {
@@ -14,7 +14,7 @@ pub(super) fn abandon(draft: &mut Draft, create: Create) -> Result<(), Rejection
         return Err(Rejection::ConversationExists);
     }
     if !draft.state.abandoned {
-        draft.push_of(None, Data::Abandoned {});
+        draft.push_of(None, EventData::Abandoned {});
         cancel(draft, None);
     }
     Ok(())

@@ -2,14 +2,14 @@
 
 use super::draft::Draft;
 use super::settle::{end, keep_partial};
-use crate::command::Partial;
-use crate::event::Ending;
-use crate::message::Status;
+use crate::command::PartialMessage;
+use crate::event::TurnOutcome;
+use crate::message::MessageStatus;
 
-pub(super) fn cancel(draft: &mut Draft, partial: Option<Partial>) {
+pub(super) fn cancel(draft: &mut Draft, partial: Option<PartialMessage>) {
     if draft.state.turn.is_none() {
         return;
     }
-    keep_partial(draft, partial, Status::Cancelled);
-    end(draft, Ending::Cancelled, None);
+    keep_partial(draft, partial, MessageStatus::Cancelled);
+    end(draft, TurnOutcome::Cancelled, None);
 }

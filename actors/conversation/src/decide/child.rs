@@ -8,10 +8,10 @@ use super::send::send;
 use super::settle::{after, settle};
 use super::tool_returned::finish_dispatch;
 use crate::command::{self, Send};
-use crate::event::{self, Data, ToolResult};
+use crate::event::{self, EventData, ToolResult};
 use crate::ids::{CallId, ConversationId, TurnId};
 use crate::message::Usage;
-use crate::state::{Call, Phase};
+use crate::state::{Call, CallPhase};
 
 /// The child's side: the parent's one message starts its first turn, however often it is sent.
 pub(super) fn spawn(draft: &mut Draft, spawn: Send) -> Result<(), Rejection> {
@@ -30,7 +30,7 @@ pub(super) fn spawn(draft: &mut Draft, spawn: Send) -> Result<(), Rejection> {
 pub(super) fn started(draft: &mut Draft, started: command::ChildStarted) -> Result<(), Rejection> {
     let command::ChildStarted { call: id, attempt, within_ms, ran } = started;
     let runs =
-        |call: &Call| matches!(call.phase, Phase::Running { attempt: n, .. } if n == attempt);
+        |call: &Call| matches!(call.phase, CallPhase::Running { attempt: n, .. } if n == attempt);
     let call = draft.state.call(&id).filter(|call| runs(call));
     let run = draft.state.dispatches.get(&id);
     let run = run.filter(|run| run.attempt == attempt && run.delegated.is_none());
@@ -42,7 +42,7 @@ pub(super) fn started(draft: &mut Draft, started: command::ChildStarted) -> Resu
         expires_at: after(draft.at, within_ms),
         ran,
     };
-    draft.push_for(&id, Data::ChildStarted(taken_up));
+    draft.push_for(&id, EventData::ChildStarted(taken_up));
     Ok(())
 }
 
@@ -58,12 +58,12 @@ pub(super) fn ended(draft: &mut Draft, ended: command::ChildEnded) -> Result<(),
         return Ok(());
     }
     let open = |call: &&Call| {
-        matches!(call.phase, Phase::Running { .. } | Phase::Delegated { .. })
+        matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. })
             && call.child.as_ref() == Some(&child)
     };
     draft.state.call(&id).filter(open).ok_or(Rejection::Stale)?;
     gone(draft, &id, child, usage, storages);
-    draft.push(Data::ToolResult(ToolResult { call_id: id, outcome, ui, ran: None }));
+    draft.push(EventData::ToolResult(ToolResult { call_id: id, outcome, ui, ran: None }));
     settle(draft);
     Ok(())
 }
@@ -78,7 +78,7 @@ pub(super) fn gone(
 ) {
     let (call_id, conversation_id) = (call.clone(), child);
     let ended = event::ChildEnded { call_id, conversation_id, usage, storages };
-    draft.push_for(call, Data::ChildEnded(ended));
+    draft.push_for(call, EventData::ChildEnded(ended));
 }
 
 /// A child that nobody waited for has been stopped.
@@ -91,7 +91,7 @@ pub(super) fn released(
         return Err(Rejection::Stale);
     }
     let released = event::ChildReleased { conversation_id: child, usage };
-    draft.push_of(None, Data::ChildReleased(released));
+    draft.push_of(None, EventData::ChildReleased(released));
     Ok(())
 }
 
@@ -100,6 +100,6 @@ pub(super) fn told(draft: &mut Draft, turn_id: TurnId) -> Result<(), Rejection> 
     if draft.state.due.as_ref().is_none_or(|due| due.turn != turn_id) {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, Data::Told(event::Told { turn_id }));
+    draft.push_of(None, EventData::Told(event::ParentNotified { turn_id }));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::Rejection;
 use super::draft::Draft;
 use crate::command::Create;
-use crate::event::{Created, Data};
+use crate::event::{Created, EventData};
 
 pub(super) fn create(draft: &mut Draft, create: Create) -> Result<(), Rejection> {
     if draft.state.exists() {
@@ -12,6 +12,6 @@ pub(super) fn create(draft: &mut Draft, create: Create) -> Result<(), Rejection>
     let Create { agent, assigns, metadata, tools, parent, fork } = create;
     let parent = parent.map(|parent| *parent);
     let created = Created { agent, assigns, metadata, tools, parent, fork };
-    draft.push_of(None, Data::Created(created));
+    draft.push_of(None, EventData::Created(created));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::Rejection;
 use super::draft::Draft;
 use crate::command::Dispatch;
-use crate::event::{self, Data, DispatchStarted};
+use crate::event::{self, DispatchStarted, EventData};
 use crate::permission::Decision;
 
 /// How many of them may run at once. More is a client that has lost its way.
@@ -19,7 +19,7 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
         return Err(Rejection::QueueFull);
     }
     let data = match gate.decision {
-        Decision::Deny => Data::Dispatch(event::Dispatch {
+        Decision::Deny => EventData::Dispatch(event::DispatchFinished {
             call_id: call,
             result: gate.denial(&tool),
             tool,
@@ -30,7 +30,7 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
             ran: None,
         }),
         // One that a person must approve comes with the approval.
-        Decision::Allow | Decision::Ask => Data::DispatchStarted(DispatchStarted {
+        Decision::Allow | Decision::Ask => EventData::DispatchStarted(DispatchStarted {
             call_id: call,
             tool,
             input,

@@ -6,10 +6,10 @@ use super::settle::settle;
 use super::tool_returned::finish_dispatch;
 use super::wake::wake;
 use crate::command::FailCall;
-use crate::event::{Data, Resolution};
+use crate::event::{EventData, Resolution};
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
-use crate::state::{Phase, State};
+use crate::state::{CallPhase, State};
 
 pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejection> {
     let FailCall { call: id, by, error } = fail;
@@ -28,7 +28,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
     }
     let waiting = draft.state.call(&id).and_then(|call| call.waiting()).cloned();
     if let Some(waiting) = waiting {
-        draft.push(Data::Resolution(Resolution {
+        draft.push(EventData::Resolution(Resolution {
             call_id: id.clone(),
             kind: waiting.kind,
             suspension: waiting.suspension,
@@ -47,5 +47,5 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
 
 fn is_open(state: &State, id: &CallId) -> bool {
     state.dispatches.contains_key(id)
-        || state.call(id).is_some_and(|call| call.phase != Phase::Done)
+        || state.call(id).is_some_and(|call| call.phase != CallPhase::Done)
 }

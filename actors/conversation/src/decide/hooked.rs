@@ -4,7 +4,7 @@ use super::Rejection;
 use super::draft::Draft;
 use super::model_replied::awaits;
 use super::settle::{end, settle};
-use crate::event::{Added, ContextAdded, Data, Ending, MessageRefused};
+use crate::event::{AddedContext, ContextAdded, EventData, MessageRefused, TurnOutcome};
 use crate::ids::TurnId;
 use crate::message::{Message, Usage};
 
@@ -13,13 +13,13 @@ pub(super) fn context_added(
     draft: &mut Draft,
     turn: &TurnId,
     step: u32,
-    added: Vec<Added>,
+    added: Vec<AddedContext>,
 ) -> Result<(), Rejection> {
     let prepared = draft.state.turn.as_ref().is_some_and(|turn| turn.prepared >= step);
     if prepared || !awaits(&draft.state, turn, step) {
         return Err(Rejection::Stale);
     }
-    draft.push(Data::ContextAdded(ContextAdded { step, added }));
+    draft.push(EventData::ContextAdded(ContextAdded { step, added }));
     Ok(())
 }
 
@@ -33,7 +33,7 @@ pub(super) fn halt(
     if !awaits(&draft.state, turn, step) {
         return Err(Rejection::Stale);
     }
-    end(draft, Ending::Halted, Some(reason));
+    end(draft, TurnOutcome::Halted, Some(reason));
     Ok(())
 }
 
@@ -45,9 +45,9 @@ pub(super) fn refuse(
 ) {
     let refused = draft.state.turn.as_ref().is_some_and(|turn| turn.refused);
     let again = format!("hook {hook} refused a second message: {reason}");
-    draft.push(Data::MessageRefused(MessageRefused { step, hook, reason, message, usage }));
+    draft.push(EventData::MessageRefused(MessageRefused { step, hook, reason, message, usage }));
     match refused {
-        true => end(draft, Ending::Halted, Some(again)),
+        true => end(draft, TurnOutcome::Halted, Some(again)),
         false => settle(draft),
     }
 }

@@ -5,14 +5,14 @@ use super::draft::Draft;
 use super::model_replied::awaits;
 use super::settle::{end, keep_partial};
 use crate::command::ModelFailed;
-use crate::event::Ending;
-use crate::message::Status;
+use crate::event::TurnOutcome;
+use crate::message::MessageStatus;
 
 pub(super) fn model_failed(draft: &mut Draft, failure: ModelFailed) -> Result<(), Rejection> {
     if !awaits(&draft.state, &failure.turn, failure.step) {
         return Err(Rejection::Stale);
     }
-    keep_partial(draft, failure.partial, Status::Error);
-    end(draft, Ending::Failed, Some(failure.reason));
+    keep_partial(draft, failure.partial, MessageStatus::Error);
+    end(draft, TurnOutcome::Failed, Some(failure.reason));
     Ok(())
 }

@@ -4,10 +4,12 @@ use super::Rejection;
 use super::draft::Draft;
 use super::hooked::refuse;
 use super::settle::{after, end, settle};
-use crate::command::{Judged, ModelReplied, Plan, Planned};
-use crate::event::{AssistantMsg, Data, Ending, Executor, Kind, RepairRequested, ToolCall};
+use crate::command::{CallPlan, MessageVerdict, ModelReplied, PlannedCall};
+use crate::event::{
+    AssistantMsg, EventData, Executor, RepairRequested, SuspensionKind, ToolCall, TurnOutcome,
+};
 use crate::ids::CallId;
-use crate::message::{CallRef, ErrorType, Message, Outcome, Role, Status, Stop};
+use crate::message::{CallRef, ErrorType, Message, MessageStatus, Outcome, Role, StopReason};
 use crate::state::State;
 
 pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<(), Rejection> {
@@ -16,7 +18,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
     }
     let calls = identify(&draft.state, reply.calls);
     let object = reply.object.as_ref().and_then(|judged| judged.as_ref().ok()).cloned();
-    let name = |(id, planned): &(CallId, Planned)| CallRef {
+    let name = |(id, planned): &(CallId, PlannedCall)| CallRef {
         id: id.clone(),
         name: planned.tool.clone(),
         args: planned.said.as_ref().unwrap_or(&planned.args).clone(),
@@ -30,11 +32,11 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
         status: None,
         object,
     };
-    let (status, step, usage) = (Status::Complete, reply.step, reply.usage);
+    let (status, step, usage) = (MessageStatus::Complete, reply.step, reply.usage);
     let halt = match reply.judged {
-        Judged::GoOn => None,
-        Judged::Halt(reason) => Some(reason),
-        Judged::Refuse { hook, reason } => {
+        MessageVerdict::GoOn => None,
+        MessageVerdict::Halt(reason) => Some(reason),
+        MessageVerdict::Refuse { hook, reason } => {
             refuse(draft, (hook, reason), (step, message, usage));
             return Ok(());
         }
@@ -43,7 +45,7 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
     let summary = draft.state.context.summary.map_or(0, |summary| summary.seq);
     let context_tokens = reply.context_tokens.filter(|_| summary <= reply.read_at);
     let (stop, verbatim) = (reply.stop, reply.verbatim);
-    draft.push(Data::AssistantMsg(AssistantMsg {
+    draft.push(EventData::AssistantMsg(AssistantMsg {
         message,
         status,
         step,
@@ -53,21 +55,21 @@ pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<()
         context_tokens,
     }));
     if let Some(reason) = halt {
-        end(draft, Ending::Halted, Some(reason));
+        end(draft, TurnOutcome::Halted, Some(reason));
         return Ok(());
     }
     // What the provider ran by itself is answered within the message.
-    let speaks =
-        stop != Some(Stop::Paused) && calls.iter().all(|(_, planned)| planned.plan.is_provided());
+    let speaks = stop != Some(StopReason::Paused)
+        && calls.iter().all(|(_, planned)| planned.plan.is_provided());
     for (id, planned) in calls {
         hand_over(draft, id, planned);
     }
     match reply.object {
-        Some(Err(_)) if speaks && stop == Some(Stop::Refusal) => {
-            end(draft, Ending::Failed, Some("refusal".to_owned()));
+        Some(Err(_)) if speaks && stop == Some(StopReason::Refusal) => {
+            end(draft, TurnOutcome::Failed, Some("refusal".to_owned()));
         }
         Some(Err(reason)) if speaks => repair(draft, reason),
-        Some(_) | None if speaks => end(draft, Ending::Completed, None),
+        Some(_) | None if speaks => end(draft, TurnOutcome::Completed, None),
         Some(_) | None => settle(draft),
     }
     Ok(())
@@ -80,7 +82,7 @@ pub(super) fn awaits(state: &State, turn: &crate::ids::TurnId, step: u32) -> boo
     state.turn.as_ref().is_some_and(open)
 }
 
-fn identify(state: &State, planned: Vec<Planned>) -> Vec<(CallId, Planned)> {
+fn identify(state: &State, planned: Vec<PlannedCall>) -> Vec<(CallId, PlannedCall)> {
     let Some(turn) = &state.turn else { return Vec::new() };
     let given = planned.iter().map(|planned| planned.given_id.as_str());
     let ids = state.used_ids.unique(given, turn);
@@ -88,8 +90,8 @@ fn identify(state: &State, planned: Vec<Planned>) -> Vec<(CallId, Planned)> {
 }
 
 /// Journals a call, and whatever it comes to at once: a suspension, a start, a result.
-fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
-    let Planned { tool, args, plan, gate: verdict, .. } = planned;
+fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
+    let PlannedCall { tool, args, plan, gate: verdict, .. } = planned;
     let call = |executor, intent, started| ToolCall {
         call_id: call_id.clone(),
         tool,
@@ -107,11 +109,11 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
         lane: None,
     };
     match plan {
-        Plan::Answer { executor, intent, outcome } => {
-            draft.push(Data::ToolCall(call(executor, intent, outcome.is_ok())));
+        CallPlan::Answer { executor, intent, outcome } => {
+            draft.push(EventData::ToolCall(call(executor, intent, outcome.is_ok())));
             draft.result(call_id, outcome);
         }
-        Plan::Execute {
+        CallPlan::Execute {
             executor,
             intent,
             gate,
@@ -124,7 +126,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
             lane,
         } => {
             let call = call(executor, intent, gate.is_none());
-            draft.push(Data::ToolCall(ToolCall {
+            draft.push(EventData::ToolCall(ToolCall {
                 message,
                 timeout_ms,
                 grace_ms,
@@ -135,7 +137,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: Planned) {
                 ..call
             }));
             match gate {
-                Some(question) => suspend(draft, &call_id, Kind::Approval, question),
+                Some(question) => suspend(draft, &call_id, SuspensionKind::Approval, question),
                 None => wait_for_executor(draft, &call_id),
             }
         }
@@ -150,8 +152,8 @@ pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
         return draft.result(id.clone(), Outcome::Ok(answer));
     }
     let kind = match call.executor {
-        Executor::Human => Kind::Elicitation,
-        Executor::Client => Kind::ClientExec,
+        Executor::Human => SuspensionKind::Elicitation,
+        Executor::Client => SuspensionKind::ClientExec,
         Executor::Server => return,
         Executor::Provider => {
             return draft.error(id.clone(), "the provider gave no result", ErrorType::ToolError);
@@ -161,19 +163,19 @@ pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
     suspend(draft, id, kind, message);
 }
 
-pub(super) fn suspend(draft: &mut Draft, id: &CallId, kind: Kind, message: String) {
+pub(super) fn suspend(draft: &mut Draft, id: &CallId, kind: SuspensionKind, message: String) {
     let Some(call) = draft.state.call(id) else { return };
     let expires_at = after(draft.at, call.timeout_ms);
     let suspension = call.suspend(kind, message, expires_at);
-    draft.push(Data::Suspension(suspension));
+    draft.push(EventData::Suspension(suspension));
 }
 
 /// Asks for one repair; a second bad answer fails the turn, and without a step left it is halted.
 fn repair(draft: &mut Draft, reason: String) {
     let repaired = draft.state.turn.as_ref().is_some_and(|turn| turn.repaired);
     if repaired {
-        return end(draft, Ending::Failed, Some("schema_violation".to_owned()));
+        return end(draft, TurnOutcome::Failed, Some("schema_violation".to_owned()));
     }
-    draft.push(Data::RepairRequested(RepairRequested { reason }));
+    draft.push(EventData::RepairRequested(RepairRequested { reason }));
     settle(draft);
 }

@@ -3,15 +3,15 @@
 use super::Rejection;
 use super::draft::Draft;
 use super::settle::settle;
-use crate::command::PageMissing;
-use crate::event::Kind;
+use crate::command::ClientMissing;
+use crate::event::SuspensionKind;
 use crate::message::ErrorType;
-use crate::state::Waiting;
+use crate::state::OpenSuspension;
 
-pub(super) fn page_missing(draft: &mut Draft, missing: PageMissing) -> Result<(), Rejection> {
+pub(super) fn page_missing(draft: &mut Draft, missing: ClientMissing) -> Result<(), Rejection> {
     let waiting = draft.state.call(&missing.call).and_then(|call| call.waiting());
-    let meant = |waiting: &&Waiting| {
-        waiting.kind == Kind::ClientExec && waiting.suspension == missing.suspension
+    let meant = |waiting: &&OpenSuspension| {
+        waiting.kind == SuspensionKind::ClientExec && waiting.suspension == missing.suspension
     };
     if waiting.filter(meant).is_none() {
         return Err(Rejection::Stale);

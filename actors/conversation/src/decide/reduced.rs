@@ -3,7 +3,7 @@
 use super::Rejection;
 use super::draft::Draft;
 use super::model_replied::awaits;
-use crate::event::{ContextReduced, Data, Pressure, Summarized, SummaryFailed};
+use crate::event::{ContextReduced, EventData, ReductionReason, Summarized, SummaryFailed};
 use crate::ids::TurnId;
 
 /// Marks only grow; for a context that the provider found too long, once a step.
@@ -14,12 +14,12 @@ pub(super) fn context_reduced(
 ) -> Result<(), Rejection> {
     let marks = &draft.state.context.marks;
     let grows = reduced.marks != *marks && reduced.marks.includes(marks);
-    let again = reduced.why == Pressure::TooLong
+    let again = reduced.why == ReductionReason::TooLong
         && draft.state.turn.as_ref().is_some_and(|open| open.too_long >= reduced.step);
     if !grows || again || !awaits(&draft.state, turn, reduced.step) {
         return Err(Rejection::Stale);
     }
-    draft.push(Data::ContextReduced(reduced));
+    draft.push(EventData::ContextReduced(reduced));
     Ok(())
 }
 
@@ -35,7 +35,7 @@ pub(super) fn summarized(
     if covered != after || summarized.upto <= covered || !wanted {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, Data::Summarized(summarized));
+    draft.push_of(None, EventData::Summarized(summarized));
     Ok(())
 }
 
@@ -44,6 +44,6 @@ pub(super) fn summary_failed(draft: &mut Draft, reason: String) -> Result<(), Re
     if draft.state.context.summarize.is_none() {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, Data::SummaryFailed(SummaryFailed { reason }));
+    draft.push_of(None, EventData::SummaryFailed(SummaryFailed { reason }));
     Ok(())
 }

@@ -3,10 +3,10 @@
 use super::Rejection;
 use super::draft::Draft;
 use super::settle::after;
-use crate::command::Remember;
-use crate::event::{Data, DecisionKept, DecisionRemembered, DecisionRevoked};
+use crate::command::RememberDecision;
+use crate::event::{DecisionPublished, DecisionRemembered, DecisionRevoked, EventData};
 use crate::ids::{CallId, DecisionId, Principal};
-use crate::remembered::Remembered;
+use crate::remembered::RememberedDecision;
 
 /// Journals that a decision about the call is to hold, right after the decision itself.
 pub(super) fn remember(
@@ -14,11 +14,11 @@ pub(super) fn remember(
     call_id: &CallId,
     approved: bool,
     by: Principal,
-    wish: Remember,
+    wish: RememberDecision,
 ) {
     let Some(agent) = draft.state.turn.as_ref().map(|turn| turn.agent.clone()) else { return };
     let Some(call) = draft.state.call(call_id) else { return };
-    let decision = Remembered {
+    let decision = RememberedDecision {
         id: wish.id,
         tool: call.tool.clone(),
         does: wish.does,
@@ -29,7 +29,12 @@ pub(super) fn remember(
         expires_at: after(draft.at, wish.for_ms),
     };
     let (call_id, scope) = (call_id.clone(), wish.scope);
-    draft.push(Data::DecisionRemembered(DecisionRemembered { call_id, scope, agent, decision }));
+    draft.push(EventData::DecisionRemembered(DecisionRemembered {
+        call_id,
+        scope,
+        agent,
+        decision,
+    }));
 }
 
 /// The agent has it.
@@ -37,7 +42,7 @@ pub(super) fn kept(draft: &mut Draft, decision_id: DecisionId) -> Result<(), Rej
     if !draft.state.unkept.contains_key(&decision_id) {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, Data::DecisionKept(DecisionKept { decision_id }));
+    draft.push_of(None, EventData::DecisionKept(DecisionPublished { decision_id }));
     Ok(())
 }
 
@@ -48,6 +53,6 @@ pub(super) fn revoke(draft: &mut Draft, decision_id: DecisionId) -> Result<(), R
     if live.is_none() || draft.state.unkept.contains_key(&decision_id) {
         return Err(Rejection::DecisionNotFound);
     }
-    draft.push_of(None, Data::DecisionRevoked(DecisionRevoked { decision_id }));
+    draft.push_of(None, EventData::DecisionRevoked(DecisionRevoked { decision_id }));
     Ok(())
 }

@@ -6,13 +6,13 @@ use super::model_replied::wait_for_executor;
 use super::remembered::remember;
 use super::settle::{end, settle};
 use crate::Timestamp;
-use crate::command::{Answer, Resolve};
-use crate::event::{Data, Ending, Executor, Kind, Resolution, ToolStarted};
+use crate::command::{ResolutionAnswer, Resolve};
+use crate::event::{EventData, Executor, Resolution, SuspensionKind, ToolStarted, TurnOutcome};
 use crate::ids::CallId;
 use crate::input;
 use crate::message::{ErrorType, Outcome};
 use crate::permission::Decision;
-use crate::state::{Call, State, Waiting};
+use crate::state::{Call, OpenSuspension, State};
 
 pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
     let (call, waiting) = open(&draft.state, draft.at, &resolve)?;
@@ -31,10 +31,10 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
     let (by, wish, halt) = (resolution.by.clone(), resolve.remember, resolve.halt);
     let asked = call.input.is_some();
     match resolve.answer {
-        Answer::Approval { approved: true, reason, args } => {
+        ResolutionAnswer::Approval { approved: true, reason, args } => {
             (resolution.approved, resolution.reason, resolution.args) = (Some(true), reason, args);
             resolution.gate = gate.clone();
-            draft.push(Data::Resolution(resolution));
+            draft.push(EventData::Resolution(resolution));
             match gate.filter(|verdict| verdict.decision == Decision::Deny) {
                 Some(refused) => draft.result(id, refused.denial(&tool)),
                 None => {
@@ -45,36 +45,36 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
                 }
             }
         }
-        Answer::Approval { approved: false, reason, .. } => {
+        ResolutionAnswer::Approval { approved: false, reason, .. } => {
             let said = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             (resolution.approved, resolution.reason) = (Some(false), reason);
-            draft.push(Data::Resolution(resolution));
+            draft.push(EventData::Resolution(resolution));
             if let Some(wish) = wish {
                 remember(draft, &id, false, by, wish);
             }
             draft.error(id, format!("denied by approver{said}"), ErrorType::Denied);
         }
-        Answer::Result(value) if asked => {
-            resolution.input = Some(input::Answer::Result(value));
-            draft.push(Data::Resolution(resolution));
+        ResolutionAnswer::Result(value) if asked => {
+            resolution.input = Some(input::InputAnswer::Result(value));
+            draft.push(EventData::Resolution(resolution));
             run(draft, &id);
         }
-        Answer::Error(error) if asked => {
-            resolution.input = Some(input::Answer::Error(error));
-            draft.push(Data::Resolution(resolution));
+        ResolutionAnswer::Error(error) if asked => {
+            resolution.input = Some(input::InputAnswer::Error(error));
+            draft.push(EventData::Resolution(resolution));
             run(draft, &id);
         }
-        Answer::Result(value) => {
-            draft.push(Data::Resolution(resolution));
+        ResolutionAnswer::Result(value) => {
+            draft.push(EventData::Resolution(resolution));
             draft.result(id, Outcome::Ok(value));
         }
-        Answer::Error(error) => {
-            draft.push(Data::Resolution(resolution));
+        ResolutionAnswer::Error(error) => {
+            draft.push(EventData::Resolution(resolution));
             draft.error(id, error, ErrorType::ToolError);
         }
     }
     match halt {
-        Some(reason) => end(draft, Ending::Halted, Some(reason)),
+        Some(reason) => end(draft, TurnOutcome::Halted, Some(reason)),
         None => settle(draft),
     }
     Ok(())
@@ -85,7 +85,7 @@ fn open<'a>(
     state: &'a State,
     at: Timestamp,
     resolve: &Resolve,
-) -> Result<(&'a Call, &'a Waiting), Rejection> {
+) -> Result<(&'a Call, &'a OpenSuspension), Rejection> {
     let call =
         state.call(&resolve.call).ok_or(Rejection::CallNotOpen("no such open call".into()))?;
     let waiting = call.waiting().ok_or(Rejection::CallNotOpen("the call does not wait".into()))?;
@@ -96,8 +96,10 @@ fn open<'a>(
         return Err(Rejection::CallNotOpen("the answer came after its time".into()));
     }
     let fits = match resolve.answer {
-        Answer::Approval { .. } => waiting.kind == Kind::Approval,
-        Answer::Result(_) | Answer::Error(_) => waiting.kind != Kind::Approval,
+        ResolutionAnswer::Approval { .. } => waiting.kind == SuspensionKind::Approval,
+        ResolutionAnswer::Result(_) | ResolutionAnswer::Error(_) => {
+            waiting.kind != SuspensionKind::Approval
+        }
     };
     if !fits {
         return Err(Rejection::CallNotOpen("the answer has the form of another kind".into()));
@@ -118,7 +120,7 @@ pub(super) fn run(draft: &mut Draft, id: &CallId) {
         attempt: call.next_attempt(),
     };
     let executor = call.executor;
-    draft.push(Data::ToolStarted(started));
+    draft.push(EventData::ToolStarted(started));
     if executor != Executor::Server {
         wait_for_executor(draft, id);
     }

@@ -4,20 +4,22 @@ use super::draft::Draft;
 use super::model_replied::wait_for_executor;
 use super::resolve::run;
 use super::settle::settle;
-use crate::event::{Data, Dispatch, DispatchStarted, Executor, OnInterrupt, ToolStarted};
+use crate::event::{
+    DispatchFinished, DispatchStarted, EventData, Executor, OnInterrupt, ToolStarted,
+};
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome};
-use crate::state::{Call, Phase, RunningDispatch};
+use crate::state::{Call, CallPhase, RunningDispatch};
 
 const INTERRUPTED: &str = "tool call interrupted";
 
 pub(super) fn revive(draft: &mut Draft) {
     for call in draft.open_calls() {
         match call.phase {
-            Phase::Approved => run(draft, &call.id),
-            Phase::Running { attempt, .. } => again(draft, call, attempt),
-            Phase::Requested => draft.error(call.id, INTERRUPTED, ErrorType::Interrupted),
-            Phase::Suspended(_) | Phase::Delegated { .. } | Phase::Done => {}
+            CallPhase::Approved => run(draft, &call.id),
+            CallPhase::Running { attempt, .. } => again(draft, call, attempt),
+            CallPhase::Requested => draft.error(call.id, INTERRUPTED, ErrorType::Interrupted),
+            CallPhase::Suspended(_) | CallPhase::Delegated { .. } | CallPhase::Done => {}
         }
     }
     for (id, run) in draft.state.dispatches.clone() {
@@ -38,7 +40,7 @@ fn again(draft: &mut Draft, call: Call, attempt: u32) {
     if call.on_interrupt == OnInterrupt::Fail && call.child.is_none() {
         return draft.error(call.id, INTERRUPTED, ErrorType::Interrupted);
     }
-    draft.push(Data::ToolStarted(ToolStarted {
+    draft.push(EventData::ToolStarted(ToolStarted {
         call_id: call.id,
         tool: call.tool,
         executor: call.executor,
@@ -51,7 +53,7 @@ fn again(draft: &mut Draft, call: Call, attempt: u32) {
 fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
     let RunningDispatch { tool, input, principal, revision, attempt, on_interrupt, .. } = run;
     let data = match on_interrupt {
-        OnInterrupt::Fail if run.child.is_none() => Data::Dispatch(Dispatch {
+        OnInterrupt::Fail if run.child.is_none() => EventData::Dispatch(DispatchFinished {
             call_id,
             tool,
             input,
@@ -61,18 +63,20 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
             gate: None,
             ran: None,
         }),
-        OnInterrupt::Fail | OnInterrupt::Redispatch => Data::DispatchStarted(DispatchStarted {
-            call_id,
-            tool,
-            input,
-            principal,
-            revision,
-            attempt: attempt.saturating_add(1),
-            on_interrupt,
-            requests: run.requests,
-            gate: run.gate,
-            child: run.child,
-        }),
+        OnInterrupt::Fail | OnInterrupt::Redispatch => {
+            EventData::DispatchStarted(DispatchStarted {
+                call_id,
+                tool,
+                input,
+                principal,
+                revision,
+                attempt: attempt.saturating_add(1),
+                on_interrupt,
+                requests: run.requests,
+                gate: run.gate,
+                child: run.child,
+            })
+        }
     };
     draft.push_of(None, data);
 }

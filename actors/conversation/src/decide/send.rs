@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::{Rejection, cancel, create, start};
 use crate::command::{IfBusy, Send};
-use crate::event::{Data, UserMsg};
+use crate::event::{EventData, UserMsg};
 use crate::message::{Message, Role};
 
 /// How many messages may wait. More is a client that has lost its way.
@@ -39,7 +39,7 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
         assigns: send.assigns,
         schema: send.shape,
     };
-    draft.push_of(Some(send.turn_id.clone()), Data::UserMsg(said));
+    draft.push_of(Some(send.turn_id.clone()), EventData::UserMsg(said));
     if starts {
         start::begin(draft, send.turn_id, send.basis);
     }

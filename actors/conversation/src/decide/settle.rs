@@ -2,9 +2,9 @@
 
 use super::draft::Draft;
 use crate::Timestamp;
-use crate::command::Partial;
-use crate::event::{AssistantMsg, Data, Ending, TurnEnded};
-use crate::message::{ErrorType, Message, Role, Status};
+use crate::command::PartialMessage;
+use crate::event::{AssistantMsg, EventData, TurnEnded, TurnOutcome};
+use crate::message::{ErrorType, Message, MessageStatus, Role};
 
 /// Ends the turn if no call is open and no step is left, or nothing to pay it with; else the next
 /// step is wanted.
@@ -15,22 +15,26 @@ pub(super) fn settle(draft: &mut Draft) {
         false => turn.budget.reached(&turn.usage, &draft.state.usage),
     };
     if let Some(reason) = reason {
-        end(draft, Ending::Halted, Some(reason.to_owned()));
+        end(draft, TurnOutcome::Halted, Some(reason.to_owned()));
     }
 }
 
 /// Closes every open call as cancelled, then the turn.
-pub(super) fn end(draft: &mut Draft, outcome: Ending, reason: Option<String>) {
+pub(super) fn end(draft: &mut Draft, outcome: TurnOutcome, reason: Option<String>) {
     for call in draft.open_calls() {
         draft.error(call.id, "[cancelled]", ErrorType::Cancelled);
     }
-    draft.push(Data::TurnEnded(TurnEnded { outcome, reason }));
+    draft.push(EventData::TurnEnded(TurnEnded { outcome, reason }));
 }
 
 /// Keeps what a cut stream had said, marked; once, since a step that is done has no partial text.
-pub(super) fn keep_partial(draft: &mut Draft, partial: Option<Partial>, status: Status) {
+pub(super) fn keep_partial(
+    draft: &mut Draft,
+    partial: Option<PartialMessage>,
+    status: MessageStatus,
+) {
     let Some(turn) = &draft.state.turn else { return };
-    let streams = |partial: &Partial| turn.settled() && partial.step == turn.next_step();
+    let streams = |partial: &PartialMessage| turn.settled() && partial.step == turn.next_step();
     let Some(partial) = partial.filter(streams).filter(|partial| !partial.content.is_empty())
     else {
         return;
@@ -38,7 +42,7 @@ pub(super) fn keep_partial(draft: &mut Draft, partial: Option<Partial>, status: 
     let said = Message::new(partial.id, Role::Assistant, partial.content);
     let message = Message { status: Some(status), ..said };
     let step = partial.step;
-    draft.push(Data::AssistantMsg(AssistantMsg {
+    draft.push(EventData::AssistantMsg(AssistantMsg {
         message,
         status,
         step,

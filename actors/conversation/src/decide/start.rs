@@ -3,8 +3,8 @@
 use super::Rejection;
 use super::draft::Draft;
 use super::settle::{end, settle};
-use crate::command::{Basis, Start};
-use crate::event::{Data, Ending, TurnStarted};
+use crate::command::{Start, TurnSettings};
+use crate::event::{EventData, TurnOutcome, TurnStarted};
 use crate::ids::{Revision, TurnId};
 
 pub(super) fn start(draft: &mut Draft, start: Start) -> Result<(), Rejection> {
@@ -20,7 +20,7 @@ pub(super) fn start(draft: &mut Draft, start: Start) -> Result<(), Rejection> {
             begin(
                 draft,
                 start.turn,
-                Basis {
+                TurnSettings {
                     agent,
                     revision,
                     max_steps: 0,
@@ -28,21 +28,21 @@ pub(super) fn start(draft: &mut Draft, start: Start) -> Result<(), Rejection> {
                     summarize_over: None,
                 },
             );
-            end(draft, Ending::Failed, Some("agent-missing".to_owned()));
+            end(draft, TurnOutcome::Failed, Some("agent-missing".to_owned()));
         }
     }
     Ok(())
 }
 
 /// Starts a turn whose message is journalled.
-pub(super) fn begin(draft: &mut Draft, turn: TurnId, basis: Basis) {
-    let Basis { agent, revision, max_steps, budget, summarize_over } = basis;
+pub(super) fn begin(draft: &mut Draft, turn: TurnId, basis: TurnSettings) {
+    let TurnSettings { agent, revision, max_steps, budget, summarize_over } = basis;
     let budget = match &draft.state.parent {
         Some(parent) => budget.within(&parent.budget),
         None => budget,
     };
     let started = TurnStarted { agent, revision, max_steps, budget, summarize_over };
-    draft.push_of(Some(turn), Data::TurnStarted(started));
+    draft.push_of(Some(turn), EventData::TurnStarted(started));
     // What the turns before it have spent may leave nothing.
     if max_steps > 0 {
         settle(draft);

@@ -5,13 +5,14 @@ use super::child::gone;
 use super::draft::Draft;
 use super::model_replied::suspend;
 use super::settle::{end, settle};
-use crate::command::{Change, ToolReturned};
+use crate::command::{StateChange, ToolReturned};
 use crate::event::{
-    Data, Dispatch, Ending, InputRequired, Kind, PhaseChanged, Ran, TodosChanged, ToolResult,
+    DispatchFinished, EffectiveArgs, EventData, InputRequired, PhaseChanged, SuspensionKind,
+    TodosChanged, ToolResult, TurnOutcome,
 };
 use crate::ids::CallId;
 use crate::message::{ErrorType, Outcome, Ui};
-use crate::state::{Phase, RunningDispatch};
+use crate::state::{CallPhase, RunningDispatch};
 
 /// How often one call may be suspended. A tool that asks for ever would never end its turn.
 const ROUNDS: u32 = 10;
@@ -24,13 +25,13 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
     }
     let call = draft.state.call(&returned.call).ok_or(Rejection::Stale)?;
     match &call.phase {
-        Phase::Running { attempt, .. } if *attempt == returned.attempt => {}
-        Phase::Requested
-        | Phase::Suspended(_)
-        | Phase::Approved
-        | Phase::Running { .. }
-        | Phase::Delegated { .. }
-        | Phase::Done => return Err(Rejection::Stale),
+        CallPhase::Running { attempt, .. } if *attempt == returned.attempt => {}
+        CallPhase::Requested
+        | CallPhase::Suspended(_)
+        | CallPhase::Approved
+        | CallPhase::Running { .. }
+        | CallPhase::Delegated { .. }
+        | CallPhase::Done => return Err(Rejection::Stale),
     }
     let (child, rounds) = (call.child.clone(), call.suspensions);
     let ToolReturned { call: call_id, attempt, outcome, ui, halt, changes, asks, ran } = returned;
@@ -39,7 +40,7 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
             true => ask(draft, InputRequired { call_id, attempt, asks, ran }),
             false => {
                 let outcome = Outcome::Err(TOO_OFTEN.to_owned(), ErrorType::ToolError);
-                draft.push(Data::ToolResult(ToolResult { call_id, outcome, ui: None, ran }));
+                draft.push(EventData::ToolResult(ToolResult { call_id, outcome, ui: None, ran }));
                 settle(draft);
             }
         }
@@ -49,9 +50,9 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
         gone(draft, &call_id, child, Default::default(), Default::default());
     }
     apply(draft, &call_id, changes);
-    draft.push(Data::ToolResult(ToolResult { call_id, outcome, ui, ran }));
+    draft.push(EventData::ToolResult(ToolResult { call_id, outcome, ui, ran }));
     match halt {
-        Some(reason) => end(draft, Ending::Halted, Some(reason)),
+        Some(reason) => end(draft, TurnOutcome::Halted, Some(reason)),
         None => settle(draft),
     }
     Ok(())
@@ -60,8 +61,8 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
 /// The call waits for a person, and goes on with the answer.
 fn ask(draft: &mut Draft, required: InputRequired) {
     let (call_id, message) = (required.call_id.clone(), required.asks.message.clone());
-    draft.push(Data::InputRequired(required));
-    suspend(draft, &call_id, Kind::Elicitation, message);
+    draft.push(EventData::InputRequired(required));
+    suspend(draft, &call_id, SuspensionKind::Elicitation, message);
 }
 
 fn dispatched(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
@@ -95,21 +96,21 @@ pub(super) fn finish_dispatch(
     run: RunningDispatch,
     result: Outcome,
     ui: Option<Ui>,
-    ran: Option<Ran>,
+    ran: Option<EffectiveArgs>,
 ) {
     let RunningDispatch { tool, input, principal, .. } = run;
-    let done = Dispatch { call_id, tool, input, principal, result, ui, gate: None, ran };
-    draft.push_of(None, Data::Dispatch(done));
+    let done = DispatchFinished { call_id, tool, input, principal, result, ui, gate: None, ran };
+    draft.push_of(None, EventData::Dispatch(done));
 }
 
 /// Journals what the tool changed, right before its result.
-fn apply(draft: &mut Draft, call: &CallId, changes: Vec<Change>) {
+fn apply(draft: &mut Draft, call: &CallId, changes: Vec<StateChange>) {
     for change in changes {
         let call_id = call.clone();
         let changed = match change {
-            Change::Todos(todos) => Data::TodosChanged(TodosChanged { call_id, todos }),
-            Change::Phase { phase, planning } => {
-                Data::PhaseChanged(PhaseChanged { call_id, phase, planning })
+            StateChange::Todos(todos) => EventData::TodosChanged(TodosChanged { call_id, todos }),
+            StateChange::Phase { phase, planning } => {
+                EventData::PhaseChanged(PhaseChanged { call_id, phase, planning })
             }
         };
         draft.push_for(call, changed);

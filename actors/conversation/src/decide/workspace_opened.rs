@@ -2,7 +2,7 @@
 
 use super::Rejection;
 use super::draft::Draft;
-use crate::event::{Data, WorkspaceOpened};
+use crate::event::{EventData, WorkspaceOpened};
 
 /// From here on the conversation's files must be where they are now, whatever becomes of the call
 /// that makes the first of them. The first storage of a root holds for good.
@@ -14,6 +14,6 @@ pub(super) fn workspace_opened(
     if draft.state.storages.contains_key(&root) {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, Data::WorkspaceOpened(WorkspaceOpened { root, storage }));
+    draft.push_of(None, EventData::WorkspaceOpened(WorkspaceOpened { root, storage }));
     Ok(())
 }

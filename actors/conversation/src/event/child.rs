@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Ran;
+use super::EffectiveArgs;
 use crate::Timestamp;
 use crate::ids::{CallId, ConversationId, TurnId};
 use crate::message::Usage;
@@ -18,7 +18,7 @@ pub struct ChildStarted {
     pub attempt: u32,
     pub expires_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<Ran>,
+    pub ran: Option<EffectiveArgs>,
 }
 
 /// There is no child to care for any more: it has told what it came to, or never was.
@@ -48,6 +48,6 @@ pub struct ChildReleased {
 /// The parent knows what the turn came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Told {
+pub struct ParentNotified {
     pub turn_id: TurnId,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentName, CallId, DecisionId};
-use crate::remembered::{Remembered, Scope};
+use crate::remembered::{RememberedDecision, Scope};
 
 /// An approver's decision is to hold for later calls, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,13 +13,13 @@ pub struct DecisionRemembered {
     pub scope: Scope,
     /// Of the scope `agent`: whose.
     pub agent: AgentName,
-    pub decision: Remembered,
+    pub decision: RememberedDecision,
 }
 
 /// The agent has the decision; until then only this conversation had it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct DecisionKept {
+pub struct DecisionPublished {
     pub decision_id: DecisionId,
 }
 

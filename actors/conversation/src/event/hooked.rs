@@ -11,14 +11,14 @@ use crate::message::{Message, Usage};
 pub struct ContextAdded {
     pub step: u32,
     /// In the order of declaration.
-    pub added: Vec<Added>,
+    pub added: Vec<AddedContext>,
 }
 
 /// What one hook added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = AddedContext))]
-pub struct Added {
+pub struct AddedContext {
     pub hook: String,
     /// Content blocks.
     pub content: Vec<Value>,

@@ -11,7 +11,7 @@ use crate::message::Usage;
 pub struct ContextReduced {
     pub step: u32,
     pub marks: Marks,
-    pub why: Pressure,
+    pub why: ReductionReason,
     /// How many results and turns are shown no longer.
     pub results: u32,
     pub turns: u32,
@@ -24,7 +24,7 @@ pub struct ContextReduced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Pressure {
+pub enum ReductionReason {
     /// It had more tokens than its budget.
     Budget,
     /// The provider said that it was too long.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Data, Event};
+use super::{Event, EventData};
 use crate::Timestamp;
 use crate::ids::TurnId;
 use crate::read::from_json;
@@ -20,7 +20,7 @@ pub struct Unknown {
 
 /// An event whose type has not been looked at.
 #[derive(Deserialize)]
-pub(super) struct Stored {
+pub(super) struct StoredEvent {
     seq: u64,
     at: Timestamp,
     #[serde(default)]
@@ -30,15 +30,15 @@ pub(super) struct Stored {
     data: Box<RawValue>,
 }
 
-impl TryFrom<Stored> for Event {
+impl TryFrom<StoredEvent> for Event {
     type Error = serde_json::Error;
 
-    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
-        let Stored { seq, at, turn_id, kind, data } = stored;
+    fn try_from(stored: StoredEvent) -> Result<Self, Self::Error> {
+        let StoredEvent { seq, at, turn_id, kind, data } = stored;
         let json = format!(r#"{{"type":{},"data":{data}}}"#, Value::from(kind.as_str()));
         let data = match from_json(json.as_bytes()) {
             Err(_) if !is_known(&kind) => {
-                Data::Unknown(Unknown { kind, data: from_json(data.get().as_bytes())? })
+                EventData::Unknown(Unknown { kind, data: from_json(data.get().as_bytes())? })
             }
             read => read?,
         };
@@ -47,9 +47,9 @@ impl TryFrom<Stored> for Event {
 }
 
 /// Writes the type and the data of an event beside what else it has.
-pub(super) fn write<S: Serializer>(data: &Data, to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn write<S: Serializer>(data: &EventData, to: S) -> Result<S::Ok, S::Error> {
     match data {
-        Data::Unknown(unknown) => unknown.serialize(to),
+        EventData::Unknown(unknown) => unknown.serialize(to),
         known => known.serialize(to),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn write<S: Serializer>(data: &Data, to: S) -> Result<S::Ok, S::Error
 /// Whether a type is one of ours: what is wrong with one that is must be told.
 fn is_known(kind: &str) -> bool {
     let only_type = MapDeserializer::new([("type", kind)].into_iter());
-    !matches!(Data::deserialize(only_type), Err(Complaint::Type))
+    !matches!(EventData::deserialize(only_type), Err(Complaint::Type))
 }
 
 /// What is wrong with an event that has a type and no more.
@@ -88,7 +88,7 @@ impl std::fmt::Display for Complaint {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use crate::event::Data;
+    use crate::event::EventData;
     use crate::{Event, State, evolve, from_json};
 
     const NEWER: &str = r#"{"seq":8,"at":"2026-11-22T10:00:00Z","turn_id":"turn_1","type":"mused","data":{"on":{"n":1.5},"by":["a",null]}}"#;
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn an_event_of_an_unknown_type_is_written_as_it_was_read() {
         let event = read(NEWER).unwrap();
-        assert!(matches!(&event.data, Data::Unknown(unknown) if unknown.kind == "mused"));
+        assert!(matches!(&event.data, EventData::Unknown(unknown) if unknown.kind == "mused"));
         assert_eq!(serde_json::to_string(&event).unwrap(), NEWER);
         let value = serde_json::to_value(&event).unwrap();
         assert_eq!(serde_json::from_value::<Event>(value).unwrap(), event);

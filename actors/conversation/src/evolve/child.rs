@@ -2,12 +2,12 @@
 
 use super::{context, with_call};
 use crate::event::{ChildEnded, ChildReleased, ChildStarted, Event};
-use crate::state::{Phase, State};
+use crate::state::{CallPhase, State};
 
 pub(super) fn start(state: &mut State, event: &Event, started: &ChildStarted) {
     let (attempt, expires_at) = (started.attempt, started.expires_at);
     with_call(state, &started.call_id, |call| {
-        call.phase = Phase::Delegated { attempt, since: event.at, expires_at };
+        call.phase = CallPhase::Delegated { attempt, since: event.at, expires_at };
     });
     if let Some(run) = state.dispatches.get_mut(&started.call_id) {
         run.delegated = Some(expires_at);

@@ -1,7 +1,7 @@
 //! How events change what the model reads.
 
 use crate::context::Summary;
-use crate::event::{AssistantMsg, ContextReduced, Pressure, Summarized};
+use crate::event::{AssistantMsg, ContextReduced, ReductionReason, Summarized};
 use crate::message::Usage;
 use crate::state::State;
 
@@ -23,7 +23,7 @@ pub(super) fn reduce(state: &mut State, seq: u64, reduced: &ContextReduced) {
     let context = &mut state.context;
     context.marks = reduced.marks;
     (context.tokens, context.counted) = (reduced.tokens_after, seq);
-    if let (Pressure::TooLong, Some(turn)) = (reduced.why, &mut state.turn) {
+    if let (ReductionReason::TooLong, Some(turn)) = (reduced.why, &mut state.turn) {
         turn.too_long = reduced.step;
     }
 }

@@ -1,7 +1,7 @@
 //! The hooks of one step: before the model is asked, on what it says, and before its calls run.
 
-use abide_conversation::command::{Judged, Plan, Planned};
-use abide_conversation::event::{Data, Event, Executor};
+use abide_conversation::command::{CallPlan, MessageVerdict, PlannedCall};
+use abide_conversation::event::{Event, EventData, Executor};
 use abide_conversation::message::Message;
 use abide_conversation::permission::Decision;
 use abide_conversation::{Action, CallId};
@@ -9,11 +9,11 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::{Heard, Step};
-use crate::hooks::context::{Reserve, additions, transient};
+use crate::hooks::context::{TokenReserve, additions, transient};
 use crate::hooks::stream::{Filter, filtered};
-use crate::hooks::tool_use::{self, Asked, Said};
-use crate::hooks::{Declared, HookCaller, Occasion, On, What, kept, message};
-use crate::model::{GivenCall, Parts};
+use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict};
+use crate::hooks::{HookCaller, HookContext, HookPayload, HookPoint, HookSpec, kept, message};
+use crate::model::{ModelToolCall, ReplyStream};
 use crate::tools::merged;
 
 /// Calls of one message whose hooks are asked at once; servers have their own limits.
@@ -27,14 +27,14 @@ impl Step<'_> {
         events: &[Event],
         messages: &[Message],
     ) -> Result<Vec<Message>, Action> {
-        let hooks = self.hooks(On::Pre);
+        let hooks = self.hooks(HookPoint::Pre);
         if hooks.is_empty() {
             return Ok(Vec::new());
         }
         let (durable, passing): (Vec<_>, Vec<_>) = hooks.into_iter().partition(|it| it.durable);
-        let what = What::Pre { step: self.step, messages: kept(messages) };
+        let what = HookPayload::Pre { step: self.step, messages: kept(messages) };
         let occasion = self.occasion();
-        let mut reserve = Reserve::new(self.definition.injection_reserve, self.counter);
+        let mut reserve = TokenReserve::new(self.definition.injection_reserve, self.counter);
         let (turn, step) = (self.turn.id.clone(), self.step);
         if self.turn.prepared < step && !durable.is_empty() {
             let added = additions(self.caller(), &durable, &occasion, &what, &mut reserve).await;
@@ -55,9 +55,9 @@ impl Step<'_> {
     }
 
     /// What durable hooks have added to this step counts, too.
-    fn take_added(&self, events: &[Event], reserve: &mut Reserve) -> Result<(), String> {
+    fn take_added(&self, events: &[Event], reserve: &mut TokenReserve) -> Result<(), String> {
         for event in events.iter().rev().filter(|it| it.turn_id.as_ref() == Some(&self.turn.id)) {
-            if let Data::ContextAdded(context) = &event.data
+            if let EventData::ContextAdded(context) = &event.data
                 && context.step == self.step
             {
                 for added in &context.added {
@@ -69,8 +69,8 @@ impl Step<'_> {
     }
 
     /// The parts as `stream` hooks let them through.
-    pub(super) fn filtered(&self, parts: Parts) -> Parts {
-        if self.hooks(On::Stream).is_empty() {
+    pub(super) fn filtered(&self, parts: ReplyStream) -> ReplyStream {
+        if self.hooks(HookPoint::Stream).is_empty() {
             return parts;
         }
         let filter = Filter {
@@ -85,19 +85,20 @@ impl Step<'_> {
     }
 
     /// What `post` hooks make of the message.
-    pub(super) async fn judged(&self, heard: &Heard) -> Judged {
-        if self.hooks(On::Post).is_empty() {
-            return Judged::GoOn;
+    pub(super) async fn judged(&self, heard: &Heard) -> MessageVerdict {
+        if self.hooks(HookPoint::Post).is_empty() {
+            return MessageVerdict::GoOn;
         }
         let tool_calls = heard.calls.iter().map(said_call).collect();
-        let what = What::Post { step: self.step, content: heard.content.clone(), tool_calls };
+        let what =
+            HookPayload::Post { step: self.step, content: heard.content.clone(), tool_calls };
         message::judged(self.caller(), &self.definition.hooks, &self.occasion(), &what).await
     }
 
     /// What PreToolUse hooks say to the calls, in call order; nothing if none of them is asked.
-    pub(super) async fn said(&self, planned: &[Planned]) -> Option<Vec<Said>> {
+    pub(super) async fn said(&self, planned: &[PlannedCall]) -> Option<Vec<ToolUseVerdict>> {
         let hooks = &self.definition.hooks;
-        let is_asked = |planned: &Planned| {
+        let is_asked = |planned: &PlannedCall| {
             let executor = executor(&planned.plan);
             is_let_through(planned)
                 && executor != Executor::Provider
@@ -107,8 +108,8 @@ impl Step<'_> {
             return None;
         }
         let occasion = &self.occasion();
-        let ask = |planned: &Planned| {
-            let asked = is_asked(planned).then(|| Asked {
+        let ask = |planned: &PlannedCall| {
+            let asked = is_asked(planned).then(|| ToolUse {
                 call_id: Some(CallId::new(planned.given_id.clone())),
                 tool: planned.tool.clone(),
                 executor: executor(&planned.plan),
@@ -117,7 +118,7 @@ impl Step<'_> {
             async move {
                 match asked {
                     Some(asked) => tool_use::said(self.caller(), hooks, occasion, asked).await,
-                    None => Said::GoOn,
+                    None => ToolUseVerdict::GoOn,
                 }
             }
         };
@@ -125,9 +126,9 @@ impl Step<'_> {
         Some(futures::stream::iter(asking).buffered(ASKED_AT_ONCE).collect().await)
     }
 
-    fn occasion(&self) -> Occasion {
+    fn occasion(&self) -> HookContext {
         let state = &self.around.state;
-        Occasion {
+        HookContext {
             conversation_id: self.around.id.clone(),
             turn_id: Some(self.turn.id.clone()),
             principal: Some(self.turn.principal.clone()),
@@ -135,7 +136,7 @@ impl Step<'_> {
         }
     }
 
-    fn hooks(&self, on: On) -> Vec<&Declared> {
+    fn hooks(&self, on: HookPoint) -> Vec<&HookSpec> {
         self.definition.hooks.iter().filter(|hook| hook.on == on).collect()
     }
 
@@ -145,18 +146,18 @@ impl Step<'_> {
 }
 
 /// Whether the gate has not refused the call, nor anything before the gate.
-pub(super) fn is_let_through(planned: &Planned) -> bool {
+pub(super) fn is_let_through(planned: &PlannedCall) -> bool {
     planned.gate.as_ref().is_some_and(|verdict| verdict.decision != Decision::Deny)
 }
 
-fn executor(plan: &Plan) -> Executor {
+fn executor(plan: &CallPlan) -> Executor {
     match plan {
-        Plan::Answer { executor, .. } | Plan::Execute { executor, .. } => *executor,
+        CallPlan::Answer { executor, .. } | CallPlan::Execute { executor, .. } => *executor,
     }
 }
 
 /// A call as `post` hooks read it.
-fn said_call(call: &GivenCall) -> Value {
+fn said_call(call: &ModelToolCall) -> Value {
     let args = match &call.args {
         Ok(args) => args.clone(),
         Err(raw) => Value::String(raw.clone()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_conversation::ConversationId;
-use abide_conversation::command::{Judged, Plan, Planned};
+use abide_conversation::command::{CallPlan, MessageVerdict, PlannedCall};
 use abide_conversation::event::{Executor, Intent};
 use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::Value;
@@ -11,19 +11,19 @@ use serde_json::Value;
 use super::Step;
 use super::hooked::is_let_through;
 use crate::clock::Clock;
-use crate::hooks::tool_use::Said;
-use crate::journal::Refusal;
-use crate::model::{GivenCall, MOST_CALLS};
-use crate::tools::{Gate, LONGEST_NAME, Scope, Tool, Toolbox, merged};
+use crate::hooks::tool_use::ToolUseVerdict;
+use crate::journal::StoreError;
+use crate::model::{MOST_CALLS, ModelToolCall};
+use crate::tools::{CallScope, Gate, LONGEST_NAME, Tool, Toolbox, merged};
 
 impl Step<'_> {
     /// Plans the calls, and asks the hooks about those that the gate lets through; one of them may
     /// halt the turn. `None`: planning failed.
     pub(super) async fn planned(
         &self,
-        calls: Vec<GivenCall>,
-        judged: &mut Judged,
-    ) -> Result<Option<Vec<Planned>>, Refusal> {
+        calls: Vec<ModelToolCall>,
+        judged: &mut MessageVerdict,
+    ) -> Result<Option<Vec<PlannedCall>>, StoreError> {
         if calls.is_empty() {
             return Ok(Some(Vec::new()));
         }
@@ -33,23 +33,23 @@ impl Step<'_> {
         let Some(planned) = self.aside(quick, move || planner.plan(&calls)).await else {
             return Ok(None);
         };
-        if *judged != Judged::GoOn {
+        if *judged != MessageVerdict::GoOn {
             return Ok(Some(planned));
         }
         let Some(said) = self.said(&planned).await else { return Ok(Some(planned)) };
         let halts = said.iter().find_map(|said| match said {
-            Said::Halt(reason) => Some(reason.clone()),
-            Said::GoOn | Said::Args { .. } | Said::Deny(_) => None,
+            ToolUseVerdict::Halt(reason) => Some(reason.clone()),
+            ToolUseVerdict::GoOn | ToolUseVerdict::Args { .. } | ToolUseVerdict::Deny(_) => None,
         });
         if let Some(reason) = halts {
-            *judged = Judged::Halt(reason);
-        } else if said.iter().any(|said| *said != Said::GoOn) {
+            *judged = MessageVerdict::Halt(reason);
+        } else if said.iter().any(|said| *said != ToolUseVerdict::GoOn) {
             return Ok(self.aside(quick, move || again.replan(planned, said)).await);
         }
         Ok(Some(planned))
     }
 
-    async fn planner(&self, calls: &[GivenCall]) -> Result<Planner, Refusal> {
+    async fn planner(&self, calls: &[ModelToolCall]) -> Result<Planner, StoreError> {
         let (around, deps) = (self.around, &self.around.deps);
         let toolbox = self.toolbox.clone();
         let of_agent = match toolbox.recalls(calls.iter().map(|call| call.name.as_str())) {
@@ -57,7 +57,7 @@ impl Step<'_> {
             false => Vec::new(),
         };
         let assigns = merged(&self.definition.assigns, &around.state.assigns, &self.turn.assigns);
-        let scope = Scope {
+        let scope = CallScope {
             conversation: around.id.clone(),
             principal: self.turn.principal.clone(),
             assigns,
@@ -91,14 +91,14 @@ impl Step<'_> {
 #[derive(Clone)]
 struct Planner {
     toolbox: Toolbox,
-    scope: Scope,
+    scope: CallScope,
     gate: Gate,
     clock: Arc<dyn Clock>,
 }
 
 impl Planner {
-    fn plan(mut self, calls: &[GivenCall]) -> Vec<Planned> {
-        let plan = |(place, given): (usize, &GivenCall)| match place < MOST_CALLS
+    fn plan(mut self, calls: &[ModelToolCall]) -> Vec<PlannedCall> {
+        let plan = |(place, given): (usize, &ModelToolCall)| match place < MOST_CALLS
             || given.provided.is_some()
         {
             true => {
@@ -112,8 +112,9 @@ impl Planner {
 
     /// The same calls once more, with what hooks say to them. What was refused stays refused: no
     /// hook was asked about it.
-    fn replan(mut self, planned: Vec<Planned>, said: Vec<Said>) -> Vec<Planned> {
-        let replan = |(planned, said): (Planned, Said)| match is_let_through(&planned) {
+    fn replan(mut self, planned: Vec<PlannedCall>, said: Vec<ToolUseVerdict>) -> Vec<PlannedCall> {
+        let replan = |(planned, said): (PlannedCall, ToolUseVerdict)| match is_let_through(&planned)
+        {
             true => {
                 let planned = self.toolbox.replan(planned, said, &self.scope, &mut self.gate);
                 self.with_child(planned)
@@ -123,24 +124,24 @@ impl Planner {
         planned.into_iter().zip(said).map(replan).collect()
     }
 
-    fn with_child(&self, mut planned: Planned) -> Planned {
+    fn with_child(&self, mut planned: PlannedCall) -> PlannedCall {
         let asks = self.toolbox.tool(&planned.tool).is_some_and(Tool::asks_a_child);
-        if let Plan::Execute { child, .. } = &mut planned.plan {
+        if let CallPlan::Execute { child, .. } = &mut planned.plan {
             *child = asks.then(|| ConversationId::new(self.clock.id("conv")));
         }
         planned
     }
 }
 
-fn too_many(given: &GivenCall) -> Planned {
+fn too_many(given: &ModelToolCall) -> PlannedCall {
     let error = format!("invalid tool arguments: more than {MOST_CALLS} calls in one message");
     let outcome = Outcome::Err(error, ErrorType::ValidationError);
-    Planned {
+    PlannedCall {
         given_id: given.id.clone(),
         tool: given.name.chars().take(LONGEST_NAME).collect(),
         args: Value::Object(Default::default()),
         said: None,
-        plan: Plan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
+        plan: CallPlan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
         gate: None,
     }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use abide_conversation::event::{Event, Pressure};
-use abide_conversation::message::{Message, Verbatim};
+use abide_conversation::event::{Event, ReductionReason};
+use abide_conversation::message::{Message, ProviderMessage};
 use abide_conversation::{Action, MessageId};
 
 use super::Step;
 use crate::context::limits::{sendable, window};
-use crate::context::reduce::Crowded;
+use crate::context::reduce::ContextReducer;
 use crate::model::ToolSpec;
-use crate::model::prompt::{Rule, Shown, View};
+use crate::model::prompt::{PromptInput, Rule, Shown};
 use crate::model::tokens::Counter;
 use crate::tools::bounds::encoded_len;
 
@@ -19,7 +19,7 @@ pub(super) struct Prompt {
     pub(super) messages: Vec<Message>,
     /// How many of them the next step sends again.
     pub(super) stable: usize,
-    pub(super) verbatim: BTreeMap<MessageId, Verbatim>,
+    pub(super) verbatim: BTreeMap<MessageId, ProviderMessage>,
     pub(super) weight: Weight,
 }
 
@@ -57,7 +57,8 @@ impl Step<'_> {
     /// Half of what was too long for the provider, once a step.
     pub(super) fn shorter(&self, events: &[Event], sent: Weight) -> Option<Action> {
         let rules = |name: &str| self.rule(name);
-        let crowded = self.crowded(self.view(events, &rules), sent.tokens, Pressure::TooLong);
+        let crowded =
+            self.crowded(self.view(events, &rules), sent.tokens, ReductionReason::TooLong);
         let reduced = crowded.down_to(sent.tokens / 2)?;
         let is_first = self.turn.too_long < self.step;
         is_first.then(|| Action::ContextReduced { turn: self.turn.id.clone(), reduced })
@@ -67,8 +68,8 @@ impl Step<'_> {
         &'a self,
         events: &'a [Event],
         rules: &'a crate::model::prompt::Rules<'a>,
-    ) -> View<'a> {
-        View { events, turn: &self.turn.id, context: &self.around.state.context, rules }
+    ) -> PromptInput<'a> {
+        PromptInput { events, turn: &self.turn.id, context: &self.around.state.context, rules }
     }
 
     /// What the provider counted last, and what has come since; all of it only where nothing was
@@ -95,12 +96,12 @@ impl Step<'_> {
 
     /// What must happen before a prompt that is over its budget is sent; `None` also if nothing can
     /// be left out, as long as the model reads it.
-    fn make_room(&self, view: View<'_>, tokens: u64) -> Option<Action> {
+    fn make_room(&self, view: PromptInput<'_>, tokens: u64) -> Option<Action> {
         let (budget, window) = (self.definition.context_budget(), window(&self.definition.model));
         if tokens <= budget {
             return None;
         }
-        let crowded = self.crowded(view, tokens, Pressure::Budget).believed();
+        let crowded = self.crowded(view, tokens, ReductionReason::Budget).believed();
         if crowded.tokens <= budget {
             return None;
         }
@@ -119,11 +120,16 @@ impl Step<'_> {
         }
     }
 
-    fn crowded<'a>(&self, view: View<'a>, tokens: u64, why: Pressure) -> Crowded<'a> {
+    fn crowded<'a>(
+        &self,
+        view: PromptInput<'a>,
+        tokens: u64,
+        why: ReductionReason,
+    ) -> ContextReducer<'a> {
         let counter = Counter::rough(self.definition.model.provider);
         let tools = self.toolbox.specs(&self.gate());
         let head = counter.head(&self.definition.system_prompt, &tools);
-        Crowded { view, step: self.step, why, tokens, head, counter }
+        ContextReducer { view, step: self.step, why, tokens, head, counter }
     }
 
     fn rule(&self, name: &str) -> Rule {

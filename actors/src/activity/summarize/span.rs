@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use abide_conversation::TurnId;
 use abide_conversation::context::{Context, Marks};
-use abide_conversation::event::{Data, Event};
+use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role, text_block};
 use serde_json::Value;
 
-use crate::activity::{Surroundings, reading};
+use crate::activity::{ActivityContext, reading};
 use crate::agent::Definition;
 use crate::context::limits::{sendable, share, window};
 use crate::context::reduce::from;
-use crate::journal::Refusal;
-use crate::model::Settings;
-use crate::model::prompt::{Rule, Rules, View};
+use crate::journal::StoreError;
+use crate::model::ModelSettings;
+use crate::model::prompt::{PromptInput, Rule, Rules};
 use crate::model::tokens::Counter;
 use crate::tools::bounds::cut;
 
@@ -44,11 +44,11 @@ impl Span {
     /// `None`: there is nothing to cover. What the summary's model could not read is left to a later
     /// one.
     pub(super) async fn read(
-        around: &Surroundings,
+        around: &ActivityContext,
         definition: &Definition,
-        settings: &Settings,
+        settings: &ModelSettings,
         upto: u64,
-    ) -> Result<Option<Self>, Refusal> {
+    ) -> Result<Option<Self>, StoreError> {
         let context = &around.state.context;
         let readable = sendable(window(settings));
         let journal = &*around.deps.journal;
@@ -130,10 +130,9 @@ impl Past<'_> {
 
     /// What stands for what is covered already, and the turns that have ended since.
     fn turns(&self) -> (Vec<Message>, Vec<Turn>) {
-        let ends = self
-            .events
-            .iter()
-            .filter(|event| event.seq <= self.upto && matches!(event.data, Data::TurnEnded(_)));
+        let ends = self.events.iter().filter(|event| {
+            event.seq <= self.upto && matches!(event.data, EventData::TurnEnded(_))
+        });
         let ends: HashMap<&TurnId, u64> =
             ends.filter_map(|event| Some((event.turn_id.as_ref()?, event.seq))).collect();
         let Some((last, _)) = ends.iter().max_by_key(|(_, end)| **end) else {
@@ -142,7 +141,7 @@ impl Past<'_> {
         // The last is always drawn, also if it is shown no longer.
         let starts = self.events.iter().filter(|event| {
             let dropped = event.seq < self.context.marks.since;
-            dropped && matches!(event.data, Data::TurnStarted(_))
+            dropped && matches!(event.data, EventData::TurnStarted(_))
         });
         let dropped: Vec<&TurnId> = starts.filter_map(|event| event.turn_id.as_ref()).collect();
         let since = self.context.summary.map_or(0, |summary| summary.upto).saturating_add(1);
@@ -152,7 +151,8 @@ impl Past<'_> {
             ..Context::default()
         };
         let (mut earlier, mut turns) = (Vec::new(), Vec::<(TurnId, Turn)>::new());
-        let view = View { events: self.events, turn: last, context: &whole, rules: self.rules };
+        let view =
+            PromptInput { events: self.events, turn: last, context: &whole, rules: self.rules };
         for shown in view.messages() {
             let Some(id) = shown.turn else {
                 earlier.push(shown.message);
@@ -167,7 +167,7 @@ impl Past<'_> {
             }
         }
         let mut now: HashMap<TurnId, u64> = HashMap::new();
-        for shown in (View { context: self.context, ..view }).messages() {
+        for shown in (PromptInput { context: self.context, ..view }).messages() {
             let Some(id) = shown.turn.filter(|id| !dropped.contains(id)) else { continue };
             *now.entry(id.clone()).or_default() += self.counter.message(&shown.message);
         }

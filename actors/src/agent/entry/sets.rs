@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Known, target, tool};
+use super::{KnownNames, target, tool};
 use crate::agent::fields::Fields;
 use crate::tools::tool::Tool;
 
@@ -31,7 +31,7 @@ pub(super) fn read(
     entry: Value,
     fields: &mut Fields,
     place: &str,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
 ) -> Option<Tool> {
     let Value::Object(object) = entry else { return None };
     let path = format!("{place}.");

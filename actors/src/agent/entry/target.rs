@@ -6,17 +6,17 @@ use abide_conversation::AgentName;
 use abide_conversation::event::Executor;
 use serde_json::{Value, json};
 
-use super::Known;
+use super::KnownNames;
 use crate::agent::endpoint;
 use crate::agent::fields::Fields;
-use crate::mcp::{LONGEST_TOOL_NAME, Pick};
+use crate::mcp::{LONGEST_TOOL_NAME, McpToolRef};
 use crate::tools::Builtin;
 use crate::tools::bounds::cut;
 use crate::tools::tool::{Endpoint, LONGEST_NAME, Target};
 
 /// A target, and the description and parameters that it brings along.
 #[derive(Default)]
-pub(super) struct Described {
+pub(super) struct ToolDescription {
     pub(super) target: Option<Target>,
     pub(super) description: Option<String>,
     pub(super) parameters: Option<Value>,
@@ -32,8 +32,8 @@ const CHILD_TIMEOUT: Duration = Duration::from_secs(3_600);
 pub(super) fn read(
     fields: &mut Fields,
     executor: Executor,
-    known: &Known<'_>,
-) -> Option<Described> {
+    known: &KnownNames<'_>,
+) -> Option<ToolDescription> {
     match (executor, fields.says("run")) {
         (Executor::Server, true) => run(fields, known),
         (Executor::Server, false) => {
@@ -48,18 +48,18 @@ pub(super) fn read(
         }
         (Executor::Human | Executor::Client | Executor::Provider, false) => {
             fields.any("run");
-            Some(Described::default())
+            Some(ToolDescription::default())
         }
     }
 }
 
-fn run(fields: &mut Fields, known: &Known<'_>) -> Option<Described> {
+fn run(fields: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
     let mut run = fields.nested("run")?;
     let said: Vec<&str> = KINDS.into_iter().filter(|kind| run.says(kind)).collect();
     let described = match said[..] {
-        ["http"] => http(&mut run).map(|endpoint| Described {
+        ["http"] => http(&mut run).map(|endpoint| ToolDescription {
             target: Some(Target::Http(endpoint)),
-            ..Described::default()
+            ..ToolDescription::default()
         }),
         ["native"] => native(&mut run, known),
         ["builtin"] => builtin(&mut run),
@@ -80,13 +80,13 @@ fn run(fields: &mut Fields, known: &Known<'_>) -> Option<Described> {
     described
 }
 
-fn native(run: &mut Fields, known: &Known<'_>) -> Option<Described> {
+fn native(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
     let name = run.text("native", 256)?;
     let Some(tool) = known.natives.get(&name) else {
         run.wrong("native", format!("names no native tool of this program: {}", cut(&name, 64)));
         return None;
     };
-    Some(Described {
+    Some(ToolDescription {
         target: Some(Target::Native(name)),
         description: Some(tool.description()),
         parameters: Some(tool.parameters()),
@@ -94,13 +94,13 @@ fn native(run: &mut Fields, known: &Known<'_>) -> Option<Described> {
     })
 }
 
-fn builtin(run: &mut Fields) -> Option<Described> {
+fn builtin(run: &mut Fields) -> Option<ToolDescription> {
     let name = run.text("builtin", 256)?;
     let Some(builtin) = Builtin::named(&name) else {
         run.wrong("builtin", format!("names no built-in tool: {}", cut(&name, 64)));
         return None;
     };
-    Some(Described {
+    Some(ToolDescription {
         target: Some(Target::Builtin(builtin)),
         description: Some(builtin.description().to_owned()),
         parameters: Some(builtin.checked()),
@@ -108,18 +108,18 @@ fn builtin(run: &mut Fields) -> Option<Described> {
     })
 }
 
-fn agent(run: &mut Fields) -> Option<Described> {
+fn agent(run: &mut Fields) -> Option<ToolDescription> {
     let name = run.text("agent", 256)?;
     let Some(agent) = AgentName::parse(&name) else {
         run.wrong("agent", "must be the name of an agent");
         return None;
     };
     let target = Some(Target::Agent(agent));
-    Some(Described { target, run_timeout: Some(CHILD_TIMEOUT), ..Described::default() })
+    Some(ToolDescription { target, run_timeout: Some(CHILD_TIMEOUT), ..ToolDescription::default() })
 }
 
 /// One tool of a server, which brings the rest along when it is listed.
-fn mcp(run: &mut Fields, known: &Known<'_>) -> Option<Described> {
+fn mcp(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
     let mut mcp = run.nested("mcp")?;
     for field in ["server", "tool"] {
         if mcp.peek(field).is_none_or(|value| value.is_null() || *value == json!("")) {
@@ -136,8 +136,12 @@ fn mcp(run: &mut Fields, known: &Known<'_>) -> Option<Described> {
         server
     });
     run.absorb(mcp);
-    let target = Some(Target::Mcp(Pick { server: server?, tool: tool?, output: None }));
-    Some(Described { target, parameters: Some(json!({"type": "object"})), ..Described::default() })
+    let target = Some(Target::Mcp(McpToolRef { server: server?, tool: tool?, output: None }));
+    Some(ToolDescription {
+        target,
+        parameters: Some(json!({"type": "object"})),
+        ..ToolDescription::default()
+    })
 }
 
 /// The name of no server of the agent.

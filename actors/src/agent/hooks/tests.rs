@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::{Invalid, Parsed};
+use crate::agent::{DefinitionError, Parsed};
 use crate::hooks::{Hook, HookEvent, Hooks, Reply};
 use crate::tools::fixtures::{natives, source};
 
@@ -19,14 +19,14 @@ impl Hook for Guard {
     }
 }
 
-fn parse(hooks: Value) -> Result<Parsed, Vec<Invalid>> {
+fn parse(hooks: Value) -> Result<Parsed, Vec<DefinitionError>> {
     let mut source = source(json!([{"builtin": ["read", "write"]}]));
     source["hooks"] = hooks;
     let natives = natives().with_hooks(Hooks::new().with("guard", Guard));
     Definition::parse(source, &natives)
 }
 
-fn parsed(hook: Value) -> Declared {
+fn parsed(hook: Value) -> HookSpec {
     parse(json!([hook])).unwrap().definition.hooks.remove(0)
 }
 
@@ -34,14 +34,14 @@ fn parsed(hook: Value) -> Declared {
 fn a_hook_is_read_as_it_is_written() {
     let hook = parsed(json!({"on": "PreToolUse", "native": "guard"}));
     assert_eq!((hook.name.as_str(), hook.timeout), ("PreToolUse_0", Duration::from_secs(5)));
-    assert!(matches!(&hook.target, Target::Native(name) if name == "guard"));
+    assert!(matches!(&hook.target, HookTarget::Native(name) if name == "guard"));
     let hook = parsed(json!({"name": "docs", "on": "pre", "timeout": "60s", "parallel": "g",
         "durable": true, "fail_closed": true,
         "http": {"url": "http://127.0.0.1:9/", "headers": {"x-team": "a"},
                  "signing_secret_env": "SECRET"}}));
-    assert!(matches!(&hook.target, Target::Http(to) if to.signing_secret_env.is_some()));
+    assert!(matches!(&hook.target, HookTarget::Http(to) if to.signing_secret_env.is_some()));
     assert_eq!((hook.parallel.as_deref(), hook.durable), (Some("g"), true));
-    for on in On::WORDS.split(", ") {
+    for on in HookPoint::WORDS.split(", ") {
         assert_eq!(parsed(json!({"on": on, "native": "guard"})).on.to_string(), on);
     }
 }
@@ -100,9 +100,9 @@ fn what_is_wrong_with_a_hook_is_named_by_its_place() {
 #[test]
 fn a_match_is_of_the_whole_name_whatever_its_case() {
     let hook = parsed(json!({"on": "PreToolUse", "native": "guard", "match": "wri|READ"}));
-    let concerned = |tool| hook.concerns(On::PreToolUse, Some(tool));
+    let concerned = |tool| hook.concerns(HookPoint::PreToolUse, Some(tool));
     assert!(concerned("read") && concerned("Wri") && !concerned("write") && !concerned("reads"));
-    assert!(!hook.concerns(On::PostToolUse, Some("read")));
+    assert!(!hook.concerns(HookPoint::PostToolUse, Some("read")));
 }
 
 #[test]

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use abide_conversation::event::{
-    AssistantMsg, Ending, Shape, ToolResult, TurnEnded, TurnStarted, UserMsg,
+    AnswerFormat, AssistantMsg, ToolResult, TurnEnded, TurnOutcome, TurnStarted, UserMsg,
 };
-use abide_conversation::message::{CallRef, Message, Outcome, Role, Status, text_block};
+use abide_conversation::message::{CallRef, Message, MessageStatus, Outcome, Role, text_block};
 use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Timestamp};
 use serde_json::json;
 
 use super::*;
-use crate::context::{Keep, Retention};
+use crate::context::{Retention, RetentionMode};
 use crate::model::Provider;
 use crate::model::prompt::Rule;
 
@@ -18,17 +18,17 @@ use crate::model::prompt::Rule;
 struct Past(Vec<Event>);
 
 impl Past {
-    fn push(&mut self, turn: &str, data: Data) {
+    fn push(&mut self, turn: &str, data: EventData) {
         let (seq, turn_id) = (self.0.len() as u64 + 1, Some(TurnId::new(turn)));
         self.0.push(Event { seq, at: Timestamp::UNIX_EPOCH, turn_id, data });
     }
 
     fn said(mut self, turn: &str) -> Self {
         let message = message("u", Role::User, "Go on.");
-        let (principal, schema) = (Principal::new("ada"), Shape::Agent);
+        let (principal, schema) = (Principal::new("ada"), AnswerFormat::Agent);
         let (message_id, assigns) = Default::default();
         let said = UserMsg { message, message_id, principal, assigns, schema };
-        self.push(turn, Data::UserMsg(said));
+        self.push(turn, EventData::UserMsg(said));
         self
     }
 
@@ -36,7 +36,7 @@ impl Past {
         let (agent, revision) = (AgentName::new("a"), Revision::new("r"));
         let (budget, summarize_over) = Default::default();
         let started = TurnStarted { agent, revision, max_steps: 9, budget, summarize_over };
-        self.push(turn, Data::TurnStarted(started));
+        self.push(turn, EventData::TurnStarted(started));
         self
     }
 
@@ -45,15 +45,21 @@ impl Past {
         let id = CallId::new(format!("c{}", self.0.len()));
         let call = CallRef { id: id.clone(), name: tool.to_owned(), args: json!({}) };
         let message = Message { tool_calls: vec![call], ..message("a", Role::Assistant, "") };
-        self.push(turn, Data::AssistantMsg(spoken(message)));
+        self.push(turn, EventData::AssistantMsg(spoken(message)));
         let outcome = Outcome::Ok(json!("word ".repeat(words)));
-        self.push(turn, Data::ToolResult(ToolResult { call_id: id, outcome, ui: None, ran: None }));
+        self.push(
+            turn,
+            EventData::ToolResult(ToolResult { call_id: id, outcome, ui: None, ran: None }),
+        );
         self
     }
 
     fn ended(mut self, turn: &str) -> Self {
-        self.push(turn, Data::AssistantMsg(spoken(message("a", Role::Assistant, "Done."))));
-        self.push(turn, Data::TurnEnded(TurnEnded { outcome: Ending::Completed, reason: None }));
+        self.push(turn, EventData::AssistantMsg(spoken(message("a", Role::Assistant, "Done."))));
+        self.push(
+            turn,
+            EventData::TurnEnded(TurnEnded { outcome: TurnOutcome::Completed, reason: None }),
+        );
         self
     }
 
@@ -64,16 +70,16 @@ impl Past {
 
     fn tokens(&self, turn: &str, context: &Context) -> u64 {
         let (turn, counter) = (TurnId::new(turn), Counter::rough(Provider::Scripted));
-        let view = View { events: &self.0, turn: &turn, context, rules: &rule };
+        let view = PromptInput { events: &self.0, turn: &turn, context, rules: &rule };
         view.messages().iter().map(|shown| counter.message(&shown.message)).sum()
     }
 
-    fn crowded<T>(&self, turn: &str, act: impl FnOnce(&Crowded<'_>) -> T) -> T {
+    fn crowded<T>(&self, turn: &str, act: impl FnOnce(&ContextReducer<'_>) -> T) -> T {
         let (turn_id, context) = (TurnId::new(turn), Context::default());
-        act(&Crowded {
-            view: View { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
+        act(&ContextReducer {
+            view: PromptInput { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
             step: 1,
-            why: Pressure::Budget,
+            why: ReductionReason::Budget,
             tokens: self.tokens(turn, &context),
             head: 0,
             counter: Counter::rough(Provider::Scripted),
@@ -88,13 +94,13 @@ impl Past {
 
 /// `kept` never expires, `brief` keeps its newest.
 fn rule(name: &str) -> Rule {
-    let keep = if name == "brief" { Keep::Count(1) } else { Retention::default().keep };
+    let keep = if name == "brief" { RetentionMode::Count(1) } else { Retention::default().keep };
     Rule { is_builtin: false, retention: Retention { keep, never_evict: name == "kept" } }
 }
 
-fn copy<'a>(it: &Crowded<'a>) -> Crowded<'a> {
-    let Crowded { view, step, why, tokens, head, counter } = *it;
-    Crowded { view, step, why, tokens, head, counter }
+fn copy<'a>(it: &ContextReducer<'a>) -> ContextReducer<'a> {
+    let ContextReducer { view, step, why, tokens, head, counter } = *it;
+    ContextReducer { view, step, why, tokens, head, counter }
 }
 
 fn message(id: &str, role: Role, text: &str) -> Message {
@@ -102,7 +108,7 @@ fn message(id: &str, role: Role, text: &str) -> Message {
 }
 
 fn spoken(message: Message) -> AssistantMsg {
-    let (status, step) = (Status::Complete, 1);
+    let (status, step) = (MessageStatus::Complete, 1);
     let (usage, stop, verbatim, context_tokens) = Default::default();
     AssistantMsg { message, status, step, usage, stop, verbatim, context_tokens }
 }
@@ -158,8 +164,9 @@ fn under_need_all_results_expire_but_those_of_the_last_step_and_of_tools_that_ke
     assert_eq!(past.crowded("t1", |it| it.within(250)), None, "a budget is no need");
     let context = Context { marks: reduced.marks, ..Context::default() };
     let turn = TurnId::new("t1");
-    let view = View { events: &past.0, turn: &turn, context: &context, rules: &rule };
-    let again = past.crowded("t1", |it| Crowded { view, tokens: 230, ..copy(it) }.down_to(100));
+    let view = PromptInput { events: &past.0, turn: &turn, context: &context, rules: &rule };
+    let again =
+        past.crowded("t1", |it| ContextReducer { view, tokens: 230, ..copy(it) }.down_to(100));
     assert_eq!(again, None, "nothing is left to take");
 }
 
@@ -177,7 +184,7 @@ fn shares_are_of_what_the_provider_counted() {
     let past = past.said("t5").started("t5");
     let ours = past.tokens("t5", &Context::default());
     let reduced = past
-        .crowded("t5", |it| Crowded { tokens: ours * 10, ..copy(it) }.within(ours * 9))
+        .crowded("t5", |it| ContextReducer { tokens: ours * 10, ..copy(it) }.within(ours * 9))
         .unwrap();
     assert_eq!((reduced.turns, reduced.tokens_before), (2, ours * 10));
     assert!(reduced.tokens_after * 5 <= ours * 9 * 3);
@@ -188,7 +195,7 @@ fn a_count_that_cannot_be_true_drops_nothing() {
     let past = Past::default().turn("t1", 100).turn("t2", 100).said("t3").started("t3");
     let rough = past.crowded("t3", |it| it.tokens);
     let believed =
-        |tokens| past.crowded("t3", |it| Crowded { tokens, ..copy(it) }.believed().tokens);
+        |tokens| past.crowded("t3", |it| ContextReducer { tokens, ..copy(it) }.believed().tokens);
     assert_eq!(believed(rough * 2), rough * 2);
     assert_eq!(believed(1_000_000), rough * 5 / 2);
 }

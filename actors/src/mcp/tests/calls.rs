@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_conversation::input::Answer;
+use abide_conversation::input::InputAnswer;
 use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -115,8 +115,11 @@ async fn a_question_waits_and_another_process_goes_on_with_its_answer() {
     drop(first);
     let second = Rig::new(stdio(Age::New));
     for (answer, action) in [
-        (Answer::Result(json!({"ok": true})), json!({"action": "accept", "content": {"ok": true}})),
-        (Answer::Error("no".to_owned()), json!({"action": "decline"})),
+        (
+            InputAnswer::Result(json!({"ok": true})),
+            json!({"action": "accept", "content": {"ok": true}}),
+        ),
+        (InputAnswer::Error("no".to_owned()), json!({"action": "decline"})),
     ] {
         let input = answered(asks.clone(), answer);
         let Outcome::Ok(Value::String(said)) =
@@ -134,12 +137,12 @@ async fn a_question_waits_and_another_process_goes_on_with_its_answer() {
 async fn a_call_may_ask_again_and_several_things_at_once() {
     let rig = Rig::new(stdio(Age::New));
     let first = rig.asks("ask_twice", json!({}), None).await;
-    let answer = Answer::Result(json!({"a": "x"}));
+    let answer = InputAnswer::Result(json!({"a": "x"}));
     let second = rig.asks("ask_twice", json!({}), answered(first, answer)).await;
     assert_eq!(second.message, "Second?\nThird?");
     let answer = json!({"second": {"b": "y"}, "third": {"c": "z"}});
     assert_eq!(check_answer(&second.requests, &answer), Ok(()));
-    let input = answered(second, Answer::Result(answer));
+    let input = answered(second, InputAnswer::Result(answer));
     let last = rig.resumed("ask_twice", json!({}), input).await.outcome;
     assert_eq!(last, Outcome::Ok(json!(r#"[["x"], [{"b": "y"}, {"c": "z"}]]"#)));
 }

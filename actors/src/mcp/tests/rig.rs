@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_conversation::input::{Answer, Asks, Input};
+use abide_conversation::input::{InputAnswer, InputRequest, PendingInput};
 use abide_conversation::message::{ErrorType, Outcome};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::agent::Definition;
 use crate::tools::fixtures::{StillClock, a_run, kit, natives, parse, source};
 use crate::tools::run::Run;
-use crate::tools::{Returned, Runner, Toolbox};
+use crate::tools::{Runner, ToolReturn, Toolbox};
 
 /// Longer than anything here takes, on a machine that builds at the same time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -146,7 +146,7 @@ impl Rig {
         }
     }
 
-    pub(super) async fn run(&self, run: Run, progress: impl Fn(Value) + Send + Sync) -> Returned {
+    pub(super) async fn run(&self, run: Run, progress: impl Fn(Value) + Send + Sync) -> ToolReturn {
         let toolbox = self.toolbox().await;
         let tool = toolbox.tool(run.grant.tool()).expect("there is such a tool").clone();
         self.runner.run(&tool, run, progress).await
@@ -179,18 +179,28 @@ impl Rig {
     }
 
     /// What a call asks, going on with an answer to what it asked before.
-    pub(super) async fn asks(&self, tool: &str, args: Value, before: Option<Input>) -> Asks {
+    pub(super) async fn asks(
+        &self,
+        tool: &str,
+        args: Value,
+        before: Option<PendingInput>,
+    ) -> InputRequest {
         let returned = self.resumed(tool, args, before).await;
         returned.asks.expect("it asks")
     }
 
-    pub(super) async fn resumed(&self, tool: &str, args: Value, input: Option<Input>) -> Returned {
+    pub(super) async fn resumed(
+        &self,
+        tool: &str,
+        args: Value,
+        input: Option<PendingInput>,
+    ) -> ToolReturn {
         self.run(Run { input, ..a_run(&format!("docs_{tool}"), args) }, |_| {}).await
     }
 }
 
-pub(super) fn answered(asks: Asks, answer: Answer) -> Option<Input> {
-    Some(Input { attempt: 1, asks, answer: Some(answer) })
+pub(super) fn answered(asks: InputRequest, answer: InputAnswer) -> Option<PendingInput> {
+    Some(PendingInput { attempt: 1, asks, answer: Some(answer) })
 }
 
 /// Waits until a process is gone.

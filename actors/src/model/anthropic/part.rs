@@ -1,6 +1,6 @@
 //! A block of a user's message as a block on the wire.
 
-use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence};
+use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
 use crate::model::wire::media::image_type;
@@ -27,10 +27,10 @@ pub(super) fn text(text: &str) -> Option<Value> {
 
 fn shown(media: &Media<'_>) -> Option<Value> {
     match media.kind {
-        Kind::Image | Kind::GeneratedImage => {
+        BlockKind::Image | BlockKind::GeneratedImage => {
             image(media.source).map(|source| json!({"type": "image", "source": source}))
         }
-        Kind::Document => {
+        BlockKind::Document => {
             let mut document = json!({"type": "document", "source": document(media)?});
             if let Some(title) = media.name {
                 document["title"] = title.chars().take(TITLE).collect::<String>().into();

@@ -4,14 +4,14 @@ mod block;
 
 use std::collections::HashMap;
 
-use abide_conversation::message::{Stop, Usage, Verbatim};
+use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
 use self::block::Block;
 use super::said::{CONTAINER, is_run, run_of};
 use super::tool;
 use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
-use crate::model::{Done, Failure, GivenCall, Part, Provider, Request, ToolSpec};
+use crate::model::{ModelError, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, ToolSpec};
 
 /// What has come so far of one reply.
 pub(super) struct Reply {
@@ -63,7 +63,7 @@ impl Reply {
 }
 
 impl wire::Reply for Reply {
-    fn take(&mut self, frame: Frame) -> Result<Vec<Part>, Failure> {
+    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         let event: Map<String, Value> =
             serde_json::from_str(&frame.data).map_err(|_| failure::garbled())?;
         let mut event = Value::Object(event);
@@ -98,22 +98,22 @@ impl wire::Reply for Reply {
         self.done
     }
 
-    fn end(self: Box<Self>) -> Result<Vec<Part>, Failure> {
+    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let stop = match self.stop.as_deref() {
-            Some("end_turn" | "stop_sequence") => Some(Stop::End),
-            Some("tool_use") => Some(Stop::ToolCalls),
-            Some("max_tokens" | "model_context_window_exceeded") => Some(Stop::MaxTokens),
-            Some("refusal") => Some(Stop::Refusal),
-            Some("pause_turn") => Some(Stop::Paused),
+            Some("end_turn" | "stop_sequence") => Some(StopReason::End),
+            Some("tool_use") => Some(StopReason::ToolCalls),
+            Some("max_tokens" | "model_context_window_exceeded") => Some(StopReason::MaxTokens),
+            Some("refusal") => Some(StopReason::Refusal),
+            Some("pause_turn") => Some(StopReason::Paused),
             Some(_) | None => None,
         };
-        if stop == Some(Stop::Refusal) && !self.spoke && self.calls == 0 {
+        if stop == Some(StopReason::Refusal) && !self.spoke && self.calls == 0 {
             return Err(failure::refused(&self.why));
         }
         let usage = self.tokens.usage();
-        let mut parts = self.called(stop == Some(Stop::MaxTokens));
+        let mut parts = self.called(stop == Some(StopReason::MaxTokens));
         let verbatim = self.verbatim();
-        parts.push(Part::Done(Done { usage, stop, verbatim }));
+        parts.push(ReplyChunk::Done(ReplyEnd { usage, stop, verbatim }));
         Ok(parts)
     }
 }
@@ -133,7 +133,7 @@ impl Reply {
         }
     }
 
-    fn begin(&mut self, index: Option<u64>, block: Value) -> Result<Vec<Part>, Failure> {
+    fn begin(&mut self, index: Option<u64>, block: Value) -> Result<Vec<ReplyChunk>, ModelError> {
         let Value::Object(block) = block else { return Err(failure::garbled()) };
         let (block, part) = Block::new(index, block);
         self.calls += usize::from(block.is_call());
@@ -144,7 +144,7 @@ impl Reply {
         Ok(self.spoken(part))
     }
 
-    fn delta(&mut self, index: Option<u64>, delta: Value) -> Result<Vec<Part>, Failure> {
+    fn delta(&mut self, index: Option<u64>, delta: Value) -> Result<Vec<ReplyChunk>, ModelError> {
         let at = self.blocks.iter().rposition(|block| block.index == index);
         let Some(block) = at.and_then(|at| self.blocks.get_mut(at)) else {
             return Err(failure::garbled());
@@ -154,18 +154,18 @@ impl Reply {
         Ok(self.spoken(part))
     }
 
-    fn spoken(&mut self, part: Option<Part>) -> Vec<Part> {
-        self.spoke |= matches!(part, Some(Part::Text(_)));
+    fn spoken(&mut self, part: Option<ReplyChunk>) -> Vec<ReplyChunk> {
+        self.spoke |= matches!(part, Some(ReplyChunk::Text(_)));
         part.into_iter().collect()
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > REPLY { Err(failure::too_large()) } else { Ok(()) }
     }
 
     /// The calls, and the runs whose results have come.
-    fn called(&self, cut: bool) -> Vec<Part> {
+    fn called(&self, cut: bool) -> Vec<ReplyChunk> {
         let mut begun = self.begun.clone();
         let mut parts = Vec::new();
         for block in &self.blocks {
@@ -174,24 +174,29 @@ impl Reply {
                 let call = block.call(cut);
                 match is_run(&block.item) {
                     true => drop(begun.insert(call.id, Run { name: call.name, args: call.args })),
-                    false => parts.push(Part::Call(call)),
+                    false => parts.push(ReplyChunk::Call(call)),
                 }
             } else if let Some(id) = run_of(&block.item) {
                 let unknown = || Run { name: field("type"), args: Ok(json!({})) };
                 let Run { name, args } = begun.get(id).cloned().unwrap_or_else(unknown);
                 let name = tool::known(&self.tools, &name);
                 let provided = Some(block.item["content"].clone());
-                parts.push(Part::Call(GivenCall { id: id.to_owned(), name, args, provided }));
+                parts.push(ReplyChunk::Call(ModelToolCall {
+                    id: id.to_owned(),
+                    name,
+                    args,
+                    provided,
+                }));
             }
         }
         parts
     }
 
     /// The blocks that can go back, if the text and the calls do not say as much.
-    fn verbatim(self) -> Option<Verbatim> {
+    fn verbatim(self) -> Option<ProviderMessage> {
         let lost = self.blocks.iter().any(Block::says_more) || self.container.is_some();
         let items = self.blocks.into_iter().filter_map(Block::item);
-        lost.then(|| Verbatim {
+        lost.then(|| ProviderMessage {
             provider: Provider::Anthropic.name().to_owned(),
             model: self.model,
             items: items.chain(self.container).collect(),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{CallRef, Message, Status, Verbatim};
+use abide_conversation::message::{CallRef, Message, MessageStatus, ProviderMessage};
 use serde_json::{Value, json};
 
 use super::part::{part, text};
@@ -75,14 +75,14 @@ pub(super) fn container(request: &Request) -> Option<&str> {
     items.find(|item| item["type"] == CONTAINER)?["id"].as_str()
 }
 
-fn is_own(verbatim: &Verbatim) -> bool {
+fn is_own(verbatim: &ProviderMessage) -> bool {
     verbatim.provider == Provider::Anthropic.name()
 }
 
 /// `None` if its calls are not those of the message.
 ///
 /// Thinking of another model goes back too: a model that cannot read it is not shown it.
-fn replayed(request: &Request, at: usize, verbatim: &Verbatim) -> Option<Vec<Value>> {
+fn replayed(request: &Request, at: usize, verbatim: &ProviderMessage) -> Option<Vec<Value>> {
     let message = &request.messages[at];
     let mut calls = message.tool_calls.iter();
     let given_up = given_up(request, at, verbatim);
@@ -104,7 +104,7 @@ fn replayed(request: &Request, at: usize, verbatim: &Verbatim) -> Option<Vec<Val
 
 /// The runs whose results never came, since a person has spoken in between; the provider refuses
 /// a run without its result in any message but those of an unfinished turn.
-fn given_up<'a>(request: &Request, at: usize, verbatim: &'a Verbatim) -> HashSet<&'a str> {
+fn given_up<'a>(request: &Request, at: usize, verbatim: &'a ProviderMessage) -> HashSet<&'a str> {
     let runs = verbatim.items.iter().filter(|item| is_run(item));
     let mut open: HashSet<&str> = runs.filter_map(|run| run["id"].as_str()).collect();
     let later = request.messages[at + 1..].iter();
@@ -122,7 +122,7 @@ fn given_up<'a>(request: &Request, at: usize, verbatim: &'a Verbatim) -> HashSet
 
 fn written(message: &Message) -> Vec<Value> {
     let mut blocks: Vec<Value> = texts(&message.content).iter().filter_map(|it| text(it)).collect();
-    if matches!(message.status, Some(Status::Cancelled | Status::Error)) {
+    if matches!(message.status, Some(MessageStatus::Cancelled | MessageStatus::Error)) {
         blocks.extend(text(CUT));
     }
     blocks.extend(message.tool_calls.iter().map(call));

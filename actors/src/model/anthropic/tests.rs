@@ -6,20 +6,20 @@ mod reply;
 
 use std::sync::Arc;
 
-use abide_conversation::message::{Message, Role, Verbatim, text_block};
+use abide_conversation::message::{Message, ProviderMessage, Role, text_block};
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
 use crate::model::testing::{Answer, Server, Still, answered, message, request, settings, whole};
 use crate::model::wire::{Limits, Wire};
-use crate::model::{Provider, Request, Retry, Settings};
+use crate::model::{ModelSettings, Provider, Request, Retry};
 
 fn wire() -> Wire {
     Wire::new(Arc::new(Still), Limits::default(), |_| Some("key".to_owned()))
 }
 
 fn asking(messages: Vec<Message>) -> Request {
-    let settings = Settings { name: "some-model".to_owned(), ..settings(Provider::Anthropic) };
+    let settings = ModelSettings { name: "some-model".to_owned(), ..settings(Provider::Anthropic) };
     Request { messages, ..request(settings) }
 }
 
@@ -39,10 +39,10 @@ fn result(id: &str) -> Message {
 }
 
 /// The message as this provider wrote it.
-fn wrote(id: &str, items: Value) -> (MessageId, Verbatim) {
+fn wrote(id: &str, items: Value) -> (MessageId, ProviderMessage) {
     let (provider, model) = ("anthropic".to_owned(), "some-model".to_owned());
     let items = items.as_array().unwrap().clone();
-    (MessageId::new(id), Verbatim { provider, model, items })
+    (MessageId::new(id), ProviderMessage { provider, model, items })
 }
 
 fn event(event: Value) -> String {

@@ -1,6 +1,6 @@
 //! Anthropic's messages.
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::draw::{PDF, PNG, texts_beside, without};
@@ -28,11 +28,11 @@ impl Dialect for Anthropic {
         drawing.close();
         if let Some(End { stop, usage }) = end {
             let reason = match stop {
-                Stop::End => "end_turn",
-                Stop::ToolCalls => "tool_use",
-                Stop::MaxTokens => "max_tokens",
-                Stop::Refusal => "refusal",
-                Stop::Paused => "pause_turn",
+                StopReason::End => "end_turn",
+                StopReason::ToolCalls => "tool_use",
+                StopReason::MaxTokens => "max_tokens",
+                StopReason::Refusal => "refusal",
+                StopReason::Paused => "pause_turn",
             };
             let delta = json!({"stop_reason": reason, "stop_sequence": null});
             let usage = json!({"output_tokens": usage.output_tokens});

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use abide_conversation::event::Executor;
-use abide_conversation::message::{CallRef, Message, Role, Stop, Usage, Verbatim, text_block};
+use abide_conversation::message::{
+    CallRef, Message, ProviderMessage, Role, StopReason, Usage, text_block,
+};
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
 use super::{Dialect, Drawn, End, Say};
 use crate::model::testing::{Answer, Server, Still, answered, request, settings, whole};
 use crate::model::wire::{Limits, Wire};
-use crate::model::{Done, Failure, GivenCall, Model, Part, Request, Settings, ToolSpec};
+use crate::model::{
+    Model, ModelError, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd, Request, ToolSpec,
+};
 
 pub(super) const KEY: &str = "sk-test-0123456789";
 pub(super) const PNG: &str = "iVBORw0KGgo=";
@@ -26,7 +30,7 @@ pub(super) fn wire() -> Wire {
 
 /// A request without messages to a server at this address.
 pub(super) fn asking(on: &dyn Dialect, url: &str) -> Request {
-    request(Settings {
+    request(ModelSettings {
         name: "some-model".to_owned(),
         base_url: Some(url.to_owned()),
         ..settings(on.provider())
@@ -38,12 +42,12 @@ pub(super) fn body(request: &Request) -> Value {
     wire().rendered(request)
 }
 
-pub(super) fn end(stop: Stop) -> Option<End> {
+pub(super) fn end(stop: StopReason) -> Option<End> {
     Some(End { stop, usage: Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() } })
 }
 
 /// A whole message of this dialect.
-pub(super) fn message(on: &dyn Dialect, said: &[Say<'_>], stop: Stop) -> Drawn<Answer> {
+pub(super) fn message(on: &dyn Dialect, said: &[Say<'_>], stop: StopReason) -> Drawn<Answer> {
     Ok(pieces(on, on.frames(said, end(stop))?))
 }
 
@@ -52,46 +56,58 @@ pub(super) fn pieces(on: &dyn Dialect, frames: Vec<String>) -> Answer {
 }
 
 /// All that comes of an answer; whatever failed is last.
-pub(super) async fn heard(on: &dyn Dialect, answer: Answer) -> Vec<Result<Part, Failure>> {
+pub(super) async fn heard(on: &dyn Dialect, answer: Answer) -> Vec<Result<ReplyChunk, ModelError>> {
     let server = Server::start([answer]).await;
     let request = Request { tools: tools(on), ..asking(on, &server.url) };
     answered(&wire(), request).await
 }
 
 /// The parts of a whole message.
-pub(super) async fn parts(on: &dyn Dialect, said: &[Say<'_>], stop: Stop) -> Drawn<Vec<Part>> {
+pub(super) async fn parts(
+    on: &dyn Dialect,
+    said: &[Say<'_>],
+    stop: StopReason,
+) -> Drawn<Vec<ReplyChunk>> {
     Ok(whole(heard(on, message(on, said, stop)?).await))
 }
 
 /// The parts, and what is known at their end.
-pub(super) fn done(mut parts: Vec<Part>) -> (Vec<Part>, Done) {
+pub(super) fn done(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
     match parts.pop() {
-        Some(Part::Done(done)) => (parts, done),
+        Some(ReplyChunk::Done(done)) => (parts, done),
         other => panic!("ends with {other:?}"),
     }
 }
 
-pub(super) fn failure(mut parts: Vec<Result<Part, Failure>>) -> Failure {
+pub(super) fn failure(mut parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
     parts.pop().unwrap().unwrap_err()
 }
 
-pub(super) fn text(text: &str) -> Part {
-    Part::Text(text.to_owned())
+pub(super) fn text(text: &str) -> ReplyChunk {
+    ReplyChunk::Text(text.to_owned())
 }
 
 /// A call as it comes over this wire.
-pub(super) fn call(on: &dyn Dialect, id: &str, name: &str, args: Result<Value, &str>) -> Part {
+pub(super) fn call(
+    on: &dyn Dialect,
+    id: &str,
+    name: &str,
+    args: Result<Value, &str>,
+) -> ReplyChunk {
     let id = if on.has_ids() { id.to_owned() } else { String::new() };
     let args = args.map_err(str::to_owned);
-    Part::Call(GivenCall { id, name: name.to_owned(), args, provided: None })
+    ReplyChunk::Call(ModelToolCall { id, name: name.to_owned(), args, provided: None })
 }
 
 /// The parts without the ids of calls that the wire does not know of.
-pub(super) fn plain(on: &dyn Dialect, mut parts: Vec<Part>) -> Vec<Part> {
+pub(super) fn plain(on: &dyn Dialect, mut parts: Vec<ReplyChunk>) -> Vec<ReplyChunk> {
     for part in &mut parts {
         match part {
-            Part::Call(call) if !on.has_ids() => call.id.clear(),
-            Part::Call(_) | Part::Text(_) | Part::Thinking(_) | Part::Done(_) => {}
+            ReplyChunk::Call(call) if !on.has_ids() => call.id.clear(),
+            ReplyChunk::Call(_)
+            | ReplyChunk::Text(_)
+            | ReplyChunk::Thinking(_)
+            | ReplyChunk::Done(_) => {}
         }
     }
     parts
@@ -149,12 +165,12 @@ pub(super) fn result(call: &str, text: &str) -> Message {
 /// their results.
 pub(super) fn continued(
     on: &dyn Dialect,
-    (parts, done): (Vec<Part>, Done),
+    (parts, done): (Vec<ReplyChunk>, ReplyEnd),
     calls: &[&str],
-) -> (Request, Verbatim) {
-    let spoken = |part: &Part| match part {
-        Part::Text(text) => Some(text.clone()),
-        Part::Thinking(_) | Part::Call(_) | Part::Done(_) => None,
+) -> (Request, ProviderMessage) {
+    let spoken = |part: &ReplyChunk| match part {
+        ReplyChunk::Text(text) => Some(text.clone()),
+        ReplyChunk::Thinking(_) | ReplyChunk::Call(_) | ReplyChunk::Done(_) => None,
     };
     let spoken: String = parts.iter().filter_map(spoken).collect();
     let verbatim = done.verbatim.unwrap();

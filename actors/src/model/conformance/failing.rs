@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use abide_conversation::message::Stop;
+use abide_conversation::message::StopReason;
 use futures::StreamExt;
 
 use super::draw::{self, KEY, failure, heard, message, pieces, text};
 use super::{Dialect, Drawn, Say, Trouble};
 use crate::model::testing::{Answer, End, Server, answered, whole};
-use crate::model::{Failure, Model, Part, Request, Retry};
+use crate::model::{Model, ModelError, ReplyChunk, Request, Retry};
 
 fn begun(on: &dyn Dialect) -> Drawn<Vec<String>> {
     on.frames(&[Say::Text("Hi")], None)
@@ -21,13 +21,13 @@ fn error(on: &dyn Dialect, trouble: Trouble, said: &str) -> Answer {
 }
 
 /// The failure that follows the text `Hi`.
-fn after_text(parts: Vec<Result<Part, Failure>>) -> Failure {
+fn after_text(parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
     assert_eq!((parts.len(), &parts[0]), (2, &Ok(text("Hi"))));
     failure(parts)
 }
 
 pub(super) async fn a_silent_refusal_fails(on: &dyn Dialect) -> Drawn<()> {
-    let failure = failure(heard(on, message(on, &[], Stop::Refusal)?).await);
+    let failure = failure(heard(on, message(on, &[], StopReason::Refusal)?).await);
     assert_eq!(failure.retry, Retry::Never);
     assert!(failure.message.contains("refused"), "{failure}");
     Ok(())
@@ -44,7 +44,7 @@ pub(super) async fn invalid_json_fails(on: &dyn Dialect) -> Drawn<()> {
 }
 
 pub(super) async fn half_a_character_is_replaced(on: &dyn Dialect) -> Drawn<()> {
-    let whole_stream = on.frames(&[Say::Text("H🦀i")], draw::end(Stop::End))?.concat();
+    let whole_stream = on.frames(&[Say::Text("H🦀i")], draw::end(StopReason::End))?.concat();
     let crab = whole_stream.find('🦀').unwrap();
     let mut bytes = whole_stream.into_bytes();
     bytes.drain(crab + 2..crab + 4);
@@ -111,7 +111,7 @@ pub(super) async fn silence_is_given_up(on: &dyn Dialect) -> Drawn<()> {
     tokio::time::pause();
     let silent = parts.next().await.unwrap().unwrap_err();
     tokio::time::resume();
-    assert_eq!(silent, Failure::transient("the model's provider said nothing for 120s"));
+    assert_eq!(silent, ModelError::transient("the model's provider said nothing for 120s"));
     Ok(())
 }
 

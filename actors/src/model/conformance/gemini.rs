@@ -1,6 +1,6 @@
 //! Gemini's own wire.
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::draw::{PDF, PNG};
@@ -48,10 +48,10 @@ impl Dialect for Gemini {
         }
         let Some(End { stop, usage }) = end else { return Ok(frames) };
         let reason = match stop {
-            Stop::End | Stop::ToolCalls => "STOP",
-            Stop::MaxTokens => "MAX_TOKENS",
-            Stop::Refusal => "SAFETY",
-            Stop::Paused => return Err(NO_PAUSES),
+            StopReason::End | StopReason::ToolCalls => "STOP",
+            StopReason::MaxTokens => "MAX_TOKENS",
+            StopReason::Refusal => "SAFETY",
+            StopReason::Paused => return Err(NO_PAUSES),
         };
         if usage.cache_write_tokens > 0 {
             return Err(NotOnThisWire("it does not tell what it writes into its cache"));
@@ -142,7 +142,7 @@ fn call(
     signature: Option<&str>,
     end: Option<End>,
 ) -> Drawn<String> {
-    let cut = end.is_some_and(|end| end.stop == Stop::MaxTokens);
+    let cut = end.is_some_and(|end| end.stop == StopReason::MaxTokens);
     let whole = args.concat();
     let object = serde_json::from_str::<serde_json::Map<String, Value>>(&whole).is_ok();
     if cut || !(object || args.is_empty()) {

@@ -1,6 +1,6 @@
 //! Ollama's own format.
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::draw;
@@ -23,7 +23,7 @@ impl Dialect for Ollama {
     }
 
     fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>> {
-        let cut = end.is_some_and(|end| end.stop == Stop::MaxTokens);
+        let cut = end.is_some_and(|end| end.stop == StopReason::MaxTokens);
         let mut frames = Vec::new();
         for say in said {
             match *say {
@@ -43,10 +43,10 @@ impl Dialect for Ollama {
         }
         let Some(End { stop, usage }) = end else { return Ok(frames) };
         let reason = match stop {
-            Stop::End | Stop::ToolCalls => "stop",
-            Stop::MaxTokens => "length",
-            Stop::Refusal => return Err(NO_REFUSAL),
-            Stop::Paused => return Err(NO_TOOLS),
+            StopReason::End | StopReason::ToolCalls => "stop",
+            StopReason::MaxTokens => "length",
+            StopReason::Refusal => return Err(NO_REFUSAL),
+            StopReason::Paused => return Err(NO_TOOLS),
         };
         let Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, .. } = usage;
         if cached_tokens + cache_write_tokens > 0 {

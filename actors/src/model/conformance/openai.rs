@@ -1,6 +1,6 @@
 //! Chat completions.
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::draw;
@@ -41,12 +41,12 @@ impl Dialect for Openai {
         }
         let Some(End { stop, usage }) = end else { return Ok(frames) };
         frames.push(finish(match stop {
-            Stop::End => "stop",
-            Stop::ToolCalls => "tool_calls",
-            Stop::MaxTokens => "length",
-            Stop::Refusal if said.iter().any(|say| matches!(say, Say::Refuses(_))) => "stop",
-            Stop::Refusal => "content_filter",
-            Stop::Paused => return Err(NO_TOOLS),
+            StopReason::End => "stop",
+            StopReason::ToolCalls => "tool_calls",
+            StopReason::MaxTokens => "length",
+            StopReason::Refusal if said.iter().any(|say| matches!(say, Say::Refuses(_))) => "stop",
+            StopReason::Refusal => "content_filter",
+            StopReason::Paused => return Err(NO_TOOLS),
         }));
         if usage.cache_write_tokens > 0 {
             return Err(NotOnThisWire("it does not tell what it writes into its cache"));

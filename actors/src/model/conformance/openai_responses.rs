@@ -1,6 +1,6 @@
 //! OpenAI's responses.
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::draw::{PDF, PNG};
@@ -219,11 +219,11 @@ impl Drawing {
 
     fn end(&mut self, End { stop, usage }: End) -> Drawn<()> {
         let reason = match stop {
-            Stop::End | Stop::ToolCalls => None,
-            Stop::MaxTokens => Some("max_output_tokens"),
-            Stop::Refusal if self.refused => None,
-            Stop::Refusal => Some("content_filter"),
-            Stop::Paused => return Err(NO_PAUSE),
+            StopReason::End | StopReason::ToolCalls => None,
+            StopReason::MaxTokens => Some("max_output_tokens"),
+            StopReason::Refusal if self.refused => None,
+            StopReason::Refusal => Some("content_filter"),
+            StopReason::Paused => return Err(NO_PAUSE),
         };
         let status = if reason.is_some() { "incomplete" } else { "completed" };
         let mut response = response(status, &self.items, tokens(usage));

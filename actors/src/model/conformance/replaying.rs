@@ -1,16 +1,16 @@
 //! What a provider signed, sealed, cited or ran goes back to it as it came.
 
 use abide_conversation::MessageId;
-use abide_conversation::message::{Stop, Verbatim};
+use abide_conversation::message::{ProviderMessage, StopReason};
 use serde_json::Value;
 
 use super::draw::{self, WEB, body, continued, done, has, message, parts};
 use super::{Dialect, Drawn, Say};
 use crate::model::testing::{Server, answered, whole};
-use crate::model::{GivenCall, Part};
+use crate::model::{ModelToolCall, ReplyChunk};
 
 /// All pieces of the message stand in the body, as they were.
-fn goes_back(on: &dyn Dialect, body: &Value, verbatim: &Verbatim) {
+fn goes_back(on: &dyn Dialect, body: &Value, verbatim: &ProviderMessage) {
     assert!(!verbatim.items.is_empty());
     let body = &on.unmarked(body);
     for item in &verbatim.items {
@@ -19,7 +19,7 @@ fn goes_back(on: &dyn Dialect, body: &Value, verbatim: &Verbatim) {
 }
 
 async fn replayed(on: &dyn Dialect, said: &[Say<'_>], sealed: &[&str]) -> Drawn<()> {
-    let message = done(parts(on, said, Stop::ToolCalls).await?);
+    let message = done(parts(on, said, StopReason::ToolCalls).await?);
     let (mut request, verbatim) = continued(on, message, &["call_a"]);
     let sent = body(&request);
     goes_back(on, &sent, &verbatim);
@@ -48,7 +48,7 @@ pub(super) async fn sealed_thinking_goes_back(on: &dyn Dialect) -> Drawn<()> {
 }
 
 pub(super) async fn citations_go_back(on: &dyn Dialect) -> Drawn<()> {
-    let (parts, end) = done(parts(on, &[Say::Cited("It rains.")], Stop::End).await?);
+    let (parts, end) = done(parts(on, &[Say::Cited("It rains.")], StopReason::End).await?);
     assert_eq!(parts, [draw::text("It rains.")]);
     let (request, verbatim) = continued(on, (parts, end), &[]);
     goes_back(on, &body(&request), &verbatim);
@@ -62,7 +62,7 @@ pub(super) async fn a_renamed_call_goes_back_renamed(on: &dyn Dialect) -> Drawn<
         Say::Call("call_a", "search", &["{\"q\": \"x\"}"]),
         Say::Call("call_a", "search", &["{\"q\": \"y\"}"]),
     ];
-    let message = done(parts(on, &twice, Stop::ToolCalls).await?);
+    let message = done(parts(on, &twice, StopReason::ToolCalls).await?);
     let (request, _) = continued(on, message, &["call_a", "call_a~2"]);
     let sent = body(&request);
     let calls = on.calls(&sent);
@@ -74,11 +74,11 @@ pub(super) async fn a_renamed_call_goes_back_renamed(on: &dyn Dialect) -> Drawn<
 }
 
 /// The runs that a reply tells of.
-fn runs(parts: &[Part]) -> Vec<&GivenCall> {
-    fn run(part: &Part) -> Option<&GivenCall> {
+fn runs(parts: &[ReplyChunk]) -> Vec<&ModelToolCall> {
+    fn run(part: &ReplyChunk) -> Option<&ModelToolCall> {
         match part {
-            Part::Call(call) => Some(call).filter(|call| call.provided.is_some()),
-            Part::Text(_) | Part::Thinking(_) | Part::Done(_) => None,
+            ReplyChunk::Call(call) => Some(call).filter(|call| call.provided.is_some()),
+            ReplyChunk::Text(_) | ReplyChunk::Thinking(_) | ReplyChunk::Done(_) => None,
         }
     }
     parts.iter().filter_map(run).collect()
@@ -92,7 +92,7 @@ pub(super) async fn hosted_runs_go_back(on: &dyn Dialect) -> Drawn<()> {
         Say::Text("Found."),
         Say::Call("call_a", "search", &["{}"]),
     ];
-    let (parts, end) = done(parts(on, &said, Stop::ToolCalls).await?);
+    let (parts, end) = done(parts(on, &said, StopReason::ToolCalls).await?);
     let run = runs(&parts);
     assert_eq!(run.len(), 1, "{parts:?}");
     assert_eq!((&*run[0].name, &run[0].args), (WEB, &Ok(hosted.args)));
@@ -110,12 +110,13 @@ pub(super) async fn hosted_runs_go_back(on: &dyn Dialect) -> Drawn<()> {
 pub(super) async fn a_pause_is_gone_on_from(on: &dyn Dialect) -> Drawn<()> {
     let hosted = on.hosted()?;
     let paused = [Say::Text("I look."), Say::HostedBegins];
-    let (parts, end) = done(parts(on, &paused, Stop::Paused).await?);
-    assert_eq!((end.stop, &*parts), (Some(Stop::Paused), &[draw::text("I look.")][..]));
+    let (parts, end) = done(parts(on, &paused, StopReason::Paused).await?);
+    assert_eq!((end.stop, &*parts), (Some(StopReason::Paused), &[draw::text("I look.")][..]));
     let (request, verbatim) = continued(on, (parts, end), &[]);
     goes_back(on, &body(&request), &verbatim);
 
-    let server = Server::start([message(on, &[Say::HostedEnds, Say::Text("Found.")], Stop::End)?]);
+    let server =
+        Server::start([message(on, &[Say::HostedEnds, Say::Text("Found.")], StopReason::End)?]);
     let server = server.await;
     let mut request = request;
     request.settings.base_url = Some(server.url.clone());

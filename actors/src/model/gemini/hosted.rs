@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::tool;
-use crate::model::{GivenCall, ToolSpec};
+use crate::model::{ModelToolCall, ToolSpec};
 
 /// The runs that have begun and wait for their results.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Runs {
     }
 
     /// A part says what it came to; it belongs to the run of its id, or else to the oldest.
-    pub(super) fn end(&mut self, part: Map<String, Value>) -> GivenCall {
+    pub(super) fn end(&mut self, part: Map<String, Value>) -> ModelToolCall {
         let mut rest = part.clone();
         let (kind, id) = (kind(&mut rest), id(&mut rest));
         let own = |run: &Run| run.kind == kind && (id.is_none() || run.id == id);
@@ -56,7 +56,7 @@ impl Runs {
     }
 
     /// What a search found, which the wire tells beside the message and not in a part.
-    pub(super) fn grounded(&self, metadata: Map<String, Value>) -> GivenCall {
+    pub(super) fn grounded(&self, metadata: Map<String, Value>) -> ModelToolCall {
         let from = |source: &str| {
             let chunks = metadata.get("groundingChunks").and_then(Value::as_array);
             chunks.into_iter().flatten().any(|chunk| chunk.get(source).is_some())
@@ -74,21 +74,21 @@ impl Runs {
     }
 
     /// Which pages were read, which stands beside the message too.
-    pub(super) fn fetched(&self, metadata: Map<String, Value>) -> GivenCall {
+    pub(super) fn fetched(&self, metadata: Map<String, Value>) -> ModelToolCall {
         let pages = metadata.get("urlMetadata").and_then(Value::as_array);
         let urls = pages.into_iter().flatten().filter_map(|page| page.get("retrievedUrl"));
         let args = json!({"urls": urls.collect::<Vec<_>>()});
         self.call(Run { kind: "url_context".to_owned(), id: None, args }, metadata)
     }
 
-    fn call(&self, run: Run, result: Map<String, Value>) -> GivenCall {
+    fn call(&self, run: Run, result: Map<String, Value>) -> ModelToolCall {
         let Run { kind, id, args } = run;
         // The wire tells two searches apart that are one tool.
         let is_it = |known: &str| kind.strip_prefix(known).is_some_and(is_an_end);
         let name = self.names.iter().find(|(known, _)| is_it(known)).map(|(_, name)| name);
         let name = name.cloned().unwrap_or(kind);
         let provided = Some(Value::Object(result));
-        GivenCall { id: id.unwrap_or_default(), name, args: Ok(args), provided }
+        ModelToolCall { id: id.unwrap_or_default(), name, args: Ok(args), provided }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A reply of Gemini, collected from the chunks of its stream.
 
 use abide_conversation::message::blocks::as_text;
-use abide_conversation::message::{Stop, Usage, Verbatim};
+use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use super::chunk::{Candidate, Chunk, FunctionCall, InlineData, Piece};
 use super::hosted::Runs;
 use crate::model::numbers::exactly;
 use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
-use crate::model::{Done, Failure, GivenCall, Part, Request};
+use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd, Request};
 
 /// How many pieces one message may have; text that streams is one. Each takes memory beside its
 /// bytes.
@@ -41,7 +41,7 @@ pub(super) struct Reply {
     more: bool,
     /// Whether anything was said for people.
     said: bool,
-    calls: Vec<GivenCall>,
+    calls: Vec<ModelToolCall>,
     runs: Runs,
     grounding: Map<String, Value>,
     pages: Map<String, Value>,
@@ -59,7 +59,7 @@ impl Reply {
         Self { model, runs, ..Self::default() }
     }
 
-    fn candidate(&mut self, candidate: Candidate) -> Result<Vec<Part>, Failure> {
+    fn candidate(&mut self, candidate: Candidate) -> Result<Vec<ReplyChunk>, ModelError> {
         let mut parts = Vec::new();
         for raw in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             parts.extend(self.part(&raw)?);
@@ -76,7 +76,7 @@ impl Reply {
         Ok(parts)
     }
 
-    fn part(&mut self, raw: &RawValue) -> Result<Option<Part>, Failure> {
+    fn part(&mut self, raw: &RawValue) -> Result<Option<ReplyChunk>, ModelError> {
         self.bytes += raw.get().len();
         if self.bytes > REPLY {
             return Err(failure::too_large());
@@ -105,13 +105,13 @@ impl Reply {
         self.keep(item)?;
         Ok(text.map(|text| {
             self.said |= !thinks;
-            if thinks { Part::Thinking(text) } else { Part::Text(text) }
+            if thinks { ReplyChunk::Thinking(text) } else { ReplyChunk::Text(text) }
         }))
     }
 
     /// Keeps a piece for the message as the provider wrote it. Text that streams is joined, but
     /// never with what is signed.
-    fn keep(&mut self, mut item: Value) -> Result<(), Failure> {
+    fn keep(&mut self, mut item: Value) -> Result<(), ModelError> {
         if let Some(text) = plain(&mut item) {
             if text.is_empty() {
                 return Ok(());
@@ -135,7 +135,7 @@ impl Reply {
     }
 
     /// Why the message ended, or why it is none.
-    fn stop(&self) -> Result<Option<Stop>, Failure> {
+    fn stop(&self) -> Result<Option<StopReason>, ModelError> {
         let said = self.said || !self.calls.is_empty();
         let calls = self.calls.iter().any(|call| call.provided.is_none());
         let reason = self.blocked.as_deref().or(self.finish.as_deref()).unwrap_or_default();
@@ -143,29 +143,29 @@ impl Reply {
         let ended = failure::shown(&format!("{reason}{why}"));
         let refuses = self.blocked.is_some() || REFUSALS.contains(&reason);
         match reason {
-            _ if refuses && said => Ok(Some(Stop::Refusal)),
+            _ if refuses && said => Ok(Some(StopReason::Refusal)),
             _ if refuses => Err(failure::refused(&ended)),
-            "STOP" if calls => Ok(Some(Stop::ToolCalls)),
-            "STOP" => Ok(Some(Stop::End)),
-            "MAX_TOKENS" | "CONTINUATION" => Ok(Some(Stop::MaxTokens)),
+            "STOP" if calls => Ok(Some(StopReason::ToolCalls)),
+            "STOP" => Ok(Some(StopReason::End)),
+            "MAX_TOKENS" | "CONTINUATION" => Ok(Some(StopReason::MaxTokens)),
             // What the model meant to call is lost, and with it what it said of it.
             "MALFORMED_FUNCTION_CALL"
             | "MALFORMED_RESPONSE"
             | "UNEXPECTED_TOOL_CALL"
             | "TOO_MANY_TOOL_CALLS" => {
-                Err(Failure::transient(format!("the model's reply is not usable: {ended}")))
+                Err(ModelError::transient(format!("the model's reply is not usable: {ended}")))
             }
             "MISSING_THOUGHT_SIGNATURE" => {
-                Err(Failure::permanent(format!("the model's provider failed: {ended}")))
+                Err(ModelError::permanent(format!("the model's provider failed: {ended}")))
             }
             _ if said => Ok(None),
-            _ => Err(Failure::transient(format!("the model said nothing: {ended}"))),
+            _ => Err(ModelError::transient(format!("the model said nothing: {ended}"))),
         }
     }
 }
 
 impl wire::Reply for Reply {
-    fn take(&mut self, frame: Frame) -> Result<Vec<Part>, Failure> {
+    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         let chunk: Chunk = serde_json::from_str(&frame.data).map_err(|_| failure::garbled())?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(failure::in_stream(&error));
@@ -191,7 +191,7 @@ impl wire::Reply for Reply {
         false
     }
 
-    fn end(mut self: Box<Self>) -> Result<Vec<Part>, Failure> {
+    fn end(mut self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let stop = self.stop()?;
         if !self.grounding.is_empty() {
             self.calls.push(self.runs.grounded(std::mem::take(&mut self.grounding)));
@@ -201,9 +201,10 @@ impl wire::Reply for Reply {
         }
         let Self { model, items, usage, calls, .. } = *self;
         let more = self.more || calls.iter().any(|call| call.provided.is_some());
-        let verbatim = more.then(|| Verbatim { provider: PROVIDER.to_owned(), model, items });
-        let done = Part::Done(Done { usage, stop, verbatim });
-        Ok(calls.into_iter().map(Part::Call).chain([done]).collect())
+        let verbatim =
+            more.then(|| ProviderMessage { provider: PROVIDER.to_owned(), model, items });
+        let done = ReplyChunk::Done(ReplyEnd { usage, stop, verbatim });
+        Ok(calls.into_iter().map(ReplyChunk::Call).chain([done]).collect())
     }
 }
 
@@ -217,10 +218,10 @@ fn plain(item: &mut Value) -> Option<&mut String> {
     }
 }
 
-fn given(call: FunctionCall) -> GivenCall {
+fn given(call: FunctionCall) -> ModelToolCall {
     let args = call.args.map(|args| args.get().to_owned());
     let args = args.filter(|args| args != "null").unwrap_or_else(|| "{}".to_owned());
-    GivenCall {
+    ModelToolCall {
         id: call.id.unwrap_or_default(),
         name: call.name.unwrap_or_default(),
         args: exactly(args),
@@ -288,7 +289,7 @@ mod tests {
             let calls = reply.calls.len();
             match wire::Reply::end(Box::new(reply)) {
                 Ok(parts) => {
-                    prop_assert!(matches!(parts.last(), Some(Part::Done(_))));
+                    prop_assert!(matches!(parts.last(), Some(ReplyChunk::Done(_))));
                     prop_assert!(parts.len() > calls);
                 }
                 Err(failure) => prop_assert!(!failure.message.is_empty()),

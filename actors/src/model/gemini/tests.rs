@@ -7,12 +7,14 @@ mod hosted;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::message::{Stop, Usage, Verbatim};
+use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde_json::{Value, json};
 
 use crate::model::testing::{Answer, Server, Still, answered, event, request, settings, whole};
 use crate::model::wire::{Limits, Wire};
-use crate::model::{Done, Failure, GivenCall, Part, Provider, Request, Retry, Settings};
+use crate::model::{
+    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+};
 
 const KEY: &str = "AIza-test-0123456789";
 
@@ -22,14 +24,14 @@ fn gemini() -> Wire {
 }
 
 fn asking(server: &Server) -> Request {
-    request(Settings {
+    request(ModelSettings {
         name: "gemini-3-pro".to_owned(),
         base_url: Some(server.url.clone()),
         ..settings(Provider::Gemini)
     })
 }
 
-async fn reply(pieces: Vec<String>) -> Vec<Result<Part, Failure>> {
+async fn reply(pieces: Vec<String>) -> Vec<Result<ReplyChunk, ModelError>> {
     let server = Server::start([Answer::stream(pieces)]).await;
     answered(&gemini(), asking(&server)).await
 }
@@ -42,24 +44,29 @@ fn finish(reason: &str) -> String {
     event(json!({"candidates": [{"finishReason": reason, "index": 0}]}))
 }
 
-fn text(text: &str) -> Part {
-    Part::Text(text.to_owned())
+fn text(text: &str) -> ReplyChunk {
+    ReplyChunk::Text(text.to_owned())
 }
 
-fn call(id: &str, name: &str, args: Result<Value, String>) -> Part {
-    Part::Call(GivenCall { id: id.to_owned(), name: name.to_owned(), args, provided: None })
+fn call(id: &str, name: &str, args: Result<Value, String>) -> ReplyChunk {
+    ReplyChunk::Call(ModelToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        args,
+        provided: None,
+    })
 }
 
-fn done(stop: Stop) -> Part {
-    Part::Done(Done { stop: Some(stop), ..Done::default() })
+fn done(stop: StopReason) -> ReplyChunk {
+    ReplyChunk::Done(ReplyEnd { stop: Some(stop), ..ReplyEnd::default() })
 }
 
-fn verbatim(items: Value) -> Option<Verbatim> {
+fn verbatim(items: Value) -> Option<ProviderMessage> {
     let (provider, model) = ("gemini".to_owned(), "gemini-3-pro".to_owned());
-    Some(Verbatim { provider, model, items: items.as_array().unwrap().clone() })
+    Some(ProviderMessage { provider, model, items: items.as_array().unwrap().clone() })
 }
 
-fn failure(mut parts: Vec<Result<Part, Failure>>) -> Failure {
+fn failure(mut parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
     parts.pop().unwrap().unwrap_err()
 }
 
@@ -74,8 +81,8 @@ async fn text_streams_and_all_that_is_counted_is_usage() {
         "usageMetadata": {"promptTokenCount": 10}});
     let pieces = vec![event(first), ": keep-alive\n\n".to_owned(), event(last)];
     let usage = Usage { input_tokens: 13, output_tokens: 12, cached_tokens: 4, ..Usage::default() };
-    let end = Done { usage: Some(usage), stop: Some(Stop::End), verbatim: None };
-    assert_eq!(whole(reply(pieces).await), [text("Grüß"), text(" Gott"), Part::Done(end)]);
+    let end = ReplyEnd { usage: Some(usage), stop: Some(StopReason::End), verbatim: None };
+    assert_eq!(whole(reply(pieces).await), [text("Grüß"), text(" Gott"), ReplyChunk::Done(end)]);
 }
 
 #[tokio::test]
@@ -92,7 +99,7 @@ async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
         parts(json!([first, second])),
         finish("STOP"),
     ];
-    let thinking = |text: &str| Part::Thinking(text.to_owned());
+    let thinking = |text: &str| ReplyChunk::Thinking(text.to_owned());
     let items = json!([
         {"text": "Hm.", "thought": true},
         {"text": "I look"},
@@ -101,7 +108,8 @@ async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
         first,
         second,
     ]);
-    let end = Done { stop: Some(Stop::ToolCalls), verbatim: verbatim(items), usage: None };
+    let end =
+        ReplyEnd { stop: Some(StopReason::ToolCalls), verbatim: verbatim(items), usage: None };
     let expected = [
         thinking("Hm"),
         thinking("."),
@@ -110,7 +118,7 @@ async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
         text("."),
         call("", "f", Ok(json!({"n": 1}))),
         call("b", "g", Ok(json!({}))),
-        Part::Done(end),
+        ReplyChunk::Done(end),
     ];
     assert_eq!(whole(reply(pieces).await), expected);
 }
@@ -121,7 +129,7 @@ async fn nothing_is_kept_of_a_message_that_is_text_and_calls() {
     let raw = parts(json!([{"functionCall": {"name": "f", "args": {"id": 7}}}]));
     let raw = raw.replace(r#"{"id":7}"#, large);
     let pieces = vec![parts(json!([{"text": "So:"}])), raw, finish("STOP")];
-    let expected = [text("So:"), call("", "f", Err(large.to_owned())), done(Stop::ToolCalls)];
+    let expected = [text("So:"), call("", "f", Err(large.to_owned())), done(StopReason::ToolCalls)];
     assert_eq!(whole(reply(pieces).await), expected);
 }
 
@@ -130,22 +138,22 @@ async fn media_that_the_model_makes_are_named() {
     let image = json!({"inlineData": {"mimeType": "image/png", "data": "AAEC"},
         "thoughtSignature": "c2ln"});
     let parts = whole(reply(vec![parts(json!([image])), finish("STOP")]).await);
-    assert_eq!(parts, [text("[image/png, 3 B]"), done(Stop::End)]);
+    assert_eq!(parts, [text("[image/png, 3 B]"), done(StopReason::End)]);
 }
 
 #[tokio::test]
 async fn every_reason_to_end_has_its_meaning() {
     for (reason, stop) in [
-        ("STOP", Some(Stop::End)),
-        ("MAX_TOKENS", Some(Stop::MaxTokens)),
-        ("SAFETY", Some(Stop::Refusal)),
-        ("RECITATION", Some(Stop::Refusal)),
-        ("PROHIBITED_CONTENT", Some(Stop::Refusal)),
+        ("STOP", Some(StopReason::End)),
+        ("MAX_TOKENS", Some(StopReason::MaxTokens)),
+        ("SAFETY", Some(StopReason::Refusal)),
+        ("RECITATION", Some(StopReason::Refusal)),
+        ("PROHIBITED_CONTENT", Some(StopReason::Refusal)),
         ("OTHER", None),
         ("FINISH_REASON_OF_TOMORROW", None),
     ] {
         let said = whole(reply(vec![parts(json!([{"text": "So"}])), finish(reason)]).await);
-        let end = Part::Done(Done { stop, ..Done::default() });
+        let end = ReplyChunk::Done(ReplyEnd { stop, ..ReplyEnd::default() });
         assert_eq!(said, [text("So"), end], "{reason}");
     }
     for (reason, retry) in [
@@ -161,7 +169,7 @@ async fn every_reason_to_end_has_its_meaning() {
         assert_eq!(failed.retry, retry, "{reason}");
         assert!(failed.message.ends_with(&format!("{reason}: for a reason")), "{failed}");
     }
-    assert_eq!(whole(reply(vec![finish("STOP")]).await), [done(Stop::End)]);
+    assert_eq!(whole(reply(vec![finish("STOP")]).await), [done(StopReason::End)]);
 }
 
 #[tokio::test]
@@ -170,7 +178,7 @@ async fn a_prompt_that_is_blocked_fails_for_good() {
         "usageMetadata": {"promptTokenCount": 9}});
     let failed = failure(reply(vec![event(blocked)]).await);
     let message = "the model's provider refused to answer: PROHIBITED_CONTENT";
-    assert_eq!(failed, Failure::permanent(message));
+    assert_eq!(failed, ModelError::permanent(message));
 }
 
 #[tokio::test]
@@ -202,7 +210,7 @@ async fn an_error_says_whether_it_may_pass() {
 #[tokio::test]
 async fn a_stream_that_ends_before_its_message_is_a_failure() {
     let ended = failure(reply(vec![parts(json!([{"text": "So"}]))]).await);
-    assert_eq!(ended, Failure::transient("the model's reply ended before it was whole"));
+    assert_eq!(ended, ModelError::transient("the model's reply ended before it was whole"));
     for garbled in ["data: {\n\n", "data: {\"candidates\": [{\"content\": {\"parts\": [7]}}]}\n\n"]
     {
         let garbled = failure(reply(vec![garbled.to_owned()]).await);
@@ -217,9 +225,9 @@ async fn more_calls_or_pieces_than_anybody_means_are_refused() {
     let calls = whole(reply(many(call.clone(), 256)).await);
     assert_eq!(calls.len(), 257);
     let most = "the model's reply has more than 256 calls";
-    assert_eq!(failure(reply(many(call, 257)).await), Failure::permanent(most));
+    assert_eq!(failure(reply(many(call, 257)).await), ModelError::permanent(most));
     let begun = json!({"executableCode": {}});
-    assert_eq!(failure(reply(many(begun, 257)).await), Failure::permanent(most));
+    assert_eq!(failure(reply(many(begun, 257)).await), ModelError::permanent(most));
     let signed = json!({"thoughtSignature": ""});
     let failed = failure(reply(many(signed, 16_385)).await);
     assert!(failed.message.contains("more than 16777216 bytes"), "{failed}");

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use abide_conversation::message::blocks::{Kind, Media, Source, as_text, texts};
+use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, texts};
 use abide_conversation::message::{CallRef, Message, Role};
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::model::openai::tool;
 use crate::model::wire::media::image_type;
 use crate::model::wire::options::merge;
 use crate::model::wire::written::{args, name, spoken};
-use crate::model::{Request, Settings};
+use crate::model::{ModelSettings, Request};
 
 /// Before the schema of the answer.
 const ANSWER: &str =
@@ -72,7 +72,7 @@ fn system(request: &Request, calls: bool) -> String {
     said.collect::<Vec<&str>>().join("\n\n")
 }
 
-fn options(settings: &Settings) -> Map<String, Value> {
+fn options(settings: &ModelSettings) -> Map<String, Value> {
     let options = [
         ("temperature", settings.temperature.map(Value::from)),
         ("num_predict", settings.max_tokens.map(Value::from)),
@@ -137,7 +137,7 @@ fn user(blocks: &[Value]) -> Value {
 fn image(block: &Value) -> Option<&str> {
     match Media::of(block).ok()? {
         Media {
-            kind: Kind::Image | Kind::GeneratedImage,
+            kind: BlockKind::Image | BlockKind::GeneratedImage,
             source: Source::Base64 { media_type, data },
             ..
         } => {

@@ -1,20 +1,20 @@
 //! A reply, collected from the lines of its stream.
 
-use abide_conversation::message::{Stop, Usage, Verbatim};
+use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::PROVIDER;
 use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
-use crate::model::{Done, Failure, GivenCall, Part, Request};
+use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd, Request};
 
 /// What has come so far of one reply.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     model: String,
     thinking: String,
-    calls: Vec<GivenCall>,
+    calls: Vec<ModelToolCall>,
     usage: Option<Usage>,
     reason: Option<String>,
     bytes: usize,
@@ -26,13 +26,13 @@ impl Reply {
         Self { model: request.settings.name.clone(), ..Self::default() }
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.bytes += bytes;
         if self.bytes > REPLY { Err(failure::too_large()) } else { Ok(()) }
     }
 
     /// Calls come whole, often without an id.
-    fn call(&mut self, made: Made<'_>) -> Result<(), Failure> {
+    fn call(&mut self, made: Made<'_>) -> Result<(), ModelError> {
         let function = made.function.unwrap_or_default();
         let args = function.arguments.map_or("", RawValue::get);
         // Some models write their arguments as a text of JSON.
@@ -42,13 +42,13 @@ impl Reply {
         if self.calls.len() == CALLS {
             return Err(failure::too_many_calls(CALLS));
         }
-        self.calls.push(GivenCall::collected(id, name, args, false));
+        self.calls.push(ModelToolCall::collected(id, name, args, false));
         Ok(())
     }
 }
 
 impl wire::Reply for Reply {
-    fn take(&mut self, frame: Frame) -> Result<Vec<Part>, Failure> {
+    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         let line: Line<'_> = serde_json::from_str(&frame.data).map_err(|_| failure::garbled())?;
         if let Some(error) = line.error {
             return Err(failure::in_stream(&error));
@@ -58,11 +58,11 @@ impl wire::Reply for Reply {
         if let Some(thinking) = said.thinking.filter(|text| !text.is_empty()) {
             self.count(thinking.len())?;
             self.thinking.push_str(&thinking);
-            parts.push(Part::Thinking(thinking));
+            parts.push(ReplyChunk::Thinking(thinking));
         }
         if let Some(text) = said.content.filter(|text| !text.is_empty()) {
             self.count(text.len())?;
-            parts.push(Part::Text(text));
+            parts.push(ReplyChunk::Text(text));
         }
         for made in said.tool_calls.unwrap_or_default() {
             self.call(made)?;
@@ -88,23 +88,23 @@ impl wire::Reply for Reply {
         self.done
     }
 
-    fn end(self: Box<Self>) -> Result<Vec<Part>, Failure> {
+    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let Self { model, thinking, calls, usage, reason, .. } = *self;
         let stop = match reason.as_deref() {
-            Some("stop") | None if !calls.is_empty() => Some(Stop::ToolCalls),
-            Some("stop") => Some(Stop::End),
-            Some("length") => Some(Stop::MaxTokens),
+            Some("stop") | None if !calls.is_empty() => Some(StopReason::ToolCalls),
+            Some("stop") => Some(StopReason::End),
+            Some("length") => Some(StopReason::MaxTokens),
             Some(_) | None => None,
         };
         // Models are trained to read, with the results, why they called; later no more.
         let read_again = !thinking.is_empty() && !calls.is_empty();
-        let verbatim = read_again.then(|| Verbatim {
+        let verbatim = read_again.then(|| ProviderMessage {
             provider: PROVIDER.to_owned(),
             model,
             items: vec![json!({"role": "assistant", "thinking": thinking})],
         });
-        let done = Part::Done(Done { usage, stop, verbatim });
-        Ok(calls.into_iter().map(Part::Call).chain([done]).collect())
+        let done = ReplyChunk::Done(ReplyEnd { usage, stop, verbatim });
+        Ok(calls.into_iter().map(ReplyChunk::Call).chain([done]).collect())
     }
 }
 

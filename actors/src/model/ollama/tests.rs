@@ -6,7 +6,9 @@ mod body;
 use std::sync::Arc;
 
 use abide_conversation::event::Executor;
-use abide_conversation::message::{CallRef, Message, Role, Stop, Verbatim, text_block};
+use abide_conversation::message::{
+    CallRef, Message, ProviderMessage, Role, StopReason, text_block,
+};
 use abide_conversation::{CallId, MessageId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,14 +16,17 @@ use serde_json::{Value, json};
 use super::reply::Reply;
 use crate::model::testing::{Answer, Server, Still, answered, request, settings, whole};
 use crate::model::wire::{self, Frame, Limits, REPLY, Wire};
-use crate::model::{Done, Failure, GivenCall, Part, Provider, Request, Retry, Settings, ToolSpec};
+use crate::model::{
+    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+    ToolSpec,
+};
 
 fn asking() -> Request {
-    request(Settings { name: "some-model".to_owned(), ..settings(Provider::Ollama) })
+    request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::Ollama) })
 }
 
 /// All that comes of these lines.
-fn heard<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<Part>, Failure> {
+fn heard<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChunk>, ModelError> {
     let mut reply: Box<dyn wire::Reply> = Box::new(Reply::new(&asking()));
     let mut parts = Vec::new();
     for line in lines {
@@ -39,13 +44,13 @@ fn done(reason: &str) -> Value {
     json!({"message": {"role": "assistant", "content": ""}, "done": true, "done_reason": reason})
 }
 
-fn call(id: &str, args: Result<Value, &str>) -> Part {
+fn call(id: &str, args: Result<Value, &str>) -> ReplyChunk {
     let (id, name, args) = (id.to_owned(), "f".to_owned(), args.map_err(str::to_owned));
-    Part::Call(GivenCall { id, name, args, provided: None })
+    ReplyChunk::Call(ModelToolCall { id, name, args, provided: None })
 }
 
-fn ends(stop: Option<Stop>) -> Part {
-    Part::Done(Done { usage: None, stop, verbatim: None })
+fn ends(stop: Option<StopReason>) -> ReplyChunk {
+    ReplyChunk::Done(ReplyEnd { usage: None, stop, verbatim: None })
 }
 
 #[test]
@@ -61,15 +66,15 @@ fn calls_need_no_id_and_arguments_may_be_text() {
         done("stop"),
     ];
     let mut parts = heard(lines).unwrap();
-    let nameless = GivenCall::collected("a".to_owned(), String::new(), String::new(), false);
-    assert_eq!(parts.remove(5), Part::Call(nameless));
+    let nameless = ModelToolCall::collected("a".to_owned(), String::new(), String::new(), false);
+    assert_eq!(parts.remove(5), ReplyChunk::Call(nameless));
     let expected = [
         call("", Ok(json!({"q": [1]}))),
         call("", Ok(json!({"q": 2}))),
         call("", Err("{\"q\": ")),
         call("", Ok(json!({}))),
         call("", Ok(json!({}))),
-        ends(Some(Stop::ToolCalls)),
+        ends(Some(StopReason::ToolCalls)),
     ];
     assert_eq!(parts, expected);
 }
@@ -77,7 +82,7 @@ fn calls_need_no_id_and_arguments_may_be_text() {
 #[test]
 fn an_end_has_its_reason() {
     for (reason, stop) in
-        [("stop", Some(Stop::End)), ("length", Some(Stop::MaxTokens)), ("load", None)]
+        [("stop", Some(StopReason::End)), ("length", Some(StopReason::MaxTokens)), ("load", None)]
     {
         assert_eq!(heard([done(reason)]).unwrap(), [ends(stop)]);
     }
@@ -96,13 +101,13 @@ async fn the_last_line_needs_no_end_and_an_error_comes_after_its_text() {
     let mut asked = asking();
     asked.settings.base_url = Some(server.url.replace("/v1", ""));
     let parts = whole(answered(&wire, asked.clone()).await);
-    assert_eq!(parts, [Part::Text("Hi".to_owned()), ends(Some(Stop::End))]);
+    assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), ends(Some(StopReason::End))]);
     asked.settings.api_key_env = Some("A_KEY".to_owned());
     let mut parts = answered(&wire, asked).await;
     let failure = parts.pop().unwrap().unwrap_err();
     assert_eq!(failure.message, "the model's provider failed: an error was encountered");
     assert_eq!(failure.retry, Retry::After(None));
-    assert_eq!(parts, [Ok(Part::Text("Hi".to_owned()))]);
+    assert_eq!(parts, [Ok(ReplyChunk::Text("Hi".to_owned()))]);
     let sent = server.asked();
     assert_eq!(sent[0].path, "/api/chat");
     assert_eq!(sent[0].headers.get("authorization"), None);
@@ -173,7 +178,7 @@ proptest! {
         for line in lines {
             let _ = reply.take(Frame { event: String::new(), data: line.to_string() });
         }
-        let ended = matches!(reply.end().unwrap_or_default().last(), Some(Part::Done(_)));
+        let ended = matches!(reply.end().unwrap_or_default().last(), Some(ReplyChunk::Done(_)));
         prop_assert!(ended);
     }
 }

@@ -1,6 +1,6 @@
 //! A block of a user's message as a part on the wire.
 
-use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence};
+use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
 use crate::model::wire::media::{image_type, pdf_name};
@@ -16,12 +16,12 @@ pub(super) fn part(block: &Value) -> Option<Value> {
 
 fn shown(media: &Media<'_>) -> Option<Value> {
     match (media.kind, media.source) {
-        (Kind::Image | Kind::GeneratedImage, Source::Url(url)) => Some(image(url)),
-        (Kind::Image | Kind::GeneratedImage, Source::Base64 { media_type, data }) => {
+        (BlockKind::Image | BlockKind::GeneratedImage, Source::Url(url)) => Some(image(url)),
+        (BlockKind::Image | BlockKind::GeneratedImage, Source::Base64 { media_type, data }) => {
             let known = image_type(media_type)?;
             Some(image(&format!("data:{known};base64,{data}")))
         }
-        (Kind::Audio, Source::Base64 { media_type, data }) => {
+        (BlockKind::Audio, Source::Base64 { media_type, data }) => {
             let format = match essence(media_type).as_str() {
                 "audio/wav" | "audio/x-wav" | "audio/wave" | "audio/vnd.wave" => "wav",
                 "audio/mpeg" | "audio/mp3" => "mp3",
@@ -30,14 +30,14 @@ fn shown(media: &Media<'_>) -> Option<Value> {
             let audio = json!({"data": data, "format": format});
             Some(json!({"type": "input_audio", "input_audio": audio}))
         }
-        (Kind::Document, Source::Base64 { media_type, data })
+        (BlockKind::Document, Source::Base64 { media_type, data })
             if essence(media_type) == "application/pdf" =>
         {
             let data = format!("data:application/pdf;base64,{data}");
             let file = json!({"filename": pdf_name(media.name), "file_data": data});
             Some(json!({"type": "file", "file": file}))
         }
-        (Kind::Document, Source::File(id)) => {
+        (BlockKind::Document, Source::File(id)) => {
             Some(json!({"type": "file", "file": {"file_id": id}}))
         }
         _ => None,

@@ -1,11 +1,11 @@
 //! A reply of chat completions, collected from the chunks of its stream.
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
-use crate::model::{Done, Failure, GivenCall, Part};
+use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd};
 
 /// What has come so far of one reply.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Reply {
 }
 
 impl wire::Reply for Reply {
-    fn take(&mut self, frame: Frame) -> Result<Vec<Part>, Failure> {
+    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         let data = frame.data;
         if data.trim() == "[DONE]" {
             self.done = true;
@@ -61,37 +61,37 @@ impl wire::Reply for Reply {
         self.done
     }
 
-    fn end(self: Box<Self>) -> Result<Vec<Part>, Failure> {
+    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let cut = self.finish.as_deref() == Some("length");
         let stop = match self.finish.as_deref() {
-            _ if self.refused => Some(Stop::Refusal),
-            Some("stop") => Some(Stop::End),
-            Some("tool_calls" | "function_call") => Some(Stop::ToolCalls),
-            Some("length") => Some(Stop::MaxTokens),
-            Some("content_filter") => Some(Stop::Refusal),
+            _ if self.refused => Some(StopReason::Refusal),
+            Some("stop") => Some(StopReason::End),
+            Some("tool_calls" | "function_call") => Some(StopReason::ToolCalls),
+            Some("length") => Some(StopReason::MaxTokens),
+            Some("content_filter") => Some(StopReason::Refusal),
             Some(_) | None => None,
         };
-        if stop == Some(Stop::Refusal) && !self.spoke && self.calls.is_empty() {
+        if stop == Some(StopReason::Refusal) && !self.spoke && self.calls.is_empty() {
             return Err(failure::refused(""));
         }
-        let calls = self.calls.into_iter().map(|call| Part::Call(call.assemble(cut)));
-        let done = Done { usage: self.usage, stop, verbatim: None };
-        Ok(calls.chain([Part::Done(done)]).collect())
+        let calls = self.calls.into_iter().map(|call| ReplyChunk::Call(call.assemble(cut)));
+        let done = ReplyEnd { usage: self.usage, stop, verbatim: None };
+        Ok(calls.chain([ReplyChunk::Done(done)]).collect())
     }
 }
 
 impl Reply {
-    fn delta(&mut self, delta: Delta, parts: &mut Vec<Part>) -> Result<(), Failure> {
+    fn delta(&mut self, delta: Delta, parts: &mut Vec<ReplyChunk>) -> Result<(), ModelError> {
         let thinking = text(delta.reasoning_content).or_else(|| text(delta.reasoning));
         if let Some(thinking) = thinking {
             self.count(thinking.len())?;
-            parts.push(Part::Thinking(thinking));
+            parts.push(ReplyChunk::Thinking(thinking));
         }
         self.refused |= delta.refusal.as_ref().is_some_and(|said| !said.is_null());
         for said in [text(delta.content), text(delta.refusal)].into_iter().flatten() {
             self.count(said.len())?;
             self.spoke = true;
-            parts.push(Part::Text(said));
+            parts.push(ReplyChunk::Text(said));
         }
         for fragment in delta.tool_calls.unwrap_or_default() {
             self.fragment(fragment)?;
@@ -99,14 +99,14 @@ impl Reply {
         Ok(())
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.bytes += bytes;
         if self.bytes > REPLY { Err(failure::too_large()) } else { Ok(()) }
     }
 
     /// Adds a fragment to its call. Its index says which; of servers that leave it out, or that
     /// give every call the same one, a new id beside a name says that a new call begins.
-    fn fragment(&mut self, fragment: Fragment) -> Result<(), Failure> {
+    fn fragment(&mut self, fragment: Fragment) -> Result<(), ModelError> {
         let function = fragment.function.unwrap_or_default();
         let id = fragment.id.unwrap_or_default();
         let name = function.name.unwrap_or_default();
@@ -155,8 +155,8 @@ struct Fragments {
 }
 
 impl Fragments {
-    fn assemble(self, cut: bool) -> GivenCall {
-        GivenCall::collected(self.id, self.name, self.args, cut)
+    fn assemble(self, cut: bool) -> ModelToolCall {
+        ModelToolCall::collected(self.id, self.name, self.args, cut)
     }
 }
 
@@ -263,10 +263,10 @@ mod tests {
             }
             let begun = !ids.is_empty();
             let parts = wire::Reply::end(Box::new(reply)).unwrap_or_default();
-            let ended = matches!(parts.last(), Some(Part::Done(_)));
+            let ended = matches!(parts.last(), Some(ReplyChunk::Done(_)));
             prop_assert!(ended);
             for part in &parts {
-                if let Part::Call(call) = part {
+                if let ReplyChunk::Call(call) = part {
                     prop_assert!(call.id.is_empty() || ids.contains(&call.id));
                 }
             }

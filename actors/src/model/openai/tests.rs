@@ -6,7 +6,7 @@ mod body;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -14,7 +14,9 @@ use crate::model::testing::{
     Answer, DONE, End, Server, Still, answered, delta, event, finish, request, settings, whole,
 };
 use crate::model::wire::{Limits, Wire, below};
-use crate::model::{Done, Failure, GivenCall, Model, Part, Provider, Request, Retry, Settings};
+use crate::model::{
+    Model, ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+};
 use crate::tools::fixtures::log::Log;
 
 const KEY: &str = "sk-test-0123456789";
@@ -24,27 +26,27 @@ fn openai(limits: Limits) -> Wire {
 }
 
 fn asking(server: &Server) -> Request {
-    request(Settings {
+    request(ModelSettings {
         name: "some-model".to_owned(),
         base_url: Some(server.url.clone()),
         ..settings(Provider::Openai)
     })
 }
 
-async fn reply(answer: Answer) -> Vec<Result<Part, Failure>> {
+async fn reply(answer: Answer) -> Vec<Result<ReplyChunk, ModelError>> {
     let server = Server::start([answer]).await;
     answered(&openai(Limits::default()), asking(&server)).await
 }
 
-fn said(text: &str) -> Result<Part, Failure> {
-    Ok(Part::Text(text.to_owned()))
+fn said(text: &str) -> Result<ReplyChunk, ModelError> {
+    Ok(ReplyChunk::Text(text.to_owned()))
 }
 
-fn done(stop: Stop) -> Part {
-    Part::Done(Done { stop: Some(stop), ..Done::default() })
+fn done(stop: StopReason) -> ReplyChunk {
+    ReplyChunk::Done(ReplyEnd { stop: Some(stop), ..ReplyEnd::default() })
 }
 
-fn failure(mut parts: Vec<Result<Part, Failure>>) -> Failure {
+fn failure(mut parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
     parts.pop().unwrap().unwrap_err()
 }
 
@@ -63,13 +65,13 @@ async fn text_streams_and_usage_comes_last() {
     ];
     let parts = whole(reply(Answer::stream(pieces)).await);
     let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
-    let text = |text: &str| Part::Text(text.to_owned());
+    let text = |text: &str| ReplyChunk::Text(text.to_owned());
     assert_eq!(
         parts,
         [
             text("Grüß"),
             text(" Gott"),
-            Part::Done(Done { usage, stop: Some(Stop::End), verbatim: None })
+            ReplyChunk::Done(ReplyEnd { usage, stop: Some(StopReason::End), verbatim: None })
         ]
     );
 }
@@ -84,9 +86,13 @@ async fn thinking_streams_under_either_of_its_names() {
         DONE.to_owned(),
     ];
     let parts = whole(reply(Answer::stream(pieces)).await);
-    let thinking = |text: &str| Part::Thinking(text.to_owned());
-    let expected =
-        [thinking("Hm."), thinking(" So."), Part::Text("Yes".to_owned()), done(Stop::End)];
+    let thinking = |text: &str| ReplyChunk::Thinking(text.to_owned());
+    let expected = [
+        thinking("Hm."),
+        thinking(" So."),
+        ReplyChunk::Text("Yes".to_owned()),
+        done(StopReason::End),
+    ];
     assert_eq!(parts, expected);
 }
 
@@ -118,8 +124,13 @@ fn two_calls() -> String {
     .concat()
 }
 
-fn call(id: &str, name: &str, args: Result<Value, String>) -> Part {
-    Part::Call(GivenCall { id: id.to_owned(), name: name.to_owned(), args, provided: None })
+fn call(id: &str, name: &str, args: Result<Value, String>) -> ReplyChunk {
+    ReplyChunk::Call(ModelToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        args,
+        provided: None,
+    })
 }
 
 #[tokio::test]
@@ -130,10 +141,10 @@ async fn two_calls_are_whole_wherever_the_stream_is_split() {
     let server = Server::start(splits.clone().map(split)).await;
     let openai = openai(Limits::default());
     let expected = [
-        Part::Text("Über ".to_owned()),
+        ReplyChunk::Text("Über ".to_owned()),
         call("call_a", "search", Ok(json!({"q": "größe 🦀"}))),
         call("call_b", "mail", Ok(json!({"to": "a@b.c"}))),
-        done(Stop::ToolCalls),
+        done(StopReason::ToolCalls),
     ];
     for at in splits {
         let parts = whole(answered(&openai, asking(&server)).await);
@@ -168,7 +179,7 @@ async fn a_server_may_leave_out_the_index_or_repeat_it() {
         let expected = [
             call("a", "f", Ok(json!({"id": 1}))),
             call("b", "f", Ok(json!({"id": 2}))),
-            done(Stop::ToolCalls),
+            done(StopReason::ToolCalls),
         ];
         assert_eq!(parts, expected, "index {index}");
     }
@@ -193,7 +204,7 @@ async fn arguments_that_are_not_json_are_handed_on_raw() {
         ("", "length", Err(String::new())),
         ("{}", "length", Ok(json!({}))),
     ] {
-        let stop = if reason == "length" { Stop::MaxTokens } else { Stop::ToolCalls };
+        let stop = if reason == "length" { StopReason::MaxTokens } else { StopReason::ToolCalls };
         let parts = whole(reply(args(given, reason)).await);
         assert_eq!(parts, [call("a", "f", expected), done(stop)], "{given} {reason}");
     }
@@ -206,7 +217,7 @@ async fn a_message_that_has_ended_needs_no_goodbye() {
         let pieces = [delta(json!({"content": "Hi"})), finish("stop")];
         let server = Server::start([Answer::stream(pieces).ending(end)]).await;
         let parts = whole(answered(&openai(limits), asking(&server)).await);
-        assert_eq!(parts, [Part::Text("Hi".to_owned()), done(Stop::End)], "{end:?}");
+        assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), done(StopReason::End)], "{end:?}");
     }
 }
 
@@ -214,7 +225,7 @@ async fn a_message_that_has_ended_needs_no_goodbye() {
 async fn comments_after_the_end_keep_nobody() {
     let limits = Limits { tail: Duration::from_millis(50), ..Limits::default() };
     let server = Server::start([Answer::stream([finish("stop")]).ending(End::Chats)]).await;
-    assert_eq!(whole(answered(&openai(limits), asking(&server)).await), [done(Stop::End)]);
+    assert_eq!(whole(answered(&openai(limits), asking(&server)).await), [done(StopReason::End)]);
 }
 
 #[tokio::test]
@@ -239,7 +250,7 @@ async fn a_server_that_says_nothing_is_given_up() {
         let server = Server::start([answer]).await;
         let heard = answered(&openai(limits), asking(&server)).await;
         assert_eq!(heard.len(), parts);
-        let silent = Failure::transient("the model's provider said nothing for 100ms");
+        let silent = ModelError::transient("the model's provider said nothing for 100ms");
         assert_eq!(failure(heard), silent);
     }
 }
@@ -259,7 +270,7 @@ async fn keep_alives_are_no_answer() {
     let server = Server::start([begun.ending(End::Chats)]).await;
     let heard = answered(&openai(limits), asking(&server)).await;
     assert_eq!(heard.len(), 2);
-    let silent = Failure::transient("the model's provider said nothing for 100ms");
+    let silent = ModelError::transient("the model's provider said nothing for 100ms");
     assert_eq!(failure(heard), silent);
 }
 
@@ -268,8 +279,8 @@ async fn nonsense_in_usage_does_not_spoil_a_reply() {
     let usage = event(json!({"choices": [], "usage": {"prompt_tokens": -5}}));
     let pieces = [delta(json!({"content": "Hi"})), finish("stop"), usage, DONE.to_owned()];
     let parts = whole(reply(Answer::stream(pieces)).await);
-    let done = Done { stop: Some(Stop::End), ..Done::default() };
-    assert_eq!(parts, [Part::Text("Hi".to_owned()), Part::Done(done)]);
+    let done = ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() };
+    assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), ReplyChunk::Done(done)]);
 }
 
 #[tokio::test]
@@ -278,7 +289,7 @@ async fn a_server_that_is_not_there_may_be_there_later() {
     let address = server.local_addr().unwrap();
     drop(server);
     let base_url = Some(format!("http://{address}/v1?secret=word"));
-    let settings = Settings { base_url, ..settings(Provider::Openai) };
+    let settings = ModelSettings { base_url, ..settings(Provider::Openai) };
     let failure = failure(answered(&openai(Limits::default()), request(settings)).await);
     assert_eq!(failure.retry, Retry::After(None));
     assert!(failure.message.contains("cannot be reached"), "{failure}");
@@ -397,7 +408,7 @@ async fn a_key_is_sent_and_never_told() {
     let log = Log::of_errors();
     let missing = failure(answered(&openai, request).await);
     assert!(log.lines().contains("variable=\"NO_KEY\""), "{}", log.lines());
-    assert_eq!(missing, Failure::permanent("the model's key is not configured"));
+    assert_eq!(missing, ModelError::permanent("the model's key is not configured"));
     assert_eq!(server.asked().len(), 2);
 }
 
@@ -408,7 +419,7 @@ async fn a_request_without_a_key_goes_to_another_server_only() {
     whole(answered(&openai, asking(&server)).await);
     assert_eq!(server.asked()[0].headers.get("authorization"), None);
     let own = failure(answered(&openai, request(settings(Provider::Openai))).await);
-    assert_eq!(own, Failure::permanent("the model's key is not configured"));
+    assert_eq!(own, ModelError::permanent("the model's key is not configured"));
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The items of an assistant's message: what they tell, and how they go back.
 
-use abide_conversation::message::{Message, Verbatim};
+use abide_conversation::message::{Message, ProviderMessage};
 use serde_json::{Map, Value};
 
 use super::body::ID;
 use super::tool::Hosted;
 use crate::model::wire::ids;
-use crate::model::{GivenCall, numbers};
+use crate::model::{ModelToolCall, numbers};
 
 /// The fields of a run that are not its arguments.
 const NO_ARGS: [&str; 9] =
@@ -58,18 +58,18 @@ pub(super) fn call(
     items: &[Value],
     hosted: &[Hosted],
     cut: bool,
-) -> Option<GivenCall> {
+) -> Option<ModelToolCall> {
     let text = |field: &str| item[field].as_str().unwrap_or_default().to_owned();
     let kind = match kind(item) {
         "function_call" => {
             let (id, name) = (text("call_id"), text("name"));
-            return Some(GivenCall::collected(id, name, text("arguments"), cut));
+            return Some(ModelToolCall::collected(id, name, text("arguments"), cut));
         }
         APPROVAL => "mcp",
         _ if is_unanswered(item, items) => return None,
         kind => kind.strip_suffix("_call")?,
     };
-    Some(GivenCall {
+    Some(ModelToolCall {
         id: text("id"),
         name: Hosted::name(hosted, kind, item),
         args: Ok(args(item)),
@@ -82,7 +82,11 @@ pub(super) fn call(
 ///
 /// What a model thought is sealed for it alone: another one gets the rest, without the ids by which
 /// the provider would look for the thinking.
-pub(super) fn replayed(verbatim: &Verbatim, message: &Message, model: &str) -> Option<Vec<Value>> {
+pub(super) fn replayed(
+    verbatim: &ProviderMessage,
+    message: &Message,
+    model: &str,
+) -> Option<Vec<Value>> {
     let mut calls = message.tool_calls.iter();
     let mut replayed = Vec::new();
     for item in &verbatim.items {

@@ -1,6 +1,6 @@
 //! A block of a user's message as a part on the wire.
 
-use abide_conversation::message::blocks::{Kind, Media, Source, as_text, essence};
+use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
 use crate::model::wire::media::{image_type, pdf_name};
@@ -16,21 +16,29 @@ pub(super) fn part(block: &Value) -> Option<Value> {
 
 fn shown(media: &Media<'_>) -> Option<Value> {
     match (media.kind, media.source) {
-        (Kind::Image | Kind::GeneratedImage, Source::Url(url)) => Some(image("image_url", url)),
-        (Kind::Image | Kind::GeneratedImage, Source::File(id)) => Some(image("file_id", id)),
-        (Kind::Image | Kind::GeneratedImage, Source::Base64 { media_type, data }) => {
+        (BlockKind::Image | BlockKind::GeneratedImage, Source::Url(url)) => {
+            Some(image("image_url", url))
+        }
+        (BlockKind::Image | BlockKind::GeneratedImage, Source::File(id)) => {
+            Some(image("file_id", id))
+        }
+        (BlockKind::Image | BlockKind::GeneratedImage, Source::Base64 { media_type, data }) => {
             let known = image_type(media_type)?;
             Some(image("image_url", &format!("data:{known};base64,{data}")))
         }
-        (Kind::Document, Source::Base64 { media_type, data })
+        (BlockKind::Document, Source::Base64 { media_type, data })
             if essence(media_type) == "application/pdf" =>
         {
             let data = format!("data:application/pdf;base64,{data}");
             let name = pdf_name(media.name);
             Some(json!({"type": "input_file", "filename": name, "file_data": data}))
         }
-        (Kind::Document, Source::Url(url)) => Some(json!({"type": "input_file", "file_url": url})),
-        (Kind::Document, Source::File(id)) => Some(json!({"type": "input_file", "file_id": id})),
+        (BlockKind::Document, Source::Url(url)) => {
+            Some(json!({"type": "input_file", "file_url": url}))
+        }
+        (BlockKind::Document, Source::File(id)) => {
+            Some(json!({"type": "input_file", "file_id": id}))
+        }
         _ => None,
     }
 }

@@ -1,13 +1,13 @@
 //! A reply, collected from the typed events of its stream.
 
-use abide_conversation::message::{Stop, Usage, Verbatim};
+use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::tool::Hosted;
 use super::{PROVIDER, item};
 use crate::model::wire::{self, CALLS, Frame, REPLY, failure};
-use crate::model::{Done, Failure, GivenCall, Part, Request};
+use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd, Request};
 
 /// How many items one message may have: thinking, text and output may stand beside each call.
 const ITEMS: usize = 4 * CALLS;
@@ -55,7 +55,7 @@ impl Reply {
 }
 
 impl wire::Reply for Reply {
-    fn take(&mut self, frame: Frame) -> Result<Vec<Part>, Failure> {
+    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         if frame.data.trim() == "[DONE]" {
             return Ok(Vec::new());
         }
@@ -69,7 +69,7 @@ impl wire::Reply for Reply {
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 let thought = self.delta(&frame.data)?;
-                Ok(thought.map(Part::Thinking).into_iter().collect())
+                Ok(thought.map(ReplyChunk::Thinking).into_iter().collect())
             }
             "response.reasoning_summary_part.added" => next_summary(&frame.data),
             // The whole item says them again; this only finds out early that they never end.
@@ -97,50 +97,51 @@ impl wire::Reply for Reply {
         self.end.is_some()
     }
 
-    fn end(self: Box<Self>) -> Result<Vec<Part>, Failure> {
+    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let Self { model, hosted, mut items, end, usage, spoke, refused, .. } = *self;
         items.sort_by_key(|(place, _)| *place);
         let items: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
         let cut = end == Some(End::MaxTokens);
         let call = |item| item::call(item, &items, &hosted, cut);
-        let calls: Vec<GivenCall> = items.iter().filter_map(call).collect();
+        let calls: Vec<ModelToolCall> = items.iter().filter_map(call).collect();
         if calls.len() > CALLS {
             return Err(failure::too_many_calls(CALLS));
         }
         let waits = calls.iter().any(|call| call.provided.is_none());
         let stop = match end {
-            _ if refused => Some(Stop::Refusal),
-            Some(End::Whole) if waits => Some(Stop::ToolCalls),
-            Some(End::Whole) => Some(Stop::End),
-            Some(End::MaxTokens) => Some(Stop::MaxTokens),
-            Some(End::Refused) => Some(Stop::Refusal),
+            _ if refused => Some(StopReason::Refusal),
+            Some(End::Whole) if waits => Some(StopReason::ToolCalls),
+            Some(End::Whole) => Some(StopReason::End),
+            Some(End::MaxTokens) => Some(StopReason::MaxTokens),
+            Some(End::Refused) => Some(StopReason::Refusal),
             Some(End::Other) | None => None,
         };
-        if stop == Some(Stop::Refusal) && !spoke && calls.is_empty() {
+        if stop == Some(StopReason::Refusal) && !spoke && calls.is_empty() {
             return Err(failure::refused(""));
         }
         let items = item::kept(&items);
         let says_more = !items.iter().all(item::is_plain);
-        let verbatim = says_more.then(|| Verbatim { provider: PROVIDER.to_owned(), model, items });
-        let done = Part::Done(Done { usage, stop, verbatim });
-        Ok(calls.into_iter().map(Part::Call).chain([done]).collect())
+        let verbatim =
+            says_more.then(|| ProviderMessage { provider: PROVIDER.to_owned(), model, items });
+        let done = ReplyChunk::Done(ReplyEnd { usage, stop, verbatim });
+        Ok(calls.into_iter().map(ReplyChunk::Call).chain([done]).collect())
     }
 }
 
 impl Reply {
-    fn said(&mut self, data: &str) -> Result<Vec<Part>, Failure> {
+    fn said(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
         let said = self.delta(data)?;
         self.spoke |= said.is_some();
-        Ok(said.map(Part::Text).into_iter().collect())
+        Ok(said.map(ReplyChunk::Text).into_iter().collect())
     }
 
-    fn delta(&mut self, data: &str) -> Result<Option<String>, Failure> {
+    fn delta(&mut self, data: &str) -> Result<Option<String>, ModelError> {
         let delta = read::<Delta>(data)?.delta.filter(|delta| !delta.is_empty());
         self.streamed += delta.as_ref().map_or(0, String::len);
         if self.streamed > REPLY { Err(failure::too_large()) } else { Ok(delta) }
     }
 
-    fn item(&mut self, data: &str) -> Result<Vec<Part>, Failure> {
+    fn item(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
         let Item { item, output_index } = read(data)?;
         let place = output_index.unwrap_or(self.items.len() as u64);
         self.kept += data.len();
@@ -151,7 +152,7 @@ impl Reply {
         Ok(Vec::new())
     }
 
-    fn ended(&mut self, data: &str) -> Result<Vec<Part>, Failure> {
+    fn ended(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
         let mut response = read::<Whole>(data)?.response.unwrap_or_default();
         self.end = Some(match response["incomplete_details"]["reason"].as_str() {
             Some("max_output_tokens") => End::MaxTokens,
@@ -181,12 +182,12 @@ impl Reply {
 }
 
 /// Summaries are paragraphs.
-fn next_summary(data: &str) -> Result<Vec<Part>, Failure> {
+fn next_summary(data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
     let first = read::<Delta>(data)?.summary_index.unwrap_or(0) == 0;
-    Ok(if first { Vec::new() } else { vec![Part::Thinking("\n\n".to_owned())] })
+    Ok(if first { Vec::new() } else { vec![ReplyChunk::Thinking("\n\n".to_owned())] })
 }
 
-fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
+fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     serde_json::from_str(data).map_err(|_| failure::garbled())
 }
 

@@ -5,7 +5,9 @@ mod body;
 mod hosted;
 
 use abide_conversation::event::Executor;
-use abide_conversation::message::{CallRef, Message, Role, Stop, Usage, Verbatim, text_block};
+use abide_conversation::message::{
+    CallRef, Message, ProviderMessage, Role, StopReason, Usage, text_block,
+};
 use abide_conversation::{CallId, MessageId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,21 +15,24 @@ use serde_json::{Value, json};
 use super::reply::Reply;
 use crate::model::testing::{request, settings};
 use crate::model::wire::{self, Frame, REPLY};
-use crate::model::{Done, Failure, GivenCall, Part, Provider, Request, Retry, Settings, ToolSpec};
+use crate::model::{
+    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+    ToolSpec,
+};
 
 fn asking() -> Request {
-    request(Settings { name: "some-model".to_owned(), ..settings(Provider::OpenaiResponses) })
+    request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::OpenaiResponses) })
 }
 
 /// All that comes of a stream of these events.
-fn heard(events: impl IntoIterator<Item = Value>) -> Result<Vec<Part>, Failure> {
+fn heard(events: impl IntoIterator<Item = Value>) -> Result<Vec<ReplyChunk>, ModelError> {
     heard_by(&asking(), events)
 }
 
 fn heard_by(
     request: &Request,
     events: impl IntoIterator<Item = Value>,
-) -> Result<Vec<Part>, Failure> {
+) -> Result<Vec<ReplyChunk>, ModelError> {
     let mut reply: Box<dyn wire::Reply> = Box::new(Reply::new(request));
     let mut parts = Vec::new();
     for event in events {
@@ -65,15 +70,15 @@ fn sealed(content: Value) -> Value {
     json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": content})
 }
 
-fn done(mut parts: Vec<Part>) -> (Vec<Part>, Done) {
+fn done(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
     match parts.pop() {
-        Some(Part::Done(done)) => (parts, done),
+        Some(ReplyChunk::Done(done)) => (parts, done),
         other => panic!("ends with {other:?}"),
     }
 }
 
-fn text(text: &str) -> Part {
-    Part::Text(text.to_owned())
+fn text(text: &str) -> ReplyChunk {
+    ReplyChunk::Text(text.to_owned())
 }
 
 #[test]
@@ -93,7 +98,7 @@ fn summaries_are_paragraphs_of_thinking() {
         delta("response.output_text.delta", "Yes"),
         completed(),
     ];
-    let thought = |text: &str| Part::Thinking(text.to_owned());
+    let thought = |text: &str| ReplyChunk::Thinking(text.to_owned());
     let (parts, _) = done(heard(events).unwrap());
     let thoughts = ["One.", "\n\n", "Two.", " Three."].map(thought);
     assert_eq!(parts, [&thoughts[..], &[text("Yes")]].concat());
@@ -110,11 +115,11 @@ fn items_stand_in_their_places_or_are_all_told_at_the_end() {
     for events in [vec![early, late, completed()], vec![whole]] {
         let (parts, done) = done(heard(events).unwrap());
         let ids = parts.iter().map(|part| match part {
-            Part::Call(call) => call.id.as_str(),
+            ReplyChunk::Call(call) => call.id.as_str(),
             other => panic!("{other:?}"),
         });
         assert_eq!(ids.collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!((done.stop, done.verbatim), (Some(Stop::ToolCalls), None));
+        assert_eq!((done.stop, done.verbatim), (Some(StopReason::ToolCalls), None));
     }
 }
 
@@ -159,9 +164,9 @@ fn an_end_has_its_reason() {
     whole["response"]["usage"] = usage;
     let (_, end) = done(heard([whole]).unwrap());
     let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
-    assert_eq!((end.usage, end.stop), (Some(usage), Some(Stop::End)));
+    assert_eq!((end.usage, end.stop), (Some(usage), Some(StopReason::End)));
     for (reason, stop) in [
-        (json!("max_output_tokens"), Some(Stop::MaxTokens)),
+        (json!("max_output_tokens"), Some(StopReason::MaxTokens)),
         (json!("max_messages"), None),
         (Value::Null, None),
     ] {
@@ -169,7 +174,7 @@ fn an_end_has_its_reason() {
         assert_eq!((end.usage, end.stop), (None, stop));
     }
     let refused = heard([incomplete(json!("content_filter"))]).unwrap_err();
-    assert_eq!(refused, Failure::permanent("the model's provider refused to answer"));
+    assert_eq!(refused, ModelError::permanent("the model's provider refused to answer"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use abide_conversation::CallId;
-use abide_conversation::event::{Data, Event, Executor};
+use abide_conversation::event::{Event, EventData, Executor};
 use abide_conversation::message::{CallRef, Outcome, text_block};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ const RESULT: usize = 8 * 1024;
 /// The calls that providers ran.
 pub(super) fn calls(events: &[Event]) -> HashSet<&CallId> {
     let provided = events.iter().filter_map(|event| match &event.data {
-        Data::ToolCall(call) if call.executor == Executor::Provider => Some(&call.call_id),
+        EventData::ToolCall(call) if call.executor == Executor::Provider => Some(&call.call_id),
         _ => None,
     });
     provided.collect()

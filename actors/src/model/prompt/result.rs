@@ -1,7 +1,9 @@
 //! Results as the model reads them: an envelope of text, and the media beside it.
 
 use abide_conversation::MessageId;
-use abide_conversation::message::blocks::{Kind, Media, Source, as_text, is_block, without_bytes};
+use abide_conversation::message::blocks::{
+    BlockKind, Media, Source, as_text, is_block, without_bytes,
+};
 use abide_conversation::message::{CallRef, Message, Outcome, Role, text_block};
 use serde_json::{Value, json};
 
@@ -94,7 +96,7 @@ enum Shown {
 
 /// `None` for what is no block of media, such as a record with a `type` of its own.
 fn shown(value: &Value) -> Option<Shown> {
-    Kind::of(value).filter(|kind| kind.is_media())?;
+    BlockKind::of(value).filter(|kind| kind.is_media())?;
     let Ok(media) = Media::of(value) else {
         return (value["source"]["type"] == "base64").then_some(Shown::Never);
     };

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 
 use abide_conversation::event::{
-    AssistantMsg, Data, Dispatch, Ending, Event, RepairRequested, Shape, ToolResult, TurnEnded,
-    TurnStarted, UserMsg,
+    AnswerFormat, AssistantMsg, DispatchFinished, Event, EventData, RepairRequested, ToolResult,
+    TurnEnded, TurnOutcome, TurnStarted, UserMsg,
 };
 use abide_conversation::message::{
-    CallRef, ErrorType, Message, Outcome, Role, Status, Ui, text_block,
+    CallRef, ErrorType, Message, MessageStatus, Outcome, Role, Ui, text_block,
 };
 use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Timestamp, TurnId};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ use serde_json::json;
 use abide_conversation::context::{Context, Marks, Summary};
 
 use super::result::{Beside, RESULT};
-use super::{Read, Rule, View, results};
+use super::{PromptInput, Read, Rule, results};
 
 /// What a step reads of a journal of which nothing was left out.
 fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
@@ -28,19 +28,19 @@ fn message(id: &str, role: Role, text: &str) -> Message {
     Message::new(MessageId::new(id), role, vec![text_block(text)])
 }
 
-fn user(text: &str) -> Data {
-    Data::UserMsg(UserMsg {
+fn user(text: &str) -> EventData {
+    EventData::UserMsg(UserMsg {
         message: message("u", Role::User, text),
         message_id: None,
         principal: Principal::new("anna"),
         assigns: Default::default(),
-        schema: Shape::Agent,
+        schema: AnswerFormat::Agent,
     })
 }
 
-fn started() -> Data {
+fn started() -> EventData {
     let agent = AgentName::new("demo");
-    Data::TurnStarted(TurnStarted {
+    EventData::TurnStarted(TurnStarted {
         agent,
         revision: Revision::new("r"),
         max_steps: 9,
@@ -49,15 +49,15 @@ fn started() -> Data {
     })
 }
 
-fn ended() -> Data {
-    Data::TurnEnded(TurnEnded { outcome: Ending::Completed, reason: None })
+fn ended() -> EventData {
+    EventData::TurnEnded(TurnEnded { outcome: TurnOutcome::Completed, reason: None })
 }
 
-fn spoken(text: &str, calls: &[&str], status: Status) -> Data {
+fn spoken(text: &str, calls: &[&str], status: MessageStatus) -> EventData {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "t".into(), args: json!({}) };
     let tool_calls = calls.iter().map(call).collect();
     let message = Message { tool_calls, ..message("a", Role::Assistant, text) };
-    Data::AssistantMsg(AssistantMsg {
+    EventData::AssistantMsg(AssistantMsg {
         message,
         status,
         step: 1,
@@ -68,13 +68,13 @@ fn spoken(text: &str, calls: &[&str], status: Status) -> Data {
     })
 }
 
-fn returned(call: &str, outcome: Outcome) -> Data {
+fn returned(call: &str, outcome: Outcome) -> EventData {
     let ui = Some(Ui { kind: "card".into(), payload: json!("SECRET") });
-    Data::ToolResult(ToolResult { call_id: CallId::new(call), outcome, ui, ran: None })
+    EventData::ToolResult(ToolResult { call_id: CallId::new(call), outcome, ui, ran: None })
 }
 
-fn dispatched() -> Data {
-    Data::Dispatch(Dispatch {
+fn dispatched() -> EventData {
+    EventData::Dispatch(DispatchFinished {
         call_id: CallId::new("d"),
         tool: "t".into(),
         input: json!({}),
@@ -86,9 +86,9 @@ fn dispatched() -> Data {
     })
 }
 
-fn journal(events: impl IntoIterator<Item = (&'static str, Data)>) -> Vec<Event> {
+fn journal(events: impl IntoIterator<Item = (&'static str, EventData)>) -> Vec<Event> {
     let at = Timestamp::UNIX_EPOCH;
-    let event = |(n, (turn, data)): (usize, (&str, Data))| {
+    let event = |(n, (turn, data)): (usize, (&str, EventData))| {
         let turn_id = (!turn.is_empty()).then(|| TurnId::new(turn));
         Event { seq: n as u64 + 1, at, turn_id, data }
     };
@@ -97,7 +97,7 @@ fn journal(events: impl IntoIterator<Item = (&'static str, Data)>) -> Vec<Event>
 
 fn drawn(events: &[Event], turn: &str, context: &Context) -> Vec<Message> {
     let (turn, rules) = (&TurnId::new(turn), |name: &str| rule(name));
-    let view = View { events, turn, context, rules: &rules };
+    let view = PromptInput { events, turn, context, rules: &rules };
     view.messages().into_iter().map(|shown| shown.message).collect()
 }
 
@@ -131,15 +131,15 @@ fn a_journal_is_told_turn_by_turn() {
         ("t1", user("one")),
         ("t1", started()),
         ("t2", user("two")),
-        ("t1", spoken("look", &["a", "b"], Status::Complete)),
+        ("t1", spoken("look", &["a", "b"], MessageStatus::Complete)),
         ("", dispatched()),
         ("t1", returned("b", Outcome::Ok(json!({"z": 1, "a": 2})))),
         ("t3", user("three")),
         ("t1", returned("a", denied)),
-        ("t1", spoken("done", &[], Status::Complete)),
+        ("t1", spoken("done", &[], MessageStatus::Complete)),
         ("t1", ended()),
         ("t2", started()),
-        ("t2", spoken("half", &[], Status::Cancelled)),
+        ("t2", spoken("half", &[], MessageStatus::Cancelled)),
     ]);
     let denied = r#"{"ok":false,"error":"denied by approver","error_type":"DENIED"}"#;
     let first = [
@@ -153,7 +153,7 @@ fn a_journal_is_told_turn_by_turn() {
     assert_eq!(told(&events, "t2"), [first.as_slice(), &second].concat());
     assert_eq!(told(&events, "t1"), first);
     let last = messages(&events, &TurnId::new("t2")).pop().unwrap();
-    assert_eq!(last.status, Some(Status::Cancelled));
+    assert_eq!(last.status, Some(MessageStatus::Cancelled));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_call_without_a_result_is_told_as_interrupted() {
     let events = journal([
         ("t1", user("one")),
         ("t1", started()),
-        ("t1", spoken("look", &["a", "b"], Status::Complete)),
+        ("t1", spoken("look", &["a", "b"], MessageStatus::Complete)),
         ("t1", returned("b", Outcome::Ok(json!(1)))),
     ]);
     let cut = r#"{"ok":false,"error":"tool call interrupted","error_type":"INTERRUPTED"}"#;
@@ -174,8 +174,8 @@ fn a_repair_is_asked_for_where_it_happened() {
     let events = journal([
         ("t1", user("one")),
         ("t1", started()),
-        ("t1", spoken("{}", &[], Status::Complete)),
-        ("t1", Data::RepairRequested(RepairRequested { reason: "name: is missing".into() })),
+        ("t1", spoken("{}", &[], MessageStatus::Complete)),
+        ("t1", EventData::RepairRequested(RepairRequested { reason: "name: is missing".into() })),
     ]);
     let told = messages(&events, &TurnId::new("t1")).pop().unwrap();
     assert_eq!(told.role, Role::User);
@@ -189,7 +189,7 @@ fn a_large_result_is_cut_between_characters() {
         let text = "ä".repeat(size);
         let events = journal([
             ("t1", started()),
-            ("t1", spoken("", &["a"], Status::Complete)),
+            ("t1", spoken("", &["a"], MessageStatus::Complete)),
             ("t1", returned("a", Outcome::Ok(json!(text)))),
         ]);
         let told = messages(&events, &TurnId::new("t1")).pop().unwrap().text();
@@ -209,12 +209,12 @@ fn media_are_shown_after_all_results_and_the_prompt_only_grows() {
     let events = journal([
         ("t1", user("one")),
         ("t1", started()),
-        ("t1", spoken("look", &["a", "b"], Status::Complete)),
+        ("t1", spoken("look", &["a", "b"], MessageStatus::Complete)),
         ("t1", returned("a", Outcome::Ok(json!([image()])))),
         ("t1", returned("b", Outcome::Ok(json!(1)))),
-        ("t1", spoken("more", &["c"], Status::Complete)),
+        ("t1", spoken("more", &["c"], MessageStatus::Complete)),
         ("t1", returned("c", Outcome::Ok(json!(2)))),
-        ("t1", spoken("done", &[], Status::Complete)),
+        ("t1", spoken("done", &[], MessageStatus::Complete)),
         ("t1", ended()),
         ("t2", user("two")),
         ("t2", started()),
@@ -237,12 +237,16 @@ fn media_are_shown_after_all_results_and_the_prompt_only_grows() {
     }
 }
 
-fn any_event() -> impl Strategy<Value = (&'static str, Data)> {
+fn any_event() -> impl Strategy<Value = (&'static str, EventData)> {
     let turn = prop::sample::select(vec!["t1", "t2", "t3", ""]);
     let id = prop::sample::select(vec!["a", "b", "c", "d", "e", "f"]);
     let ids = prop::collection::vec(id.clone(), 0..4);
     let id2 = id.clone();
-    let status = prop::sample::select(vec![Status::Complete, Status::Cancelled, Status::Error]);
+    let status = prop::sample::select(vec![
+        MessageStatus::Complete,
+        MessageStatus::Cancelled,
+        MessageStatus::Error,
+    ]);
     let data = prop_oneof![
         2 => Just(started()),
         2 => Just(user("hello")),
@@ -252,7 +256,7 @@ fn any_event() -> impl Strategy<Value = (&'static str, Data)> {
         1 => Just(ended()),
         1 => Just(dispatched()),
         1 => id2.prop_map(provided),
-        1 => Just(Data::RepairRequested(RepairRequested { reason: "no".into() })),
+        1 => Just(EventData::RepairRequested(RepairRequested { reason: "no".into() })),
     ];
     (turn, data)
 }

@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use abide_conversation::message::{Stop, Usage};
+use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::Models;
 use crate::model::testing::{Answer, Server, Still, answered, finish, request, whole};
 use crate::model::wire::{Limits, Wire};
-use crate::model::{Done, Part, Prices, Settings};
+use crate::model::{ModelSettings, Prices, ReplyChunk, ReplyEnd};
 
 fn checked(settings: Value) -> Result<(), String> {
-    let settings: Settings = serde_json::from_value(settings).unwrap();
+    let settings: ModelSettings = serde_json::from_value(settings).unwrap();
     settings.check().map_err(|mistake| mistake.to_string())
 }
 
@@ -82,11 +82,14 @@ fn every_mistake_names_its_field() {
 async fn the_settings_say_who_is_asked() {
     let script = json!({"provider": "scripted", "script": [{"text": "Hi"}]});
     let parts = whole(answered(&models(), request(serde_json::from_value(script).unwrap())).await);
-    assert_eq!(parts[0], Part::Text("Hi".into()));
+    assert_eq!(parts[0], ReplyChunk::Text("Hi".into()));
     let server = Server::start([Answer::stream([finish("stop")])]).await;
     let openai = json!({"provider": "openai", "name": "m", "base_url": server.url});
     let parts = whole(answered(&models(), request(serde_json::from_value(openai).unwrap())).await);
-    assert_eq!(parts, [Part::Done(Done { stop: Some(Stop::End), ..Done::default() })]);
+    assert_eq!(
+        parts,
+        [ReplyChunk::Done(ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() })]
+    );
     assert_eq!(server.asked().len(), 1);
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use abide_conversation::message::Stop;
+use abide_conversation::message::StopReason;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use serde_json::json;
@@ -16,16 +16,18 @@ use crate::model::testing::{
     Answer, End, Server, Still, answered, delta, finish, request, settings, whole,
 };
 use crate::model::wire::{Limits, Wire};
-use crate::model::{Done, Failure, Model, Part, Parts, Provider, Request, Retry, Settings};
+use crate::model::{
+    Model, ModelError, ModelSettings, Provider, ReplyChunk, ReplyEnd, ReplyStream, Request, Retry,
+};
 
 const QUICK: RetryPolicy =
     RetryPolicy { max_attempts: 3, base: Duration::from_millis(1), max: Duration::from_millis(2) };
 
-async fn over_the_wire(answers: Vec<Answer>) -> (Vec<Result<Part, Failure>>, usize) {
+async fn over_the_wire(answers: Vec<Answer>) -> (Vec<Result<ReplyChunk, ModelError>>, usize) {
     let server = Server::start(answers).await;
     let openai = Wire::new(Arc::new(Still), Limits::default(), |_| None);
     let base_url = Some(server.url.clone());
-    let settings = Settings { base_url, ..settings(Provider::Openai) };
+    let settings = ModelSettings { base_url, ..settings(Provider::Openai) };
     let model = Retrying::new(openai, QUICK, Arc::new(Still));
     let parts = answered(&model, request(settings)).await;
     (parts, server.asked().len())
@@ -41,7 +43,10 @@ async fn a_provider_that_was_busy_is_asked_again() {
     let (parts, asked) = over_the_wire(vec![busy, hello()]).await;
     assert_eq!(
         whole(parts),
-        [Part::Text("Hi".into()), Part::Done(Done { stop: Some(Stop::End), ..Done::default() })]
+        [
+            ReplyChunk::Text("Hi".into()),
+            ReplyChunk::Done(ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() })
+        ]
     );
     assert_eq!(asked, 2);
 }
@@ -78,7 +83,7 @@ async fn a_stream_that_died_before_its_first_part_is_asked_again() {
 async fn after_the_first_part_a_failure_passes_through() {
     let dies = Answer::stream([delta(json!({"content": "Hi"}))]).ending(End::Dies);
     let (parts, asked) = over_the_wire(vec![dies, hello()]).await;
-    assert_eq!(parts[0], Ok(Part::Text("Hi".into())));
+    assert_eq!(parts[0], Ok(ReplyChunk::Text("Hi".into())));
     assert!(parts[1].is_err());
     assert_eq!((parts.len(), asked), (2, 1));
 }
@@ -88,12 +93,12 @@ struct Failing(Mutex<Vec<Retry>>);
 
 #[async_trait]
 impl Model for Failing {
-    async fn ask(&self, _: &Request) -> Result<Parts, Failure> {
+    async fn ask(&self, _: &Request) -> Result<ReplyStream, ModelError> {
         let mut left = self.0.lock().unwrap();
         if left.is_empty() {
             return Ok(stream::empty().boxed());
         }
-        Err(Failure { message: "no".into(), retry: left.remove(0) })
+        Err(ModelError { message: "no".into(), retry: left.remove(0) })
     }
 }
 

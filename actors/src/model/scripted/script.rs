@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use crate::model::Failure;
+use crate::model::ModelError;
 
 /// How many instructions one template may take: thousands of times what a sentence needs.
 const FUEL: u64 = 100_000;
@@ -42,7 +42,7 @@ pub(super) struct Entry {
     pub(super) thinking: Option<String>,
     pub(super) text: Option<String>,
     pub(super) calls: Vec<Call>,
-    pub(super) error: Option<Failure>,
+    pub(super) error: Option<ModelError>,
     pub(super) delay: Duration,
     pub(super) usage: Option<Usage>,
 }
@@ -79,14 +79,18 @@ impl Script {
     }
 
     /// Renders one of the script's templates.
-    pub(super) fn render(&self, text: &str, values: &minijinja::Value) -> Result<String, Failure> {
+    pub(super) fn render(
+        &self,
+        text: &str,
+        values: &minijinja::Value,
+    ) -> Result<String, ModelError> {
         let mut written = Bounded(Vec::new());
         let template = self.templates.get_template(text);
         template
             .and_then(|template| {
                 template.render_captured_to(values.clone(), &mut written).map(drop)
             })
-            .map_err(|error| Failure::permanent(format!("script: {}", reason(&error))))?;
+            .map_err(|error| ModelError::permanent(format!("script: {}", reason(&error))))?;
         Ok(String::from_utf8_lossy(&written.0).into_owned())
     }
 
@@ -194,7 +198,7 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-fn error(fields: &Map<String, Value>, at: &str) -> Result<Option<Failure>, String> {
+fn error(fields: &Map<String, Value>, at: &str) -> Result<Option<ModelError>, String> {
     let Some(source) = fields.get("error").filter(|error| !error.is_null()) else {
         return Ok(None);
     };
@@ -202,8 +206,8 @@ fn error(fields: &Map<String, Value>, at: &str) -> Result<Option<Failure>, Strin
     let fields = object(source, &at, &["message", "retry"])?;
     let message = text(fields, "message", &at)?.ok_or(format!("{at}.message: is missing"))?;
     match fields.get("retry") {
-        Some(Value::Bool(true)) => Ok(Some(Failure::transient(message))),
-        Some(Value::Bool(false) | Value::Null) | None => Ok(Some(Failure::permanent(message))),
+        Some(Value::Bool(true)) => Ok(Some(ModelError::transient(message))),
+        Some(Value::Bool(false) | Value::Null) | None => Ok(Some(ModelError::permanent(message))),
         Some(_) => Err(format!("{at}.retry: must be true or false")),
     }
 }

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use super::{Scripted, check};
 use crate::model::testing::{answered, request, settings, whole};
-use crate::model::{Done, Failure, GivenCall, Model, Part, Provider, Request, Settings};
+use crate::model::{
+    Model, ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request,
+};
 
 fn message(role: Role, text: &str) -> Message {
     Message::new(MessageId::new("m"), role, vec![text_block(text)])
@@ -31,15 +33,17 @@ fn result(id: &str, envelope: Value) -> Message {
 fn playing(script: &Value, messages: Vec<Message>) -> Request {
     check(script).unwrap();
     let script = Some(Arc::new(script.clone()));
-    Request { messages, ..request(Settings { script, ..settings(Provider::Scripted) }) }
+    Request { messages, ..request(ModelSettings { script, ..settings(Provider::Scripted) }) }
 }
 
-async fn parts(script: &Value, messages: Vec<Message>) -> Vec<Part> {
+async fn parts(script: &Value, messages: Vec<Message>) -> Vec<ReplyChunk> {
     whole(answered(&Scripted::default(), playing(script, messages)).await)
 }
 
-fn texts(parts: &[Part]) -> Vec<String> {
-    let text = |part: &'_ Part| if let Part::Text(text) = part { Some(text.clone()) } else { None };
+fn texts(parts: &[ReplyChunk]) -> Vec<String> {
+    let text = |part: &'_ ReplyChunk| {
+        if let ReplyChunk::Text(text) = part { Some(text.clone()) } else { None }
+    };
     parts.iter().filter_map(text).collect()
 }
 
@@ -65,8 +69,8 @@ async fn an_entry_is_played_for_each_step_and_then_done() {
         {"text": "Then\n{{ user }}"},
     ]);
     let first = parts(&script, vec![user("old"), calling("x", "y"), user("hello")]).await;
-    let thought = |word: &str| Part::Thinking(word.to_owned());
-    let said = |word: &str| Part::Text(word.to_owned());
+    let thought = |word: &str| ReplyChunk::Thinking(word.to_owned());
+    let said = |word: &str| ReplyChunk::Text(word.to_owned());
     let usage = Some(Usage { input_tokens: 0, output_tokens: 3, ..Usage::default() });
     let expected = [
         thought("Let "),
@@ -74,7 +78,7 @@ async fn an_entry_is_played_for_each_step_and_then_done() {
         thought("see."),
         said("Two "),
         said("words "),
-        Part::Done(Done { usage, ..Done::default() }),
+        ReplyChunk::Done(ReplyEnd { usage, ..ReplyEnd::default() }),
     ];
     assert_eq!(first, expected);
     let spoken = || message(Role::Assistant, "Two words");
@@ -103,8 +107,8 @@ async fn templates_see_the_results_of_this_turn_by_tool() {
     let played = parts(&script, messages).await;
     assert_eq!(texts(&played), ["2|"]);
     let args = Ok(json!({"n": ["3"], "k": 5}));
-    let call = GivenCall { id: "call_3_1".into(), name: "sum".into(), args, provided: None };
-    assert_eq!(played[1], Part::Call(call));
+    let call = ModelToolCall { id: "call_3_1".into(), name: "sum".into(), args, provided: None };
+    assert_eq!(played[1], ReplyChunk::Call(call));
 }
 
 #[tokio::test]
@@ -116,13 +120,13 @@ async fn calls_keep_their_ids_and_raw_arguments() {
     ]}]);
     let played = parts(&script, vec![user("7")]).await;
     let call = |id: &str, name: &str, args| {
-        Part::Call(GivenCall { id: id.into(), name: name.into(), args, provided: None })
+        ReplyChunk::Call(ModelToolCall { id: id.into(), name: name.into(), args, provided: None })
     };
     let expected = [
         call("mine", "a", Ok(json!({}))),
         call("call_1_2", "b", Ok(json!({"n": 7}))),
         call("call_1_3", "c", Err("not {json".into())),
-        Part::Done(Done::default()),
+        ReplyChunk::Done(ReplyEnd::default()),
     ];
     assert_eq!(played, expected);
 }
@@ -149,11 +153,11 @@ async fn an_error_comes_after_what_was_said() {
     let error = json!({"message": "provider down", "retry": true});
     let script = json!([{"text": "Half", "error": error}]);
     let played = answered(&Scripted::default(), playing(&script, vec![user("x")])).await;
-    let down = Failure::transient("provider down");
-    assert_eq!(played, [Ok(Part::Text("Half".into())), Err(down)]);
+    let down = ModelError::transient("provider down");
+    assert_eq!(played, [Ok(ReplyChunk::Text("Half".into())), Err(down)]);
     let script = json!([{"error": {"message": "no"}}]);
     let played = answered(&Scripted::default(), playing(&script, vec![user("x")])).await;
-    assert_eq!(played, [Err(Failure::permanent("no"))]);
+    assert_eq!(played, [Err(ModelError::permanent("no"))]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,7 +104,7 @@ fn an_estimate_is_never_more_than_a_tenth_under() {
 #[tokio::test]
 async fn openais_models_have_their_own_tokenizer() {
     let counted = async |provider, name: &str| {
-        let settings = Settings { name: name.to_owned(), ..settings(provider) };
+        let settings = ModelSettings { name: name.to_owned(), ..settings(provider) };
         Counter::of(&settings).await.text(CHINESE)
     };
     let real = |it: Tokenizer| bpe_for_tokenizer(it).unwrap().count_ordinary(CHINESE) as u64;

@@ -7,7 +7,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::StatusCode;
 use serde_json::Value;
 
-use crate::model::{Failure, Retry};
+use crate::model::{ModelError, Retry};
 
 /// How much of a provider's own message is shown.
 const SHOWN: usize = 300;
@@ -17,7 +17,7 @@ const TELLTALE: usize = 6;
 
 /// The provider answered with an error. `body` is the beginning of its answer, of which nothing is
 /// told but the message of a JSON error: whatever else answers may show what is behind it.
-pub(crate) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> Failure {
+pub(crate) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> ModelError {
     let body = match serde_json::from_str(body) {
         // Gemini may answer a list with one error in it.
         Ok(Value::Array(mut list)) if list.len() == 1 => list.remove(0),
@@ -33,7 +33,7 @@ pub(crate) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> 
         status if passes(status) => Retry::After(wait),
         _ => Retry::Never,
     };
-    Failure { message: format!("the model's provider answered {status}{said}"), retry }
+    ModelError { message: format!("the model's provider answered {status}{said}"), retry }
 }
 
 /// How long Gemini asks to wait, which it says in its error and not in a header.
@@ -44,7 +44,7 @@ fn retry_delay(error: &Value) -> Option<Duration> {
 }
 
 /// The provider said in its stream that it failed.
-pub(crate) fn in_stream(error: &Value) -> Failure {
+pub(crate) fn in_stream(error: &Value) -> ModelError {
     let message = format!("the model's provider failed: {}", shown(&said(error)));
     let code = &error["code"];
     let number = code.as_u64().or_else(|| code.as_str()?.parse().ok());
@@ -57,71 +57,71 @@ pub(crate) fn in_stream(error: &Value) -> Failure {
         None if lasting(text) || lasting(kind) => Retry::Never,
         Some(_) | None => Retry::After(None),
     };
-    Failure { message, retry }
+    ModelError { message, retry }
 }
 
 /// The connection could not be made, or broke.
-pub(crate) fn transport(error: reqwest::Error) -> Failure {
+pub(crate) fn transport(error: reqwest::Error) -> ModelError {
     let error = error.without_url();
     if error.is_builder() {
-        return Failure::permanent(format!("the model's request is not valid: {error}"));
+        return ModelError::permanent(format!("the model's request is not valid: {error}"));
     }
     let what = match (error.is_connect(), error.is_timeout()) {
         (true, true) => "the model's provider did not accept a connection in time".to_owned(),
         (true, false) => format!("the model's provider cannot be reached: {}", cause(&error)),
         (false, _) => format!("the connection to the model's provider broke: {}", cause(&error)),
     };
-    Failure::transient(shown(&what))
+    ModelError::transient(shown(&what))
 }
 
 /// This machine cannot make requests, for want of certificates or the like.
-pub(crate) fn no_client(error: reqwest::Error) -> Failure {
-    Failure::permanent(format!("no model can be asked from here: {}", shown(&cause(&error))))
+pub(crate) fn no_client(error: reqwest::Error) -> ModelError {
+    ModelError::permanent(format!("no model can be asked from here: {}", shown(&cause(&error))))
 }
 
 /// The provider said nothing for this long.
-pub(crate) fn silent(limit: Duration) -> Failure {
-    Failure::transient(format!("the model's provider said nothing for {limit:?}"))
+pub(crate) fn silent(limit: Duration) -> ModelError {
+    ModelError::transient(format!("the model's provider said nothing for {limit:?}"))
 }
 
 /// The provider went on for longer than a call may take.
-pub(crate) fn endless(limit: Duration) -> Failure {
-    Failure::permanent(format!("the model's reply took longer than {limit:?}"))
+pub(crate) fn endless(limit: Duration) -> ModelError {
+    ModelError::permanent(format!("the model's reply took longer than {limit:?}"))
 }
 
 /// The stream ended before the message did.
-pub(crate) fn ended() -> Failure {
-    Failure::transient("the model's reply ended before it was whole")
+pub(crate) fn ended() -> ModelError {
+    ModelError::transient("the model's reply ended before it was whole")
 }
 
 /// The stream holds something else than chunks.
-pub(crate) fn garbled() -> Failure {
-    Failure::transient("the model's provider sent something unreadable")
+pub(crate) fn garbled() -> ModelError {
+    ModelError::transient("the model's provider sent something unreadable")
 }
 
 /// The reply is larger than any may be.
-pub(crate) fn too_large() -> Failure {
-    Failure::permanent(format!("the model's reply has more than {} bytes", super::REPLY))
+pub(crate) fn too_large() -> ModelError {
+    ModelError::permanent(format!("the model's reply has more than {} bytes", super::REPLY))
 }
 
 /// The reply makes more calls than any may.
-pub(crate) fn too_many_calls(limit: usize) -> Failure {
-    Failure::permanent(format!("the model's reply has more than {limit} calls"))
+pub(crate) fn too_many_calls(limit: usize) -> ModelError {
+    ModelError::permanent(format!("the model's reply has more than {limit} calls"))
 }
 
 /// The provider would not answer, and the model said nothing; `why` is the provider's word for it.
-pub(crate) fn refused(why: &str) -> Failure {
+pub(crate) fn refused(why: &str) -> ModelError {
     let why = if why.is_empty() { String::new() } else { format!(": {}", shown(why)) };
-    Failure::permanent(format!("the model's provider refused to answer{why}"))
+    ModelError::permanent(format!("the model's provider refused to answer{why}"))
 }
 
 /// The same failure without the key, or a part of it, in its message.
-pub(crate) fn redacted(failure: Failure, key: Option<&str>) -> Failure {
+pub(crate) fn redacted(failure: ModelError, key: Option<&str>) -> ModelError {
     let Some(key) = key else { return failure };
     let telltale: String = key.chars().take(TELLTALE).collect();
     let word = |word| if str::contains(word, &telltale) { "[key]" } else { word };
     let words: Vec<&str> = failure.message.split(' ').map(word).collect();
-    Failure { message: words.join(" "), retry: failure.retry }
+    ModelError { message: words.join(" "), retry: failure.retry }
 }
 
 /// How long `Retry-After` asks to wait: seconds, or until a date.
@@ -277,7 +277,7 @@ mod tests {
         let failure = status(StatusCode::BAD_REQUEST, None, &long.to_string());
         assert!(failure.message.starts_with("the model's provider answered 400 Bad Request: bad"));
         assert!(failure.message.chars().count() < SHOWN + 60 && !failure.message.contains('\n'));
-        let echo = Failure::permanent("no such key: sk-abcdef***xyz, sorry");
+        let echo = ModelError::permanent("no such key: sk-abcdef***xyz, sorry");
         let redacted = redacted(echo, Some("sk-abcdefghijkl"));
         assert_eq!(redacted.message, "no such key: [key] sorry");
     }

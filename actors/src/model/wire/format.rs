@@ -9,7 +9,7 @@ use super::super::gemini::Gemini;
 use super::super::ollama::Ollama;
 use super::super::openai::Openai;
 use super::super::openai_responses::OpenaiResponses;
-use crate::model::{Failure, Part, Provider, Request};
+use crate::model::{ModelError, Provider, ReplyChunk, Request};
 
 /// One provider's format.
 pub(crate) trait Format: Send + Sync + 'static {
@@ -25,11 +25,11 @@ pub(crate) trait Format: Send + Sync + 'static {
     }
 
     /// The whole request, but for the key. The same request is always written in the same bytes.
-    fn call(&self, request: &Request) -> Result<Call, Failure>;
+    fn call(&self, request: &Request) -> Result<Call, ModelError>;
 
     /// What to ask instead of a request that was refused; `None` if that would be refused too, as
     /// it is of what this has returned for the same failure.
-    fn instead(&self, request: &Request, failure: &Failure) -> Option<Request> {
+    fn instead(&self, request: &Request, failure: &ModelError) -> Option<Request> {
         let _ = (request, failure);
         None
     }
@@ -39,14 +39,14 @@ pub(crate) trait Format: Send + Sync + 'static {
 }
 
 /// The format of a provider.
-pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, Failure> {
+pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, ModelError> {
     match provider {
         Provider::Openai => Ok(&Openai),
         Provider::OpenaiResponses => Ok(&OpenaiResponses),
         Provider::Anthropic => Ok(&Anthropic),
         Provider::Gemini => Ok(&Gemini),
         Provider::Ollama => Ok(&Ollama),
-        Provider::Scripted => Err(Failure::permanent("scripted is asked over no wire")),
+        Provider::Scripted => Err(ModelError::permanent("scripted is asked over no wire")),
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Frame {
 /// What has come so far of one reply. Bounds what it keeps by [`super::REPLY`].
 pub(crate) trait Reply: Send {
     /// Takes a frame and returns what it adds, in order.
-    fn take(&mut self, frame: Frame) -> Result<Vec<Part>, Failure>;
+    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError>;
 
     /// Whether the provider has said that its message ends; something may still follow.
     fn finished(&self) -> bool;
@@ -96,12 +96,12 @@ pub(crate) trait Reply: Send {
     fn done(&self) -> bool;
 
     /// What the whole reply adds to what was streamed: its calls, and `Part::Done`.
-    fn end(self: Box<Self>) -> Result<Vec<Part>, Failure>;
+    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError>;
 }
 
 /// The address of `path` below a base address that may end in a slash or have a query.
-pub(crate) fn below(base: &str, path: &[&str]) -> Result<Url, Failure> {
-    let illegal = || Failure::permanent("the model's base_url is not an http address");
+pub(crate) fn below(base: &str, path: &[&str]) -> Result<Url, ModelError> {
+    let illegal = || ModelError::permanent("the model's base_url is not an http address");
     let mut url = Url::parse(base).map_err(|_| illegal())?;
     url.path_segments_mut().map_err(|()| illegal())?.pop_if_empty().extend(path);
     Ok(url)

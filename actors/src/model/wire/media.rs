@@ -1,6 +1,6 @@
 //! Media in requests: how all providers know them, and a request without any.
 
-use abide_conversation::message::blocks::{Kind, as_text, essence};
+use abide_conversation::message::blocks::{BlockKind, as_text, essence};
 use abide_conversation::message::text_block;
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ pub(super) fn told(request: &Request, refused: &Refused) -> Option<Request> {
 }
 
 fn is_media(block: &Value) -> bool {
-    Kind::of(block).is_some_and(|kind| kind.is_media())
+    BlockKind::of(block).is_some_and(|kind| kind.is_media())
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
 
     use crate::model::testing::{Answer, Server, Still, answered, request, settings};
     use crate::model::wire::{Limits, Wire};
-    use crate::model::{Provider, Settings};
+    use crate::model::{ModelSettings, Provider};
 
     /// What was asked for a message with this block, by a provider that answers all with an error.
     async fn asked(
@@ -75,7 +75,7 @@ mod tests {
     ) -> Vec<String> {
         let server = Server::start([Answer::error(status, why)]).await;
         let (name, base_url) = ("some-model".to_owned(), Some(server.url.clone()));
-        let settings = Settings { name, base_url, ..settings(provider) };
+        let settings = ModelSettings { name, base_url, ..settings(provider) };
         let said = Message::new(MessageId::new("m"), Role::User, vec![block]);
         let mut request = request(settings);
         request.messages = vec![said];

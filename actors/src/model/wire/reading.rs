@@ -8,7 +8,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::format::{Frame, Framing, Reply};
 use super::{Limits, failure, lines, sse};
-use crate::model::{Failure, Part};
+use crate::model::{ModelError, ReplyChunk};
 
 pub(super) struct Reading {
     response: Response,
@@ -20,7 +20,7 @@ pub(super) struct Reading {
     decoder: Decoder,
     /// `None` once its end is among what is ready.
     reply: Option<Box<dyn Reply>>,
-    ready: VecDeque<Result<Part, Failure>>,
+    ready: VecDeque<Result<ReplyChunk, ModelError>>,
 }
 
 /// Cuts bytes, which may be split anywhere, into frames.
@@ -50,7 +50,7 @@ impl Reading {
         Self { response, limits, deadline, quiet, decoder, reply, ready }
     }
 
-    pub(super) async fn next(mut self) -> Result<Option<(Part, Self)>, Failure> {
+    pub(super) async fn next(mut self) -> Result<Option<(ReplyChunk, Self)>, ModelError> {
         loop {
             if let Some(part) = self.ready.pop_front() {
                 return Ok(Some((part?, self)));
@@ -64,7 +64,7 @@ impl Reading {
     }
 
     /// Reads one piece of the body into the reply, and ends the reply if that was the last.
-    async fn read(&mut self, mut reply: Box<dyn Reply>) -> Result<(), Failure> {
+    async fn read(&mut self, mut reply: Box<dyn Reply>) -> Result<(), ModelError> {
         let finished = reply.finished();
         let chunk = tokio::select! {
             biased;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use abide_conversation::message::blocks::texts;
-use abide_conversation::message::{CallRef, Message, Status};
+use abide_conversation::message::{CallRef, Message, MessageStatus};
 use serde_json::Value;
 
 /// What the model reads at the end of a message that was cut.
@@ -16,11 +16,11 @@ const NAME: usize = 64;
 pub(crate) fn spoken(message: &Message) -> String {
     let text = texts(&message.content).concat();
     match message.status {
-        Some(Status::Cancelled | Status::Error) => {
+        Some(MessageStatus::Cancelled | MessageStatus::Error) => {
             let space = if text.is_empty() { "" } else { " " };
             format!("{text}{space}{CUT}")
         }
-        Some(Status::Complete) | None => text,
+        Some(MessageStatus::Complete) | None => text,
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::shell::output::squeezed;
-use crate::shell::{Command, Ended, How, LONGEST_OUTPUT, Shell};
+use crate::shell::{Command, CommandOutput, ExitStatus, LONGEST_OUTPUT, Shell};
 use crate::tools::bounds::LONGEST_ERROR;
-use crate::tools::native::Returned;
+use crate::tools::native::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "\
 Runs a shell command (bash -c) in the workspace and returns its exit code and its output, standard \
@@ -40,9 +40,9 @@ pub(super) fn parameters() -> Value {
 }
 
 /// Runs the command in `root`; `network` says whether it may use TCP in the sandbox.
-pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell) -> Returned {
+pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell) -> ToolReturn {
     let Some(text) = args["command"].as_str().filter(|text| !text.trim().is_empty()) else {
-        return Returned::coded("missing_command", "");
+        return ToolReturn::coded("missing_command", "");
     };
     let timeout_ms = args["timeout_ms"].as_u64().unwrap_or(DEFAULT_TIMEOUT_MS);
     let timeout_ms = timeout_ms.clamp(1, LONGEST_TIMEOUT_MS);
@@ -52,12 +52,12 @@ pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell)
         network,
         timeout: Duration::from_millis(timeout_ms),
     };
-    let Ended { how, output, duration_ms } = match shell.run(command).await {
+    let CommandOutput { how, output, duration_ms } = match shell.run(command).await {
         Ok(ended) => ended,
-        Err(broken) => return Returned::coded("shell_unavailable", &broken.to_string()),
+        Err(broken) => return ToolReturn::coded("shell_unavailable", &broken.to_string()),
     };
     let (code, detail) = match how {
-        How::Exited(code) => {
+        ExitStatus::Exited(code) => {
             let shown = format!("exit {code}\n{}", squeezed(&output, LONGEST_OUTPUT - PREFIX));
             let payload = json!({
                 "command": text,
@@ -65,13 +65,13 @@ pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell)
                 "stdout": output,
                 "duration_ms": duration_ms,
             });
-            return Returned::ok(shown).with_ui("process", payload);
+            return ToolReturn::ok(shown).with_ui("process", payload);
         }
-        How::TimedOut => ("timeout", format!("after {timeout_ms} ms")),
-        How::Flooded => ("output_too_large", "the command was ended".to_owned()),
-        How::TooManyProcesses => ("too_many_processes", "they were ended".to_owned()),
-        How::TooMuchMemory => ("too_much_memory", "the command was ended".to_owned()),
+        ExitStatus::TimedOut => ("timeout", format!("after {timeout_ms} ms")),
+        ExitStatus::Flooded => ("output_too_large", "the command was ended".to_owned()),
+        ExitStatus::TooManyProcesses => ("too_many_processes", "they were ended".to_owned()),
+        ExitStatus::TooMuchMemory => ("too_much_memory", "the command was ended".to_owned()),
     };
     let output = squeezed(&output, LONGEST_ERROR - PREFIX);
-    Returned::coded(code, &format!("{detail}\n{output}"))
+    ToolReturn::coded(code, &format!("{detail}\n{output}"))
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::tools::Returned;
-use crate::workspace::{LARGEST_FILE, Refusal, Workspace, on_a_thread, truncated};
+use crate::tools::ToolReturn;
+use crate::workspace::{FileError, LARGEST_FILE, Workspace, on_a_thread, truncated};
 
 /// What people are shown of the file before and after, each.
 const LONGEST_SHOWN: usize = 64_000;
@@ -35,21 +35,21 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
+pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     match edited(workspace, args).await {
         Ok(returned) => returned,
         Err(refusal) => refusal.into(),
     }
 }
 
-async fn edited(workspace: &Workspace, args: &Value) -> Result<Returned, Refusal> {
-    let given = |name, missing| args[name].as_str().ok_or_else(|| Refusal::new(missing));
+async fn edited(workspace: &Workspace, args: &Value) -> Result<ToolReturn, FileError> {
+    let given = |name, missing| args[name].as_str().ok_or_else(|| FileError::new(missing));
     let name = given("path", "missing_path")?.to_owned();
     let old = given("old_string", "missing_old_string")?.to_owned();
     let new = given("new_string", "missing_new_string")?.to_owned();
     let all = args["replace_all"].as_bool().unwrap_or(false);
     if old.is_empty() {
-        return Err(Refusal::new("empty_old_string"));
+        return Err(FileError::new("empty_old_string"));
     }
     let path = workspace.path(&name)?;
     let turn = workspace.turn(&path).await;
@@ -59,7 +59,7 @@ async fn edited(workspace: &Workspace, args: &Value) -> Result<Returned, Refusal
         let _turn = turn;
         let _lock = workspace.lock(&path, cancelled)?;
         let before = String::from_utf8(workspace.read(&path)?);
-        let before = before.map_err(|_| Refusal::new("not_utf8"))?;
+        let before = before.map_err(|_| FileError::new("not_utf8"))?;
         let count = counted(&before, &old, all)?;
         let after = replaced(&before, &old, &new, count)?;
         workspace.replace(&path, after.as_bytes(), cancelled)?;
@@ -69,24 +69,24 @@ async fn edited(workspace: &Workspace, args: &Value) -> Result<Returned, Refusal
 }
 
 /// How often the text is there, if it may be replaced that often.
-fn counted(before: &str, old: &str, all: bool) -> Result<usize, Refusal> {
+fn counted(before: &str, old: &str, all: bool) -> Result<usize, FileError> {
     match before.matches(old).count() {
-        0 => Err(Refusal::new("old_string_not_found")),
-        count if count > 1 && !all => Err(Refusal::with("ambiguous_match", count.to_string())),
+        0 => Err(FileError::new("old_string_not_found")),
+        count if count > 1 && !all => Err(FileError::with("ambiguous_match", count.to_string())),
         count => Ok(count),
     }
 }
 
 /// Knows the size before it makes the text: a short one replaced often may become long.
-fn replaced(before: &str, old: &str, new: &str, count: usize) -> Result<String, Refusal> {
+fn replaced(before: &str, old: &str, new: &str, count: usize) -> Result<String, FileError> {
     let kept = before.len() - count * old.len();
     match count.checked_mul(new.len()).and_then(|added| kept.checked_add(added)) {
         Some(size) if size as u64 <= LARGEST_FILE => Ok(before.replace(old, new)),
-        _ => Err(Refusal::new("file_too_large")),
+        _ => Err(FileError::new("file_too_large")),
     }
 }
 
-fn returned(path: &str, before: &str, after: &str, count: usize) -> Returned {
+fn returned(path: &str, before: &str, after: &str, count: usize) -> ToolReturn {
     let ending = if count == 1 { "" } else { "s" };
     let (shown_before, shown_after) = match before.len().max(after.len()) <= LONGEST_SHOWN {
         true => (before, after),
@@ -99,7 +99,7 @@ fn returned(path: &str, before: &str, after: &str, count: usize) -> Returned {
         "after": shown(shown_after),
         "replacements": count,
     });
-    Returned::ok(format!("edited {path} ({count} replacement{ending})")).with_ui("diff", payload)
+    ToolReturn::ok(format!("edited {path} ({count} replacement{ending})")).with_ui("diff", payload)
 }
 
 /// The lines between the first change and the last, and some around.

@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 
-use crate::tools::Returned;
+use crate::tools::ToolReturn;
 use crate::tools::bounds::one_line;
-use crate::workspace::{Cancelled, Found, Matches, Refusal, Workspace, on_a_thread, walk};
+use crate::workspace::{Cancelled, FileError, Found, Matches, Workspace, on_a_thread, walk};
 
 /// As long as a path may be.
 const LONGEST_PATTERN: usize = 4096;
@@ -41,9 +41,9 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
+pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     let Some(pattern) = args["pattern"].as_str() else {
-        return Returned::coded("missing_pattern", "");
+        return ToolReturn::coded("missing_pattern", "");
     };
     match found(workspace, pattern, most(args, MATCHES)).await {
         Ok(matches) => matches.returned(pattern),
@@ -58,8 +58,8 @@ pub(super) fn most(args: &Value, (default, most): (u64, u64)) -> usize {
 }
 
 /// The pattern, compiled.
-pub(super) fn compiled(pattern: &str) -> Result<GlobSet, Refusal> {
-    let invalid = |why: &str| Refusal::with("invalid_pattern", one_line(why, LONGEST_WHY));
+pub(super) fn compiled(pattern: &str) -> Result<GlobSet, FileError> {
+    let invalid = |why: &str| FileError::with("invalid_pattern", one_line(why, LONGEST_WHY));
     if pattern.len() > LONGEST_PATTERN {
         return Err(invalid("longer than 4096 bytes"));
     }
@@ -69,7 +69,7 @@ pub(super) fn compiled(pattern: &str) -> Result<GlobSet, Refusal> {
     set.map_err(|error| invalid(&error.to_string()))
 }
 
-async fn found(workspace: &Workspace, pattern: &str, most: usize) -> Result<Matches, Refusal> {
+async fn found(workspace: &Workspace, pattern: &str, most: usize) -> Result<Matches, FileError> {
     let turn = workspace.search_turn().await;
     let (workspace, pattern) = (workspace.clone(), pattern.to_owned());
     on_a_thread(move |cancelled| {
@@ -84,7 +84,7 @@ fn search(
     cancelled: &Cancelled,
     glob: &GlobSet,
     most: usize,
-) -> Result<Matches, Refusal> {
+) -> Result<Matches, FileError> {
     let matches = Mutex::new(Matches::new(most));
     let lock = || matches.lock().unwrap_or_else(PoisonError::into_inner);
     let is_file = |found: &Found<'_>| {

@@ -6,9 +6,9 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::{Value, json};
 
 use super::glob::{LONGEST_WHY, compiled, most};
-use crate::tools::Returned;
+use crate::tools::ToolReturn;
 use crate::tools::bounds::one_line;
-use crate::workspace::{Matches, Refusal, Workspace, on_a_thread};
+use crate::workspace::{FileError, Matches, Workspace, on_a_thread};
 use search::Search;
 
 /// A longer expression is not one that a model means.
@@ -45,9 +45,9 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
+pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     let Some(pattern) = args["pattern"].as_str() else {
-        return Returned::coded("missing_pattern", "");
+        return ToolReturn::coded("missing_pattern", "");
     };
     match found(workspace, pattern, args).await {
         Ok(matches) => matches.returned(pattern),
@@ -55,7 +55,7 @@ pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
     }
 }
 
-async fn found(workspace: &Workspace, pattern: &str, args: &Value) -> Result<Matches, Refusal> {
+async fn found(workspace: &Workspace, pattern: &str, args: &Value) -> Result<Matches, FileError> {
     let turn = workspace.search_turn().await;
     let (workspace, pattern) = (workspace.clone(), pattern.to_owned());
     let paths = args["path_glob"].as_str().map(str::to_owned);
@@ -69,8 +69,8 @@ async fn found(workspace: &Workspace, pattern: &str, args: &Value) -> Result<Mat
     .await
 }
 
-fn matcher(pattern: &str) -> Result<RegexMatcher, Refusal> {
-    let invalid = |why: &str| Refusal::with("invalid_regex", one_line(why, LONGEST_WHY));
+fn matcher(pattern: &str) -> Result<RegexMatcher, FileError> {
+    let invalid = |why: &str| FileError::with("invalid_regex", one_line(why, LONGEST_WHY));
     if pattern.len() > LONGEST_PATTERN {
         return Err(invalid("longer than 4096 bytes"));
     }

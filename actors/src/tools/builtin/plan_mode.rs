@@ -1,10 +1,10 @@
 //! `plan_mode`: enters and leaves the phase in which nothing is changed.
 
-use abide_conversation::command::Change;
+use abide_conversation::command::StateChange;
 use abide_conversation::permission::PermissionPhase;
 use serde_json::{Value, json};
 
-use crate::tools::native::Returned;
+use crate::tools::native::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "Enters plan mode, in which nothing can be changed, or exits \
     it. Enter it to look around and make a plan; exit it to carry the plan out, with the plan as \
@@ -26,14 +26,14 @@ pub(super) fn parameters() -> Value {
 }
 
 /// `granted` is the phase that holds outside of planning.
-pub(super) fn run(args: &Value, granted: PermissionPhase) -> Returned {
+pub(super) fn run(args: &Value, granted: PermissionPhase) -> ToolReturn {
     let (text, phase) = match args["action"].as_str() {
         Some("enter") => ("entered plan mode", PermissionPhase::Plan),
         Some("exit") => ("exited plan mode", granted),
-        Some(_) | None => return Returned::coded("invalid_action", "must be enter or exit"),
+        Some(_) | None => return ToolReturn::coded("invalid_action", "must be enter or exit"),
     };
     let planning = phase == PermissionPhase::Plan;
-    Returned::ok(text).with_change(Change::Phase { phase, planning })
+    ToolReturn::ok(text).with_change(StateChange::Phase { phase, planning })
 }
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
         ] {
             let returned = run(&json!({"action": action}), trusted);
             assert_eq!(returned.outcome, Outcome::Ok(json!(text)));
-            assert_eq!(returned.changes, [Change::Phase { phase, planning }]);
+            assert_eq!(returned.changes, [StateChange::Phase { phase, planning }]);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::tools::Returned;
-use crate::workspace::{Refusal, Workspace, on_a_thread, truncated};
+use crate::tools::ToolReturn;
+use crate::workspace::{FileError, Workspace, on_a_thread, truncated};
 
 /// What the model reads of it at once.
 const LONGEST_TEXT: usize = 16_000;
@@ -36,9 +36,9 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
+pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     let Some(given) = args["path"].as_str() else {
-        return Returned::coded("missing_path", "");
+        return ToolReturn::coded("missing_path", "");
     };
     match bytes(workspace, given).await {
         Ok(bytes) => shown(given, &bytes, args["offset"].as_u64(), args["limit"].as_u64()),
@@ -46,13 +46,13 @@ pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
     }
 }
 
-async fn bytes(workspace: &Workspace, given: &str) -> Result<Vec<u8>, Refusal> {
+async fn bytes(workspace: &Workspace, given: &str) -> Result<Vec<u8>, FileError> {
     let path = workspace.path(given)?;
     let workspace = workspace.clone();
     on_a_thread(move |_| workspace.read(&path)).await
 }
 
-fn shown(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> Returned {
+fn shown(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> ToolReturn {
     let first = offset.unwrap_or(1).max(1);
     let before = usize::try_from(first - 1).unwrap_or(usize::MAX);
     let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -79,7 +79,7 @@ fn shown(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> R
         false => json!([first, first + content.len() as u64 - 1]),
     };
     let payload = json!({"path": path, "content": content.join("\n"), "line_range": range});
-    Returned::ok(text).with_ui("file", payload)
+    ToolReturn::ok(text).with_ui("file", payload)
 }
 
 #[cfg(test)]

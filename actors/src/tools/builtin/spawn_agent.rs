@@ -33,7 +33,7 @@ pub(super) fn parameters() -> Value {
 
 /// What is asked of a child.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Errand {
+pub(crate) struct SubAgentRequest {
     /// `None`: the parent's own.
     pub(crate) agent: Option<AgentName>,
     pub(crate) content: Value,
@@ -42,7 +42,7 @@ pub(crate) struct Errand {
 }
 
 /// Reads the arguments of a call; the error is the one that the model reads.
-pub(crate) fn errand(args: &Value) -> Result<Errand, String> {
+pub(crate) fn errand(args: &Value) -> Result<SubAgentRequest, String> {
     let prompt = given(args, "prompt").and_then(Value::as_str);
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or("missing_prompt")?;
     let agent = match given(args, "agent").and_then(Value::as_str) {
@@ -55,18 +55,18 @@ pub(crate) fn errand(args: &Value) -> Result<Errand, String> {
     let tools = given(args, "tools").and_then(Value::as_array);
     let name = |tool: &Value| tool.as_str().map(str::to_owned);
     let tools = tools.map(|tools| tools.iter().filter_map(name).collect());
-    Ok(Errand { agent, content: text_block(prompt), tools })
+    Ok(SubAgentRequest { agent, content: text_block(prompt), tools })
 }
 
 /// What a tool with `run: {agent}` asks: its one `prompt` as text, any other arguments as they are.
-pub(crate) fn own_errand(agent: &AgentName, args: &Value) -> Errand {
+pub(crate) fn own_errand(agent: &AgentName, args: &Value) -> SubAgentRequest {
     let prompt =
         args.as_object().filter(|args| args.len() == 1).and_then(|args| args.get("prompt"));
     let content = match prompt.and_then(Value::as_str) {
         Some(prompt) => text_block(prompt),
         None => json!({"type": "json", "data": args}),
     };
-    Errand { agent: Some(agent.clone()), content, tools: None }
+    SubAgentRequest { agent: Some(agent.clone()), content, tools: None }
 }
 
 #[cfg(test)]

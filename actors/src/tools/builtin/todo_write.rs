@@ -1,11 +1,11 @@
 //! `todo_write`: keeps the list of what is to be done.
 
-use abide_conversation::command::Change;
+use abide_conversation::command::StateChange;
 use abide_conversation::event::{Todo, TodoStatus};
 use serde_json::{Value, json};
 
 use super::given;
-use crate::tools::native::Returned;
+use crate::tools::native::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "Replaces the list of what is to be done, which people see. \
     Keep it up to date while you work: at most one thing in progress, each one completed as soon \
@@ -36,13 +36,13 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-pub(super) fn run(args: &Value) -> Returned {
+pub(super) fn run(args: &Value) -> ToolReturn {
     match todos(args) {
         Ok(todos) => {
             let lines: Vec<String> = todos.iter().map(line).collect();
-            Returned::ok(lines.join("\n")).with_change(Change::Todos(todos))
+            ToolReturn::ok(lines.join("\n")).with_change(StateChange::Todos(todos))
         }
-        Err((code, detail)) => Returned::coded(code, &detail),
+        Err((code, detail)) => ToolReturn::coded(code, &detail),
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
             {"content": "c", "status": "completed"},
         ]}));
         assert_eq!(returned.outcome, Outcome::Ok(json!("[ ] a\n[~] b\n[x] c")));
-        let [Change::Todos(todos)] = &returned.changes[..] else { unreachable!() };
+        let [StateChange::Todos(todos)] = &returned.changes[..] else { unreachable!() };
         assert_eq!(todos.len(), 3);
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::tools::native::Returned;
+use crate::tools::native::ToolReturn;
 use crate::web::Fetcher;
 
 pub(super) const DESCRIPTION: &str = "Fetches a page of the public web by HTTP GET and returns its \
@@ -39,16 +39,16 @@ pub(super) fn parameters() -> Value {
 
 /// Fetches the page. Its text is cut after `max_chars` characters and marked, also where the page
 /// itself was not read to its end.
-pub(super) async fn run(args: &Value, allowed_hosts: &[String], fetcher: &Fetcher) -> Returned {
+pub(super) async fn run(args: &Value, allowed_hosts: &[String], fetcher: &Fetcher) -> ToolReturn {
     let Some(url) = args["url"].as_str().filter(|url| !url.trim().is_empty()) else {
-        return Returned::coded("missing_url", "");
+        return ToolReturn::coded("missing_url", "");
     };
     let timeout_ms = args["timeout_ms"].as_u64().unwrap_or(TIMEOUT_MS).min(LONGEST_TIMEOUT_MS);
     let max_chars = args["max_chars"].as_u64().unwrap_or(CHARS).min(MOST_CHARS);
     let page = match fetcher.fetch(url, allowed_hosts, Duration::from_millis(timeout_ms)).await {
         Ok(page) => page,
         // An error's text begins with its code.
-        Err(error) => return Returned::error(error.to_string()),
+        Err(error) => return ToolReturn::error(error.to_string()),
     };
     let mut text = page.text;
     let end = text.char_indices().nth(max_chars as usize).map(|(end, _)| end);
@@ -59,7 +59,7 @@ pub(super) async fn run(args: &Value, allowed_hosts: &[String], fetcher: &Fetche
         text.push_str(CUT);
         payload["truncated"] = true.into();
     }
-    Returned::ok(text).with_ui("webpage", payload)
+    ToolReturn::ok(text).with_ui("webpage", payload)
 }
 
 #[cfg(test)]
@@ -88,14 +88,14 @@ mod tests {
         site
     }
 
-    async fn fetched(args: Value) -> Returned {
+    async fn fetched(args: Value) -> ToolReturn {
         run(&args, &["127.0.0.1".to_owned()], &Fetcher::new().unwrap()).await
     }
 
     #[tokio::test]
     async fn a_page_is_its_text_and_where_it_was_found() {
         let site = site().await;
-        let expected = Returned::ok("# Größe\n\nand weight")
+        let expected = ToolReturn::ok("# Größe\n\nand weight")
             .with_ui("webpage", json!({"url": format!("{site}/page"), "status": 200}));
         assert_eq!(fetched(json!({"url": format!("{site}/old")})).await, expected);
     }
@@ -105,14 +105,14 @@ mod tests {
         let site = site().await;
         let url = format!("{site}/page");
         let ui = json!({"url": url, "status": 200, "truncated": true});
-        let expected = Returned::ok("# Grö[...truncated...]").with_ui("webpage", ui);
+        let expected = ToolReturn::ok("# Grö[...truncated...]").with_ui("webpage", ui);
         assert_eq!(fetched(json!({"url": url, "max_chars": 5})).await, expected);
         let whole = fetched(json!({"url": url, "max_chars": 19})).await;
         assert_eq!(whole.outcome, Outcome::Ok("# Größe\n\nand weight".into()));
 
         let url = format!("{site}/big");
         let ui = json!({"url": url, "status": 200, "truncated": true});
-        let expected = Returned::ok("ab[...truncated...]").with_ui("webpage", ui);
+        let expected = ToolReturn::ok("ab[...truncated...]").with_ui("webpage", ui);
         assert_eq!(fetched(json!({"url": url})).await, expected);
     }
 

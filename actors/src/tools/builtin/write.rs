@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::tools::Returned;
-use crate::workspace::{Refusal, Workspace, on_a_thread};
+use crate::tools::ToolReturn;
+use crate::workspace::{FileError, Workspace, on_a_thread};
 
 pub(super) const DESCRIPTION: &str = "Writes a text file of the workspace, and the directories \
     above it. A file that is there is replaced as a whole; to change a part of it use `edit`.";
@@ -23,20 +23,20 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-pub(super) async fn run(workspace: &Workspace, args: &Value) -> Returned {
+pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     let Some(path) = args["path"].as_str() else {
-        return Returned::coded("missing_path", "");
+        return ToolReturn::coded("missing_path", "");
     };
     let Some(content) = args["content"].as_str() else {
-        return Returned::coded("missing_content", "");
+        return ToolReturn::coded("missing_content", "");
     };
     match written(workspace, path, content).await {
-        Ok(()) => Returned::ok(format!("wrote {} bytes to {path}", content.len())),
+        Ok(()) => ToolReturn::ok(format!("wrote {} bytes to {path}", content.len())),
         Err(refusal) => refusal.into(),
     }
 }
 
-async fn written(workspace: &Workspace, given: &str, content: &str) -> Result<(), Refusal> {
+async fn written(workspace: &Workspace, given: &str, content: &str) -> Result<(), FileError> {
     let path = workspace.path(given)?;
     let turn = workspace.turn(&path).await;
     let (workspace, content) = (workspace.clone(), content.to_owned());

@@ -5,7 +5,7 @@
 use abide_conversation::child::Parent;
 use abide_conversation::event::Executor;
 use abide_conversation::remembered::Match;
-use abide_conversation::state::Phase;
+use abide_conversation::state::CallPhase;
 use abide_conversation::{CallId, ConversationId, DecisionId, Principal};
 use serde_json::json;
 
@@ -93,10 +93,10 @@ fn the_first_decisive_rule_wins() {
     assert_eq!(judged(&gate, "pay", json!({})), "Ask: approval: when", "a gate fails closed");
 }
 
-fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> Remembered {
+fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> RememberedDecision {
     let definition = agent(json!({}));
     let does = definition.tools.iter().find(|it| it.name == tool).unwrap().does();
-    Remembered {
+    RememberedDecision {
         id: DecisionId::new(id),
         tool: tool.to_owned(),
         does,
@@ -108,7 +108,7 @@ fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> Reme
     }
 }
 
-fn recalling(permissions: Value, decisions: Vec<Remembered>, second: i64) -> Gate {
+fn recalling(permissions: Value, decisions: Vec<RememberedDecision>, second: i64) -> Gate {
     let now = Timestamp::from_second(second).unwrap();
     gate(permissions).recalling(&State::default(), decisions, now)
 }
@@ -133,7 +133,7 @@ fn a_remembered_decision_answers_for_the_tools_own_approval_while_it_holds() {
 #[test]
 fn a_tool_that_does_something_else_is_not_the_one_that_was_decided_about() {
     let decision = remembered("d1", "send", true, None);
-    let other = Remembered { does: "elsewhere".to_owned(), ..decision.clone() };
+    let other = RememberedDecision { does: "elsewhere".to_owned(), ..decision.clone() };
     assert_eq!(
         judged(&recalling(json!({}), vec![other], 0), "send", json!({})),
         "Ask: approval: requires_approval"
@@ -309,7 +309,7 @@ fn judged_as(decision: Decision, tool: &str, args: &Value) -> Verdict {
 }
 
 fn a_call(verdict: Option<Verdict>, args: Value, approved: bool) -> Call {
-    let phase = Phase::Requested;
+    let phase = CallPhase::Requested;
     serde_json::from_value(json!({
         "id": "a", "tool": "send", "args": args, "executor": "server", "intent": "compute",
         "message": "", "timeout_ms": 0, "grace_ms": null, "on_interrupt": "fail",

@@ -5,24 +5,24 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::tools::bounds::LARGEST_VALUE;
-use crate::tools::native::Returned;
+use crate::tools::native::ToolReturn;
 
 const TOO_LARGE: &str = "the tool's answer is larger than 1 MB";
 
 /// Reads an answer that is one JSON value: `{"ok": …}` as it is, anything else as the result. No
 /// byte at all is null, as with 204.
-pub(super) fn whole(body: &[u8]) -> Result<Returned, String> {
+pub(super) fn whole(body: &[u8]) -> Result<ToolReturn, String> {
     if body.is_empty() {
-        return Ok(Returned::ok(Value::Null));
+        return Ok(ToolReturn::ok(Value::Null));
     }
     let value: Value =
         serde_json::from_slice(body).map_err(|_| "the tool's answer is not JSON".to_owned())?;
     Ok(match value {
         Value::Object(mut object) => match object.get("ok").and_then(Value::as_bool) {
             Some(ok) => envelope(ok, &mut object),
-            None => Returned::ok(object),
+            None => ToolReturn::ok(object),
         },
-        value => Returned::ok(value),
+        value => ToolReturn::ok(value),
     })
 }
 
@@ -31,7 +31,7 @@ pub(super) fn whole(body: &[u8]) -> Result<Returned, String> {
 #[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub(super) enum Line {
     Progress(Value),
-    Last(Returned),
+    Last(ToolReturn),
 }
 
 /// Puts lines together from fragments that are split anywhere.
@@ -97,7 +97,7 @@ fn read_line(line: &[u8]) -> Result<Option<Line>, String> {
     Ok(Some(Line::Last(envelope(ok, &mut line))))
 }
 
-fn envelope(ok: bool, object: &mut Map<String, Value>) -> Returned {
+fn envelope(ok: bool, object: &mut Map<String, Value>) -> ToolReturn {
     let mut take = |name: &str| object.remove(name).unwrap_or_default();
     let outcome = match ok {
         true => Outcome::Ok(take("result")),
@@ -112,7 +112,7 @@ fn envelope(ok: bool, object: &mut Map<String, Value>) -> Returned {
         None
     });
     let halt = Some(take("halt")).filter(|halt| !halt.is_null()).map(text);
-    Returned { ui, halt, ..Returned::of(outcome) }
+    ToolReturn { ui, halt, ..ToolReturn::of(outcome) }
 }
 
 fn text(error: Value) -> String {

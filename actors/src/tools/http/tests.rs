@@ -82,7 +82,7 @@ fn runner() -> Runner {
     Runner::with_variables(natives(), kit(), StillClock::now(), Arc::new(variable)).unwrap()
 }
 
-async fn called(url: &str, more: Value) -> (Returned, Vec<Value>) {
+async fn called(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let returned =
@@ -90,7 +90,7 @@ async fn called(url: &str, more: Value) -> (Returned, Vec<Value>) {
     (returned, reports.into_inner().unwrap())
 }
 
-async fn answered(answer: Answer) -> Returned {
+async fn answered(answer: Answer) -> ToolReturn {
     let (url, _) = server(vec![answer]).await;
     called(&url, json!({})).await.0
 }
@@ -106,7 +106,7 @@ fn json_answer(body: impl Into<Body>) -> Answer {
 }
 
 #[track_caller]
-fn failure(returned: &Returned) -> &str {
+fn failure(returned: &ToolReturn) -> &str {
     match &returned.outcome {
         Outcome::Err(message, ErrorType::ToolError) => message,
         outcome => unreachable!("{outcome:?}"),
@@ -117,7 +117,7 @@ fn failure(returned: &Returned) -> &str {
 async fn a_tool_is_sent_its_call_and_its_answer_is_wrapped() {
     let (url, received) = server(vec![json_answer(r#"{"sent": true}"#)]).await;
     let (returned, _) = called(&url, json!({})).await;
-    assert_eq!(returned, Returned::ok(json!({"sent": true})));
+    assert_eq!(returned, ToolReturn::ok(json!({"sent": true})));
     let (headers, body) = received.lock().unwrap().remove(0);
     assert_eq!(headers["idempotency-key"], "c1/call_1");
     assert_eq!(headers["content-type"], "application/json");
@@ -136,7 +136,7 @@ async fn a_second_attempt_has_the_same_key() {
     let (runner, tool) = (runner(), tool(&url, &json!({})));
     for attempt in [1, 2] {
         let run = Run { attempt, turn: None, ..a_run("send", json!({})) };
-        assert_eq!(runner.run(&tool, run, |_| {}).await, Returned::ok(attempt));
+        assert_eq!(runner.run(&tool, run, |_| {}).await, ToolReturn::ok(attempt));
     }
     for (at, (headers, body)) in received.lock().unwrap().iter().enumerate() {
         assert_eq!(headers["idempotency-key"], "c1/call_1");
@@ -149,7 +149,7 @@ async fn a_second_attempt_has_the_same_key() {
 async fn a_signed_call_verifies_and_a_changed_one_does_not() {
     let (url, received) = server(vec![json_answer("1")]).await;
     let (returned, _) = called(&url, json!({"signing_secret_env": "SECRET"})).await;
-    assert_eq!(returned, Returned::ok(1));
+    assert_eq!(returned, ToolReturn::ok(1));
     let (headers, body) = received.lock().unwrap().remove(0);
     let webhook = Webhook::new(SECRET).unwrap();
     webhook.verify(&body, &headers).unwrap();
@@ -174,20 +174,20 @@ async fn the_model_is_not_told_which_secret_is_missing_or_unfit_and_nothing_is_s
 async fn an_envelope_is_taken_as_it_is() {
     let ui = Some(Ui { kind: "chart".to_owned(), payload: json!([1]) });
     let text = r#"{"ok": true, "result": [2], "ui": {"kind": "chart", "payload": [1]}}"#;
-    assert_eq!(answered(json_answer(text)).await, Returned { ui, ..Returned::ok(vec![2]) });
+    assert_eq!(answered(json_answer(text)).await, ToolReturn { ui, ..ToolReturn::ok(vec![2]) });
     let failed = answered(json_answer(r#"{"ok": false, "error": "no stock"}"#)).await;
-    assert_eq!(failed, Returned::error("no stock"));
+    assert_eq!(failed, ToolReturn::error("no stock"));
     let failed = r#"{"ok": false, "error": "no", "error_type": "PERMISSION_DENIED"}"#;
-    let denied = Returned::failed("no", ErrorType::PermissionDenied);
+    let denied = ToolReturn::failed("no", ErrorType::PermissionDenied);
     assert_eq!(answered(json_answer(failed)).await, denied);
     for (text, wanted) in [
-        (r#"{"ok": true}"#, Returned::ok(Value::Null)),
-        (r#"{"ok": false}"#, Returned::error("the tool failed")),
-        (r#"{"ok": true, "result": 1, "ui": 7}"#, Returned::ok(1)),
-        (r#"{"ok": "yes"}"#, Returned::ok(json!({"ok": "yes"}))),
-        (r#"{"ok": false, "error": 1, "error_type": "X"}"#, Returned::error("1")),
-        ("\"text\"", Returned::ok("text")),
-        (" null ", Returned::ok(Value::Null)),
+        (r#"{"ok": true}"#, ToolReturn::ok(Value::Null)),
+        (r#"{"ok": false}"#, ToolReturn::error("the tool failed")),
+        (r#"{"ok": true, "result": 1, "ui": 7}"#, ToolReturn::ok(1)),
+        (r#"{"ok": "yes"}"#, ToolReturn::ok(json!({"ok": "yes"}))),
+        (r#"{"ok": false, "error": 1, "error_type": "X"}"#, ToolReturn::error("1")),
+        ("\"text\"", ToolReturn::ok("text")),
+        (" null ", ToolReturn::ok(Value::Null)),
     ] {
         assert_eq!(answered(json_answer(text)).await, wanted, "{text}");
     }
@@ -196,7 +196,7 @@ async fn an_envelope_is_taken_as_it_is() {
 #[tokio::test]
 async fn json_is_json_whatever_its_content_type_and_anything_else_is_an_error() {
     for kind in [None, Some("text/plain"), Some("application/problem+json; charset=utf-8")] {
-        assert_eq!(answered(an_answer(201, kind, "[1]")).await, Returned::ok(vec![1]));
+        assert_eq!(answered(an_answer(201, kind, "[1]")).await, ToolReturn::ok(vec![1]));
     }
     for body in
         [&b"<html>"[..], b" ", b"{\"a\":", b"\"\xff\xfe\"", b"1 2", b"{\"progress\": 1}\n{}"]
@@ -210,7 +210,7 @@ async fn json_is_json_whatever_its_content_type_and_anything_else_is_an_error() 
 async fn an_answer_without_a_body_is_null() {
     for status in [200, 202, 204, 205] {
         let returned = answered(an_answer(status, Some("application/json"), "")).await;
-        assert_eq!(returned, Returned::ok(Value::Null), "{status}");
+        assert_eq!(returned, ToolReturn::ok(Value::Null), "{status}");
     }
 }
 
@@ -233,7 +233,7 @@ async fn any_other_status_is_an_error_and_a_redirect_is_not_followed() {
 async fn a_body_of_one_megabyte_is_read_and_one_byte_more_is_not() {
     let body = |size: usize| format!("\"{}\"", "x".repeat(size - 2));
     let whole = answered(json_answer(body(LARGEST_VALUE))).await;
-    assert_eq!(whole, Returned::ok("x".repeat(LARGEST_VALUE - 2)));
+    assert_eq!(whole, ToolReturn::ok("x".repeat(LARGEST_VALUE - 2)));
     let more = answered(json_answer(body(LARGEST_VALUE + 1))).await;
     assert_eq!(failure(&more), "the tool's answer is larger than 1 MB");
     let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 65_536]));
@@ -267,7 +267,7 @@ async fn a_server_that_says_nothing_more_runs_into_the_time_limit() {
     for bytes in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\""] {
         let url = raw(bytes.to_vec(), true).await;
         let (returned, _) = called(&url, json!({"run_timeout": "150ms"})).await;
-        let wanted = Returned::failed("timed out after 150ms", ErrorType::Timeout);
+        let wanted = ToolReturn::failed("timed out after 150ms", ErrorType::Timeout);
         assert_eq!(returned, wanted);
     }
 }
@@ -292,7 +292,7 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
             let wanted = [
                 Line::Progress(json!({"at": "ä"})),
                 Line::Progress(json!(2)),
-                Line::Last(Returned::ok(vec![3])),
+                Line::Last(ToolReturn::ok(vec![3])),
             ];
             assert_eq!(read, wanted, "split at {at}");
         }
@@ -308,7 +308,7 @@ async fn progress_comes_while_the_tool_runs_and_only_if_it_streams() {
         let body = Body::from_stream(futures::stream::iter(LINES.bytes().map(single)));
         let kind = Some("Application/X-NDJSON; charset=utf-8");
         let (url, _) = server(vec![an_answer(200, kind, body)]).await;
-        assert_eq!(called(&url, more).await, (Returned::ok(vec![3]), wanted));
+        assert_eq!(called(&url, more).await, (ToolReturn::ok(vec![3]), wanted));
     }
 }
 
@@ -331,7 +331,7 @@ async fn lines_end_with_a_result_or_an_error_or_the_answer_is_broken() {
     }
     let answer = "{\"result\": 1, \"ui\": {\"kind\": \"k\", \"payload\": 2}}\ngarbage";
     let returned = answered(an_answer(200, Some("application/x-ndjson"), answer)).await;
-    assert_eq!(returned, Returned::ok(1).with_ui("k", 2));
+    assert_eq!(returned, ToolReturn::ok(1).with_ui("k", 2));
 }
 
 #[tokio::test]

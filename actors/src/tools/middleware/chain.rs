@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use abide_conversation::event::Ran;
+use abide_conversation::event::EffectiveArgs;
 use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::Middleware;
 use crate::tools::apart::apart;
-use crate::tools::native::Returned;
+use crate::tools::native::ToolReturn;
 use crate::tools::run::{Run, Runner, bounded, within};
 use crate::tools::{Gate, Grant, Tool};
 
@@ -33,7 +33,7 @@ pub(in crate::tools) enum End {
 #[derive(Default)]
 pub(in crate::tools) struct Said {
     /// The last change, whether or not the gate let it through.
-    pub(in crate::tools) ran: Option<Ran>,
+    pub(in crate::tools) ran: Option<EffectiveArgs>,
     /// With what the child may be asked.
     pub(in crate::tools) reached: Option<Grant>,
 }
@@ -61,7 +61,7 @@ impl Chain {
         self,
         run: Run,
         report: &(impl Fn(Value) + Send + Sync),
-    ) -> (Returned, Said) {
+    ) -> (ToolReturn, Said) {
         let (limit, chain) = (self.tool.run_timeout, Arc::new(self));
         let whole = Arc::clone(&chain);
         let work = |progress| async move {
@@ -75,7 +75,7 @@ impl Chain {
         note(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn end(&self, run: &Run, progress: &mpsc::Sender<Value>) -> Returned {
+    async fn end(&self, run: &Run, progress: &mpsc::Sender<Value>) -> ToolReturn {
         match &self.end {
             End::Tool(runner) => {
                 let report = |payload| {
@@ -86,7 +86,7 @@ impl Chain {
             }
             End::Child => {
                 self.note(|said| said.reached = Some(run.grant.clone()));
-                Returned::ok(())
+                ToolReturn::ok(())
             }
         }
     }
@@ -101,7 +101,7 @@ impl Chain {
         let gate = self.gate.judge_changed(&self.tool, &args, &run.grant, &scope);
         let grant = run.grant.changed(&gate, &args);
         let grant = grant.ok_or_else(|| gate.denial(&self.tool.name));
-        self.note(|said| said.ran = Some(Ran { args, gate }));
+        self.note(|said| said.ran = Some(EffectiveArgs { args, gate }));
         let grant = match self.end {
             End::Tool(_) => grant?.filled(&self.tool.parameters),
             End::Child => grant?,
@@ -120,7 +120,7 @@ impl Next<'_> {
     }
 
     /// Goes on with the run as it is.
-    pub async fn run(self) -> Returned {
+    pub async fn run(self) -> ToolReturn {
         let Self { chain, place, run, progress } = self;
         match chain.links.get(place) {
             Some(link) => link.around(run, Next { place: place + 1, ..self }).await,
@@ -130,13 +130,13 @@ impl Next<'_> {
 
     /// Goes on with other arguments. They are held against the tool's schema and judged by the gate
     /// again: if either refuses them, nothing further runs, and the refusal is what this returns.
-    pub async fn run_with(self, args: Value) -> Returned {
+    pub async fn run_with(self, args: Value) -> ToolReturn {
         if args == *self.run.grant.args() {
             return self.run().await;
         }
         match self.chain.changed(self.run, args) {
             Ok(run) => Next { run: &run, ..self }.run().await,
-            Err(refused) => Returned::of(refused),
+            Err(refused) => ToolReturn::of(refused),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use abide_conversation::State;
-use abide_conversation::command::Change;
+use abide_conversation::command::StateChange;
 use abide_conversation::message::{ErrorType, Outcome};
 use abide_conversation::permission::Decision;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::agent::Definition;
 use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
-use crate::tools::native::Natives;
+use crate::tools::native::Extensions;
 use crate::tools::{Gate, Runner};
 
 type Seen = Arc<Mutex<Vec<String>>>;
@@ -25,7 +25,7 @@ struct Noted(&'static str, Seen, Does);
 enum Does {
     Nothing,
     Change(Value),
-    Answer(Box<Returned>),
+    Answer(Box<ToolReturn>),
     Reword,
     Panic,
     PanicAfterwards,
@@ -34,13 +34,13 @@ enum Does {
 
 #[async_trait]
 impl Middleware for Noted {
-    async fn around(&self, run: &Run, next: Next<'_>) -> Returned {
+    async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn {
         let Self(name, seen, does) = self;
         seen.lock().unwrap().push(format!("{name}> {}", run.grant.args()));
         let returned = match does {
             Does::Nothing => next.run().await,
             Does::Change(args) => next.run_with(args.clone()).await,
-            Does::Answer(answer) => Returned::clone(answer),
+            Does::Answer(answer) => ToolReturn::clone(answer),
             Does::Reword => {
                 let mut returned = next.run().await;
                 returned.outcome = Outcome::Ok(json!("reworded"));
@@ -61,7 +61,7 @@ impl Middleware for Noted {
     }
 }
 
-fn answers(returned: Returned) -> Does {
+fn answers(returned: ToolReturn) -> Does {
     Does::Answer(Box::new(returned))
 }
 
@@ -80,7 +80,7 @@ fn scene_of(entry: Value, does: Does) -> Scene {
 }
 
 fn scene(middlewares: Middlewares, seen: Seen, agent: Value, entry: Value) -> Scene {
-    let natives = Natives::new().with("obedient", Obedient).with_middlewares(middlewares);
+    let natives = Extensions::new().with("obedient", Obedient).with_middlewares(middlewares);
     let mut source = source(json!([entry]));
     source["middleware"] = agent;
     let definition = Definition::parse(source, &natives).unwrap().definition;
@@ -97,7 +97,7 @@ impl Scene {
         Gate::new(self.definition.clone(), &State::default())
     }
 
-    async fn run(&self, args: Value) -> Returned {
+    async fn run(&self, args: Value) -> ToolReturn {
         let tool = &self.definition.tools[0];
         self.runner.call(tool, &self.gate(), a_run(&tool.name, args), |_| {}).await
     }
@@ -186,13 +186,13 @@ async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
 
 #[tokio::test]
 async fn it_answers_in_the_tools_place_refuses_and_rewords() {
-    let answer = Returned::ok("cached").with_ui("note", json!(1));
+    let answer = ToolReturn::ok("cached").with_ui("note", json!(1));
     let scene = scene_of(obedient(), answers(answer.clone()));
     assert_eq!(scene.run(json!({"do": "panic"})).await, answer);
-    let scene = scene_of(obedient(), answers(Returned::error("not today")));
-    assert_eq!(scene.run(json!({"do": "panic"})).await, Returned::error("not today"));
+    let scene = scene_of(obedient(), answers(ToolReturn::error("not today")));
+    assert_eq!(scene.run(json!({"do": "panic"})).await, ToolReturn::error("not today"));
     let scene = scene_of(obedient(), Does::Reword);
-    assert_eq!(scene.run(json!({})).await, Returned::ok("reworded"));
+    assert_eq!(scene.run(json!({})).await, ToolReturn::ok("reworded"));
 }
 
 #[tokio::test]
@@ -202,12 +202,12 @@ async fn what_a_builtin_changes_goes_with_a_result_that_was_changed() {
     let todos = json!({"todos": [{"content": "tea", "status": "pending"}]});
     let returned = scene.run(todos).await;
     assert_eq!(returned.outcome, Outcome::Ok(json!("reworded")));
-    assert!(matches!(returned.changes[..], [Change::Todos(_)]), "{:?}", returned.changes);
+    assert!(matches!(returned.changes[..], [StateChange::Todos(_)]), "{:?}", returned.changes);
 }
 
 #[tokio::test]
 async fn a_panic_anywhere_in_it_is_a_crashed_tool_and_nothing_else() {
-    let crashed = Returned::failed("tool crashed", ErrorType::ToolCrashed);
+    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
     for does in [Does::Panic, Does::PanicAfterwards] {
         assert_eq!(scene_of(obedient(), does).run(json!({})).await, crashed);
     }
@@ -215,7 +215,7 @@ async fn a_panic_anywhere_in_it_is_a_crashed_tool_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn the_whole_chain_is_within_the_tools_time() {
-    let late = Returned::failed("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
     for (seconds, args) in [(100, json!({})), (50, json!({"do": "hang"}))] {
         let began = tokio::time::Instant::now();
         assert_eq!(scene_of(obedient(), Does::Sleep(seconds)).run(args).await, late);
@@ -229,7 +229,7 @@ async fn a_run_that_is_dropped_drops_its_middleware() {
     struct Holds(tokio::sync::mpsc::Sender<()>);
     #[async_trait]
     impl Middleware for Holds {
-        async fn around(&self, _: &Run, next: Next<'_>) -> Returned {
+        async fn around(&self, _: &Run, next: Next<'_>) -> ToolReturn {
             let alive = self.0.clone();
             alive.send(()).await.unwrap();
             std::future::pending::<()>().await;
@@ -257,14 +257,14 @@ async fn progress_comes_through_and_results_keep_their_bound() {
     let run = a_run("t", json!({"do": "report"}));
     scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, progress).await;
     assert_eq!(*reports.lock().unwrap(), [json!(0), json!(1), json!(2)]);
-    let huge = answers(Returned::ok("x".repeat(2_000_000)));
-    let larger = Returned::error("the result is larger than 1 MB");
+    let huge = answers(ToolReturn::ok("x".repeat(2_000_000)));
+    let larger = ToolReturn::error("the result is larger than 1 MB");
     assert_eq!(scene_of(obedient(), huge).run(json!({})).await, larger);
 }
 
 #[tokio::test]
 async fn a_run_without_leave_meets_no_middleware() {
-    let scene = scene_of(obedient(), answers(Returned::ok("let in")));
+    let scene = scene_of(obedient(), answers(ToolReturn::ok("let in")));
     let run = a_run("other", json!({}));
     let returned = scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, |_| {}).await;
     let Outcome::Err(_, error_type) = returned.outcome else { panic!("{returned:?}") };
@@ -275,9 +275,10 @@ async fn a_run_without_leave_meets_no_middleware() {
 #[tokio::test]
 async fn a_tool_whose_middleware_is_gone_does_not_run() {
     let scene = scene_of(obedient(), Does::Nothing);
-    let runner = Runner::new(Natives::new().with("obedient", Obedient), kit(), StillClock::now());
+    let runner =
+        Runner::new(Extensions::new().with("obedient", Obedient), kit(), StillClock::now());
     let gone = Scene { runner: Arc::new(runner.unwrap()), ..scene };
-    assert_eq!(gone.run(json!({})).await, Returned::error("the tool is not configured"));
+    assert_eq!(gone.run(json!({})).await, ToolReturn::error("the tool is not configured"));
 }
 
 #[tokio::test]
@@ -293,10 +294,10 @@ async fn it_surrounds_the_asking_of_a_child() {
     assert_eq!(ask(Does::Nothing).await, Ok((tea.clone(), false)));
     assert_eq!(ask(Does::Change(milk.clone())).await, Ok((milk, true)));
     assert_eq!(ask(Does::Reword).await, Ok((tea, false)), "the child's answer is not here yet");
-    let refusal = Returned::error("not today");
+    let refusal = ToolReturn::error("not today");
     assert_eq!(ask(answers(refusal.clone())).await, Err(refusal.outcome));
-    assert_eq!(ask(answers(Returned::ok(4))).await, Err(Outcome::Ok(json!(4))));
-    assert_eq!(ask(answers(Returned::halt("no"))).await, Err(Outcome::Ok(json!("no"))));
-    let crashed = Returned::failed("tool crashed", ErrorType::ToolCrashed).outcome;
+    assert_eq!(ask(answers(ToolReturn::ok(4))).await, Err(Outcome::Ok(json!(4))));
+    assert_eq!(ask(answers(ToolReturn::halt("no"))).await, Err(Outcome::Ok(json!("no"))));
+    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed).outcome;
     assert_eq!(ask(Does::PanicAfterwards).await, Err(crashed));
 }

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use serde_json::Value;
 
 use super::dependencies::Dependencies;
-use super::{Context, NativeTool, Returned};
+use super::{Context, NativeTool, ToolReturn};
 use crate::tools::apart::{apart, crashed};
 use crate::tools::run::Run;
 
@@ -18,7 +18,7 @@ pub(in crate::tools) async fn run(
     dependencies: Arc<Dependencies>,
     run: Run,
     report: &(impl Fn(Value) + Send + Sync),
-) -> Returned {
+) -> ToolReturn {
     let work = |progress| async move {
         let args = run.grant.into_args();
         let context = Context {
@@ -43,7 +43,7 @@ pub(super) async fn attempt(
     native: &dyn NativeTool,
     args: Value,
     context: Context<'_>,
-) -> Returned {
+) -> ToolReturn {
     let attempt = async {
         let running = AssertUnwindSafe(native.run(args, context)).catch_unwind();
         let returned = running.await.unwrap_or_else(|_| crashed());

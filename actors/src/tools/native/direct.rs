@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::attempt::attempt;
-use super::{Context, Natives, Returned};
+use super::{Context, Extensions, ToolReturn};
 use crate::tools::bounds::cut;
 use crate::tools::run::within;
 use crate::tools::schema::Schema;
@@ -19,21 +19,21 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Whose call it is, wherever the tool asks.
 const DIRECT: &str = "direct";
 
-impl Natives {
+impl Extensions {
     /// Runs a tool by itself, for at most a minute: the arguments are validated and defaults filled
     /// in, as for a call. No gate judges it and no middleware is around it. Its agent, conversation,
     /// call and principal are all named `direct`.
-    pub async fn run(&self, name: &str, args: Value) -> Returned {
+    pub async fn run(&self, name: &str, args: Value) -> ToolReturn {
         let Some(native) = self.get(name) else {
             let unknown = format!("unknown tool: {}", cut(name, LONGEST_NAME));
-            return Returned::failed(unknown, ErrorType::ToolNotFound);
+            return ToolReturn::failed(unknown, ErrorType::ToolNotFound);
         };
         let schema = match Schema::compile(&native.parameters()) {
             Ok(schema) => schema,
-            Err(why) => return Returned::error(format!("the tool's parameters: {why}")),
+            Err(why) => return ToolReturn::error(format!("the tool's parameters: {why}")),
         };
         if let Err(why) = schema.check(&args) {
-            return Returned::invalid(&why);
+            return ToolReturn::invalid(&why);
         }
         // Nobody listens: what is reported is lost.
         let (progress, _) = mpsc::channel(1);

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
 use tokio::time::timeout;
 
-use super::Natives;
+use super::Extensions;
 
 /// How long a tool may take to get ready: longer than opening connections takes, and not so long
 /// that whoever started the node thinks it hangs.
@@ -19,14 +19,14 @@ const STOPPING: Duration = Duration::from_secs(2);
 /// A native tool could not get ready.
 #[derive(Debug, thiserror::Error)]
 #[error("the native tool {tool} did not start: {why}")]
-pub struct NotStarted {
+pub struct StartError {
     pub tool: String,
     pub why: String,
 }
 
-impl Natives {
+impl Extensions {
     /// Lets every tool get ready, all at once, for at most 10 s. If one fails, all are stopped again.
-    pub async fn start(&self) -> Result<(), NotStarted> {
+    pub async fn start(&self) -> Result<(), StartError> {
         let starting = self.tools.iter().map(|(name, tool)| async move {
             let started = AssertUnwindSafe(tool.started()).catch_unwind();
             let why = match timeout(STARTING, started).await {
@@ -35,7 +35,7 @@ impl Natives {
                 Ok(Err(_)) => "it panicked".to_owned(),
                 Err(_) => format!("it took longer than {} s", STARTING.as_secs()),
             };
-            Err(NotStarted { tool: name.clone(), why })
+            Err(StartError { tool: name.clone(), why })
         });
         let started = try_join_all(starting).await.map(drop);
         if started.is_err() {

@@ -49,18 +49,18 @@ fn one() -> u8 {
     1
 }
 
-fn order() -> Natives {
+fn order() -> Extensions {
     let order = typed("Orders.", |order: Order, _| {
         Box::pin(async move {
             let city = order.to.map(|Address { city, zip: Zip }| city);
             format!("{} x {} to {}", order.count, order.item, city.unwrap_or_default())
         })
     });
-    Natives::new().with("order", order)
+    Extensions::new().with("order", order)
 }
 
 /// A run of the one tool of an agent, through the gate's door.
-async fn ran(natives: Natives, native: &str, args: Value) -> Returned {
+async fn ran(natives: Extensions, native: &str, args: Value) -> ToolReturn {
     let source = source(json!([{"name": "t", "run": {"native": native}, "run_timeout": "90s"}]));
     let definition = Arc::new(Definition::parse(source, &natives).unwrap().definition);
     let runner = Arc::new(Runner::new(natives, kit(), StillClock::now()).unwrap());
@@ -68,9 +68,9 @@ async fn ran(natives: Natives, native: &str, args: Value) -> Returned {
     runner.call(&definition.tools[0], &gate, a_run("t", args), |_| {}).await
 }
 
-fn invalid(why: &str) -> Returned {
+fn invalid(why: &str) -> ToolReturn {
     let why = format!("invalid tool arguments: {why}");
-    Returned::failed(why, ErrorType::ValidationError)
+    ToolReturn::failed(why, ErrorType::ValidationError)
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn typed_arguments_have_the_schema_of_their_type() {
     assert_eq!(schema["additionalProperties"], json!(false));
     assert_eq!(schema["properties"]["count"]["default"], json!(1));
     let given = ran(natives, "order", json!({"item": "tea", "to": {"zip": "12345"}})).await;
-    assert_eq!(given, Returned::ok("1 x tea to "));
+    assert_eq!(given, ToolReturn::ok("1 x tea to "));
 }
 
 #[tokio::test]
@@ -99,25 +99,25 @@ async fn what_does_not_fit_the_type_is_named_field_by_field() {
 #[test]
 fn what_a_tool_returns_is_text_json_blocks_or_an_error() {
     let block = json!({"type": "text", "text": "a"});
-    assert_eq!(Returned::from(vec![block.clone()]), Returned::ok(json!([block])));
-    assert_eq!(Returned::from("a"), Returned::ok("a"));
-    assert_eq!(Returned::from(()), Returned::ok(Value::Null));
-    assert_eq!(Returned::from(Ok::<_, String>(1.5)), Returned::ok(1.5));
-    assert_eq!(Returned::from(Err::<i64, _>("no luck")), Returned::error("no luck"));
-    let halted: Returned = Ok::<_, String>(Returned::halt("enough")).into();
+    assert_eq!(ToolReturn::from(vec![block.clone()]), ToolReturn::ok(json!([block])));
+    assert_eq!(ToolReturn::from("a"), ToolReturn::ok("a"));
+    assert_eq!(ToolReturn::from(()), ToolReturn::ok(Value::Null));
+    assert_eq!(ToolReturn::from(Ok::<_, String>(1.5)), ToolReturn::ok(1.5));
+    assert_eq!(ToolReturn::from(Err::<i64, _>("no luck")), ToolReturn::error("no luck"));
+    let halted: ToolReturn = Ok::<_, String>(ToolReturn::halt("enough")).into();
     assert_eq!(halted.halt.as_deref(), Some("enough"));
 }
 
 struct Shop(&'static str);
 
 /// Says which shop it found, or whether it found another type.
-fn shops() -> Natives {
+fn shops() -> Extensions {
     let shop = typed("Its shop.", |_: Empty, context: Context<'_>| {
         let found = context.dependency::<Shop>().map(|shop| shop.0);
         let other = context.dependency::<String>().cloned();
         Box::pin(async move { json!([found, other]) })
     });
-    Natives::new().with("shop", shop)
+    Extensions::new().with("shop", shop)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -125,32 +125,32 @@ struct Empty {}
 
 #[tokio::test]
 async fn a_tool_finds_its_agents_own_value_before_the_one_for_all() {
-    let shop = async |natives: Natives| ran(natives, "shop", json!({})).await;
-    assert_eq!(shop(shops()).await, Returned::ok(json!([null, null])));
+    let shop = async |natives: Extensions| ran(natives, "shop", json!({})).await;
+    assert_eq!(shop(shops()).await, ToolReturn::ok(json!([null, null])));
     let all = shops().provide_for("other", Shop("theirs")).provide(Shop("all"));
-    assert_eq!(shop(all.clone()).await, Returned::ok(json!(["all", null])));
+    assert_eq!(shop(all.clone()).await, ToolReturn::ok(json!(["all", null])));
     let own = all.provide_for("support", Shop("own")).provide("a text".to_owned());
-    assert_eq!(shop(own).await, Returned::ok(json!(["own", "a text"])));
+    assert_eq!(shop(own).await, ToolReturn::ok(json!(["own", "a text"])));
 }
 
 #[tokio::test]
 async fn a_tool_runs_by_itself_with_its_arguments_checked_and_filled() {
     let given = order().run("order", json!({"item": "tea"})).await;
-    assert_eq!(given, Returned::ok("1 x tea to "));
-    let obedient = Natives::new().with("obedient", Obedient);
+    assert_eq!(given, ToolReturn::ok("1 x tea to "));
+    let obedient = Extensions::new().with("obedient", Obedient);
     let Outcome::Ok(echo) = obedient.run("obedient", json!({})).await.outcome else { panic!() };
     assert_eq!((&echo["args"], &echo["principal"]), (&json!({"do": "echo"}), &json!("direct")));
     let wrong = order().run("order", json!({})).await;
     assert_eq!(wrong, invalid("\"item\" is a required property"));
-    let unknown = Returned::failed("unknown tool: tea", ErrorType::ToolNotFound);
+    let unknown = ToolReturn::failed("unknown tool: tea", ErrorType::ToolNotFound);
     assert_eq!(order().run("tea", json!({})).await, unknown);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_runs_by_itself_ends_too() {
     let never = typed("Hangs.", |_: Empty, _| Box::pin(std::future::pending::<()>()));
-    let late = Returned::failed("timed out after 60s", ErrorType::Timeout);
-    assert_eq!(Natives::new().with("never", never).run("never", json!({})).await, late);
+    let late = ToolReturn::failed("timed out after 60s", ErrorType::Timeout);
+    assert_eq!(Extensions::new().with("never", never).run("never", json!({})).await, late);
 }
 
 /// Fails as it is told, and recovers as it can.
@@ -166,12 +166,12 @@ impl NativeTool for Shaky {
         json!({"type": "object"})
     }
 
-    async fn run(&self, args: Value, _: Context<'_>) -> Returned {
+    async fn run(&self, args: Value, _: Context<'_>) -> ToolReturn {
         match args["do"].as_str() {
             Some("panic") => unreachable!("it was told to"),
             Some("hang") => std::future::pending().await,
-            Some(error) => Returned::error(error),
-            None => Returned::ok("fine"),
+            Some(error) => ToolReturn::error(error),
+            None => ToolReturn::ok("fine"),
         }
     }
 
@@ -180,11 +180,11 @@ impl NativeTool for Shaky {
         error: &str,
         kind: ErrorType,
         context: Context<'_>,
-    ) -> Option<Returned> {
+    ) -> Option<ToolReturn> {
         match error {
             "for good" => None,
             "twice" => unreachable!("it was told to"),
-            _ => Some(Returned::ok(json!([error, kind, context.attempt]))),
+            _ => Some(ToolReturn::ok(json!([error, kind, context.attempt]))),
         }
     }
 }
@@ -192,17 +192,17 @@ impl NativeTool for Shaky {
 #[tokio::test(start_paused = true)]
 async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
     let shaky = async |what: Value| {
-        ran(Natives::new().with("shaky", Shaky), "shaky", json!({"do": what})).await
+        ran(Extensions::new().with("shaky", Shaky), "shaky", json!({"do": what})).await
     };
-    assert_eq!(shaky(json!(null)).await, Returned::ok("fine"));
-    let recovered = Returned::ok(json!(["no luck", "TOOL_ERROR", 1]));
+    assert_eq!(shaky(json!(null)).await, ToolReturn::ok("fine"));
+    let recovered = ToolReturn::ok(json!(["no luck", "TOOL_ERROR", 1]));
     assert_eq!(shaky(json!("no luck")).await, recovered);
-    let recovered = Returned::ok(json!(["tool crashed", "TOOL_CRASHED", 1]));
+    let recovered = ToolReturn::ok(json!(["tool crashed", "TOOL_CRASHED", 1]));
     assert_eq!(shaky(json!("panic")).await, recovered);
-    assert_eq!(shaky(json!("for good")).await, Returned::error("for good"));
-    let crashed = Returned::failed("tool crashed", ErrorType::ToolCrashed);
+    assert_eq!(shaky(json!("for good")).await, ToolReturn::error("for good"));
+    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
     assert_eq!(shaky(json!("twice")).await, crashed);
-    let late = Returned::failed("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
     assert_eq!(shaky(json!("hang")).await, late);
 }
 
@@ -219,8 +219,8 @@ impl NativeTool for Living {
         json!({"type": "object"})
     }
 
-    async fn run(&self, _: Value, _: Context<'_>) -> Returned {
-        Returned::ok(())
+    async fn run(&self, _: Value, _: Context<'_>) -> ToolReturn {
+        ToolReturn::ok(())
     }
 
     async fn started(&self) -> Result<(), String> {
@@ -247,7 +247,7 @@ impl NativeTool for Living {
 async fn tools_begin_and_end_with_their_node_whatever_the_others_do() {
     let seen = Arc::default();
     let living = |name| Living(name, Arc::clone(&seen));
-    let natives = Natives::new().with("a", living("clingy")).with("b", living("quiet"));
+    let natives = Extensions::new().with("a", living("clingy")).with("b", living("quiet"));
     natives.start().await.unwrap();
     let began = tokio::time::Instant::now();
     natives.stop().await;
@@ -265,7 +265,7 @@ async fn a_tool_that_cannot_start_is_named_and_the_others_are_stopped() {
     ] {
         let seen = Arc::default();
         let living = |name| Living(name, Arc::clone(&seen));
-        let natives = Natives::new().with("a", living("quiet")).with("b", living(name));
+        let natives = Extensions::new().with("a", living("quiet")).with("b", living(name));
         let error = natives.start().await.unwrap_err().to_string();
         assert_eq!(error, format!("the native tool b did not start: {why}"));
         assert!(seen.lock().unwrap().contains(&"quiet stopped".to_owned()), "{seen:?}");

@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Context, NativeTool, Returned};
+use super::{Context, NativeTool, ToolReturn};
 
 /// A tool made of a function that takes its arguments as a value of their own type, which also says
 /// their JSON Schema. What does not fit the type is an error, VALIDATION_ERROR, that names the field.
@@ -53,7 +53,7 @@ use super::{Context, NativeTool, Returned};
 pub fn typed<A, R, F>(description: impl Into<String>, run: F) -> impl NativeTool
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    R: Into<Returned> + 'static,
+    R: Into<ToolReturn> + 'static,
     F: for<'a> Fn(A, Context<'a>) -> BoxFuture<'a, R> + Send + Sync + 'static,
 {
     Typed { description: description.into(), run, types: PhantomData }
@@ -69,7 +69,7 @@ struct Typed<A, R, F> {
 impl<A, R, F> NativeTool for Typed<A, R, F>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    R: Into<Returned> + 'static,
+    R: Into<ToolReturn> + 'static,
     F: for<'a> Fn(A, Context<'a>) -> BoxFuture<'a, R> + Send + Sync + 'static,
 {
     fn description(&self) -> String {
@@ -88,12 +88,12 @@ where
         schema.to_value()
     }
 
-    async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+    async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
         match serde_path_to_error::deserialize(args) {
             Ok(args) => (self.run)(args, context).await.into(),
             Err(error) => {
                 let (at, why) = (error.path().to_string(), error.inner());
-                Returned::invalid(&match at.as_str() {
+                ToolReturn::invalid(&match at.as_str() {
                     "." => why.to_string(),
                     at => format!("{at}: {why}"),
                 })

@@ -12,7 +12,7 @@ use crate::tools::apart::PROGRESS_WAITING;
 use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
 use crate::tools::native::{Context, NativeTool};
 
-async fn ran(natives: Natives, streaming: bool, args: Value) -> (Returned, Vec<Value>) {
+async fn ran(natives: Extensions, streaming: bool, args: Value) -> (ToolReturn, Vec<Value>) {
     let tool = json!({"name": "t", "run": {"native": "obedient"}, "streaming": streaming,
         "run_timeout": "90s"});
     let definition = definition(json!([tool]));
@@ -23,7 +23,7 @@ async fn ran(natives: Natives, streaming: bool, args: Value) -> (Returned, Vec<V
     (returned, reports.into_inner().unwrap())
 }
 
-async fn returned(args: Value) -> Returned {
+async fn returned(args: Value) -> ToolReturn {
     ran(natives(), false, args).await.0
 }
 
@@ -31,12 +31,12 @@ async fn returned(args: Value) -> Returned {
 async fn a_native_tool_gets_its_call_with_defaults_filled_in() {
     let wanted = json!({"args": {"do": "echo", "x": 1}, "attempt": 1, "call": "call_1",
         "assigns": {"shop": "x"}, "principal": "ann", "turn": "t1"});
-    assert_eq!(returned(json!({"x": 1})).await, Returned::ok(wanted));
+    assert_eq!(returned(json!({"x": 1})).await, ToolReturn::ok(wanted));
 }
 
 #[tokio::test]
 async fn a_native_tool_returns_result_error_halt_and_something_to_show() {
-    assert_eq!(returned(json!({"do": "fail"})).await, Returned::error("no luck"));
+    assert_eq!(returned(json!({"do": "fail"})).await, ToolReturn::error("no luck"));
     assert_eq!(returned(json!({"do": "halt"})).await.halt.as_deref(), Some("enough"));
     let ui = Ui { kind: "chart".to_owned(), payload: json!({"x": 1}) };
     assert_eq!(returned(json!({"do": "show"})).await.ui, Some(ui));
@@ -44,13 +44,13 @@ async fn a_native_tool_returns_result_error_halt_and_something_to_show() {
 
 #[tokio::test]
 async fn a_panic_is_a_crashed_tool_and_nothing_else() {
-    let crashed = Returned::failed("tool crashed", ErrorType::ToolCrashed);
+    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
     assert_eq!(returned(json!({"do": "panic"})).await, crashed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_past_its_time_is_over() {
-    let late = Returned::failed("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
     assert_eq!(returned(json!({"do": "hang"})).await, late);
 }
 
@@ -66,10 +66,10 @@ async fn progress_is_passed_on_only_when_the_tool_streams() {
 
 #[tokio::test]
 async fn a_tool_that_is_gone_or_returns_too_much_is_an_error() {
-    let (gone, _) = ran(Natives::new(), false, json!({})).await;
-    assert_eq!(gone, Returned::error("the tool is not configured"));
+    let (gone, _) = ran(Extensions::new(), false, json!({})).await;
+    assert_eq!(gone, ToolReturn::error("the tool is not configured"));
     let huge = returned(json!({"do": "huge"})).await;
-    assert_eq!(huge, Returned::error("the result is larger than 1 MB"));
+    assert_eq!(huge, ToolReturn::error("the result is larger than 1 MB"));
 }
 
 #[tokio::test]
@@ -83,16 +83,16 @@ async fn a_run_that_is_dropped_stops_its_tool() {
         fn parameters(&self) -> Value {
             json!({"type": "object"})
         }
-        async fn run(&self, _: Value, _: Context<'_>) -> Returned {
+        async fn run(&self, _: Value, _: Context<'_>) -> ToolReturn {
             let alive = self.0.clone();
             alive.send(()).await.unwrap();
             std::future::pending::<()>().await;
             drop(alive);
-            Returned::ok(())
+            ToolReturn::ok(())
         }
     }
     let (sender, mut alive) = tokio::sync::mpsc::channel(1);
-    let natives = Natives::new().with("obedient", Watched(sender));
+    let natives = Extensions::new().with("obedient", Watched(sender));
     let running = tokio::spawn(ran(natives, false, json!({})));
     alive.recv().await.unwrap();
     running.abort();

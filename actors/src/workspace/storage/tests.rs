@@ -12,12 +12,12 @@ use tempfile::TempDir;
 use super::super::fixtures::{Counting, workspaces};
 use super::*;
 
-fn own(owner: &str) -> Site {
-    Site { root: None, shared: false, owner: owner.to_owned() }
+fn own(owner: &str) -> WorkspaceRef {
+    WorkspaceRef { root: None, shared: false, owner: owner.to_owned() }
 }
 
-fn rooted(root: impl Into<PathBuf>, shared: bool) -> Site {
-    Site { root: Some(root.into()), shared, owner: "c1".to_owned() }
+fn rooted(root: impl Into<PathBuf>, shared: bool) -> WorkspaceRef {
+    WorkspaceRef { root: Some(root.into()), shared, owner: "c1".to_owned() }
 }
 
 /// A directory by its real name.
@@ -41,11 +41,11 @@ fn a_workspace_is_where_its_site_says() {
     let base = path.join("new/base");
     fs::create_dir(path.join("docs")).unwrap();
     let all = workspaces(&base);
-    let root = |site: Site| all.open(&site, None).unwrap().root().to_owned();
+    let root = |site: WorkspaceRef| all.open(&site, None).unwrap().root().to_owned();
     assert_eq!(root(own("conv_1")), base.join("conv_1"));
     assert_eq!(root(rooted(path.join("docs"), false)), path.join("docs/c1"));
     assert_eq!(root(rooted(path.join("docs"), true)), path.join("docs"));
-    let shared_base = Site { shared: true, ..own("conv_1") };
+    let shared_base = WorkspaceRef { shared: true, ..own("conv_1") };
     assert_eq!(root(shared_base), base.join("conv_1"), "the base is never shared");
 }
 
@@ -132,7 +132,7 @@ fn a_conversation_that_comes_to_a_node_without_its_storage_finds_nothing_made() 
     let id = workspaces(&elsewhere).open(&own("c1"), None).unwrap().storage().unwrap().to_owned();
 
     let all = workspaces(&here);
-    let refused = |site: &Site| all.open(site, Some(&id)).unwrap_err().to_string();
+    let refused = |site: &WorkspaceRef| all.open(site, Some(&id)).unwrap_err().to_string();
     assert!(refused(&own("c1")).contains("cannot be opened"));
     assert!(!here.exists());
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use abide_conversation::event::Data;
+use abide_conversation::event::EventData;
 use serde_json::{Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -38,7 +38,7 @@ macro_rules! stands_for {
     };
 }
 
-stands_for!(JournalEvent, Data);
+stands_for!(JournalEvent, EventData);
 stands_for!(StreamFrame, Payload);
 
 /// Describes a journal's events: one component per type.
@@ -54,7 +54,7 @@ pub(super) fn journal(document: &mut Value) {
         ("turn_id", json!({"$ref": "#/components/schemas/TurnId"}), false),
     ];
     let name = |kind: &str| format!("{}Event", pascal(kind));
-    let members = members(json!(Data::schema()), "type", &around, name);
+    let members = members(json!(EventData::schema()), "type", &around, name);
     describe(document, "JournalEvent", union, "type", members);
 }
 

@@ -8,9 +8,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::*;
 
 struct House {
-    door: Arc<Door>,
+    door: Arc<Handshake>,
     address: String,
-    came: UnboundedReceiver<Happening>,
+    came: UnboundedReceiver<LinkEvent>,
     _accept: AbortOnDropHandle<()>,
 }
 
@@ -30,11 +30,11 @@ impl House {
     }
 
     /// Who came through last, when everybody before `last` has been dealt with.
-    async fn through(&mut self, last: &Door) -> Vec<String> {
+    async fn through(&mut self, last: &Handshake) -> Vec<String> {
         last.dial(&self.target()).await.unwrap();
         let mut names = Vec::new();
         loop {
-            let Some(Happening::Opened(Opened { name, dialled: false, .. })) =
+            let Some(LinkEvent::Opened(Authenticated { name, dialled: false, .. })) =
                 self.came.recv().await
             else {
                 panic!("something else came");
@@ -47,14 +47,14 @@ impl House {
     }
 }
 
-fn door(name: &str, secret: &str) -> Arc<Door> {
+fn door(name: &str, secret: &str) -> Arc<Handshake> {
     let keys = Keys::derive(Some(secret)).unwrap();
     let (name, process) = (name.to_owned(), format!("p-{name}"));
-    Arc::new(Door { name, process, keys, refusals: Refusals::default() })
+    Arc::new(Handshake { name, process, keys, refusals: RejectionLog::default() })
 }
 
 /// Says this to a house with the right key, and hears its answer.
-async fn say(house: &House, from: &Door, hello: &Hello) -> Option<Hello> {
+async fn say(house: &House, from: &Handshake, hello: &Hello) -> Option<Hello> {
     let tcp = TcpStream::connect(&house.address).await.unwrap();
     let name = ServerName::try_from("abide").unwrap();
     let mut stream = from.keys.connector.connect(name, tcp).await.unwrap();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use abide_conversation::remembered::{Match, Remembered};
+use abide_conversation::remembered::{Match, RememberedDecision};
 use abide_conversation::{AgentName, DecisionId, Principal, Revision};
 use serde_json::json;
 
@@ -64,7 +64,7 @@ pub(in super::super) async fn agents_are_listed_by_name(store: Arc<dyn Store>) {
 
 pub(in super::super) async fn decisions_are_an_agents_own_and_go_with_it(store: Arc<dyn Store>) {
     let (demo, other) = (AgentName::new("demo"), AgentName::new("demo2"));
-    let decision = |id: &str, tool: &str| Remembered {
+    let decision = |id: &str, tool: &str| RememberedDecision {
         id: DecisionId::new(id),
         tool: tool.to_owned(),
         does: "d".to_owned(),

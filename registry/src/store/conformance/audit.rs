@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use abide_actors::audit::{Came, Entry, Evicted, Excerpt, MOST_ENTRIES};
+use abide_actors::audit::{Entry, Excerpt, MOST_ENTRIES, Omitted, Received};
 use abide_actors::model::Purpose;
 use abide_conversation::TurnId;
-use abide_conversation::message::Stop;
+use abide_conversation::message::StopReason;
 use serde_json::json;
 
 use super::super::Store;
@@ -21,18 +21,18 @@ fn entry(name: &str, seconds: i64) -> Entry {
         step: Some(1),
         attempts: 2,
         sent: Excerpt::of(&json!({"messages": ["hello"]})),
-        came: Came {
+        came: Received {
             thinking: Excerpt::of(&json!("")),
             text: Excerpt::of(&json!("hi")),
             calls: Excerpt::of(&json!([])),
-            stop: Some(Stop::End),
+            stop: Some(StopReason::End),
             failure: None,
         },
         usage: None,
         first_part_ms: Some(3),
         whole_ms: 9,
         summary: Some(7),
-        evicted: Evicted { messages: 4, ..Evicted::default() },
+        evicted: Omitted { messages: 4, ..Omitted::default() },
     }
 }
 

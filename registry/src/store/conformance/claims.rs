@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{Holder, Holding, Refusal};
+use abide_actors::journal::{Claim, Holder, StoreError};
 use tokio::task::JoinSet;
 
 use super::super::Store;
@@ -37,7 +37,7 @@ pub(in super::super) async fn a_node_fences_its_own_former_actor(store: Arc<dyn 
     let next = store.claim(&id("a"), &me, Some(&me)).await.unwrap();
     assert!(next.holder == me && next.epoch > former.epoch);
     let late = store.append(&id("a"), &former, commit(2, 2)).await;
-    assert_eq!(late, Err(Refusal::Fenced));
+    assert_eq!(late, Err(StoreError::Fenced));
 }
 
 pub(in super::super) async fn a_claim_over_a_dead_holder_raises_the_epoch(store: Arc<dyn Store>) {
@@ -72,7 +72,7 @@ pub(in super::super) async fn a_claim_reads_what_it_won_and_nothing_else(store: 
     let (next, stored) = store.claim_and_load(&id("a"), &other, Some(&me)).await.unwrap();
     assert!(next.holder == other && next.epoch > held.epoch, "{next:?}");
     assert_eq!(stored.unwrap().events, *commit(1, 3).events);
-    assert_eq!(store.append(&id("a"), &held, commit(4, 4)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &held, commit(4, 4)).await, Err(StoreError::Fenced));
     let (_, again) = store.claim_and_load(&id("a"), &other, None).await.unwrap();
     assert_eq!(again, store.load(&id("a")).await.unwrap());
 }
@@ -97,7 +97,7 @@ pub(in super::super) async fn a_stale_release_changes_nothing(store: Arc<dyn Sto
     let old = created(&*store, "a").await;
     let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
     store.release(&id("a"), &old).await.unwrap();
-    let same_epoch = Holding { holder: old.holder, epoch: new.epoch };
+    let same_epoch = Claim { holder: old.holder, epoch: new.epoch };
     store.release(&id("a"), &same_epoch).await.unwrap();
     assert_eq!(store.holding(&id("a")).await, Ok(Some(new)));
     store.release(&id("b"), &same_epoch).await.unwrap();

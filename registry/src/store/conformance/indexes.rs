@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{InboxFilter, Refusal};
-use abide_conversation::event::Kind;
-use abide_conversation::state::{Activeness, Pending};
+use abide_actors::journal::{InboxFilter, StoreError};
+use abide_conversation::event::SuspensionKind;
+use abide_conversation::state::{ConversationStatus, PendingCall};
 use abide_conversation::{AgentName, State};
 
-use super::super::{HeadFilter, ListRefusal, Store, Waiting};
+use super::super::{HeadFilter, ListError, Store, SuspensionCount};
 use super::made::*;
-use crate::partition::{Partition, Share};
+use crate::partition::{Partition, PartitionSet};
 
 /// Conversation, call and suspension of all that pages of two show, in order.
 async fn shown(store: &dyn Store, filter: &InboxFilter) -> Vec<(String, String, u32)> {
@@ -35,7 +35,7 @@ fn named(shown: &[(&str, &str, u32)]) -> Vec<(String, String, u32)> {
     shown.iter().map(own).collect()
 }
 
-async fn opened(store: &dyn Store, name: &str, pending: Vec<Pending>) {
+async fn opened(store: &dyn Store, name: &str, pending: Vec<PendingCall>) {
     let held = claimed(store, name).await;
     let mut first = commit(1, 1);
     first.opened = pending;
@@ -65,8 +65,11 @@ pub(in super::super) async fn the_inbox_is_ordered_by_deadline_and_pages(store: 
 }
 
 pub(in super::super) async fn the_inbox_is_filtered(store: Arc<dyn Store>) {
-    let question =
-        Pending { kind: Kind::Elicitation, tool: "ask".to_owned(), ..pending("call_2", 1, 30) };
+    let question = PendingCall {
+        kind: SuspensionKind::Elicitation,
+        tool: "ask".to_owned(),
+        ..pending("call_2", 1, 30)
+    };
     opened(&*store, "a", vec![pending("call_1", 1, 60), question]).await;
     let held = claimed(&*store, "b").await;
     let mut other = commit(1, 1);
@@ -76,7 +79,7 @@ pub(in super::super) async fn the_inbox_is_filtered(store: Arc<dyn Store>) {
 
     let all = InboxFilter::default();
     let by = async |filter: InboxFilter| shown(&*store, &filter).await;
-    let of_kind = InboxFilter { kind: Some(Kind::Elicitation), ..all.clone() };
+    let of_kind = InboxFilter { kind: Some(SuspensionKind::Elicitation), ..all.clone() };
     assert_eq!(by(of_kind).await, named(&[("a", "call_2", 1)]));
     let of_tool = InboxFilter { tool: Some("send_email".to_owned()), ..all.clone() };
     assert_eq!(by(of_tool.clone()).await, named(&[("a", "call_1", 1), ("b", "call_1", 1)]));
@@ -104,9 +107,10 @@ pub(in super::super) async fn a_closed_suspension_leaves_the_inbox(store: Arc<dy
 
 pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn Store>) {
     let waits = |call: usize, since: i64| {
-        let kind = if since % 3 == 0 { Kind::ClientExec } else { Kind::Approval };
+        let kind =
+            if since % 3 == 0 { SuspensionKind::ClientExec } else { SuspensionKind::Approval };
         let (soon, suspended_at) = (i64::try_from(call).unwrap() % 5, at(since));
-        Pending { kind, suspended_at, ..pending(&format!("call_{call}"), 1, soon) }
+        PendingCall { kind, suspended_at, ..pending(&format!("call_{call}"), 1, soon) }
     };
     // Many of one partition, and few of each of many.
     opened(&*store, "many", (0..20).map(|n| waits(n, i64::try_from(n).unwrap())).collect()).await;
@@ -127,10 +131,10 @@ pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn 
         told.sort_by_key(|waiting| waiting.since);
         let kind = |since| waits(0, since).kind;
         let all: Vec<_> =
-            (0..60).map(|since| Waiting { kind: kind(since), since: at(since) }).collect();
+            (0..60).map(|since| SuspensionCount { kind: kind(since), since: at(since) }).collect();
         assert_eq!(told, all, "in pages of {limit}");
     }
-    assert_eq!(store.waiting(Some("zz"), 9).await, Err(ListRefusal::Cursor));
+    assert_eq!(store.waiting(Some("zz"), 9).await, Err(ListError::Cursor));
 }
 
 pub(in super::super) async fn an_alarm_moves_and_goes(store: Arc<dyn Store>) {
@@ -161,10 +165,10 @@ pub(in super::super) async fn the_active_are_listed_while_they_are(store: Arc<dy
         first.head.active = true;
         store.append(&id(name), &held, first).await.unwrap();
     }
-    assert_eq!(active(&*store, &Share::all()).await, ["a", "b", "c"]);
+    assert_eq!(active(&*store, &PartitionSet::all()).await, ["a", "b", "c"]);
     let held = claimed(&*store, "b").await;
     store.append(&id("b"), &held, commit(2, 2)).await.unwrap();
-    assert_eq!(active(&*store, &Share::all()).await, ["a", "c"]);
+    assert_eq!(active(&*store, &PartitionSet::all()).await, ["a", "c"]);
 }
 
 pub(in super::super) async fn the_active_are_listed_with_their_holders(store: Arc<dyn Store>) {
@@ -176,7 +180,7 @@ pub(in super::super) async fn the_active_are_listed_with_their_holders(store: Ar
     }
     let held = claimed(&*store, "a").await;
     store.release(&id("a"), &held).await.unwrap();
-    let mut page = store.active(&Share::all(), None, 9).await.unwrap().items;
+    let mut page = store.active(&PartitionSet::all(), None, 9).await.unwrap().items;
     page.sort_by(|(a, _), (b, _)| a.cmp(b));
     let holding = store.holding(&id("b")).await.unwrap();
     assert!(holding.is_some());
@@ -195,7 +199,7 @@ pub(in super::super) async fn shares_part_the_active_and_the_due(store: Arc<dyn 
     let members = ["node-1", "node-2"];
     let (mut found, mut rung) = (Vec::new(), Vec::new());
     for me in members {
-        let share = Share::of(me, &members);
+        let share = PartitionSet::of(me, &members);
         let mine = active(&*store, &share).await;
         assert!(mine.iter().all(|name| share.contains(Partition::of(name))));
         found.extend(mine);
@@ -207,7 +211,7 @@ pub(in super::super) async fn shares_part_the_active_and_the_due(store: Arc<dyn 
     rung.sort();
     assert_eq!(found, names);
     assert_eq!(rung, names[..12], "those due by then, and no others");
-    let first = store.due(&Share::all(), at(30), 1).await.unwrap();
+    let first = store.due(&PartitionSet::all(), at(30), 1).await.unwrap();
     assert_eq!(first.first(), Some(&(id("c00"), at(0))), "the earliest is never left out");
 }
 
@@ -219,7 +223,7 @@ pub(in super::super) async fn the_last_seqs_of_many_are_told_at_once(store: Arc<
 }
 
 /// All that are listed, page by page, by name.
-async fn active(store: &dyn Store, share: &Share) -> Vec<String> {
+async fn active(store: &dyn Store, share: &PartitionSet) -> Vec<String> {
     let (mut names, mut cursor) = (Vec::new(), None);
     loop {
         let page = store.active(share, cursor.as_deref(), 2).await.unwrap();
@@ -237,7 +241,7 @@ pub(in super::super) async fn conversations_page_in_order_and_are_filtered(store
         let held = claimed(&*store, name).await;
         let mut first = commit(1, 1);
         first.head.agent = AgentName::new(["even", "odd"][count % 2]);
-        first.head.state = [Activeness::Idle, Activeness::AwaitingInput][count / 3];
+        first.head.state = [ConversationStatus::Idle, ConversationStatus::AwaitingInput][count / 3];
         store.append(&id(name), &held, first).await.unwrap();
     }
     let _claimed_only = claimed(&*store, "b").await;
@@ -261,7 +265,7 @@ pub(in super::super) async fn conversations_page_in_order_and_are_filtered(store
     assert_eq!(listed(all.clone()).await, ["a", "a:b", "c", "d", "e"]);
     let even = HeadFilter { agent: Some(AgentName::new("even")), ..all.clone() };
     assert_eq!(listed(even.clone()).await, ["c", "d", "e"]);
-    let awaiting = HeadFilter { state: Some(Activeness::AwaitingInput), ..all };
+    let awaiting = HeadFilter { state: Some(ConversationStatus::AwaitingInput), ..all };
     assert_eq!(listed(awaiting.clone()).await, ["a:b", "c"]);
     assert_eq!(listed(HeadFilter { agent: even.agent, ..awaiting }).await, ["c"]);
 }
@@ -294,14 +298,14 @@ pub(in super::super) async fn a_foreign_cursor_is_refused(store: Arc<dyn Store>)
     created(&*store, "a").await;
     for cursor in ["x", "zz", "é", "€uro", "00", "7b7d", "2261", ""] {
         let conversations = store.conversations(&Default::default(), Some(cursor), 9).await;
-        assert_eq!(conversations, Err(ListRefusal::Cursor), "{cursor}");
+        assert_eq!(conversations, Err(ListError::Cursor), "{cursor}");
         assert_eq!(
-            store.active(&Share::all(), Some(cursor), 9).await,
-            Err(ListRefusal::Cursor),
+            store.active(&PartitionSet::all(), Some(cursor), 9).await,
+            Err(ListError::Cursor),
             "{cursor}"
         );
         let inbox = store.inbox(&Default::default(), Some(cursor), 9).await;
-        assert_eq!(inbox, Err(ListRefusal::Cursor), "{cursor}");
+        assert_eq!(inbox, Err(ListError::Cursor), "{cursor}");
     }
 }
 
@@ -330,7 +334,7 @@ pub(in super::super) async fn a_deletion_leaves_nothing_but_its_answer(store: Ar
     let left = named(&[("a:b", "call_1", 1), ("a:b", "call_2", 1)]);
     assert_eq!(shown(&*store, &InboxFilter::default()).await, left);
     assert_eq!(store.alarms(9).await.unwrap(), [(id("a:b"), at(60))]);
-    assert_eq!(active(&*store, &Share::all()).await, ["a:b"]);
+    assert_eq!(active(&*store, &PartitionSet::all()).await, ["a:b"]);
     let heads = store.conversations(&Default::default(), None, 9).await.unwrap();
     assert_eq!(heads.items.len(), 1);
     assert_eq!(store.events(&id("a:b"), 0, 999).await.unwrap().len(), 300);
@@ -340,7 +344,7 @@ pub(in super::super) async fn a_deletion_by_another_is_fenced(store: Arc<dyn Sto
     let old = created(&*store, "a").await;
     let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
     let kept = Some(answer("key:1", "gone", 60));
-    assert_eq!(store.delete(&id("a"), &old, kept).await, Err(Refusal::Fenced));
+    assert_eq!(store.delete(&id("a"), &old, kept).await, Err(StoreError::Fenced));
     assert!(store.load(&id("a")).await.unwrap().is_some());
     assert_eq!(store.answer("a", "key:1", at(0)).await, Ok(None));
     assert_eq!(store.holding(&id("a")).await, Ok(Some(new)));
@@ -352,7 +356,7 @@ pub(in super::super) async fn a_deleted_conversation_may_be_created_again(store:
     cached.state = Some(State { seq: 3, ..State::default() });
     store.append(&id("a"), &held, cached).await.unwrap();
     store.delete(&id("a"), &held, None).await.unwrap();
-    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(StoreError::Fenced));
     let held = claimed(&*store, "a").await;
     store.append(&id("a"), &held, commit(1, 4)).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();

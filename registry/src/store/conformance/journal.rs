@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{Answer, Holder, Holding, Loaded, Refusal};
-use abide_conversation::event::{Data, Unknown};
+use abide_actors::journal::{Claim, Holder, StoreError, StoredConversation, StoredResponse};
+use abide_conversation::event::{EventData, Unknown};
 use abide_conversation::{State, Timestamp};
 use serde_json::json;
 
 use super::super::Store;
 use super::made::*;
-use crate::partition::Share;
+use crate::partition::PartitionSet;
 
 pub(in super::super) async fn a_commit_is_read_back(store: Arc<dyn Store>) {
     let held = claimed(&*store, "a").await;
@@ -19,17 +19,20 @@ pub(in super::super) async fn a_commit_is_read_back(store: Arc<dyn Store>) {
     let first = commit(1, 3);
     store.append(&id("a"), &held, first.clone()).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
-    assert_eq!(loaded, Loaded { state: State::default(), events: first.events.to_vec() });
+    assert_eq!(
+        loaded,
+        StoredConversation { state: State::default(), events: first.events.to_vec() }
+    );
     assert_eq!(store.head(&id("a")).await, Ok(Some(first.head)));
 }
 
 pub(in super::super) async fn a_commit_elsewhere_than_at_the_end_conflicts(store: Arc<dyn Store>) {
     let held = claimed(&*store, "a").await;
-    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Conflict));
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(StoreError::Conflict));
     store.append(&id("a"), &held, commit(1, 2)).await.unwrap();
     for first in [1, 2, 4] {
         let refused = store.append(&id("a"), &held, commit(first, first)).await;
-        assert_eq!(refused, Err(Refusal::Conflict), "at {first}");
+        assert_eq!(refused, Err(StoreError::Conflict), "at {first}");
     }
     assert_eq!(store.append(&id("a"), &held, commit(3, 3)).await, Ok(()));
 }
@@ -38,9 +41,9 @@ pub(in super::super) async fn a_commit_with_a_gap_conflicts(store: Arc<dyn Store
     let held = claimed(&*store, "a").await;
     let mut gap = commit(1, 3);
     gap.events = [gap.events[0].clone(), gap.events[2].clone()].into();
-    assert_eq!(store.append(&id("a"), &held, gap.clone()).await, Err(Refusal::Conflict));
+    assert_eq!(store.append(&id("a"), &held, gap.clone()).await, Err(StoreError::Conflict));
     gap.head.last_seq = 2;
-    assert_eq!(store.append(&id("a"), &held, gap).await, Err(Refusal::Conflict));
+    assert_eq!(store.append(&id("a"), &held, gap).await, Err(StoreError::Conflict));
     assert_eq!(store.head(&id("a")).await, Ok(None));
 }
 
@@ -51,7 +54,7 @@ pub(in super::super) async fn a_commit_without_events_needs_a_conversation(store
     bare.answers.push(answer("key:1", "yes", 60));
     let mut nothing = bare.clone();
     nothing.head.last_seq = 0;
-    assert_eq!(store.append(&id("a"), &held, nothing).await, Err(Refusal::Conflict));
+    assert_eq!(store.append(&id("a"), &held, nothing).await, Err(StoreError::Conflict));
     store.append(&id("a"), &held, commit(1, 1)).await.unwrap();
     assert_eq!(store.append(&id("a"), &held, bare).await, Ok(()));
     assert!(store.answer("a", "key:1", at(0)).await.unwrap().is_some());
@@ -60,7 +63,7 @@ pub(in super::super) async fn a_commit_without_events_needs_a_conversation(store
 pub(in super::super) async fn an_append_under_an_older_epoch_is_fenced(store: Arc<dyn Store>) {
     let old = created(&*store, "a").await;
     let new = store.claim(&id("a"), &holder("m"), Some(&old.holder)).await.unwrap();
-    assert_eq!(store.append(&id("a"), &old, commit(2, 2)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &old, commit(2, 2)).await, Err(StoreError::Fenced));
     assert_eq!(store.append(&id("a"), &new, commit(2, 2)).await, Ok(()));
 }
 
@@ -69,22 +72,22 @@ pub(in super::super) async fn an_append_of_another_life_with_the_same_epoch_is_f
 ) {
     let held = created(&*store, "a").await;
     let incarnation = "2".to_owned();
-    let other = Holding { holder: Holder { incarnation, ..held.holder.clone() }, ..held };
-    assert_eq!(store.append(&id("a"), &other, commit(2, 2)).await, Err(Refusal::Fenced));
+    let other = Claim { holder: Holder { incarnation, ..held.holder.clone() }, ..held };
+    assert_eq!(store.append(&id("a"), &other, commit(2, 2)).await, Err(StoreError::Fenced));
 }
 
 pub(in super::super) async fn an_append_after_a_release_is_fenced(store: Arc<dyn Store>) {
     let held = created(&*store, "a").await;
     store.release(&id("a"), &held).await.unwrap();
-    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(StoreError::Fenced));
     let again = claimed(&*store, "a").await;
-    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(StoreError::Fenced));
     assert_eq!(store.append(&id("a"), &again, commit(2, 2)).await, Ok(()));
 }
 
 pub(in super::super) async fn an_append_without_a_claim_is_fenced(store: Arc<dyn Store>) {
-    let held = Holding { holder: holder("n"), epoch: 1 };
-    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(Refusal::Fenced));
+    let held = Claim { holder: holder("n"), epoch: 1 };
+    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(StoreError::Fenced));
 }
 
 pub(in super::super) async fn a_refused_commit_leaves_nothing(store: Arc<dyn Store>) {
@@ -97,15 +100,15 @@ pub(in super::super) async fn a_refused_commit_leaves_nothing(store: Arc<dyn Sto
     let mut misplaced = whole.clone();
     Arc::make_mut(&mut misplaced.events)[0].seq = 3;
     misplaced.head.last_seq = 3;
-    assert_eq!(store.append(&id("a"), &held, misplaced).await, Err(Refusal::Conflict));
-    let stale = Holding { epoch: held.epoch + 1, ..held };
-    assert_eq!(store.append(&id("a"), &stale, whole).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &held, misplaced).await, Err(StoreError::Conflict));
+    let stale = Claim { epoch: held.epoch + 1, ..held };
+    assert_eq!(store.append(&id("a"), &stale, whole).await, Err(StoreError::Fenced));
 
     assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 1);
     assert_eq!(store.head(&id("a")).await, Ok(Some(commit(1, 1).head)));
     assert_eq!(store.inbox(&Default::default(), None, 10).await.unwrap().items, []);
     assert_eq!(store.alarms(10).await, Ok(vec![]));
-    assert_eq!(store.active(&Share::all(), None, 10).await.unwrap().items, []);
+    assert_eq!(store.active(&PartitionSet::all(), None, 10).await.unwrap().items, []);
     assert_eq!(store.answer("a", "key:1", at(0)).await, Ok(None));
 }
 
@@ -116,7 +119,7 @@ pub(in super::super) async fn of_two_commits_at_the_same_place_one_wins(store: A
         store.append(&a, &held, commit(2, 2)),
         store.append(&a, &held, commit(2, 2)),
     );
-    let conflict = Err(Refusal::Conflict);
+    let conflict = Err(StoreError::Conflict);
     assert!(both == (Ok(()), conflict.clone()) || both == (conflict, Ok(())), "{both:?}");
     assert_eq!(store.events(&a, 0, 10).await.unwrap().len(), 2);
 }
@@ -128,10 +131,10 @@ pub(in super::super) async fn a_load_begins_at_the_cached_state(store: Arc<dyn S
     cached.state = Some(state.clone());
     store.append(&id("a"), &held, cached).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
-    assert_eq!(loaded, Loaded { state: state.clone(), events: vec![] });
+    assert_eq!(loaded, StoredConversation { state: state.clone(), events: vec![] });
     store.append(&id("a"), &held, commit(4, 5)).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
-    assert_eq!(loaded, Loaded { state, events: vec![event(4), event(5)] });
+    assert_eq!(loaded, StoredConversation { state, events: vec![event(4), event(5)] });
     assert_eq!(store.events(&id("a"), 0, 10).await.unwrap().len(), 5);
 }
 
@@ -169,13 +172,16 @@ pub(in super::super) async fn large_events_are_kept_whole(store: Arc<dyn Store>)
 pub(in super::super) async fn an_event_of_an_unknown_type_is_kept_whole(store: Arc<dyn Store>) {
     let held = claimed(&*store, "a").await;
     let mut newer = commit(1, 3);
-    Arc::make_mut(&mut newer.events)[1].data = Data::Unknown(Unknown {
+    Arc::make_mut(&mut newer.events)[1].data = EventData::Unknown(Unknown {
         kind: "mused".to_owned(),
         data: json!({"by": ["a", null], "n": 1.5}),
     });
     store.append(&id("a"), &held, newer.clone()).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();
-    assert_eq!(loaded, Loaded { state: State::default(), events: newer.events.to_vec() });
+    assert_eq!(
+        loaded,
+        StoredConversation { state: State::default(), events: newer.events.to_vec() }
+    );
     assert_eq!(store.events(&id("a"), 0, 10).await, Ok(newer.events.to_vec()));
     Arc::make_mut(&mut newer.events).reverse();
     assert_eq!(store.events_before(&id("a"), 4, 10).await, Ok(newer.events.to_vec()));
@@ -235,7 +241,7 @@ pub(in super::super) async fn an_answer_given_again_replaces_the_first(store: Ar
 
 pub(in super::super) async fn an_answer_without_an_end_stays(store: Arc<dyn Store>) {
     let held = claimed(&*store, "a").await;
-    let endless = Answer { expires_at: Timestamp::MAX, ..answer("key:1", "one", 0) };
+    let endless = StoredResponse { expires_at: Timestamp::MAX, ..answer("key:1", "one", 0) };
     for (seq, kept) in [(1, endless.clone()), (2, answer("key:2", "two", 60))] {
         let mut answered = commit(seq, seq);
         answered.answers.push(kept);

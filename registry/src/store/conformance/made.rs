@@ -1,9 +1,13 @@
 //! Commits and their parts as the suite uses them.
 #![allow(clippy::unwrap_used)]
 
-use abide_actors::journal::{Answer, Closed, Commit, Head, Holder, Holding};
-use abide_conversation::event::{Created, Data, Executor, Intent, Kind, RepairRequested};
-use abide_conversation::state::{Activeness, Pending};
+use abide_actors::journal::{
+    Claim, ClosedSuspension, Commit, ConversationSummary, Holder, StoredResponse,
+};
+use abide_conversation::event::{
+    Created, EventData, Executor, Intent, RepairRequested, SuspensionKind,
+};
+use abide_conversation::state::{ConversationStatus, PendingCall};
 use abide_conversation::{AgentName, CallId, ConversationId, Event, Timestamp};
 use serde_json::{Map, json};
 
@@ -22,7 +26,7 @@ pub(in super::super) fn holder(node: &str) -> Holder {
     Holder { node: node.to_owned(), incarnation: "1".to_owned() }
 }
 
-pub(in super::super) async fn claimed(store: &dyn Store, name: &str) -> Holding {
+pub(in super::super) async fn claimed(store: &dyn Store, name: &str) -> Claim {
     store.claim(&id(name), &holder("n"), None).await.unwrap()
 }
 
@@ -35,7 +39,7 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
         1 => {
             let agent = AgentName::new("demo");
             let assigns = Map::new();
-            Data::Created(Created {
+            EventData::Created(Created {
                 agent,
                 assigns,
                 metadata: Map::new(),
@@ -44,16 +48,16 @@ pub(in super::super) fn event_of(seq: u64, reason: &str) -> Event {
                 fork: None,
             })
         }
-        _ => Data::RepairRequested(RepairRequested { reason: reason.to_owned() }),
+        _ => EventData::RepairRequested(RepairRequested { reason: reason.to_owned() }),
     };
     Event { seq, at: at(0), turn_id: None, data }
 }
 
 /// A commit of the events `first..=last` and nothing else.
 pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
-    let head = Head {
+    let head = ConversationSummary {
         agent: AgentName::new("demo"),
-        state: Activeness::Idle,
+        state: ConversationStatus::Idle,
         last_seq: last,
         created_at: at(0),
         metadata: Map::from_iter([("plan".to_owned(), json!("gold"))]),
@@ -66,19 +70,19 @@ pub(in super::super) fn commit(first: u64, last: u64) -> Commit {
 }
 
 /// Claims a conversation and writes its first event.
-pub(in super::super) async fn created(store: &dyn Store, name: &str) -> Holding {
+pub(in super::super) async fn created(store: &dyn Store, name: &str) -> Claim {
     let held = claimed(store, name).await;
     store.append(&id(name), &held, commit(1, 1)).await.unwrap();
     held
 }
 
-pub(in super::super) fn pending(call: &str, suspension: u32, expires_in: i64) -> Pending {
-    Pending {
+pub(in super::super) fn pending(call: &str, suspension: u32, expires_in: i64) -> PendingCall {
+    PendingCall {
         requests: None,
         call_id: CallId::new(call),
         tool: "send_email".to_owned(),
         executor: Executor::Server,
-        kind: Kind::Approval,
+        kind: SuspensionKind::Approval,
         args: json!({"to": "a@b.c"}),
         message: "Send?".to_owned(),
         intent: Intent::Action,
@@ -89,13 +93,13 @@ pub(in super::super) fn pending(call: &str, suspension: u32, expires_in: i64) ->
     }
 }
 
-pub(in super::super) fn closed(pending: &Pending) -> Closed {
+pub(in super::super) fn closed(pending: &PendingCall) -> ClosedSuspension {
     let (suspension, expires_at) = (pending.suspension, pending.expires_at);
-    Closed { call_id: pending.call_id.clone(), suspension, expires_at }
+    ClosedSuspension { call_id: pending.call_id.clone(), suspension, expires_at }
 }
 
-pub(in super::super) fn answer(key: &str, body: &str, expires_in: i64) -> Answer {
-    Answer {
+pub(in super::super) fn answer(key: &str, body: &str, expires_in: i64) -> StoredResponse {
+    StoredResponse {
         key: key.to_owned(),
         fingerprint: "f".to_owned(),
         body: json!(body),

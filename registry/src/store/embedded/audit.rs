@@ -1,7 +1,7 @@
 //! The audit in the file: what was kept is found by conversation, and swept by its time.
 
 use abide_actors::audit::{AuditLog, Entry, MOST_ENTRIES};
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::{ConversationId, Timestamp};
 use async_trait::async_trait;
 use redb::{Error, ReadTransaction, ReadableTable, Table, WriteTransaction};
@@ -31,7 +31,7 @@ impl AuditLog for Embedded {
         id: &ConversationId,
         entry: &Entry,
         expires_at: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         let (id, key, json) = (id.clone(), entry.key(), write::json(entry)?);
         let kept = Kept { id, key, at: entry.at, expires_at, json };
         self.write(Write::Audit(kept)).await.map(|_| ())
@@ -43,7 +43,7 @@ impl AuditLog for Embedded {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, Refusal> {
+    ) -> Result<Vec<Entry>, StoreError> {
         let (id, before) = (id.clone(), before.map(str::to_owned));
         self.read(move |from| entries(from, id.as_str(), before.as_deref(), limit, now)).await
     }

@@ -1,7 +1,7 @@
 //! Blobs in the file: what each is, and its bytes beside that.
 
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::BlobId;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use super::write::Write;
 
 #[async_trait]
 impl Blobs for Embedded {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal> {
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
         // Its bytes need not be written twice, and whoever deletes it meanwhile was asked to.
         match self.blob_info(id).await? {
             Some(_) => Ok(false),
@@ -21,11 +21,11 @@ impl Blobs for Embedded {
         }
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal> {
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
         self.read_row(|from| info(from, id.as_str()))
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, Refusal> {
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
         let id = id.clone();
         self.read(move |from| {
             let Some(info) = info(from, id.as_str())? else { return Ok(None) };
@@ -36,7 +36,7 @@ impl Blobs for Embedded {
         .await
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, Refusal> {
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
         self.write(Write::DeleteBlob { id: id.clone() }).await
     }
 }

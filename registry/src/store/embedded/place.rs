@@ -31,13 +31,13 @@ pub enum OpenError {
 
 /// A directory that this process has to itself until it drops this.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct StoreDir {
     dir: PathBuf,
     durability: Durability,
     _lock: File,
 }
 
-impl Place {
+impl StoreDir {
     /// Takes the directory, making it if there is none.
     pub(super) fn take(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
         let unusable = |error: io::Error| refused(dir, &error);

@@ -2,15 +2,17 @@
 
 use std::ops::Bound;
 
-use abide_actors::journal::{Answer, Head, InboxEntry, InboxFilter, Loaded};
-use abide_conversation::remembered::Remembered;
+use abide_actors::journal::{
+    ConversationSummary, InboxEntry, InboxFilter, StoredConversation, StoredResponse,
+};
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{ConversationId, Event, Revision, State, Timestamp};
 use redb::{Error, ReadTransaction};
 
 use super::super::paging::{self, InboxKey};
 use super::super::{HeadFilter, Page, StoredAgent};
 use super::tables::{self, Record};
-use crate::partition::{Partition, Share};
+use crate::partition::{Partition, PartitionSet};
 
 /// The epoch and head of a conversation.
 pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>, Error> {
@@ -24,7 +26,7 @@ pub(super) fn load(
     from: &ReadTransaction,
     id: &str,
     most: usize,
-) -> Result<Option<Option<Loaded>>, Error> {
+) -> Result<Option<Option<StoredConversation>>, Error> {
     let Some(record) = record(from, id)? else { return Ok(Some(None)) };
     let cached = from.open_table(tables::STATES)?.get(id)?;
     let Some(most) = most.checked_sub(cached.as_ref().map_or(0, |row| row.value().1.len())) else {
@@ -38,7 +40,7 @@ pub(super) fn load(
     let fits = |state: &State| state.seq <= record.head.last_seq;
     let state = cached.filter(fits).unwrap_or_default();
     let events = events(from, id, state.seq, usize::MAX, most)?;
-    Ok(events.map(|events| Some(Loaded { state, events })))
+    Ok(events.map(|events| Some(StoredConversation { state, events })))
 }
 
 /// Events in order; `None` if they are more than `most` bytes.
@@ -89,9 +91,9 @@ pub(super) fn answer(
     scope: &str,
     key: &str,
     now: Timestamp,
-) -> Result<Option<Answer>, Error> {
+) -> Result<Option<StoredResponse>, Error> {
     let Some(json) = from.open_table(tables::ANSWERS)?.get((scope, key))? else { return Ok(None) };
-    let answer: Answer = tables::parse("answer", json.value())?;
+    let answer: StoredResponse = tables::parse("answer", json.value())?;
     Ok((now < answer.expires_at).then_some(answer))
 }
 
@@ -100,7 +102,7 @@ pub(super) fn conversations(
     filter: &HeadFilter,
     after: Option<ConversationId>,
     limit: usize,
-) -> Result<Page<(ConversationId, Head)>, Error> {
+) -> Result<Page<(ConversationId, ConversationSummary)>, Error> {
     let heads = from.open_table(tables::HEADS)?;
     let start = after.as_ref().map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_str()));
     let rows = heads.range::<&str>((start, Bound::Unbounded))?.map(|row| {
@@ -114,7 +116,7 @@ pub(super) fn conversations(
 
 pub(super) fn active(
     from: &ReadTransaction,
-    share: &Share,
+    share: &PartitionSet,
     after: Option<ConversationId>,
     limit: usize,
 ) -> Result<Page<ConversationId>, Error> {
@@ -197,7 +199,10 @@ pub(super) fn newest(from: &ReadTransaction, name: &str) -> Result<Option<Revisi
     Ok(newest.map(|newest| Revision::new(newest.value())))
 }
 
-pub(super) fn decisions(from: &ReadTransaction, agent: &str) -> Result<Vec<Remembered>, Error> {
+pub(super) fn decisions(
+    from: &ReadTransaction,
+    agent: &str,
+) -> Result<Vec<RememberedDecision>, Error> {
     let decisions = from.open_table(tables::DECISIONS)?;
     let mut found = Vec::new();
     for row in decisions.range((agent, "")..)? {

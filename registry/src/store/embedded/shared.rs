@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use abide_actors::journal::{Holder, Holding, Refusal};
+use abide_actors::journal::{Claim, Holder, StoreError};
 use abide_conversation::ConversationId;
 use redb::{Database, Error, ReadTransaction, ReadableDatabase};
 
@@ -31,14 +31,14 @@ pub(super) struct OpenFile {
 
 /// A read that failed, and whether opening the file again may help.
 pub(super) struct Failed {
-    pub(super) refusal: Refusal,
+    pub(super) refusal: StoreError,
     pub(super) reopen: Option<u64>,
 }
 
 /// What a claim came to.
 pub(super) enum Claim {
     /// This is the holding now.
-    Holds(Holding),
+    Holds(Claim),
     /// It takes over from this holder, who may be writing.
     TakesOver(Holder),
 }
@@ -88,7 +88,7 @@ impl Shared {
         id: &ConversationId,
         me: &Holder,
         dead: &Holder,
-    ) -> Result<Holding, Failed> {
+    ) -> Result<Claim, Failed> {
         let written = self.written(id)?;
         Ok(self.claims().claim(id, me, Some(dead), written))
     }
@@ -109,12 +109,12 @@ impl Shared {
         read: impl FnOnce(&ReadTransaction) -> Result<T, Error>,
     ) -> Result<T, Failed> {
         let OpenFile { number, database } = self.file();
-        let closed = |reason| Failed { refusal: Refusal::Unavailable(reason), reopen: None };
+        let closed = |reason| Failed { refusal: StoreError::Unavailable(reason), reopen: None };
         let database = database.map_err(closed)?;
         let outcome = database.begin_read().map_err(Error::from).and_then(|from| read(&from));
         outcome.map_err(|error| {
             let damaged = matches!(error, Error::Corrupted(_));
-            let refusal = Refusal::Unavailable(error.to_string());
+            let refusal = StoreError::Unavailable(error.to_string());
             Failed { refusal, reopen: (!damaged).then_some(number) }
         })
     }

@@ -1,6 +1,6 @@
 //! The tables of the file, and how keys and values are written in them.
 
-use abide_actors::journal::Head;
+use abide_actors::journal::ConversationSummary;
 use abide_conversation::{CallId, ConversationId, Timestamp};
 use redb::{Error, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
@@ -63,7 +63,7 @@ pub(super) const AUDIT_EXPIRIES: TableDefinition<(Nanos, Text, Text), ()> =
 pub(super) struct Record {
     /// Of the holding that appended last.
     pub(super) epoch: u64,
-    pub(super) head: Head,
+    pub(super) head: ConversationSummary,
 }
 
 /// Makes the tables, so that reading never meets a missing one.

@@ -1,7 +1,9 @@
 //! One write of a batch: checked first, then written whole.
 
 use abide_actors::blobs::Blob;
-use abide_actors::journal::{Answer, Commit, Head, Holding, InboxEntry, Refusal};
+use abide_actors::journal::{
+    Claim, Commit, ConversationSummary, InboxEntry, StoreError, StoredResponse,
+};
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
 use redb::{Error, ReadableTable, Table, WriteTransaction};
 use serde::Serialize;
@@ -23,7 +25,7 @@ const REMOVED_BYTES: usize = 4 << 20;
 /// Something to be written, turned into bytes by whoever asks for it.
 pub(super) enum Write {
     Append(Box<Append>),
-    Delete { id: ConversationId, held: Holding, answer: Option<Kept> },
+    Delete { id: ConversationId, held: Claim, answer: Option<Kept> },
     PutAgent { name: AgentName, revision: String, json: Vec<u8>, answer: Option<Kept> },
     DeleteAgent { name: AgentName, answer: Option<Kept> },
     Reserve { answer: Kept, now: Timestamp },
@@ -53,7 +55,7 @@ impl Write {
 /// A commit as bytes.
 pub(super) struct Append {
     pub(super) id: ConversationId,
-    pub(super) held: Holding,
+    pub(super) held: Claim,
     commit: Commit,
     record: Vec<u8>,
     events: Vec<Vec<u8>>,
@@ -71,15 +73,15 @@ pub(super) struct Kept {
 }
 
 /// Whether a write was done: of an agent, whether its name was new, or there to be deleted.
-pub(super) type Outcome = Result<bool, Refusal>;
+pub(super) type Outcome = Result<bool, StoreError>;
 
 impl Append {
     /// Does the costly part on the caller's thread.
     pub(super) fn new(
         id: &ConversationId,
-        held: &Holding,
+        held: &Claim,
         commit: Commit,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StoreError> {
         let record = json(&Record { epoch: held.epoch, head: commit.head.clone() })?;
         let events = commit.events.iter().map(json).collect::<Result<_, _>>()?;
         let entries = commit.opened.iter().map(|pending| {
@@ -96,14 +98,14 @@ impl Append {
 }
 
 impl Kept {
-    pub(super) fn new(scope: &str, answer: &Answer) -> Result<Self, Refusal> {
+    pub(super) fn new(scope: &str, answer: &StoredResponse) -> Result<Self, StoreError> {
         let (scope, key) = (scope.to_owned(), answer.key.clone());
         Ok(Self { scope, key, expires_at: answer.expires_at, json: json(answer)? })
     }
 }
 
-pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
-    serde_json::to_vec(value).map_err(|error| Refusal::Unavailable(error.to_string()))
+pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(value).map_err(|error| StoreError::Unavailable(error.to_string()))
 }
 
 /// The tables of one write transaction, opened once for all its writes.
@@ -188,8 +190,9 @@ impl<'t> Open<'t> {
             }
             Write::Reserve { answer, now } => {
                 let old = self.answers.get((answer.scope.as_str(), answer.key.as_str()))?;
-                let old =
-                    old.map(|json| tables::parse::<Answer>("answer", json.value())).transpose()?;
+                let old = old
+                    .map(|json| tables::parse::<StoredResponse>("answer", json.value()))
+                    .transpose()?;
                 let free = old.is_none_or(|old| old.expires_at <= *now);
                 if free {
                     self.keep([answer])?;
@@ -251,7 +254,7 @@ impl<'t> Open<'t> {
         let (id, commit) = (append.id.as_str(), &append.commit);
         let old = self.head(id)?;
         if !rules::follows(commit, old.as_ref().map(|head| head.last_seq)) {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(StoreError::Conflict));
         }
         for (event, json) in commit.events.iter().zip(&append.events) {
             self.journal.insert((id, event.seq), json.as_slice())?;
@@ -304,13 +307,18 @@ impl<'t> Open<'t> {
         self.forget(id)
     }
 
-    fn head(&self, id: &str) -> Result<Option<Head>, Error> {
+    fn head(&self, id: &str) -> Result<Option<ConversationSummary>, Error> {
         let Some(json) = self.heads.get(id)? else { return Ok(None) };
         let record: Record = tables::parse("head", json.value())?;
         Ok(Some(record.head))
     }
 
-    fn mark(&mut self, id: &str, old: Option<&Head>, new: Option<&Head>) -> Result<(), Error> {
+    fn mark(
+        &mut self,
+        id: &str,
+        old: Option<&ConversationSummary>,
+        new: Option<&ConversationSummary>,
+    ) -> Result<(), Error> {
         let (was, is) = (old.and_then(|head| head.alarm), new.and_then(|head| head.alarm));
         if was != is {
             if let Some(at) = was {
@@ -340,8 +348,9 @@ impl<'t> Open<'t> {
         for kept in answers {
             let (scope, key) = (kept.scope.as_str(), kept.key.as_str());
             let old = self.answers.insert((scope, key), kept.json.as_slice())?;
-            let old =
-                old.map(|json| tables::parse::<Answer>("answer", json.value())).transpose()?;
+            let old = old
+                .map(|json| tables::parse::<StoredResponse>("answer", json.value()))
+                .transpose()?;
             if let Some(old) = old {
                 self.expiries.remove((nanos(old.expires_at), scope, key))?;
             }
@@ -371,7 +380,7 @@ impl<'t> Open<'t> {
             if row.0.value().0 != scope {
                 break;
             }
-            let answer: Answer = tables::parse("answer", row.1.value())?;
+            let answer: StoredResponse = tables::parse("answer", row.1.value())?;
             kept.push((answer.key, nanos(answer.expires_at)));
         }
         for (key, at) in kept {

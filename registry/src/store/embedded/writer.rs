@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use abide_actors::journal::{Holder, Holding, Refusal};
+use abide_actors::journal::{Claim, Holder, StoreError};
 use abide_conversation::ConversationId;
 use redb::{Database, Error};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::place::Place;
+use super::place::StoreDir;
 use super::shared::{OpenFile, Shared};
 use super::write::{Open, Outcome, Write};
 
@@ -34,7 +34,7 @@ pub(super) enum Job {
     Write(Box<Write>, oneshot::Sender<Outcome>),
     Release {
         id: ConversationId,
-        held: Holding,
+        held: Claim,
         done: oneshot::Sender<()>,
     },
     TakeOver {
@@ -47,11 +47,11 @@ pub(super) enum Job {
     Reopen(u64),
 }
 
-pub(super) type Claimed = Result<Holding, Refusal>;
+pub(super) type Claimed = Result<Claim, StoreError>;
 type Pending = (Box<Write>, oneshot::Sender<Outcome>);
 
 pub(super) struct Writer {
-    pub(super) place: Place,
+    pub(super) place: StoreDir,
     pub(super) shared: Arc<Shared>,
     pub(super) queue: mpsc::Receiver<Job>,
     /// Whether deletions may have left events to remove.
@@ -62,7 +62,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// A process that died may have left events to remove.
-    pub(super) fn new(place: Place, shared: Arc<Shared>, queue: mpsc::Receiver<Job>) -> Self {
+    pub(super) fn new(place: StoreDir, shared: Arc<Shared>, queue: mpsc::Receiver<Job>) -> Self {
         Self { place, shared, queue, sweeping: true, waiting: Vec::new() }
     }
 
@@ -155,7 +155,7 @@ impl Writer {
             outcomes.push(match self.admits(write) {
                 true if open.must_wait(write)? => None,
                 true => Some(open.apply(write)?),
-                false => Some(Err(Refusal::Fenced)),
+                false => Some(Err(StoreError::Fenced)),
             });
         }
         let waits = writes.iter().zip(&outcomes).find(|(_, outcome)| outcome.is_none());
@@ -242,6 +242,6 @@ impl Writer {
 
 fn refuse(writes: Vec<Pending>, reason: &str) {
     for (_, done) in writes {
-        let _ = done.send(Err(Refusal::Unavailable(reason.to_owned())));
+        let _ = done.send(Err(StoreError::Unavailable(reason.to_owned())));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use abide_actors::audit::{AuditLog, Entry, MOST_ENTRIES};
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::{ConversationId, Timestamp};
 use async_trait::async_trait;
 
@@ -19,7 +19,7 @@ impl AuditLog for Memory {
         id: &ConversationId,
         entry: &Entry,
         expires_at: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         if !tables.conversations.contains_key(id) {
             return Ok(());
@@ -39,7 +39,7 @@ impl AuditLog for Memory {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, Refusal> {
+    ) -> Result<Vec<Entry>, StoreError> {
         let tables = self.tables();
         let all = tables.audit.get(id).into_iter().flatten().rev();
         let live = all.filter(|(key, (expires_at, _))| {

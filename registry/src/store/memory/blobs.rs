@@ -1,7 +1,7 @@
 //! Blobs in memory.
 
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::BlobId;
 use async_trait::async_trait;
 
@@ -9,19 +9,19 @@ use super::Memory;
 
 #[async_trait]
 impl Blobs for Memory {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal> {
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
         Ok(self.tables().blobs.insert(id.clone(), blob.clone()).is_none())
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal> {
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
         Ok(self.tables().blobs.get(id).map(Blob::info))
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, Refusal> {
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
         Ok(self.tables().blobs.get(id).cloned())
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, Refusal> {
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
         Ok(self.tables().blobs.remove(id).is_some())
     }
 }

@@ -1,7 +1,7 @@
 //! The audit in Redis: beside its conversation, and gone by itself when its time is over.
 
 use abide_actors::audit::{AuditLog, Entry};
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::{ConversationId, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
@@ -17,7 +17,7 @@ impl AuditLog for Redis {
         id: &ConversationId,
         entry: &Entry,
         expires_at: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         self.audit_by_script(id, entry, expires_at).await
     }
 
@@ -27,7 +27,7 @@ impl AuditLog for Redis {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, Refusal> {
+    ) -> Result<Vec<Entry>, StoreError> {
         let tag = Tag::of(id);
         let [entries, expiries] = of(tag, id).map(|key| key.to_string());
         let mut command = cmd("ZRANGE");

@@ -1,7 +1,7 @@
 //! Blobs in Redis: one key each, in the partition that its id falls into.
 
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::BlobId;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,11 +13,11 @@ use crate::partition::Partition;
 
 #[async_trait]
 impl Blobs for Redis {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal> {
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
         self.blob_by_script(id, Some(blob)).await
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal> {
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
         let (tag, command) = ask(id, ["type", "size"]);
         let row: (Option<String>, Option<u64>) = self.ask(tag, command).await?;
         Ok(match row {
@@ -26,7 +26,7 @@ impl Blobs for Redis {
         })
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, Refusal> {
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
         let (tag, command) = ask(id, ["type", "bytes"]);
         let row: (Option<String>, Option<Bytes>) = self.fetch(tag, command).await?;
         Ok(match row {
@@ -35,7 +35,7 @@ impl Blobs for Redis {
         })
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, Refusal> {
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
         self.blob_by_script(id, None).await
     }
 }

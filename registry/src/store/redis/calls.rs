@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use futures::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, FromRedisValue, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::sync::SemaphorePermit;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Redis;
 use super::keys::Tag;
-use super::line::Line;
+use super::line::Connection;
 use super::script::Call;
 
 /// How long replicas may take to have a write: within the patience for the answer itself.
@@ -29,12 +29,12 @@ impl Redis {
         &self,
         tag: Tag,
         command: Cmd,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, StoreError> {
         answered(&self.reads, tag, command).await
     }
 
     /// Asks all of these at once. The answers are in their order, and not of one moment.
-    pub(super) async fn each(&self, asked: Vec<(Tag, Cmd)>) -> Result<Vec<Value>, Refusal> {
+    pub(super) async fn each(&self, asked: Vec<(Tag, Cmd)>) -> Result<Vec<Value>, StoreError> {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
@@ -51,7 +51,7 @@ impl Redis {
         let sent =
             stream::iter(pipelines.into_values()).map(|(tag, commands, places)| async move {
                 let answers = self.reads.send(tag, &commands).await.map_err(unavailable)?;
-                Ok::<_, Refusal>(places.into_iter().zip(answers))
+                Ok::<_, StoreError>(places.into_iter().zip(answers))
             });
         let answered: Vec<_> = sent.buffer_unordered(AT_ONCE).try_collect().await?;
         let mut answers = vec![Value::Nil; count];
@@ -62,17 +62,17 @@ impl Redis {
     }
 
     /// Calls a script whose answer may be long: it does not hold up commits.
-    pub(super) async fn look<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
+    pub(super) async fn look<T: FromRedisValue>(&self, call: Call) -> Result<T, StoreError> {
         run(&self.reads, call, None).await.and_then(|value| read("script", value))
     }
 
     /// Calls a script that writes what may be lost with the primary.
-    pub(super) async fn call<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
+    pub(super) async fn call<T: FromRedisValue>(&self, call: Call) -> Result<T, StoreError> {
         run(&self.writes, call, None).await.and_then(|value| read("script", value))
     }
 
     /// Calls a script whose effect is to be kept as well as was promised.
-    pub(super) async fn commit<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
+    pub(super) async fn commit<T: FromRedisValue>(&self, call: Call) -> Result<T, StoreError> {
         let line = match self.durable.len() {
             0 => &self.writes,
             lines => &self.durable[self.turn.fetch_add(1, Ordering::Relaxed) % lines],
@@ -84,7 +84,7 @@ impl Redis {
 impl Redis {
     /// Calls a script that is given megabytes, on the line for those; its effect is to be kept as
     /// well as was promised.
-    pub(super) async fn carry<T: FromRedisValue>(&self, call: Call) -> Result<T, Refusal> {
+    pub(super) async fn carry<T: FromRedisValue>(&self, call: Call) -> Result<T, StoreError> {
         let _place = self.place_to_carry().await?;
         run(&self.large, call, self.replicas).await.and_then(|value| read("script", value))
     }
@@ -94,12 +94,12 @@ impl Redis {
         &self,
         tag: Tag,
         command: Cmd,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, StoreError> {
         let _place = self.place_to_carry().await?;
         answered(&self.large, tag, command).await
     }
 
-    async fn place_to_carry(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+    async fn place_to_carry(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         match timeout(PATIENCE_LARGE, self.carrying.acquire()).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) | Err(_) => Err(refused("too many megabytes are under way".to_owned())),
@@ -108,13 +108,17 @@ impl Redis {
 }
 
 /// Asks one thing.
-async fn answered<T: FromRedisValue>(line: &Line, tag: Tag, command: Cmd) -> Result<T, Refusal> {
+async fn answered<T: FromRedisValue>(
+    line: &Connection,
+    tag: Tag,
+    command: Cmd,
+) -> Result<T, StoreError> {
     let answers = line.send(tag, &kept(command, None)).await.map_err(unavailable)?;
     read("answer", answers.into_iter().next().unwrap_or(Value::Nil))
 }
 
 /// Calls a script by its hash; where the server does not know it, by its text.
-async fn run(line: &Line, call: Call, replicas: Option<usize>) -> Result<Value, Refusal> {
+async fn run(line: &Connection, call: Call, replicas: Option<usize>) -> Result<Value, StoreError> {
     let (script, tag, known) = call.by_hash();
     let known = kept(known, replicas);
     let mut answers = line.send(tag, &known).await.map_err(unavailable)?;
@@ -153,18 +157,18 @@ fn is_unknown(answer: &Value) -> bool {
 }
 
 /// Reads an answer; `what` names it where it cannot be read.
-pub(super) fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, Refusal> {
+pub(super) fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, StoreError> {
     let value = value.extract_error().map_err(unavailable)?;
     redis::from_redis_value(value).map_err(|error| refused(format!("{what}: {error}")))
 }
 
 /// What a broken connection and a refusal of the server come to.
-pub(super) fn unavailable(error: RedisError) -> Refusal {
+pub(super) fn unavailable(error: RedisError) -> StoreError {
     refused(error.to_string())
 }
 
 /// The store cannot do it; counted.
-pub(super) fn refused(why: String) -> Refusal {
+pub(super) fn refused(why: String) -> StoreError {
     metrics::counter!("abide_store_errors_total").increment(1);
-    Refusal::Unavailable(why)
+    StoreError::Unavailable(why)
 }

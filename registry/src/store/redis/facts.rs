@@ -9,12 +9,12 @@ use redis::{RedisResult, cmd};
 use super::promise::Durability;
 
 /// What INFO and CONFIG told of one server.
-pub(super) struct Facts {
+pub(super) struct ServerInfo {
     told: HashMap<String, String>,
     configured: bool,
 }
 
-impl Facts {
+impl ServerInfo {
     pub(super) async fn of(server: &mut MultiplexedConnection) -> RedisResult<Self> {
         let info: String = cmd("INFO").query_async(server).await?;
         let lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -86,7 +86,7 @@ impl Facts {
     }
 }
 
-impl fmt::Display for Facts {
+impl fmt::Display for ServerInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for name in ["appendonly", "appendfsync", "maxmemory-policy"] {
             write!(f, "{name} {}, ", self.get(name))?;

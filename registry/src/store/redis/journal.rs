@@ -1,6 +1,8 @@
 //! Redis as a journal.
 
-use abide_actors::journal::{Answer, Commit, Holder, Holding, Journal, Loaded, Refusal};
+use abide_actors::journal::{
+    Claim, Commit, Holder, Journal, StoreError, StoredConversation, StoredResponse,
+};
 use abide_conversation::{ConversationId, Event, State, Timestamp};
 use async_trait::async_trait;
 use redis::cmd;
@@ -10,7 +12,7 @@ use super::Redis;
 use super::calls::refused;
 use super::keys::Tag;
 use super::rows;
-use super::scripts::Stored;
+use super::scripts::StoredRow;
 
 #[async_trait]
 impl Journal for Redis {
@@ -19,38 +21,38 @@ impl Journal for Redis {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<Holding, Refusal> {
+    ) -> Result<Claim, StoreError> {
         self.claim_by_script(id, me, dead).await
     }
 
-    async fn release(&self, id: &ConversationId, held: &Holding) -> Result<(), Refusal> {
+    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError> {
         self.release_by_script(id, held).await
     }
 
     async fn delete(
         &self,
         id: &ConversationId,
-        held: &Holding,
-        answer: Option<Answer>,
-    ) -> Result<(), Refusal> {
+        held: &Claim,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError> {
         self.delete_by_script(id, held, answer).await
     }
 
     async fn append(
         &self,
         id: &ConversationId,
-        held: &Holding,
+        held: &Claim,
         commit: Commit,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         // Whether that is where the journal ends, the script sees.
         let before = commit.head.last_seq.checked_sub(commit.events.len() as u64);
         match before.is_some_and(|before| rules::follows(&commit, Some(before))) {
             true => self.append_by_script(id, held, &commit).await,
-            false => Err(Refusal::Conflict),
+            false => Err(StoreError::Conflict),
         }
     }
 
-    async fn load(&self, id: &ConversationId) -> Result<Option<Loaded>, Refusal> {
+    async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError> {
         match self.load_by_script(id, true).await? {
             Some(stored) => self.read(id, stored).await,
             None => Ok(None),
@@ -62,7 +64,7 @@ impl Journal for Redis {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Holding, Option<Loaded>), Refusal> {
+    ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
         let (held, stored) = self.take_by_script(id, me, dead).await?;
         let loaded = match stored {
             Some(stored) => self.read(id, stored).await?,
@@ -76,7 +78,7 @@ impl Journal for Redis {
         id: &ConversationId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         let last = after.saturating_add(limit as u64);
         self.range(id, after, last).await
     }
@@ -86,7 +88,7 @@ impl Journal for Redis {
         id: &ConversationId,
         before: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         // Nothing is asked for past the end, so that the last ones are counted from there.
         let seq = rows::seq(id, self.ask_row(rows::ask_seq(id)).await?)?.unwrap_or(0);
         let last = before.saturating_sub(1).min(seq);
@@ -100,7 +102,7 @@ impl Journal for Redis {
         scope: &str,
         key: &str,
         now: Timestamp,
-    ) -> Result<Option<Answer>, Refusal> {
+    ) -> Result<Option<StoredResponse>, StoreError> {
         let tag = Tag::of_scope(scope);
         let mut command = cmd("HGET");
         command.arg(tag.key_of("a", scope)).arg(key);
@@ -112,18 +114,22 @@ impl Journal for Redis {
 
 impl Redis {
     /// What is stored of a conversation; where its cached state cannot be read, from all its events.
-    async fn read(&self, id: &ConversationId, stored: Stored) -> Result<Option<Loaded>, Refusal> {
+    async fn read(
+        &self,
+        id: &ConversationId,
+        stored: StoredRow,
+    ) -> Result<Option<StoredConversation>, StoreError> {
         let (_, state, events) = stored;
         let cached = match state.as_slice() {
             [] => Some(State::default()),
             json => abide_conversation::from_json(json).ok(),
         };
         if let Some(state) = cached {
-            return Ok(Some(Loaded { state, events: parse(id, events)? }));
+            return Ok(Some(StoredConversation { state, events: parse(id, events)? }));
         }
         let whole = self.load_by_script(id, false).await?;
         let loaded = whole.map(|(_, _, events)| {
-            Ok(Loaded { state: State::default(), events: parse(id, events)? })
+            Ok(StoredConversation { state: State::default(), events: parse(id, events)? })
         });
         loaded.transpose()
     }
@@ -134,7 +140,7 @@ impl Redis {
         id: &ConversationId,
         after: u64,
         last: u64,
-    ) -> Result<Vec<Event>, Refusal> {
+    ) -> Result<Vec<Event>, StoreError> {
         // Redis counts from 0, in signed numbers, and up to the last one.
         let first = i64::try_from(after).unwrap_or(i64::MAX);
         let last = i64::try_from(last).unwrap_or(i64::MAX);
@@ -148,7 +154,7 @@ impl Redis {
     }
 }
 
-fn parse(id: &ConversationId, events: Vec<Vec<u8>>) -> Result<Vec<Event>, Refusal> {
+fn parse(id: &ConversationId, events: Vec<Vec<u8>>) -> Result<Vec<Event>, StoreError> {
     let events = events.iter().map(|json| abide_conversation::from_json(json));
     let named = |error| refused(format!("{}: {error}", Tag::of(id).key_of("j", id.as_str())));
     events.collect::<Result<_, _>>().map_err(named)

@@ -34,7 +34,7 @@ const REDIRECT_WAIT_MS: (u64, u64) = (10, 200);
 /// What was asked when it broke is asked once more on its replacement, so everything that is sent
 /// must bear being done twice. An answer that takes too long is an error, and not asked again: at
 /// the worst, two connections and two answers take eight seconds, and mostly it is one answer.
-pub(super) struct Line {
+pub(super) struct Connection {
     url: Arc<RedisUrl>,
     patience: Duration,
     place: Mutex<Place>,
@@ -61,7 +61,7 @@ enum Open {
     Many(ClusterConnection),
 }
 
-impl Line {
+impl Connection {
     pub(super) fn new(url: Arc<RedisUrl>) -> Self {
         Self::with_patience(url, PATIENCE)
     }

@@ -1,39 +1,39 @@
 //! Redis as the register of a cluster's members, by its own clock.
 
-use abide_actors::journal::{Holder, Refusal};
+use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
 use async_trait::async_trait;
 
 use super::Redis;
 use super::calls::refused;
 use super::rows;
-use super::scripts::Alive;
-use crate::membership::{Member, Membership, Renewed, Seen};
+use super::scripts::MemberList;
+use crate::membership::{Member, Membership, ObservedMember, Renewed};
 
 /// Who was silent itself for half of its lease, as after the server was away, believes the others
 /// for a lease more: their silence says nothing then. A process whose name another has taken
 /// stays out while that one lives.
 #[async_trait]
 impl Membership for Redis {
-    async fn enter(&self, me: &Member) -> Result<Renewed, Refusal> {
+    async fn enter(&self, me: &Member) -> Result<Renewed, StoreError> {
         renewed(self.enter_by_script(me).await?)
     }
 
-    async fn renew(&self, me: &Member) -> Result<Renewed, Refusal> {
+    async fn renew(&self, me: &Member) -> Result<Renewed, StoreError> {
         renewed(self.renew_by_script(me).await?)
     }
 
-    async fn bury(&self, who: &Holder, suspect: bool) -> Result<bool, Refusal> {
+    async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
         self.bury_by_script(who, suspect).await
     }
 
-    async fn leave(&self, who: &Holder) -> Result<(), Refusal> {
+    async fn leave(&self, who: &Holder) -> Result<(), StoreError> {
         self.bury_by_script(who, true).await.map(|_| ())
     }
 }
 
-fn renewed(alive: Option<Alive>) -> Result<Renewed, Refusal> {
-    let Some(alive) = alive else { return Ok(Renewed::Buried) };
+fn renewed(alive: Option<MemberList>) -> Result<Renewed, StoreError> {
+    let Some(alive) = alive else { return Ok(Renewed::Evicted) };
     let [now, rows @ ..] = alive.as_slice() else {
         return Err(refused("the members: nothing was read".to_owned()));
     };
@@ -45,7 +45,7 @@ fn renewed(alive: Option<Alive>) -> Result<Renewed, Refusal> {
         let member: Member = rows::parse("a member", &row[0])?;
         // One that is dead and was not removed yet.
         if silent_ms <= member.lease_ms {
-            members.push(Seen { member, silent_ms });
+            members.push(ObservedMember { member, silent_ms });
         }
     }
     members.sort_by(|one, other| one.member.holder.node.cmp(&other.member.holder.node));

@@ -1,6 +1,6 @@
 //! Pages of a listing that is spread over many partitions, in the order of its members.
 
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use redis::cmd;
 use serde::Serialize;
 
@@ -59,7 +59,7 @@ impl<T> Pager<T> {
     }
 
     /// The next rows; `None` when the page is complete. Each must be given back by [`Pager::take`].
-    pub(super) async fn rows(&mut self, redis: &Redis) -> Result<Option<Vec<Row>>, Refusal> {
+    pub(super) async fn rows(&mut self, redis: &Redis) -> Result<Option<Vec<Row>>, StoreError> {
         if !self.more || self.full || self.looked >= SCAN {
             return Ok(None);
         }

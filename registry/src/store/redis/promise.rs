@@ -6,7 +6,7 @@ use std::num::NonZeroU8;
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, Value, cmd};
 
-use super::facts::Facts;
+use super::facts::ServerInfo;
 use super::line::{CONNECT, dial};
 use super::sentinel;
 use super::url::{Host, Kind, RedisUrl};
@@ -38,14 +38,17 @@ pub enum OpenError {
 }
 
 /// What was found.
-pub(super) struct Found {
+pub(super) struct OpenedStore {
     pub(super) line: String,
     /// Named after the moment by a server's clock, and after the connection.
     pub(super) opened: String,
 }
 
 /// Asks every primary whether it can promise this.
-pub(super) async fn check(url: &RedisUrl, durability: Durability) -> Result<Found, OpenError> {
+pub(super) async fn check(
+    url: &RedisUrl,
+    durability: Durability,
+) -> Result<OpenedStore, OpenError> {
     let failed = |error: RedisError| {
         let (url, reason) = (url.clone(), error.to_string());
         match error.code() {
@@ -59,7 +62,7 @@ pub(super) async fn check(url: &RedisUrl, durability: Durability) -> Result<Foun
     let mut primaries = primaries(url).await.map_err(failed)?;
     let mut seen = Vec::with_capacity(primaries.len());
     for (server, primary) in &mut primaries {
-        let facts = Facts::of(primary).await.map_err(failed)?;
+        let facts = ServerInfo::of(primary).await.map_err(failed)?;
         if let Err(reason) = facts.keep(durability) {
             return Err(OpenError::Promise { server: server.to_string(), durability, reason });
         }
@@ -76,7 +79,10 @@ pub(super) async fn check(url: &RedisUrl, durability: Durability) -> Result<Foun
         1 => String::new(),
         several => format!("{several} primaries, "),
     };
-    Ok(Found { line: format!("redis {}, {primaries}{facts}", facts.get("redis_version")), opened })
+    Ok(OpenedStore {
+        line: format!("redis {}, {primaries}{facts}", facts.get("redis_version")),
+        opened,
+    })
 }
 
 async fn primaries(url: &RedisUrl) -> RedisResult<Vec<(Host, MultiplexedConnection)>> {

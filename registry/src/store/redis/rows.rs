@@ -1,7 +1,7 @@
 //! What is read back, from Redis' answers.
 
-use abide_actors::journal::{Answer, Head, Holder, Holding, Refusal};
-use abide_conversation::state::Activeness;
+use abide_actors::journal::{Claim, ConversationSummary, Holder, StoreError, StoredResponse};
+use abide_conversation::state::ConversationStatus;
 use abide_conversation::{AgentName, ConversationId, Timestamp};
 use redis::{Cmd, Value, cmd};
 use serde::de::DeserializeOwned;
@@ -34,17 +34,20 @@ fn ask_fields(id: &ConversationId, fields: &[&str]) -> (Tag, Cmd) {
 
 type Text = Option<String>;
 
-pub(super) fn head(id: &ConversationId, row: Value) -> Result<Option<Head>, Refusal> {
+pub(super) fn head(
+    id: &ConversationId,
+    row: Value,
+) -> Result<Option<ConversationSummary>, StoreError> {
     let named = || named(id);
     let row: (Option<u64>, Text, Text, Text, Text, Text) = read(&named(), row)?;
     let (Some(last_seq), Some(agent), Some(head), alarm, active, metadata) = row else {
         return Ok(None);
     };
-    let (state, created_at): (Activeness, Timestamp) = parse(&named(), head.as_bytes())?;
+    let (state, created_at): (ConversationStatus, Timestamp) = parse(&named(), head.as_bytes())?;
     let alarm = alarm.filter(|at| !at.is_empty()).map(|at| at.parse());
     let alarm = alarm.transpose().map_err(|error| refused(format!("{}: {error}", named())))?;
     let metadata = metadata.map(|json| parse(&named(), json.as_bytes())).transpose()?;
-    Ok(Some(Head {
+    Ok(Some(ConversationSummary {
         agent: AgentName::new(agent),
         state,
         last_seq,
@@ -55,29 +58,29 @@ pub(super) fn head(id: &ConversationId, row: Value) -> Result<Option<Head>, Refu
     }))
 }
 
-pub(super) fn holding(id: &ConversationId, row: Value) -> Result<Option<Holding>, Refusal> {
+pub(super) fn holding(id: &ConversationId, row: Value) -> Result<Option<Claim>, StoreError> {
     let row: (Text, Text, Option<u64>) = read(&named(id), row)?;
     Ok(match row {
         (Some(node), Some(incarnation), Some(epoch)) => {
-            Some(Holding { holder: Holder { node, incarnation }, epoch })
+            Some(Claim { holder: Holder { node, incarnation }, epoch })
         }
         _ => None,
     })
 }
 
-pub(super) fn seq(id: &ConversationId, row: Value) -> Result<Option<u64>, Refusal> {
+pub(super) fn seq(id: &ConversationId, row: Value) -> Result<Option<u64>, StoreError> {
     let (seq,): (Option<u64>,) = read(&named(id), row)?;
     Ok(seq)
 }
 
 /// An answer without the nonce before it.
-pub(super) fn answer(scope: &str, value: &[u8]) -> Result<Answer, Refusal> {
+pub(super) fn answer(scope: &str, value: &[u8]) -> Result<StoredResponse, StoreError> {
     let json = value.iter().position(|byte| *byte == b' ').map(|at| &value[at + 1..]);
     parse(&Tag::of_scope(scope).key_of("a", scope), json.unwrap_or_default())
 }
 
 /// Reads JSON that this program wrote; `what` names it where it cannot be read.
-pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, Refusal> {
+pub(super) fn parse<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, StoreError> {
     abide_conversation::from_json(json).map_err(|error| refused(format!("{what}: {error}")))
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::sync::LazyLock;
 
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs, cmd};
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ impl Call {
         mut self,
         before: impl Display,
         value: &impl Serialize,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StoreError> {
         let mut arg = self.command.writer_for_next_arg();
         write!(arg, "{before}").map_err(|error| refused(error.to_string()))?;
         let written = serde_json::to_writer(&mut arg, value);

@@ -2,8 +2,8 @@
 
 use abide_actors::audit::{Entry, MOST_ENTRIES};
 use abide_actors::blobs::Blob;
-use abide_actors::journal::{Answer, Commit, Holder, Holding, InboxEntry, Refusal};
-use abide_conversation::remembered::Remembered;
+use abide_actors::journal::{Claim, Commit, Holder, InboxEntry, StoreError, StoredResponse};
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
 use serde::Serialize;
 
@@ -56,7 +56,7 @@ impl Redis {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<Holding, Refusal> {
+    ) -> Result<Claim, StoreError> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.common("floor")];
         self.call(Call::new(&CLAIM, tag, keys).claim(me, dead)).await.map(holding)
@@ -68,7 +68,7 @@ impl Redis {
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
-    ) -> Result<(Holding, Option<Stored>), Refusal> {
+    ) -> Result<(Claim, Option<StoredRow>), StoreError> {
         let (tag, own) = (Tag::of(id), |kind| Tag::of(id).own(kind, id.as_str()));
         let keys = [own("c"), tag.common("floor"), own("j"), own("s")];
         let call = Call::new(&TAKE, tag, keys).claim(me, dead).arg(super::STATE_FORMAT);
@@ -79,8 +79,8 @@ impl Redis {
     pub(super) async fn release_by_script(
         &self,
         id: &ConversationId,
-        held: &Holding,
-    ) -> Result<(), Refusal> {
+        held: &Claim,
+    ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
         let keys = [tag.own("c", id.as_str()), tag.common("floor")];
         let call = Call::new(&RELEASE, tag, keys).holding(held);
@@ -91,9 +91,9 @@ impl Redis {
     pub(super) async fn append_by_script(
         &self,
         id: &ConversationId,
-        held: &Holding,
+        held: &Claim,
         commit: &Commit,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         let head = &commit.head;
         let (tag, before) = (Tag::of(id), head.last_seq - commit.events.len() as u64);
         let metadata = (before == 0 && !head.metadata.is_empty()).then_some(&head.metadata);
@@ -145,9 +145,9 @@ impl Redis {
     pub(super) async fn delete_by_script(
         &self,
         id: &ConversationId,
-        held: &Holding,
-        answer: Option<Answer>,
-    ) -> Result<(), Refusal> {
+        held: &Claim,
+        answer: Option<StoredResponse>,
+    ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
         let mut keys = of_conversation(tag, id).to_vec();
         keys.extend([tag.common("floor"), tag.own("deleted", id.as_str())]);
@@ -166,7 +166,7 @@ impl Redis {
         &self,
         id: &ConversationId,
         cached: bool,
-    ) -> Result<Option<Stored>, Refusal> {
+    ) -> Result<Option<StoredRow>, StoreError> {
         let tag = Tag::of(id);
         let keys = ["c", "j", "s"].map(|kind| tag.own(kind, id.as_str()));
         let format = if cached { super::STATE_FORMAT.to_string() } else { String::new() };
@@ -176,9 +176,9 @@ impl Redis {
     pub(super) async fn reserve_by_script(
         &self,
         scope: &str,
-        answer: Answer,
+        answer: StoredResponse,
         now: Timestamp,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, StoreError> {
         let (tag, nonce) = (Tag::of_scope(scope), self.nonce());
         let keys = ["a", "x"].map(|kind| tag.own(kind, scope));
         let call = Call::new(&RESERVE, tag, keys)
@@ -193,8 +193,8 @@ impl Redis {
         &self,
         name: &AgentName,
         newest: Option<&StoredAgent>,
-        answer: Option<Answer>,
-    ) -> Result<bool, Refusal> {
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         let (tag, scope) = (Tag::Agents, agents::scope(name));
         let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
@@ -213,8 +213,8 @@ impl Redis {
         &self,
         agent: &AgentName,
         id: &DecisionId,
-        decision: Option<&Remembered>,
-    ) -> Result<bool, Refusal> {
+        decision: Option<&RememberedDecision>,
+    ) -> Result<bool, StoreError> {
         let keys = [Tag::Agents.own("decisions", agent.as_str())];
         let call = Call::new(&DECISION, Tag::Agents, keys)
             .arg(id.as_str())
@@ -227,7 +227,7 @@ impl Redis {
         &self,
         id: &BlobId,
         blob: Option<&Blob>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, StoreError> {
         let (tag, key) = blobs::place(id);
         let mut call = Call::new(&BLOB, tag, [key]);
         if let Some(blob) = blob {
@@ -242,7 +242,7 @@ impl Redis {
         id: &ConversationId,
         entry: &Entry,
         expires_at: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
         let mut keys = audit::of(tag, id).to_vec();
         keys.push(tag.own("c", id.as_str()));
@@ -255,12 +255,18 @@ impl Redis {
         self.carry::<bool>(call).await.map(|_| ())
     }
 
-    pub(super) async fn enter_by_script(&self, me: &Member) -> Result<Option<Alive>, Refusal> {
+    pub(super) async fn enter_by_script(
+        &self,
+        me: &Member,
+    ) -> Result<Option<MemberList>, StoreError> {
         let call = membership(&ENTER, &me.holder).arg(&me.process).json("", me)?;
         self.call(call).await
     }
 
-    pub(super) async fn renew_by_script(&self, me: &Member) -> Result<Option<Alive>, Refusal> {
+    pub(super) async fn renew_by_script(
+        &self,
+        me: &Member,
+    ) -> Result<Option<MemberList>, StoreError> {
         self.call(membership(&RENEW, &me.holder).json("", me)?).await
     }
 
@@ -268,19 +274,19 @@ impl Redis {
         &self,
         who: &Holder,
         suspect: bool,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, StoreError> {
         self.call(membership(&BURY, who).arg(if suspect { "1" } else { "" })).await
     }
 }
 
 /// The `seq` of a journal, the cached state as JSON or nothing, and the events after it.
-pub(super) type Stored = (u64, Vec<u8>, Vec<Vec<u8>>);
+pub(super) type StoredRow = (u64, Vec<u8>, Vec<Vec<u8>>);
 
 /// The server's clock, then each member as JSON and the milliseconds that it has been silent for.
-pub(super) type Alive = Vec<Vec<u8>>;
+pub(super) type MemberList = Vec<Vec<u8>>;
 
 impl Call {
-    fn holding(self, held: &Holding) -> Self {
+    fn holding(self, held: &Claim) -> Self {
         self.arg(&held.holder.node).arg(&held.holder.incarnation).arg(held.epoch)
     }
 
@@ -291,7 +297,7 @@ impl Call {
     }
 
     /// Each value begins with the nonce and a blank.
-    fn answers(self, nonce: &str, answers: &[Answer]) -> Result<Self, Refusal> {
+    fn answers(self, nonce: &str, answers: &[StoredResponse]) -> Result<Self, StoreError> {
         let mut call = self.arg(answers.len()).arg(KEPT_S);
         for answer in answers {
             call = call.arg(&answer.key).arg(keys::score(answer.expires_at));
@@ -301,8 +307,8 @@ impl Call {
     }
 }
 
-fn holding((node, incarnation, epoch): (String, String, u64)) -> Holding {
-    Holding { holder: Holder { node, incarnation }, epoch }
+fn holding((node, incarnation, epoch): (String, String, u64)) -> Claim {
+    Claim { holder: Holder { node, incarnation }, epoch }
 }
 
 fn membership(script: &'static Script, who: &Holder) -> Call {
@@ -328,18 +334,18 @@ fn of_conversation(tag: Tag, id: &ConversationId) -> [Key<'_>; 10] {
     ]
 }
 
-fn outcome(answer: &str) -> Result<(), Refusal> {
+fn outcome(answer: &str) -> Result<(), StoreError> {
     match answer {
         "DONE" => Ok(()),
-        "CONFLICT" => Err(Refusal::Conflict),
+        "CONFLICT" => Err(StoreError::Conflict),
         "FENCED" => {
             metrics::counter!("abide_fenced_writes_total").increment(1);
-            Err(Refusal::Fenced)
+            Err(StoreError::Fenced)
         }
         other => Err(refused(format!("a script answered {other}"))),
     }
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
+fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(value).map_err(|error| refused(error.to_string()))
 }

@@ -2,28 +2,30 @@
 
 use std::collections::HashMap;
 
-use abide_actors::journal::{Answer, Head, Holding, InboxEntry, InboxFilter, Refusal};
-use abide_conversation::remembered::Remembered;
+use abide_actors::journal::{
+    Claim, ConversationSummary, InboxEntry, InboxFilter, StoreError, StoredResponse,
+};
+use abide_conversation::remembered::RememberedDecision;
 use abide_conversation::{AgentName, ConversationId, DecisionId, Revision, Timestamp};
 use async_trait::async_trait;
 use redis::{Cmd, Value, cmd};
 
 use super::super::paging::{self, InboxKey};
-use super::super::{HeadFilter, ListRefusal, Page, Store, StoredAgent, Waiting};
+use super::super::{HeadFilter, ListError, Page, Store, StoredAgent, SuspensionCount};
 use super::Redis;
 use super::calls::read;
 use super::keys::{self, Tag};
 use super::pager::{Pager, Row};
 use super::rows;
-use crate::partition::{Partition, Share};
+use crate::partition::{Partition, PartitionSet};
 
 #[async_trait]
 impl Store for Redis {
-    async fn holding(&self, id: &ConversationId) -> Result<Option<Holding>, Refusal> {
+    async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
         rows::holding(id, self.ask_row(rows::ask_holding(id)).await?)
     }
 
-    async fn head(&self, id: &ConversationId) -> Result<Option<Head>, Refusal> {
+    async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
         rows::head(id, self.ask_row(rows::ask_head(id)).await?)
     }
 
@@ -32,7 +34,7 @@ impl Store for Redis {
         filter: &HeadFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Head)>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, ConversationSummary)>, ListError> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let after = after.map(|id| id.as_str().to_owned());
         let mut pager = Pager::new("ids", Partition::all(), after, limit)
@@ -53,7 +55,7 @@ impl Store for Redis {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<InboxEntry>, ListRefusal> {
+    ) -> Result<Page<InboxEntry>, ListError> {
         let after: Option<InboxKey> = paging::decode(cursor)?;
         if let Some(id) = &filter.conversation {
             let mut entries = self.open_of(id).await?;
@@ -80,31 +82,31 @@ impl Store for Redis {
         &self,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<Waiting>, ListRefusal> {
+    ) -> Result<Page<SuspensionCount>, ListError> {
         self.waiting_page(cursor, limit).await
     }
 
-    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
-        let mut alarms = self.rung(&Share::all(), "+inf", limit).await?;
+    async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
+        let mut alarms = self.rung(&PartitionSet::all(), "+inf", limit).await?;
         alarms.truncate(limit);
         Ok(alarms)
     }
 
     async fn due(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         self.rung(share, &keys::score_until(until), limit).await
     }
 
     async fn active(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ConversationId, Option<Holding>)>, ListRefusal> {
+    ) -> Result<Page<(ConversationId, Option<Claim>)>, ListError> {
         let after: Option<ConversationId> = paging::decode(cursor)?;
         let after = after.map(|id| id.as_str().to_owned());
         let mut pager = Pager::new("active", share.partitions(), after, limit);
@@ -119,42 +121,51 @@ impl Store for Redis {
         Ok(pager.page(|id| Some(id.to_owned())))
     }
 
-    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, Refusal> {
+    async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
         let answers = self.each(ids.iter().map(rows::ask_seq).collect()).await?;
         ids.iter().zip(answers).map(|(id, answer)| rows::seq(id, answer)).collect()
     }
 
-    async fn put_agent(&self, agent: StoredAgent, answer: Option<Answer>) -> Result<bool, Refusal> {
+    async fn put_agent(
+        &self,
+        agent: StoredAgent,
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         let was_there = self.agent_by_script(&agent.name, Some(&agent), answer).await?;
         Ok(!was_there)
     }
 
-    async fn reserve(&self, scope: &str, answer: Answer, now: Timestamp) -> Result<bool, Refusal> {
+    async fn reserve(
+        &self,
+        scope: &str,
+        answer: StoredResponse,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         self.reserve_by_script(scope, answer, now).await
     }
 
-    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, Refusal> {
+    async fn agent(&self, name: &AgentName) -> Result<Option<StoredAgent>, StoreError> {
         match self.newest(name).await? {
             Some(revision) => self.revision(&revision).await,
             None => Ok(None),
         }
     }
 
-    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, Refusal> {
+    async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
         let mut command = cmd("HGET");
         command.arg(Tag::Agents.key("newest")).arg(name.as_str());
         let newest: Option<String> = self.ask(Tag::Agents, command).await?;
         Ok(newest.map(Revision::new))
     }
 
-    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, Refusal> {
+    async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
         let mut command = cmd("HGET");
         command.arg(Tag::Agents.key("revisions")).arg(revision.as_str());
         let json: Option<Vec<u8>> = self.ask(Tag::Agents, command).await?;
         json.map(|json| rows::parse("agent", &json)).transpose()
     }
 
-    async fn agents(&self) -> Result<Vec<StoredAgent>, Refusal> {
+    async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
         let mut command = cmd("HGETALL");
         command.arg(Tag::Agents.key("newest"));
         let newest: HashMap<String, String> = self.ask(Tag::Agents, command).await?;
@@ -174,8 +185,8 @@ impl Store for Redis {
     async fn delete_agent(
         &self,
         name: &AgentName,
-        answer: Option<Answer>,
-    ) -> Result<bool, Refusal> {
+        answer: Option<StoredResponse>,
+    ) -> Result<bool, StoreError> {
         self.agent_by_script(name, None, answer).await
     }
 
@@ -183,16 +194,16 @@ impl Store for Redis {
         &self,
         agent: &AgentName,
         id: &DecisionId,
-        decision: Option<&Remembered>,
-    ) -> Result<bool, Refusal> {
+        decision: Option<&RememberedDecision>,
+    ) -> Result<bool, StoreError> {
         self.decision_by_script(agent, id, decision).await
     }
 
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<Remembered>, Refusal> {
+    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         let mut command = cmd("HVALS");
         command.arg(Tag::Agents.key_of("decisions", agent.as_str()));
         let found: Vec<Vec<u8>> = self.ask(Tag::Agents, command).await?;
-        let found = found.iter().map(|json| rows::parse::<Remembered>("decision", json));
+        let found = found.iter().map(|json| rows::parse::<RememberedDecision>("decision", json));
         let mut found = found.collect::<Result<Vec<_>, _>>()?;
         found.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(found)
@@ -200,17 +211,17 @@ impl Store for Redis {
 }
 
 impl Redis {
-    pub(super) async fn ask_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, Refusal> {
+    pub(super) async fn ask_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, StoreError> {
         self.ask(tag, command).await
     }
 
     /// The first `limit` alarms of each partition up to a score, all in order.
     async fn rung(
         &self,
-        share: &Share,
+        share: &PartitionSet,
         until: &str,
         limit: usize,
-    ) -> Result<Vec<(ConversationId, Timestamp)>, Refusal> {
+    ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
         let asked = share.partitions().map(|partition| {
             let tag = Tag::Partition(partition);
             let mut command = cmd("ZRANGE");
@@ -229,14 +240,17 @@ impl Redis {
     }
 
     /// The open suspensions of one conversation, in order: no more than its one turn has calls.
-    async fn open_of(&self, id: &ConversationId) -> Result<Vec<(InboxKey, InboxEntry)>, Refusal> {
+    async fn open_of(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Vec<(InboxKey, InboxEntry)>, StoreError> {
         let tag = Tag::of(id);
         let mut command = cmd("HVALS");
         command.arg(tag.key_of("o", id.as_str()));
         let entries: Vec<Vec<u8>> = self.ask(tag, command).await?;
         let entries = entries.iter().map(|json| {
             let entry: InboxEntry = rows::parse("inbox entry", json)?;
-            Ok::<_, Refusal>((keys::entry_key(&entry), entry))
+            Ok::<_, StoreError>((keys::entry_key(&entry), entry))
         });
         let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
         entries.sort_by(|(key, _), (other, _)| key.cmp(other));

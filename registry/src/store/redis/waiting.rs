@@ -4,7 +4,7 @@
 use abide_actors::journal::InboxEntry;
 use redis::{Cmd, cmd};
 
-use super::super::{ListRefusal, Page, Waiting, paging};
+use super::super::{ListError, Page, SuspensionCount, paging};
 use super::Redis;
 use super::calls::read;
 use super::keys::Tag;
@@ -21,10 +21,10 @@ impl Redis {
         &self,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<Waiting>, ListRefusal> {
+    ) -> Result<Page<SuspensionCount>, ListError> {
         let (at, after): Place = paging::decode(cursor)?.unwrap_or_default();
         if at >= PARTITIONS {
-            return Err(ListRefusal::Cursor);
+            return Err(ListError::Cursor);
         }
         let partitions: Vec<_> = Partition::all().skip(at).collect();
         let sizes = self.each(partitions.iter().map(|it| ask(*it, "ZCARD")).collect()).await?;
@@ -65,7 +65,7 @@ impl Redis {
             // One that has closed since its key was read is gone.
             let Some(json) = json else { continue };
             let InboxEntry { pending, .. } = rows::parse("inbox entry", &json)?;
-            items.push(Waiting { kind: pending.kind, since: pending.suspended_at });
+            items.push(SuspensionCount { kind: pending.kind, since: pending.suspended_at });
         }
         Ok(Page { items, cursor: rest.as_ref().map(paging::encode) })
     }

@@ -2,7 +2,7 @@
 
 use abide_actors::audit::{AuditLog, Entry};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::{BlobId, ConversationId, Timestamp};
 use async_trait::async_trait;
 
@@ -10,19 +10,19 @@ use super::Flaky;
 
 #[async_trait]
 impl Blobs for Flaky {
-    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, Refusal> {
+    async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
         self.has_room()?.put_blob(id, blob).await
     }
 
-    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, Refusal> {
+    async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
         self.up()?.blob_info(id).await
     }
 
-    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, Refusal> {
+    async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
         self.up()?.blob(id).await
     }
 
-    async fn delete_blob(&self, id: &BlobId) -> Result<bool, Refusal> {
+    async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError> {
         self.up()?.delete_blob(id).await
     }
 }
@@ -34,7 +34,7 @@ impl AuditLog for Flaky {
         id: &ConversationId,
         entry: &Entry,
         expires_at: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreError> {
         self.has_room()?.keep_entry(id, entry, expires_at).await
     }
 
@@ -44,7 +44,7 @@ impl AuditLog for Flaky {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, Refusal> {
+    ) -> Result<Vec<Entry>, StoreError> {
         self.up()?.entries(id, before, limit, now).await
     }
 }

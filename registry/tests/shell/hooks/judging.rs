@@ -1,9 +1,9 @@
 //! PreToolUse hooks: on the model's calls, on users' own, and on what an approver edited.
 
-use abide_actors::request::{DispatchRequest, Failure, Reply, Request};
+use abide_actors::request::{DispatchRequest, Reply, Request, RequestError};
 use abide_conversation::Principal;
-use abide_conversation::command::Answer;
-use abide_conversation::event::{Data, Ending, Event};
+use abide_conversation::command::ResolutionAnswer;
+use abide_conversation::event::{Event, EventData, TurnOutcome};
 use abide_conversation::permission::Verdict;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::rig::{Rig, results};
 
 fn verdict(events: &[Event]) -> Verdict {
     let verdict = events.iter().find_map(|event| match &event.data {
-        Data::ToolCall(call) => call.gate.clone(),
+        EventData::ToolCall(call) => call.gate.clone(),
         _ => None,
     });
     verdict.unwrap()
@@ -27,8 +27,8 @@ fn pre(native: &str) -> Value {
     hook("PreToolUse", "h", native)
 }
 
-fn edit(n: u32) -> Answer {
-    Answer::Approval { approved: true, reason: None, args: Some(json!({"n": n})) }
+fn edit(n: u32) -> ResolutionAnswer {
+    ResolutionAnswer::Approval { approved: true, reason: None, args: Some(json!({"n": n})) }
 }
 
 fn echo(n: u32, approved: bool) -> Request {
@@ -36,7 +36,7 @@ fn echo(n: u32, approved: bool) -> Request {
     Request::Dispatch(DispatchRequest { tool, input, approved, principal })
 }
 
-async fn dispatched(rig: &Rig, n: u32, approved: bool) -> Result<Value, Failure> {
+async fn dispatched(rig: &Rig, n: u32, approved: bool) -> Result<Value, RequestError> {
     match rig.ask(ID, echo(n, approved)).await? {
         Reply::Dispatched { outcome, .. } => Ok(json!(outcome)),
         other => panic!("{other:?}"),
@@ -47,12 +47,12 @@ async fn dispatched(rig: &Rig, n: u32, approved: bool) -> Result<Value, Failure>
 async fn arguments_that_a_hook_changes_are_judged_again_and_the_model_said_others() {
     let rig = rig(echoes(5), vec![pre("change")]).await;
     rig.send(ID, "go").await.unwrap();
-    let asked = rig.until_unseen(ID, |data| matches!(data, Data::Suspension(_))).await;
-    let Data::Suspension(asked) = asked.data else { panic!() };
+    let asked = rig.until_unseen(ID, |data| matches!(data, EventData::Suspension(_))).await;
+    let EventData::Suspension(asked) = asked.data else { panic!() };
     assert_eq!(asked.args, json!({"n": 6}), "the condition holds for what the hook wants");
     let events = rig.journal(ID).await;
     let said = events.iter().find_map(|event| match &event.data {
-        Data::AssistantMsg(spoken) => Some(spoken.message.tool_calls[0].args.clone()),
+        EventData::AssistantMsg(spoken) => Some(spoken.message.tool_calls[0].args.clone()),
         _ => None,
     });
     assert_eq!(said, Some(json!({"n": 5})));
@@ -85,7 +85,7 @@ async fn a_hook_that_denies_fails_or_spoils_the_arguments_denies_the_call() {
     ] {
         let rig = rig(echoes(1), vec![pre(native)]).await;
         rig.send(ID, "go").await.unwrap();
-        assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+        assert_eq!(rig.ended(ID, 1).await, (TurnOutcome::Completed, None));
         let events = rig.journal(ID).await;
         assert_eq!(results(&events, "c"), [denial(rule)]);
         assert_eq!(verdict(&events).rule, rule);
@@ -97,7 +97,7 @@ async fn a_hook_that_denies_fails_or_spoils_the_arguments_denies_the_call() {
 async fn a_hook_halts_the_turn_on_a_call_which_never_runs() {
     let rig = rig(echoes(1), vec![pre("halt")]).await;
     rig.send(ID, "go").await.unwrap();
-    assert_eq!(rig.ended(ID, 1).await, (Ending::Halted, Some("hook h: enough".to_owned())));
+    assert_eq!(rig.ended(ID, 1).await, (TurnOutcome::Halted, Some("hook h: enough".to_owned())));
     assert_eq!(results(&rig.journal(ID).await, "c")[0]["error_type"], "CANCELLED");
     rig.check(ID).await;
 }
@@ -145,7 +145,7 @@ async fn hooks_judge_a_users_own_call() {
     rig.send(ID, "go").await.unwrap();
     rig.ended(ID, 1).await;
     let refused = dispatched(&rig, 5, false).await;
-    assert_eq!(refused, Err(Failure::ApprovalRequired("echo".to_owned())), "judged again");
+    assert_eq!(refused, Err(RequestError::ApprovalRequired("echo".to_owned())), "judged again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +166,7 @@ async fn the_conversation_goes_on_while_hooks_look_at_a_users_own_call() {
     let (own, ()) = tokio::join!(own, rest);
     assert_eq!(own.unwrap()["result"]["args"]["n"], 1);
     let runs = rig.journal(ID).await;
-    let runs = runs.iter().filter(|event| matches!(event.data, Data::DispatchStarted(_)));
+    let runs = runs.iter().filter(|event| matches!(event.data, EventData::DispatchStarted(_)));
     assert_eq!(runs.count(), 1);
     rig.check(ID).await;
 }
@@ -183,7 +183,7 @@ async fn hooks_judge_arguments_that_an_approver_edited() {
     ] {
         let rig = rig(echoes(6), vec![pre("by_number")]).await;
         rig.send(ID, "go").await.unwrap();
-        rig.until_unseen(ID, |data| matches!(data, Data::Suspension(_))).await;
+        rig.until_unseen(ID, |data| matches!(data, EventData::Suspension(_))).await;
         rig.resolve(ID, "c", edit(n)).await.unwrap();
         let (ending, reason) = rig.ended(ID, 1).await;
         let events = rig.journal(ID).await;
@@ -191,9 +191,14 @@ async fn hooks_judge_arguments_that_an_approver_edited() {
         match (n, result.is_number()) {
             (_, true) => assert_eq!(done["result"]["args"]["n"], result),
             (21, _) => {
-                assert_eq!((ending, reason.as_deref()), (Ending::Halted, Some("hook h: enough")));
+                assert_eq!(
+                    (ending, reason.as_deref()),
+                    (TurnOutcome::Halted, Some("hook h: enough"))
+                );
                 assert_eq!(done, result);
-                assert!(!events.iter().any(|event| matches!(event.data, Data::ToolStarted(_))));
+                assert!(
+                    !events.iter().any(|event| matches!(event.data, EventData::ToolStarted(_)))
+                );
             }
             _ => assert_eq!(done, result),
         }

@@ -4,26 +4,26 @@ use std::sync::atomic::Ordering;
 
 use abide_actors::live::Signal;
 use abide_actors::request::Request;
-use abide_conversation::event::{Data, Ending, Event};
-use abide_registry::live::Heard;
+use abide_conversation::event::{Event, EventData, TurnOutcome};
+use abide_registry::live::StreamItem;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{ID, agent, echoes, heard, hook, rig, talks, with};
 use crate::rig::{Rig, page};
 
-fn halted(reason: &str) -> (Ending, Option<String>) {
-    (Ending::Halted, Some(reason.to_owned()))
+fn halted(reason: &str) -> (TurnOutcome, Option<String>) {
+    (TurnOutcome::Halted, Some(reason.to_owned()))
 }
 
-fn count(events: &[Event], is: impl Fn(&Data) -> bool) -> usize {
+fn count(events: &[Event], is: impl Fn(&EventData) -> bool) -> usize {
     events.iter().filter(|event| is(&event.data)).count()
 }
 
 /// The texts of the assistant's messages, thinking included.
 fn spoken(events: &[Event]) -> Vec<Value> {
     let text = |event: &Event| match &event.data {
-        Data::AssistantMsg(spoken) => Some(json!(spoken.message.content)),
+        EventData::AssistantMsg(spoken) => Some(json!(spoken.message.content)),
         _ => None,
     };
     events.iter().filter_map(text).collect()
@@ -41,7 +41,7 @@ async fn what_pre_hooks_add_is_read_in_the_order_declared_and_is_no_part_of_the_
     assert!(before.elapsed().as_millis() < 1_900, "the two of a group are asked at once");
     assert_eq!(*rig.model.read.lock().unwrap(), ["hello", "one", "two", "three", "four"]);
     let events = rig.journal(ID).await;
-    assert_eq!(count(&events, |data| matches!(data, Data::ContextAdded(_))), 0);
+    assert_eq!(count(&events, |data| matches!(data, EventData::ContextAdded(_))), 0);
     assert_eq!(heard(&rig, "messages")[0][0]["content"][0]["text"], "hello");
     rig.check(ID).await;
 }
@@ -63,7 +63,7 @@ async fn what_a_durable_hook_adds_is_journalled_once_a_step_and_survives_a_kill(
     let durable = with(hook("pre", "drip", "add"), "durable", true);
     let rig = rig(talks(), vec![durable]).await;
     rig.send(ID, "hello").await.unwrap();
-    let added = |data: &Data| matches!(data, Data::ContextAdded(_));
+    let added = |data: &EventData| matches!(data, EventData::ContextAdded(_));
     rig.until_unseen(ID, added).await;
     // What it added makes the model say half a sentence, and then nothing.
     for times in [1, 2] {
@@ -115,7 +115,7 @@ async fn a_larger_reserve_lets_more_be_added() {
     agent["injection_reserve"] = json!(4_250);
     let rig = Rig::new(&agent.to_string()).await;
     rig.send(ID, "hello").await.unwrap();
-    assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended(ID, 1).await, (TurnOutcome::Completed, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,8 +124,8 @@ async fn a_post_hook_refuses_a_message_once_and_then_the_turn_is_halted() {
     rig.send(ID, "hello").await.unwrap();
     assert_eq!(rig.ended(ID, 1).await, halted("hook h refused a second message: rude"));
     let events = rig.journal(ID).await;
-    assert_eq!(count(&events, |data| matches!(data, Data::MessageRefused(_))), 2);
-    assert_eq!(count(&events, |data| matches!(data, Data::ToolCall(_))), 0);
+    assert_eq!(count(&events, |data| matches!(data, EventData::MessageRefused(_))), 2);
+    assert_eq!(count(&events, |data| matches!(data, EventData::ToolCall(_))), 0);
     assert_eq!(rig.model.asked.load(Ordering::SeqCst), 2);
     let read = rig.model.read.lock().unwrap().clone();
     assert!(read.last().unwrap().contains("was not accepted: rude"), "{read:?}");
@@ -137,8 +137,8 @@ async fn a_post_hook_refuses_a_message_once_and_then_the_turn_is_halted() {
 async fn a_post_hook_halts_the_turn_and_its_failure_does_only_if_it_fails_closed() {
     for (hook, ended) in [
         (hook("post", "h", "halt"), halted("hook h: enough")),
-        (hook("post", "h", "hang"), (Ending::Completed, None)),
-        (hook("post", "h", "panic"), (Ending::Completed, None)),
+        (hook("post", "h", "hang"), (TurnOutcome::Completed, None)),
+        (hook("post", "h", "panic"), (TurnOutcome::Completed, None)),
         (with(hook("post", "h", "panic"), "fail_closed", true), halted("hook h failed")),
     ] {
         let rig = rig(talks(), vec![hook]).await;
@@ -156,12 +156,12 @@ async fn what_the_stream_hook_let_through_is_what_is_shown_and_what_is_stored() 
     rig.send(ID, "hello").await.unwrap();
     let (mut text, mut thinking) = (String::new(), String::new());
     while let Some(heard) = signals.next().await {
-        let Heard::Signal(said) = heard else { continue };
+        let StreamItem::Signal(said) = heard else { continue };
         match &said.signal {
             Signal::Text(delta) => text.push_str(&delta.text),
             Signal::Thinking(delta) => thinking.push_str(&delta.text),
             Signal::Committed(events)
-                if events.iter().any(|event| matches!(event.data, Data::TurnEnded(_))) =>
+                if events.iter().any(|event| matches!(event.data, EventData::TurnEnded(_))) =>
             {
                 break;
             }
@@ -181,9 +181,9 @@ async fn a_structured_answer_is_judged_as_the_stream_hook_let_it_through() {
     agent["response_format"] = json!({"type": "object", "required": ["N"]});
     let rig = Rig::new(&agent.to_string()).await;
     rig.send(ID, "hello").await.unwrap();
-    assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+    assert_eq!(rig.ended(ID, 1).await, (TurnOutcome::Completed, None));
     let object = rig.journal(ID).await.into_iter().find_map(|event| match event.data {
-        Data::AssistantMsg(spoken) => spoken.message.object,
+        EventData::AssistantMsg(spoken) => spoken.message.object,
         _ => None,
     });
     assert_eq!(object, Some(json!({"N": 1})));
@@ -195,7 +195,7 @@ async fn a_stream_hook_that_fails_is_left_out_and_one_that_fails_closed_fails_th
         let rig =
             rig(talks(), vec![hook("stream", "h", native), hook("stream", "s", "shout")]).await;
         rig.send(ID, "hello").await.unwrap();
-        assert_eq!(rig.ended(ID, 1).await, (Ending::Completed, None));
+        assert_eq!(rig.ended(ID, 1).await, (TurnOutcome::Completed, None));
         let spoken = spoken(&rig.journal(ID).await);
         assert_eq!(spoken[0][1]["text"], "WELL WELL", "{spoken:?}");
         assert_eq!(heard(&rig, "hook").iter().filter(|hook| *hook == "h").count(), 1);
@@ -203,7 +203,7 @@ async fn a_stream_hook_that_fails_is_left_out_and_one_that_fails_closed_fails_th
     let closed = with(hook("stream", "h", "hang"), "fail_closed", true);
     let rig = rig(talks(), vec![closed]).await;
     rig.send(ID, "hello").await.unwrap();
-    assert_eq!(rig.ended(ID, 1).await, (Ending::Failed, Some("hook h failed".to_owned())));
+    assert_eq!(rig.ended(ID, 1).await, (TurnOutcome::Failed, Some("hook h failed".to_owned())));
     assert!(spoken(&rig.journal(ID).await).is_empty(), "nothing was let through");
     rig.check(ID).await;
 }

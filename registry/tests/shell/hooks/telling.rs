@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide_actors::request::{DispatchRequest, Request};
 use abide_conversation::Principal;
-use abide_conversation::event::Data;
+use abide_conversation::event::EventData;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ fn all(native: &str) -> Vec<Value> {
 async fn hooks_are_told_of_a_conversation_in_the_order_of_its_journal() {
     let rig = rig(echoes(6), all("note")).await;
     rig.send(ID, "go").await.unwrap();
-    rig.until_unseen(ID, |data| matches!(data, Data::Suspension(_))).await;
+    rig.until_unseen(ID, |data| matches!(data, EventData::Suspension(_))).await;
     rig.approve(ID, "c").await.unwrap();
     rig.ended(ID, 1).await;
     let (tool, input, principal) = ("echo".to_owned(), json!({"n": 1}), Principal::new("ann"));

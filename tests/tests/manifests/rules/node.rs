@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use abide::config::{Config, StoreUrl};
 use abide_actors::agent;
-use abide_actors::tools::Natives;
+use abide_actors::tools::Extensions;
 use k8s_openapi::api::core::v1::Probe;
 
 use crate::rules::{Mistakes, Scene};
@@ -95,7 +95,7 @@ fn files(scene: &Scene<'_>, workload: &Workload<'_>, config: &Config, mistakes: 
     for (name, text) in found.data.iter().flatten() {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
-    let loaded = agent::load_dir(dir.path(), &Natives::new());
+    let loaded = agent::load_dir(dir.path(), &Extensions::new());
     let right = loaded.as_ref().is_ok_and(|loaded| !loaded.is_empty());
     mistakes.unless(right, || format!("the agents are none: {:?}", loaded.err()));
 }

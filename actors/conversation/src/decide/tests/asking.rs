@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::story::*;
 use crate::command::{Action, ToolReturned};
-use crate::event::{Data, Executor, Kind, OnInterrupt};
-use crate::input::{Answer, Asks};
+use crate::event::{EventData, Executor, OnInterrupt, SuspensionKind};
+use crate::input::{InputAnswer, InputRequest};
 use crate::message::Outcome;
 use crate::{CallId, Rejection};
 
@@ -17,7 +17,7 @@ fn asking_for(call: &str, attempt: u32, state: &str) -> Action {
         ui: None,
         halt: None,
         changes: Vec::new(),
-        asks: Some(Asks {
+        asks: Some(InputRequest {
             message: "Which seat?".to_owned(),
             requests: json!({"seat": {"type": "string"}}),
             request_state: Some(state.to_owned()),
@@ -31,14 +31,14 @@ fn a_tool_that_asks_waits_and_goes_on_with_the_answer_as_its_next_attempt() {
     let mut story = Story::called(vec![server("a")]);
     assert_eq!(story.tell(asking_for("a", 1, "s1")), Ok(vec!["input_required", "suspension"]));
     let pending = story.state.pending().pop().unwrap();
-    assert_eq!((pending.kind, pending.executor), (Kind::Elicitation, Executor::Server));
+    assert_eq!((pending.kind, pending.executor), (SuspensionKind::Elicitation, Executor::Server));
     assert_eq!(pending.requests, Some(json!({"seat": {"type": "string"}})));
     assert!(story.wants().is_empty(), "nothing runs while it waits");
     let told = story.tell(answer("a", Some(1), json!("12A")));
     assert_eq!(told, Ok(vec!["resolution", "tool_started"]));
     assert_eq!(story.wants(), ["attempt 2 of a"]);
     let input = story.state.call(&CallId::new("a")).unwrap().input.clone().unwrap();
-    assert_eq!(input.answer, Some(Answer::Result(json!("12A"))));
+    assert_eq!(input.answer, Some(InputAnswer::Result(json!("12A"))));
     assert_eq!(input.asks.request_state.as_deref(), Some("s1"));
     story.then(returned("a", 2));
     assert_eq!(story.result("a").unwrap().outcome, Outcome::Ok(json!("done")));
@@ -52,7 +52,7 @@ fn a_kill_while_it_waits_or_goes_on_keeps_what_was_asked_and_answered() {
     story.then(answer("a", None, json!(1))).then(Action::Revive);
     assert_eq!(story.wants(), ["attempt 3 of a"]);
     let input = story.state.call(&CallId::new("a")).unwrap().input.clone().unwrap();
-    assert_eq!(input.answer, Some(Answer::Result(json!(1))));
+    assert_eq!(input.answer, Some(InputAnswer::Result(json!(1))));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_dispatched_call_that_asks_ends_with_an_error() {
         .then(super::dispatching::dispatch("d", OnInterrupt::Redispatch))
         .then(asking_for("d", 1, "s"));
     let done = story.journal.iter().rev().find_map(|event| match &event.data {
-        Data::Dispatch(done) => Some(done.result.clone()),
+        EventData::Dispatch(done) => Some(done.result.clone()),
         _ => None,
     });
     assert!(!done.unwrap().is_ok());

@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::chance::Run;
 use super::story::*;
-use crate::command::{Action, ModelReplied, Planned};
-use crate::event::{Data, Executor};
+use crate::command::{Action, ModelReplied, PlannedCall};
+use crate::event::{EventData, Executor};
 use crate::message::Outcome;
 use crate::{MessageId, Rejection, State};
 
-fn quick(id: &str) -> Planned {
+fn quick(id: &str) -> PlannedCall {
     answered(id, Executor::Server, Outcome::Ok(json!(1)))
 }
 
@@ -45,7 +45,7 @@ fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
         };
         let before = run.journal.len();
         assert!(run.play(Action::ModelReplied(said)));
-        let Data::AssistantMsg(spoken) = &run.journal[before].data else { unreachable!() };
+        let EventData::AssistantMsg(spoken) = &run.journal[before].data else { unreachable!() };
         names.extend(spoken.message.tool_calls.iter().map(|call| call.id.to_string()));
     }
     assert!(run.state.turn.is_none(), "the turn is over");

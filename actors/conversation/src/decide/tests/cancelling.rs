@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::story::*;
 use crate::command::{Action, Cancel, IfBusy, Send};
-use crate::event::Data;
-use crate::state::Activeness;
+use crate::event::EventData;
+use crate::state::ConversationStatus;
 use crate::{Rejection, TurnId};
 
 fn cancel_with(step: u32) -> Action {
@@ -15,7 +15,7 @@ fn cancel_with(step: u32) -> Action {
 /// Every text that the assistant said, with its status and its message's mark.
 fn said(story: &Story) -> Vec<(String, Value, Value)> {
     let texts = story.journal.iter().filter_map(|event| match &event.data {
-        Data::AssistantMsg(spoken) => Some((
+        EventData::AssistantMsg(spoken) => Some((
             spoken.message.text(),
             serde_json::to_value(spoken.status).unwrap(),
             serde_json::to_value(spoken.message.status).unwrap(),
@@ -29,7 +29,7 @@ fn over(story: &Story) {
     assert_eq!(story.ended(), [("cancelled".to_owned(), None)]);
     assert!(story.wants().is_empty());
     assert_eq!((story.state.alarm(), story.state.pending()), (None, vec![]));
-    assert_eq!(story.state.activeness(), Activeness::Idle);
+    assert_eq!(story.state.activeness(), ConversationStatus::Idle);
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::story::*;
-use crate::event::{Data, Executor, Kind};
+use crate::event::{EventData, Executor, SuspensionKind};
 use crate::message::{ErrorType, Outcome};
-use crate::state::Activeness;
+use crate::state::ConversationStatus;
 
 const NOTHING: [&str; 0] = [];
 const NEXT: [&str; 1] = ["model step 2 of turn_1"];
 
-fn pending(story: &Story) -> Vec<(Kind, u32, String)> {
+fn pending(story: &Story) -> Vec<(SuspensionKind, u32, String)> {
     let open = story.state.pending().into_iter();
     open.map(|pending| (pending.kind, pending.suspension, pending.message)).collect()
 }
@@ -19,7 +19,7 @@ fn all_done(story: &Story) {
     assert_eq!(story.wants(), NEXT);
     assert_eq!(story.state.pending(), []);
     assert_eq!(story.state.alarm(), None);
-    assert_eq!(story.state.activeness(), Activeness::Preparing);
+    assert_eq!(story.state.activeness(), ConversationStatus::Preparing);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_message_starts_a_turn_and_an_answer_without_calls_completes_it() {
     assert_eq!(story.wants(), ["model step 1 of turn_1"]);
     assert_eq!(story.reply(vec![]).unwrap(), ["assistant_msg", "turn_ended"]);
     assert_eq!(story.wants(), NOTHING);
-    assert_eq!(story.state.activeness(), Activeness::Idle);
+    assert_eq!(story.state.activeness(), ConversationStatus::Idle);
     assert_eq!(story.ended(), [("completed".to_owned(), None)]);
 }
 
@@ -39,7 +39,7 @@ fn a_server_call_runs_at_once() {
     assert_eq!(story.reply(vec![server("a")]).unwrap(), ["assistant_msg", "tool_call"]);
     assert_eq!(story.wants(), ["attempt 1 of a"]);
     assert_eq!((story.state.pending(), story.state.alarm()), (vec![], None));
-    assert_eq!(story.state.activeness(), Activeness::ExecutingTools);
+    assert_eq!(story.state.activeness(), ConversationStatus::ExecutingTools);
     assert_eq!(story.tell(returned("a", 1)).unwrap(), ["tool_result"]);
     all_done(&story);
     assert_eq!(story.reply(vec![]).unwrap(), ["assistant_msg", "turn_ended"]);
@@ -51,9 +51,9 @@ fn a_gated_server_call_runs_after_approval_as_the_approver() {
     let told = story.reply(vec![gated("a")]).unwrap();
     assert_eq!(told, ["assistant_msg", "tool_call", "suspension"]);
     assert_eq!(story.wants(), NOTHING);
-    assert_eq!(pending(&story), [(Kind::Approval, 1, "May it?".to_owned())]);
+    assert_eq!(pending(&story), [(SuspensionKind::Approval, 1, "May it?".to_owned())]);
     assert_eq!(story.state.alarm(), Some(story.after(TIMEOUT_MS)));
-    assert_eq!(story.state.activeness(), Activeness::AwaitingInput);
+    assert_eq!(story.state.activeness(), ConversationStatus::AwaitingInput);
     let told = story.tell(approve("a", Some(1))).unwrap();
     assert_eq!(told, ["resolution", "tool_started"]);
     assert_eq!(story.wants(), ["attempt 1 of a"]);
@@ -75,7 +75,9 @@ fn an_approver_may_edit_the_arguments() {
     let mut story = Story::called(vec![gated("a")]);
     story.then(approve_with("a", json!({"n": 2})));
     assert_eq!(story.state.turn.as_ref().unwrap().calls[0].args, json!({"n": 2}));
-    let Data::ToolStarted(started) = &story.journal.last().unwrap().data else { unreachable!() };
+    let EventData::ToolStarted(started) = &story.journal.last().unwrap().data else {
+        unreachable!()
+    };
     assert_eq!(started.args, json!({"n": 2}));
 }
 
@@ -103,7 +105,7 @@ fn a_humans_answer_is_the_result() {
     let mut story = Story::begun();
     let told = story.reply(vec![human("a")]).unwrap();
     assert_eq!(told, ["assistant_msg", "tool_call", "suspension"]);
-    assert_eq!(pending(&story), [(Kind::Elicitation, 1, "Please answer.".to_owned())]);
+    assert_eq!(pending(&story), [(SuspensionKind::Elicitation, 1, "Please answer.".to_owned())]);
     assert_eq!(story.wants(), NOTHING);
     assert_eq!(story.state.alarm(), Some(story.after(TIMEOUT_MS)));
     let told = story.tell(answer("a", None, json!({"ok": false, "colour": "red"}))).unwrap();
@@ -128,7 +130,7 @@ fn a_client_call_waits_for_the_page() {
     let mut story = Story::begun();
     let told = story.reply(vec![client("a")]).unwrap();
     assert_eq!(told, ["assistant_msg", "tool_call", "suspension"]);
-    assert_eq!(pending(&story), [(Kind::ClientExec, 1, "Please answer.".to_owned())]);
+    assert_eq!(pending(&story), [(SuspensionKind::ClientExec, 1, "Please answer.".to_owned())]);
     assert_eq!(story.wants(), ["page for a"]);
     assert_eq!(story.state.alarm(), Some(story.after(TIMEOUT_MS)));
     let told = story.tell(answer("a", Some(1), json!(7))).unwrap();
@@ -139,11 +141,11 @@ fn a_client_call_waits_for_the_page() {
 #[test]
 fn a_gated_client_call_suspends_twice_under_one_id() {
     let mut story = Story::called(vec![gated_client("a")]);
-    assert_eq!(pending(&story), [(Kind::Approval, 1, "May it?".to_owned())]);
+    assert_eq!(pending(&story), [(SuspensionKind::Approval, 1, "May it?".to_owned())]);
     assert_eq!(story.wants(), NOTHING);
     let told = story.pass(1_000).tell(approve("a", Some(1))).unwrap();
     assert_eq!(told, ["resolution", "tool_started", "suspension"]);
-    assert_eq!(pending(&story), [(Kind::ClientExec, 2, "Please answer.".to_owned())]);
+    assert_eq!(pending(&story), [(SuspensionKind::ClientExec, 2, "Please answer.".to_owned())]);
     assert_eq!(story.wants(), ["page for a"]);
     assert_eq!(story.state.alarm(), Some(story.after(TIMEOUT_MS)));
     let told = story.tell(answer("a", Some(2), json!(7))).unwrap();
@@ -162,7 +164,7 @@ fn a_denied_client_call_never_reaches_the_page() {
 #[test]
 fn a_client_call_without_a_grace_time_is_not_watched() {
     let mut planned = client("a");
-    if let crate::command::Plan::Execute { grace_ms, .. } = &mut planned.plan {
+    if let crate::command::CallPlan::Execute { grace_ms, .. } = &mut planned.plan {
         *grace_ms = None;
     }
     let story = Story::called(vec![planned]);
@@ -194,7 +196,7 @@ fn a_call_that_is_answered_when_planned_never_opens() {
         assert_eq!(told, said);
         assert_eq!(story.result("a").unwrap().outcome, outcome);
         let planned = story.journal.iter().find_map(|event| match &event.data {
-            Data::ToolCall(call) => Some((call.executor, call.started)),
+            EventData::ToolCall(call) => Some((call.executor, call.started)),
             _ => None,
         });
         assert_eq!(planned, Some((executor, started)));
@@ -218,7 +220,7 @@ fn a_providers_call_without_a_result_ends_with_an_error() {
 fn a_gated_client_call_that_needs_no_answer_is_answered_when_it_is_approved() {
     let mut story = Story::begun();
     let mut planned = gated_client("a");
-    if let crate::command::Plan::Execute { answer, .. } = &mut planned.plan {
+    if let crate::command::CallPlan::Execute { answer, .. } = &mut planned.plan {
         *answer = Some(json!(null));
     }
     let told = story.reply(vec![planned]).unwrap();

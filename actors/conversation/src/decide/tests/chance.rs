@@ -7,13 +7,14 @@ use super::story::*;
 use crate::command::*;
 use crate::context::Marks;
 use crate::event::{
-    Added, ContextReduced, Event, Executor, OnInterrupt, Pressure, Summarized, Todo, TodoStatus,
+    AddedContext, ContextReduced, Event, Executor, OnInterrupt, ReductionReason, Summarized, Todo,
+    TodoStatus,
 };
-use crate::input::Asks;
-use crate::message::{ErrorType, Outcome, Stop, Usage, text_block};
+use crate::input::InputRequest;
+use crate::message::{ErrorType, Outcome, StopReason, Usage, text_block};
 use crate::permission::{Decision, PermissionPhase};
 use crate::remembered::{Match, Scope};
-use crate::state::Pending;
+use crate::state::PendingCall;
 use crate::{
     Activity, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, State, Timestamp,
     TurnId, decide, evolve, wanted,
@@ -190,10 +191,10 @@ impl Run {
         Action::Send(sent)
     }
 
-    fn partial(&self, throw: Throw) -> Option<Partial> {
+    fn partial(&self, throw: Throw) -> Option<PartialMessage> {
         let step = self.state.turn.as_ref()?.step + [1, 1, 1, 0, 2][usize::from(throw.which % 5)];
         let content = vec![text_block("half"); usize::from(throw.how % 4).min(1)];
-        Some(Partial { id: MessageId::new("msg"), step, content })
+        Some(PartialMessage { id: MessageId::new("msg"), step, content })
     }
 
     fn dispatch(&self, n: usize, throw: Throw) -> Action {
@@ -244,7 +245,7 @@ impl Run {
         let turn = self.state.turn.as_ref();
         let step = turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(throw.how % 5)];
         let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
-        let added = Added { hook: "docs".to_owned(), content: vec![text_block("known")] };
+        let added = AddedContext { hook: "docs".to_owned(), content: vec![text_block("known")] };
         match throw.which % 8 {
             0 => Action::Halt { turn, step, reason: "hook".to_owned() },
             _ => Action::ContextAdded { turn, step, added: vec![added] },
@@ -260,7 +261,7 @@ impl Run {
         let reduced = ContextReduced {
             step,
             marks: Marks { from: seq, since: seq, expired: seq, forced: 0 },
-            why: [Pressure::Budget, Pressure::TooLong][usize::from(throw.which % 2)],
+            why: [ReductionReason::Budget, ReductionReason::TooLong][usize::from(throw.which % 2)],
             results: 0,
             turns: 0,
             tokens_before: 10,
@@ -273,7 +274,7 @@ impl Run {
     fn remembered(&self, throw: Throw) -> Action {
         let scope = [Scope::Conversation, Scope::Agent][usize::from(throw.how % 2)];
         let id = DecisionId::new(format!("dec_{}", throw.how % 4));
-        let wish = Remember {
+        let wish = RememberDecision {
             id,
             scope,
             matching: Match::Tool,
@@ -282,7 +283,7 @@ impl Run {
             for_ms: u64::from(throw.ms),
         };
         let pending = self.state.pending();
-        let open = pending.iter().find(|open| open.kind == crate::event::Kind::Approval);
+        let open = pending.iter().find(|open| open.kind == crate::event::SuspensionKind::Approval);
         match open.map(|open| answer_to(open, throw)) {
             Some(Action::Resolve(resolve)) => {
                 Action::Resolve(Resolve { remember: Some(wish), ..resolve })
@@ -332,8 +333,8 @@ impl Run {
     }
 }
 
-fn asks(ms: u16) -> Option<Asks> {
-    let asks = || Asks {
+fn asks(ms: u16) -> Option<InputRequest> {
+    let asks = || InputRequest {
         message: "Which?".to_owned(),
         requests: json!({"form": {}}),
         request_state: Some("s1".to_owned()),
@@ -341,11 +342,11 @@ fn asks(ms: u16) -> Option<Asks> {
     (ms % 3 == 1).then(asks)
 }
 
-fn judged(how: u8) -> Judged {
+fn judged(how: u8) -> MessageVerdict {
     match how % 13 {
-        4 => Judged::Halt("hook".to_owned()),
-        5 => Judged::Refuse { hook: "guard".to_owned(), reason: "rude".to_owned() },
-        _ => Judged::GoOn,
+        4 => MessageVerdict::Halt("hook".to_owned()),
+        5 => MessageVerdict::Refuse { hook: "guard".to_owned(), reason: "rude".to_owned() },
+        _ => MessageVerdict::GoOn,
     }
 }
 
@@ -358,23 +359,23 @@ fn decision(which: u8) -> Decision {
     [Decision::Allow, Decision::Ask, Decision::Deny][usize::from(which % 3)]
 }
 
-fn changes(how: u8) -> Vec<Change> {
+fn changes(how: u8) -> Vec<StateChange> {
     let todo = Todo { content: "x".to_owned(), status: TodoStatus::Pending };
     let phase = PermissionPhase::Plan;
     match how % 5 {
-        0 => vec![Change::Todos(vec![todo])],
-        1 => vec![Change::Phase { phase, planning: how.is_multiple_of(2) }],
+        0 => vec![StateChange::Todos(vec![todo])],
+        1 => vec![StateChange::Phase { phase, planning: how.is_multiple_of(2) }],
         _ => Vec::new(),
     }
 }
 
-fn answer_to(pending: &Pending, throw: Throw) -> Action {
+fn answer_to(pending: &PendingCall, throw: Throw) -> Action {
     let call = pending.call_id.as_str();
     let suspension = Some(pending.suspension).filter(|_| throw.how.is_multiple_of(2));
     match (pending.kind, throw.how % 5) {
-        (crate::event::Kind::Approval, 0) => deny(call, None),
-        (crate::event::Kind::Approval, 1) => approve_with(call, json!(null)),
-        (crate::event::Kind::Approval, _) => approve(call, suspension),
+        (crate::event::SuspensionKind::Approval, 0) => deny(call, None),
+        (crate::event::SuspensionKind::Approval, 1) => approve_with(call, json!(null)),
+        (crate::event::SuspensionKind::Approval, _) => approve(call, suspension),
         (_, 0) => answer_error(call, "no"),
         (_, _) => answer(call, suspension, json!({"how": throw.how})),
     }
@@ -397,7 +398,7 @@ fn summarized(state: &State, upto: u64, how: u8) -> Action {
     Action::Summarized { after, summarized }
 }
 
-fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
+fn reply(turn: &TurnId, step: u32, calls: Vec<PlannedCall>, how: u8) -> Action {
     let object = match how % 9 {
         7 => Some(Ok(json!(null))),
         8 => Some(Err("bad".to_owned())),
@@ -410,7 +411,7 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
         content: vec![text_block("said")],
         calls,
         usage: (how % 5 == 1).then(|| Usage { input_tokens: 300, ..Usage::default() }),
-        stop: [None, Some(Stop::Paused), Some(Stop::Refusal)][usize::from(how / 9 % 3)],
+        stop: [None, Some(StopReason::Paused), Some(StopReason::Refusal)][usize::from(how / 9 % 3)],
         verbatim: None,
         context_tokens: (how % 4 != 3).then_some(u64::from(how)),
         read_at: u64::MAX,
@@ -420,7 +421,7 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<Planned>, how: u8) -> Action {
 }
 
 /// Up to five calls of all kinds, in an order that the dice choose.
-fn planned(throw: Throw, seq: u64) -> Vec<Planned> {
+fn planned(throw: Throw, seq: u64) -> Vec<PlannedCall> {
     let kinds = |n: u8| {
         let seed =
             (throw.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(throw.how));

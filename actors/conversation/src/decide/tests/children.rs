@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::story::*;
-use crate::command::{Action, Change, Create, Dispatch, ToolReturned};
+use crate::command::{Action, Create, Dispatch, StateChange, ToolReturned};
 use crate::event::{OnInterrupt, Todo, TodoStatus};
 use crate::message::{Outcome, Usage};
 use crate::permission::{Decision, PermissionPhase};
@@ -101,7 +101,7 @@ fn a_call_whose_asking_failed_leaves_a_child_to_stop_only_if_one_may_be_there() 
 #[test]
 fn a_gated_call_that_is_denied_has_no_child_to_stop() {
     let mut planned = asking("a", "x");
-    let crate::command::Plan::Execute { gate, .. } = &mut planned.plan else { unreachable!() };
+    let crate::command::CallPlan::Execute { gate, .. } = &mut planned.plan else { unreachable!() };
     *gate = Some("May it?".to_owned());
     let mut story = Story::called(vec![planned]);
     story.then(deny("a", None));
@@ -185,8 +185,8 @@ fn the_suspensions_of_a_child_name_the_root() {
 fn what_a_tool_changes_is_journalled_with_its_result() {
     let todo = Todo { content: "x".to_owned(), status: TodoStatus::InProgress };
     let changes = vec![
-        Change::Todos(vec![todo.clone()]),
-        Change::Phase { phase: PermissionPhase::Plan, planning: true },
+        StateChange::Todos(vec![todo.clone()]),
+        StateChange::Phase { phase: PermissionPhase::Plan, planning: true },
     ];
     let mut story = Story::called(vec![server("a")]);
     let (call, outcome) = (CallId::new("a"), Outcome::Ok(json!("done")));

@@ -3,14 +3,14 @@
 use super::story::*;
 use crate::command::{Action, IfBusy, ModelReplied, Send};
 use crate::context::{Marks, Summary};
-use crate::event::{ContextReduced, Pressure, Summarized};
+use crate::event::{ContextReduced, ReductionReason, Summarized};
 use crate::{Rejection, TurnId};
 
 fn marks(since: u64, expired: u64) -> Marks {
     Marks { from: since, since, expired, forced: 0 }
 }
 
-fn reduced(step: u32, marks: Marks, why: Pressure) -> Action {
+fn reduced(step: u32, marks: Marks, why: ReductionReason) -> Action {
     let (results, turns, tokens_before, tokens_after) = (1, 1, 900, 500);
     let reduced = ContextReduced { step, marks, why, results, turns, tokens_before, tokens_after };
     Action::ContextReduced { turn: TurnId::new("turn_1"), reduced }
@@ -47,7 +47,10 @@ fn large() -> Story {
 #[test]
 fn a_reduction_is_journalled_and_the_model_still_asked() {
     let mut story = Story::begun();
-    assert_eq!(story.tell(reduced(1, marks(2, 3), Pressure::Budget)), Ok(vec!["context_reduced"]));
+    assert_eq!(
+        story.tell(reduced(1, marks(2, 3), ReductionReason::Budget)),
+        Ok(vec!["context_reduced"])
+    );
     assert_eq!(story.wants(), ["model step 1 of turn_1"]);
     let context = &story.state.context;
     assert_eq!((context.tokens, context.counted), (500, story.state.seq));
@@ -57,25 +60,25 @@ fn a_reduction_is_journalled_and_the_model_still_asked() {
 #[test]
 fn marks_only_grow() {
     let mut story = Story::begun();
-    story.then(reduced(1, marks(2, 2), Pressure::Budget));
+    story.then(reduced(1, marks(2, 2), ReductionReason::Budget));
     for less in [marks(2, 2), marks(1, 3), marks(3, 1)] {
-        let less = story.tell(reduced(1, less, Pressure::Budget));
+        let less = story.tell(reduced(1, less, ReductionReason::Budget));
         assert_eq!(less, Err(Rejection::Stale));
     }
     let forced = Marks { forced: 1, ..marks(2, 2) };
-    story.then(reduced(1, forced, Pressure::Budget));
-    assert_eq!(story.tell(reduced(2, marks(3, 3), Pressure::Budget)), Err(Rejection::Stale));
+    story.then(reduced(1, forced, ReductionReason::Budget));
+    assert_eq!(story.tell(reduced(2, marks(3, 3), ReductionReason::Budget)), Err(Rejection::Stale));
 }
 
 #[test]
 fn a_context_is_too_long_for_its_provider_once_a_step() {
     let mut story = Story::begun();
-    story.then(reduced(1, marks(1, 1), Pressure::TooLong));
-    let again = story.tell(reduced(1, marks(2, 2), Pressure::TooLong));
+    story.then(reduced(1, marks(1, 1), ReductionReason::TooLong));
+    let again = story.tell(reduced(1, marks(2, 2), ReductionReason::TooLong));
     assert_eq!(again, Err(Rejection::Stale));
-    story.then(reduced(1, marks(2, 2), Pressure::Budget));
+    story.then(reduced(1, marks(2, 2), ReductionReason::Budget));
     story.reply(vec![server("a")]).unwrap();
-    story.then(returned("a", 1)).then(reduced(2, marks(3, 3), Pressure::TooLong));
+    story.then(returned("a", 1)).then(reduced(2, marks(3, 3), ReductionReason::TooLong));
 }
 
 #[test]
@@ -97,7 +100,8 @@ fn turns_that_were_dropped_are_summarized_however_little_is_left() {
     let mut said = message("turn_2", IfBusy::Reject);
     said.basis.summarize_over = Some(800);
     story.then(Action::Send(said));
-    let Action::ContextReduced { reduced, .. } = reduced(1, marks(6, 0), Pressure::Budget) else {
+    let Action::ContextReduced { reduced, .. } = reduced(1, marks(6, 0), ReductionReason::Budget)
+    else {
         unreachable!()
     };
     story.then(Action::ContextReduced { turn: TurnId::new("turn_2"), reduced });
@@ -135,7 +139,7 @@ fn a_summary_takes_back_no_mark_that_was_set_meanwhile() {
     let upto = story.state.seq;
     story.then(send("turn_2"));
     let marks = marks(upto + 2, upto + 2);
-    let Action::ContextReduced { reduced, .. } = reduced(1, marks, Pressure::Budget) else {
+    let Action::ContextReduced { reduced, .. } = reduced(1, marks, ReductionReason::Budget) else {
         unreachable!()
     };
     story.then(Action::ContextReduced { turn: TurnId::new("turn_2"), reduced });

@@ -5,7 +5,7 @@ use serde_json::{Value, from_value, json};
 use super::story::*;
 use crate::command::{Action, IfBusy, ModelReplied};
 use crate::cost::{Budget, Cost};
-use crate::message::{Stop, Usage};
+use crate::message::{StopReason, Usage};
 use crate::{AgentName, TurnId};
 
 fn dollars(usd: f64) -> Cost {
@@ -80,7 +80,7 @@ fn a_conversation_without_a_token_left_starts_no_step() {
     assert!(story.wants().is_empty());
 }
 
-fn stopped(story: &Story, stop: Stop, object: Option<Result<Value, String>>) -> Action {
+fn stopped(story: &Story, stop: StopReason, object: Option<Result<Value, String>>) -> Action {
     let Action::ModelReplied(reply) = story.replied(vec![]) else { unreachable!() };
     Action::ModelReplied(ModelReplied { stop: Some(stop), object, ..reply })
 }
@@ -88,10 +88,10 @@ fn stopped(story: &Story, stop: Stop, object: Option<Result<Value, String>>) -> 
 #[test]
 fn a_turn_that_its_provider_paused_goes_on_with_the_next_step() {
     let mut story = Story::begun();
-    let paused = stopped(&story, Stop::Paused, None);
+    let paused = stopped(&story, StopReason::Paused, None);
     assert_eq!(story.tell(paused), Ok(vec!["assistant_msg"]));
     assert_eq!(story.wants(), ["model step 2 of turn_1"]);
-    let done = stopped(&story, Stop::End, None);
+    let done = stopped(&story, StopReason::End, None);
     story.then(done);
     assert_eq!(story.ended(), [("completed".to_owned(), None)]);
 }
@@ -100,7 +100,7 @@ fn a_turn_that_its_provider_paused_goes_on_with_the_next_step() {
 fn a_provider_that_pauses_forever_is_halted_at_max_steps() {
     let mut story = Story::begun();
     for _ in 0..5 {
-        let paused = stopped(&story, Stop::Paused, None);
+        let paused = stopped(&story, StopReason::Paused, None);
         story.then(paused);
     }
     assert_eq!(story.ended(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
@@ -109,7 +109,7 @@ fn a_provider_that_pauses_forever_is_halted_at_max_steps() {
 #[test]
 fn a_structured_turn_is_not_repaired_after_a_refusal() {
     let mut story = Story::begun();
-    let refused = stopped(&story, Stop::Refusal, Some(Err("not JSON".to_owned())));
+    let refused = stopped(&story, StopReason::Refusal, Some(Err("not JSON".to_owned())));
     assert_eq!(story.tell(refused), Ok(vec!["assistant_msg", "turn_ended"]));
     assert_eq!(story.ended(), [("failed".to_owned(), Some("refusal".to_owned()))]);
 }

@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::story::*;
-use crate::command::{Action, Plan, Planned};
-use crate::state::Activeness;
+use crate::command::{Action, CallPlan, PlannedCall};
+use crate::state::ConversationStatus;
 use crate::{Rejection, Timestamp};
 
-fn lasting(mut planned: Planned, ms: u64) -> Planned {
-    if let Plan::Execute { timeout_ms, .. } = &mut planned.plan {
+fn lasting(mut planned: PlannedCall, ms: u64) -> PlannedCall {
+    if let CallPlan::Execute { timeout_ms, .. } = &mut planned.plan {
         *timeout_ms = ms;
     }
     planned
@@ -23,7 +23,7 @@ fn a_deadline_that_passed_while_no_actor_lived_expires_the_call_and_the_turn_goe
     assert_eq!(story.tell(Action::Wake).unwrap(), ["tool_result"]);
     assert_eq!(story.error("a"), json!(["timed out: no response", "EXPIRED"]));
     assert_eq!(story.wants(), ["model step 2 of turn_1"]);
-    assert_eq!(story.state.activeness(), Activeness::Preparing);
+    assert_eq!(story.state.activeness(), ConversationStatus::Preparing);
 }
 
 /// semantics §2.7

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::story::*;
 use crate::command::{Action, Dispatch};
-use crate::event::{Data, OnInterrupt};
-use crate::state::Activeness;
+use crate::event::{EventData, OnInterrupt};
+use crate::state::ConversationStatus;
 use crate::{CallId, Principal, Rejection, Revision};
 
 pub(super) fn dispatch(call: &str, on_interrupt: OnInterrupt) -> Action {
@@ -32,7 +32,7 @@ fn a_dispatch_runs_outside_any_turn() {
     story.then(Action::Create(create()));
     assert_eq!(story.tell(again("d")).unwrap(), ["dispatch_started"]);
     assert_eq!(story.wants(), ["attempt 1 of d"]);
-    assert_eq!(story.state.activeness(), Activeness::Idle);
+    assert_eq!(story.state.activeness(), ConversationStatus::Idle);
     assert_eq!(story.tell(returned("d", 1)).unwrap(), ["dispatch"]);
     assert!(story.wants().is_empty());
     let event = serde_json::to_value(story.journal.last().unwrap()).unwrap();
@@ -79,7 +79,7 @@ fn a_dispatch_that_must_not_run_twice_ends_as_interrupted() {
     let mut story = Story::begun();
     story.then(dispatch("d", OnInterrupt::Fail));
     assert_eq!(story.tell(Action::Revive).unwrap(), ["dispatch"]);
-    let Data::Dispatch(done) = &story.journal.last().unwrap().data else { unreachable!() };
+    let EventData::Dispatch(done) = &story.journal.last().unwrap().data else { unreachable!() };
     let result = serde_json::to_value(&done.result).unwrap();
     let interrupted =
         json!({"ok": false, "error": "tool call interrupted", "error_type": "INTERRUPTED"});

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::story::*;
 use crate::Rejection;
 use crate::command::{Action, Dispatch};
-use crate::event::{Data, OnInterrupt, Resolution};
+use crate::event::{EventData, OnInterrupt, Resolution};
 use crate::permission::Decision;
 use crate::{CallId, Principal, Revision};
 
@@ -14,8 +14,8 @@ fn gave_up() -> Value {
 }
 
 fn resolutions(story: &Story) -> Vec<Resolution> {
-    let resolution = |data: &Data| match data {
-        Data::Resolution(resolution) => Some(resolution.clone()),
+    let resolution = |data: &EventData| match data {
+        EventData::Resolution(resolution) => Some(resolution.clone()),
         _ => None,
     };
     story.journal.iter().filter_map(|event| resolution(&event.data)).collect()
@@ -103,7 +103,7 @@ fn a_dispatched_call_is_failed_and_whoever_asked_is_answered() {
     }));
     assert_eq!(story.state.uninterruptible(), [CallId::new("d")]);
     assert_eq!(story.tell(fail("d")).unwrap(), ["dispatch"]);
-    let Some(Data::Dispatch(done)) = story.journal.last().map(|event| &event.data) else {
+    let Some(EventData::Dispatch(done)) = story.journal.last().map(|event| &event.data) else {
         panic!("the last event is its end");
     };
     assert_eq!(serde_json::to_value(&done.result).unwrap()["error"], "given up");

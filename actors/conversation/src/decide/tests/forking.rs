@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::chance::{Run, throws};
 use super::referee::Referee;
 use super::story::*;
-use crate::command::{Copied, IfBusy};
-use crate::event::{Data, Event, Executor};
+use crate::command::{CopiedEvents, IfBusy};
+use crate::event::{Event, EventData, Executor};
 use crate::fork::Fork;
 use crate::message::{ErrorType, Outcome};
 use crate::{Action, ConversationId, Rejection, State, wanted};
@@ -24,7 +24,7 @@ fn forked(journal: &[Event], at_seq: usize, page: usize) -> Story {
         let after = copy.state.seq as usize;
         let events: Vec<Event> = journal[after..at_seq].iter().take(page).cloned().collect();
         let whole = after + events.len() == at_seq;
-        copy.then(Action::Copied(Copied { after: after as u64, events, whole }));
+        copy.then(Action::Copied(CopiedEvents { after: after as u64, events, whole }));
     }
     copy
 }
@@ -76,14 +76,14 @@ fn nothing_else_happens_while_the_prefix_is_copied() {
     let mut copy = Story::empty();
     copy.then(fork_of(first.state.seq));
     let events = first.journal[1..3].to_vec();
-    copy.then(Action::Copied(Copied { after: 1, events: events.clone(), whole: false }));
+    copy.then(Action::Copied(CopiedEvents { after: 1, events: events.clone(), whole: false }));
     assert_eq!(copy.wants(), ["copying after 3"]);
     let sent = Action::Send(message("turn_9", IfBusy::Queue));
     for action in [sent, cancel(), answer("ask", None, serde_json::json!(1))] {
         assert_eq!(copy.tell(action), Err(Rejection::Forking));
     }
     assert_eq!(copy.tell(Action::Revive), Ok(vec![]));
-    let again = Action::Copied(Copied { after: 1, events, whole: false });
+    let again = Action::Copied(CopiedEvents { after: 1, events, whole: false });
     assert_eq!(copy.tell(again), Err(Rejection::Stale), "a page comes once");
 }
 
@@ -101,14 +101,14 @@ proptest! {
         let at_seq = cut.index(run.journal.len()) + 1;
         let copy = forked(&run.journal, at_seq, page);
         // Of a child's copy, what it told its parent is the other's affair.
-        if !matches!(&run.journal[0].data, Data::Created(created) if created.parent.is_some()) {
+        if !matches!(&run.journal[0].data, EventData::Created(created) if created.parent.is_some()) {
             Referee::of(&copy.journal).is_done_but_for_others();
         }
         let State { turn, queue, dispatches, orphans, due, unkept, .. } = &copy.state;
         prop_assert!(turn.is_none() && queue.is_empty() && dispatches.is_empty());
         prop_assert!(orphans.is_empty() && due.is_none() && unkept.is_empty());
         prop_assert_eq!(wanted(&copy.state).len(), 0);
-        let results = copy.journal.iter().filter(|event| matches!(event.data, Data::Forked(_)));
+        let results = copy.journal.iter().filter(|event| matches!(event.data, EventData::Forked(_)));
         prop_assert_eq!(results.count(), 1);
     }
 }

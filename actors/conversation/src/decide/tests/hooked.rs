@@ -3,25 +3,25 @@
 use serde_json::json;
 
 use super::story::*;
-use crate::command::{Action, Judged, ModelReplied, Planned};
-use crate::event::{Added, Data};
+use crate::command::{Action, MessageVerdict, ModelReplied, PlannedCall};
+use crate::event::{AddedContext, EventData};
 use crate::message::text_block;
 use crate::{Rejection, TurnId};
 
 fn added(step: u32) -> Action {
-    let added = vec![Added { hook: "docs".to_owned(), content: vec![text_block("known")] }];
+    let added = vec![AddedContext { hook: "docs".to_owned(), content: vec![text_block("known")] }];
     Action::ContextAdded { turn: TurnId::new("turn_1"), step, added }
 }
 
-fn judged(story: &Story, calls: Vec<Planned>, judged: Judged) -> Action {
+fn judged(story: &Story, calls: Vec<PlannedCall>, judged: MessageVerdict) -> Action {
     match story.replied(calls) {
         Action::ModelReplied(reply) => Action::ModelReplied(ModelReplied { judged, ..reply }),
         other => other,
     }
 }
 
-fn refusal() -> Judged {
-    Judged::Refuse { hook: "guard".to_owned(), reason: "rude".to_owned() }
+fn refusal() -> MessageVerdict {
+    MessageVerdict::Refuse { hook: "guard".to_owned(), reason: "rude".to_owned() }
 }
 
 #[test]
@@ -44,7 +44,8 @@ fn a_hook_halts_the_turn_before_its_step() {
 #[test]
 fn a_halted_message_is_kept_and_its_calls_come_to_nothing() {
     let mut story = Story::begun();
-    let halt = judged(&story, vec![server("a"), gated("b")], Judged::Halt("enough".to_owned()));
+    let halt =
+        judged(&story, vec![server("a"), gated("b")], MessageVerdict::Halt("enough".to_owned()));
     let told = story.tell(halt);
     let expected = ["assistant_msg", "tool_result", "tool_result", "turn_ended"];
     assert_eq!(told, Ok(expected.to_vec()));
@@ -77,10 +78,10 @@ fn a_second_refusal_halts_the_turn_and_names_the_hook() {
 #[test]
 fn a_hook_that_changes_arguments_leaves_what_the_model_said() {
     let mut story = Story::begun();
-    let changed = Planned { said: Some(json!({"n": 0})), ..server("a") };
+    let changed = PlannedCall { said: Some(json!({"n": 0})), ..server("a") };
     story.reply(vec![changed]).unwrap();
     let said = story.journal.iter().find_map(|event| match &event.data {
-        Data::AssistantMsg(spoken) => Some(spoken.message.tool_calls[0].args.clone()),
+        EventData::AssistantMsg(spoken) => Some(spoken.message.tool_calls[0].args.clone()),
         _ => None,
     });
     assert_eq!(said, Some(json!({"n": 0})));

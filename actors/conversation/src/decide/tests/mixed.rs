@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::story::*;
-use crate::event::{Data, Executor};
+use crate::event::{EventData, Executor};
 use crate::message::Outcome;
-use crate::state::Activeness;
+use crate::state::ConversationStatus;
 use crate::{Rejection, Timestamp};
 
-fn everything() -> Vec<crate::command::Planned> {
+fn everything() -> Vec<crate::command::PlannedCall> {
     let given = answered("p", Executor::Provider, Outcome::Ok(json!(1)));
     vec![server("s"), gated("g"), human("h"), given, client("c"), gated_client("gc")]
 }
@@ -54,9 +54,9 @@ fn the_next_step_is_wanted_only_when_no_call_is_open() {
 #[test]
 fn awaiting_wins_over_executing() {
     let mut story = Story::called(vec![server("s"), human("h")]);
-    assert_eq!(story.state.activeness(), Activeness::AwaitingInput);
+    assert_eq!(story.state.activeness(), ConversationStatus::AwaitingInput);
     story.then(answer("h", None, json!(1)));
-    assert_eq!(story.state.activeness(), Activeness::ExecutingTools);
+    assert_eq!(story.state.activeness(), ConversationStatus::ExecutingTools);
 }
 
 #[test]
@@ -92,11 +92,11 @@ fn a_return_of_a_waiting_call_is_stale() {
 #[test]
 fn the_messages_calls_are_in_the_models_order_under_their_journalled_ids() {
     let story = Story::called(vec![server("x"), server("x"), server("")]);
-    let Data::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
+    let EventData::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
     let names: Vec<_> = spoken.message.tool_calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(names, ["x", "x~2", "call"]);
     let planned = story.journal.iter().filter_map(|event| match &event.data {
-        Data::ToolCall(call) => Some(call.call_id.as_str()),
+        EventData::ToolCall(call) => Some(call.call_id.as_str()),
         _ => None,
     });
     assert_eq!(planned.collect::<Vec<_>>(), names);

@@ -2,7 +2,7 @@
 
 use super::story::*;
 use crate::command::{Action, Create, IfBusy, Start};
-use crate::state::Activeness;
+use crate::state::ConversationStatus;
 use crate::{AgentName, Rejection, TurnId};
 
 fn started(story: &Story) -> Vec<String> {
@@ -20,7 +20,7 @@ fn a_message_to_a_busy_conversation_is_refused() {
 fn a_message_to_one_that_is_about_to_start_its_next_turn_is_refused_too() {
     let mut story = Story::begun();
     story.then(queued("turn_2")).then(cancel());
-    assert_eq!(story.state.activeness(), Activeness::Preparing);
+    assert_eq!(story.state.activeness(), ConversationStatus::Preparing);
     assert_eq!(story.tell(send("turn_3")), Err(Rejection::TurnInFlight));
 }
 

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::story::*;
 use crate::Rejection;
-use crate::command::{Action, Planned};
-use crate::event::{Data, Event};
+use crate::command::{Action, PlannedCall};
+use crate::event::{Event, EventData};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rival {
@@ -19,8 +19,8 @@ const ORDERS: [[Rival; 3]; 6] = {
     [[A, E, C], [A, C, E], [E, A, C], [E, C, A], [C, A, E], [C, E, A]]
 };
 
-fn action(rival: Rival, planned: &Planned) -> Action {
-    let approval = matches!(&planned.plan, crate::command::Plan::Execute { gate: Some(_), .. });
+fn action(rival: Rival, planned: &PlannedCall) -> Action {
+    let approval = matches!(&planned.plan, crate::command::CallPlan::Execute { gate: Some(_), .. });
     match rival {
         Rival::Answer if approval => deny("a", None),
         Rival::Answer => answer("a", None, json!("mine")),
@@ -30,7 +30,7 @@ fn action(rival: Rival, planned: &Planned) -> Action {
 }
 
 /// What ends up as the call's one result.
-fn mark(rival: Rival, planned: &Planned) -> String {
+fn mark(rival: Rival, planned: &PlannedCall) -> String {
     match rival {
         Rival::Answer if action(rival, planned) == deny("a", None) => "DENIED".to_owned(),
         Rival::Answer => "mine".to_owned(),
@@ -161,7 +161,7 @@ fn a_resolution_says_who_answered_what() {
     let mut story = Story::called(vec![gated("a")]);
     story.then(deny("a", Some("no")));
     let resolution = story.journal.iter().find_map(|event| match &event.data {
-        Data::Resolution(resolution) => Some(serde_json::to_value(resolution).unwrap()),
+        EventData::Resolution(resolution) => Some(serde_json::to_value(resolution).unwrap()),
         _ => None,
     });
     let said = json!({"call_id": "a", "kind": "approval", "suspension": 1, "by": "boss",

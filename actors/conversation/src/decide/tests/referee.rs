@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::event::{Data, Event, Kind, Summarized};
+use crate::event::{Event, EventData, Summarized, SuspensionKind};
 use crate::message::{ErrorType, Outcome};
 use crate::remembered::Scope;
 use crate::{CallId, ConversationId, DecisionId, TurnId};
 
 #[derive(Default)]
 struct Life {
-    open: Option<(Kind, u32)>,
+    open: Option<(SuspensionKind, u32)>,
     suspensions: u32,
     approvals: u32,
     denied: bool,
@@ -64,19 +64,19 @@ impl Referee {
         self.seq += 1;
         assert_eq!(event.seq, self.seq, "seq has no gap");
         match &event.data {
-            Data::Created(created) => {
+            EventData::Created(created) => {
                 assert_eq!(event.seq, 1, "it is created once, first");
                 self.is_child = created.parent.is_some();
             }
-            Data::UserMsg(_) => {
+            EventData::UserMsg(_) => {
                 assert!(self.waiting_turns.insert(event.turn_id.clone().unwrap()));
             }
-            Data::TurnStarted(_) => {
+            EventData::TurnStarted(_) => {
                 let turn = event.turn_id.clone().unwrap();
                 assert!(self.waiting_turns.remove(&turn), "it had a message, and starts once");
                 assert_eq!(self.open_turn.replace(turn), None, "one turn at a time");
             }
-            Data::TurnEnded(_) => {
+            EventData::TurnEnded(_) => {
                 self.in_turn(event);
                 assert!(self.all_closed(), "a turn ends after its calls");
                 let turn = self.open_turn.take().unwrap();
@@ -85,7 +85,7 @@ impl Referee {
                 }
                 assert!(self.ended.insert(turn), "a turn ends once");
             }
-            Data::AssistantMsg(spoken) => {
+            EventData::AssistantMsg(spoken) => {
                 self.in_turn(event);
                 assert!(self.all_closed(), "no model request has a call without its result");
                 for named in &spoken.message.tool_calls {
@@ -94,35 +94,37 @@ impl Referee {
                     assert!(before.is_none(), "an id is used once: {}", named.id);
                 }
             }
-            Data::RepairRequested(_) | Data::ContextAdded(_) | Data::ContextReduced(_) => {
+            EventData::RepairRequested(_)
+            | EventData::ContextAdded(_)
+            | EventData::ContextReduced(_) => {
                 self.in_turn(event);
             }
-            Data::Summarized(summarized) => {
+            EventData::Summarized(summarized) => {
                 let Summarized { upto, .. } = summarized;
                 assert!(*upto > self.covered && *upto < event.seq, "summaries only grow");
                 self.covered = *upto;
             }
-            Data::Forked(_) => assert_eq!(event.turn_id, None),
-            Data::SummaryFailed(_) => assert_eq!(event.turn_id, None),
-            Data::MessageRefused(_) => {
+            EventData::Forked(_) => assert_eq!(event.turn_id, None),
+            EventData::SummaryFailed(_) => assert_eq!(event.turn_id, None),
+            EventData::MessageRefused(_) => {
                 self.in_turn(event);
                 assert!(self.all_closed(), "no model request has a call without its result");
             }
-            Data::InputRequired(required) => {
+            EventData::InputRequired(required) => {
                 let life = self.life(event, &required.call_id);
                 assert_eq!(life.open, None, "it asks while it runs");
             }
-            Data::DecisionRemembered(remembered) => {
+            EventData::DecisionRemembered(remembered) => {
                 self.life(event, &remembered.call_id);
                 if remembered.scope == Scope::Agent {
                     self.unkept.insert(remembered.decision.id.clone());
                 }
             }
-            Data::DecisionKept(kept) => assert!(self.unkept.remove(&kept.decision_id)),
-            Data::DecisionRevoked(revoked) => {
+            EventData::DecisionKept(kept) => assert!(self.unkept.remove(&kept.decision_id)),
+            EventData::DecisionRevoked(revoked) => {
                 assert!(!self.unkept.contains(&revoked.decision_id), "it is the agent's");
             }
-            Data::DispatchStarted(started) => {
+            EventData::DispatchStarted(started) => {
                 assert_eq!(event.turn_id, None);
                 let done = self.dispatches.insert(started.call_id.clone(), false);
                 assert_eq!(
@@ -133,35 +135,37 @@ impl Referee {
                     }
                 );
             }
-            Data::Dispatch(done) => {
+            EventData::Dispatch(done) => {
                 let before = self.dispatches.insert(done.call_id.clone(), true);
                 let refused = done.gate.is_some();
                 assert_eq!(before, (!refused).then_some(false), "a dispatch ends once");
             }
-            Data::ToolCall(call) => drop(self.life(event, &call.call_id)),
-            Data::ChildStarted(started) => {
+            EventData::ToolCall(call) => drop(self.life(event, &call.call_id)),
+            EventData::ChildStarted(started) => {
                 self.children.insert(started.conversation_id.clone());
             }
-            Data::ChildEnded(ended) => {
+            EventData::ChildEnded(ended) => {
                 self.children.remove(&ended.conversation_id);
             }
-            Data::ChildReleased(released) => {
+            EventData::ChildReleased(released) => {
                 self.children.remove(&released.conversation_id);
             }
-            Data::Told(told) => assert_eq!(self.to_tell.take().as_ref(), Some(&told.turn_id)),
-            Data::Abandoned {} => (self.to_tell, self.is_child) = (None, false),
-            Data::PhaseChanged(_) | Data::TodosChanged(_) | Data::WorkspaceOpened(_) => {}
-            Data::Unknown(unknown) => panic!("decided by nobody: {unknown:?}"),
-            Data::Suspension(_)
-            | Data::Resolution(_)
-            | Data::ToolStarted(_)
-            | Data::ToolResult(_) => self.of_call(event),
+            EventData::Told(told) => assert_eq!(self.to_tell.take().as_ref(), Some(&told.turn_id)),
+            EventData::Abandoned {} => (self.to_tell, self.is_child) = (None, false),
+            EventData::PhaseChanged(_)
+            | EventData::TodosChanged(_)
+            | EventData::WorkspaceOpened(_) => {}
+            EventData::Unknown(unknown) => panic!("decided by nobody: {unknown:?}"),
+            EventData::Suspension(_)
+            | EventData::Resolution(_)
+            | EventData::ToolStarted(_)
+            | EventData::ToolResult(_) => self.of_call(event),
         }
     }
 
     fn of_call(&mut self, event: &Event) {
         match &event.data {
-            Data::Suspension(suspension) => {
+            EventData::Suspension(suspension) => {
                 let life = self.life(event, &suspension.call_id);
                 life.suspensions += 1;
                 assert_eq!(suspension.suspension, life.suspensions);
@@ -169,7 +173,7 @@ impl Referee {
                 assert_eq!(opened, None, "one suspension at a time");
                 assert!(suspension.expires_at >= event.at);
             }
-            Data::Resolution(resolution) => {
+            EventData::Resolution(resolution) => {
                 let life = self.life(event, &resolution.call_id);
                 let closed = life.open.take();
                 assert_eq!(closed, Some((resolution.kind, resolution.suspension)), "closed once");
@@ -177,13 +181,13 @@ impl Referee {
                 life.denied = resolution.approved == Some(false);
                 assert!(life.approvals <= 1, "nobody is asked twice");
             }
-            Data::ToolStarted(started) => {
+            EventData::ToolStarted(started) => {
                 let life = self.life(event, &started.call_id);
                 assert!(life.open.is_none() && !life.denied, "nothing runs against a no");
                 assert!(started.attempt > life.attempts, "attempts grow");
                 life.attempts = started.attempt;
             }
-            Data::ToolResult(result) => {
+            EventData::ToolResult(result) => {
                 let life = self.life(event, &result.call_id);
                 life.done = true;
                 let closed = life.open.take();

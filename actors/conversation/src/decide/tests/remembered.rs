@@ -1,7 +1,7 @@
 //! Decisions that hold for later calls.
 
 use super::story::*;
-use crate::command::{Action, Remember, Resolve};
+use crate::command::{Action, RememberDecision, Resolve};
 use crate::permission::{Decision, Verdict};
 use crate::remembered::{Match, Scope};
 use crate::{DecisionId, Principal, Rejection};
@@ -9,7 +9,7 @@ use crate::{DecisionId, Principal, Rejection};
 fn remembering(action: Action, scope: Scope, for_ms: u64) -> Action {
     let (id, does) = (DecisionId::new("dec_1"), "server".to_owned());
     let fingerprint = "0123456789abcdef".to_owned();
-    let wish = Remember { id, scope, matching: Match::Exact, does, fingerprint, for_ms };
+    let wish = RememberDecision { id, scope, matching: Match::Exact, does, fingerprint, for_ms };
     match action {
         Action::Resolve(resolve) => Action::Resolve(Resolve { remember: Some(wish), ..resolve }),
         other => other,

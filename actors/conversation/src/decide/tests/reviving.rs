@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::story::*;
 use crate::command::Action;
-use crate::event::{Data, Event};
-use crate::state::Activeness;
+use crate::event::{Event, EventData};
+use crate::state::ConversationStatus;
 use crate::{Rejection, State, evolve};
 
 /// The conversation as it comes back when only the first events were written.
@@ -134,7 +134,7 @@ fn a_gated_client_call_killed_between_its_phases_enters_the_second_once() {
 fn a_call_that_was_named_and_never_handed_over_ends_as_interrupted() {
     let story = Story::called(vec![server("a"), human("b"), gated("c")]);
     let mut back = cut(&story, upto(&story, "assistant_msg"));
-    assert_eq!(back.state.activeness(), Activeness::ExecutingTools);
+    assert_eq!(back.state.activeness(), ConversationStatus::ExecutingTools);
     assert_eq!(back.tell(Action::Revive).unwrap(), ["tool_result"; 3]);
     for call in ["a", "b", "c"] {
         assert_eq!(back.error(call), json!(["tool call interrupted", "INTERRUPTED"]));
@@ -165,7 +165,7 @@ fn a_revived_turn_runs_as_the_principal_who_started_it() {
 fn an_expiry_is_nobodys_resolution() {
     let mut story = Story::called(vec![gated("a")]);
     story.pass(TIMEOUT_MS).then(Action::Wake);
-    let resolved = |event: &Event| matches!(event.data, Data::Resolution(_));
+    let resolved = |event: &Event| matches!(event.data, EventData::Resolution(_));
     assert!(!story.journal.iter().any(resolved));
     assert_eq!(story.state.turn.unwrap().calls[0].principal.as_str(), "user");
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::story::*;
 use crate::command::{Action, IfBusy, ToolReturned};
-use crate::event::{Event, Executor, Shape};
+use crate::event::{AnswerFormat, Event, Executor};
 use crate::message::{ErrorType, Outcome, Ui, text_block};
 use crate::{CallId, Timestamp, from_json};
 
@@ -157,8 +157,11 @@ fn error_types_and_outcomes_are_spelt_as_the_contract_does() {
 
 #[test]
 fn a_messages_own_shape_and_assigns_survive() {
-    for shape in [Shape::Plain, Shape::Schema(json!({"type": "null"})), Shape::Schema(json!(null))]
-    {
+    for shape in [
+        AnswerFormat::Plain,
+        AnswerFormat::Schema(json!({"type": "null"})),
+        AnswerFormat::Schema(json!(null)),
+    ] {
         let mut story = Story::empty();
         let mut sent = message("turn_1", IfBusy::Reject);
         sent.shape = shape.clone();
@@ -205,7 +208,7 @@ fn the_text_of_a_message_is_its_text_blocks() {
     sent.content = content;
     let mut story = Story::empty();
     story.then(Action::Send(sent));
-    let crate::event::Data::UserMsg(said) = &story.journal[1].data else { unreachable!() };
+    let crate::event::EventData::UserMsg(said) = &story.journal[1].data else { unreachable!() };
     assert_eq!(said.message.text(), "ab");
 }
 
@@ -232,7 +235,7 @@ proptest! {
     fn any_value_anywhere_reads_back_exactly(value in value(), ms in any::<u64>()) {
         let mut planned = call("a", Executor::Server, true);
         planned.args = value.clone();
-        if let crate::command::Plan::Execute { timeout_ms, .. } = &mut planned.plan {
+        if let crate::command::CallPlan::Execute { timeout_ms, .. } = &mut planned.plan {
             *timeout_ms = ms;
         }
         let mut story = Story::called(vec![planned, human("b")]);

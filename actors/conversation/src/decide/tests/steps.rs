@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::story::*;
 use crate::command::{Action, ModelFailed, ToolReturned};
-use crate::event::{Data, Executor};
+use crate::event::{EventData, Executor};
 use crate::message::{ErrorType, Outcome, Ui};
 use crate::{CallId, Rejection, TurnId};
 
@@ -102,7 +102,7 @@ fn a_provider_failure_is_turn_failed_with_a_reason() {
 fn the_partial_text_of_a_failed_stream_is_kept_once_and_marked() {
     let mut story = Story::begun();
     assert_eq!(story.tell(failed(1, true)).unwrap(), ["assistant_msg", "turn_ended"]);
-    let Data::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
+    let EventData::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
     let spoken = serde_json::to_value(spoken).unwrap();
     assert_eq!(
         (&spoken["status"], &spoken["message"]["status"]),
@@ -184,7 +184,7 @@ fn a_call_whose_tool_is_gone_when_it_is_approved_ends_with_an_error() {
 fn calls_in_one_lane_run_one_after_another_in_call_order() {
     let in_lane = |id: &str, gate: bool, name: &str| {
         let mut planned = call(id, Executor::Server, gate);
-        if let crate::command::Plan::Execute { lane, .. } = &mut planned.plan {
+        if let crate::command::CallPlan::Execute { lane, .. } = &mut planned.plan {
             *lane = Some(name.to_owned());
         }
         planned

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::child::Parent;
 use crate::command::*;
-use crate::event::{Data, Event, Executor, Intent, OnInterrupt, Shape, ToolResult};
+use crate::event::{AnswerFormat, Event, EventData, Executor, Intent, OnInterrupt, ToolResult};
 use crate::message::{Outcome, Usage, text_block};
 use crate::permission::{Decision, Verdict};
 use crate::{
@@ -38,7 +38,7 @@ impl Story {
     }
 
     /// A conversation whose model has just made these calls.
-    pub(super) fn called(calls: Vec<Planned>) -> Self {
+    pub(super) fn called(calls: Vec<PlannedCall>) -> Self {
         let mut story = Self::begun();
         story.reply(calls).unwrap();
         story
@@ -71,13 +71,13 @@ impl Story {
         self
     }
 
-    pub(super) fn reply(&mut self, calls: Vec<Planned>) -> Told {
+    pub(super) fn reply(&mut self, calls: Vec<PlannedCall>) -> Told {
         let action = self.replied(calls);
         self.tell(action)
     }
 
     /// The model's answer to the open step.
-    pub(super) fn replied(&self, calls: Vec<Planned>) -> Action {
+    pub(super) fn replied(&self, calls: Vec<PlannedCall>) -> Action {
         let turn = self.state.turn.as_ref().unwrap();
         Action::ModelReplied(ModelReplied {
             turn: turn.id.clone(),
@@ -91,7 +91,7 @@ impl Story {
             context_tokens: None,
             read_at: u64::MAX,
             object: None,
-            judged: Judged::GoOn,
+            judged: MessageVerdict::GoOn,
         })
     }
 
@@ -111,7 +111,9 @@ impl Story {
     /// The results of a call; there must never be two.
     pub(super) fn result(&self, call: &str) -> Option<ToolResult> {
         let mut results = self.journal.iter().filter_map(|event| match &event.data {
-            Data::ToolResult(result) if result.call_id.as_str() == call => Some(result.clone()),
+            EventData::ToolResult(result) if result.call_id.as_str() == call => {
+                Some(result.clone())
+            }
             _ => None,
         });
         let first = results.next();
@@ -127,7 +129,7 @@ impl Story {
 
     pub(super) fn ended(&self) -> Vec<(String, Option<String>)> {
         let ended = |event: &Event| match &event.data {
-            Data::TurnEnded(ended) => {
+            EventData::TurnEnded(ended) => {
                 let outcome = serde_json::to_value(ended.outcome).unwrap();
                 Some((outcome.as_str().unwrap().to_owned(), ended.reason.clone()))
             }
@@ -149,38 +151,38 @@ impl Story {
 /// An event's type, as JSON writes it.
 pub(super) fn kind(event: &Event) -> &'static str {
     match event.data {
-        Data::Created(_) => "created",
-        Data::UserMsg(_) => "user_msg",
-        Data::TurnStarted(_) => "turn_started",
-        Data::AssistantMsg(_) => "assistant_msg",
-        Data::ToolCall(_) => "tool_call",
-        Data::Suspension(_) => "suspension",
-        Data::Resolution(_) => "resolution",
-        Data::ToolStarted(_) => "tool_started",
-        Data::InputRequired(_) => "input_required",
-        Data::ToolResult(_) => "tool_result",
-        Data::RepairRequested(_) => "repair_requested",
-        Data::ContextAdded(_) => "context_added",
-        Data::MessageRefused(_) => "message_refused",
-        Data::Forked(_) => "forked",
-        Data::ContextReduced(_) => "context_reduced",
-        Data::Summarized(_) => "summarized",
-        Data::SummaryFailed(_) => "summary_failed",
-        Data::TurnEnded(_) => "turn_ended",
-        Data::DispatchStarted(_) => "dispatch_started",
-        Data::Dispatch(_) => "dispatch",
-        Data::PhaseChanged(_) => "phase_changed",
-        Data::TodosChanged(_) => "todos_changed",
-        Data::WorkspaceOpened(_) => "workspace_opened",
-        Data::ChildStarted(_) => "child_started",
-        Data::ChildEnded(_) => "child_ended",
-        Data::ChildReleased(_) => "child_released",
-        Data::Told(_) => "told",
-        Data::Abandoned {} => "abandoned",
-        Data::DecisionRemembered(_) => "decision_remembered",
-        Data::DecisionKept(_) => "decision_kept",
-        Data::DecisionRevoked(_) => "decision_revoked",
-        Data::Unknown(_) => "unknown",
+        EventData::Created(_) => "created",
+        EventData::UserMsg(_) => "user_msg",
+        EventData::TurnStarted(_) => "turn_started",
+        EventData::AssistantMsg(_) => "assistant_msg",
+        EventData::ToolCall(_) => "tool_call",
+        EventData::Suspension(_) => "suspension",
+        EventData::Resolution(_) => "resolution",
+        EventData::ToolStarted(_) => "tool_started",
+        EventData::InputRequired(_) => "input_required",
+        EventData::ToolResult(_) => "tool_result",
+        EventData::RepairRequested(_) => "repair_requested",
+        EventData::ContextAdded(_) => "context_added",
+        EventData::MessageRefused(_) => "message_refused",
+        EventData::Forked(_) => "forked",
+        EventData::ContextReduced(_) => "context_reduced",
+        EventData::Summarized(_) => "summarized",
+        EventData::SummaryFailed(_) => "summary_failed",
+        EventData::TurnEnded(_) => "turn_ended",
+        EventData::DispatchStarted(_) => "dispatch_started",
+        EventData::Dispatch(_) => "dispatch",
+        EventData::PhaseChanged(_) => "phase_changed",
+        EventData::TodosChanged(_) => "todos_changed",
+        EventData::WorkspaceOpened(_) => "workspace_opened",
+        EventData::ChildStarted(_) => "child_started",
+        EventData::ChildEnded(_) => "child_ended",
+        EventData::ChildReleased(_) => "child_released",
+        EventData::Told(_) => "told",
+        EventData::Abandoned {} => "abandoned",
+        EventData::DecisionRemembered(_) => "decision_remembered",
+        EventData::DecisionKept(_) => "decision_kept",
+        EventData::DecisionRevoked(_) => "decision_revoked",
+        EventData::Unknown(_) => "unknown",
     }
 }
 
@@ -222,8 +224,8 @@ fn allowed() -> Option<Verdict> {
     Some(verdict(Decision::Allow))
 }
 
-pub(super) fn basis() -> Basis {
-    Basis {
+pub(super) fn basis() -> TurnSettings {
+    TurnSettings {
         agent: AgentName::new("demo"),
         revision: Revision::new("0123456789abcdef"),
         max_steps: MAX_STEPS,
@@ -242,7 +244,7 @@ pub(super) fn message(turn: &str, if_busy: IfBusy) -> Send {
         message_id: None,
         principal: Principal::new("user"),
         assigns: Default::default(),
-        shape: Shape::Agent,
+        shape: AnswerFormat::Agent,
         if_busy,
         partial: None,
     }
@@ -260,8 +262,8 @@ pub(super) fn start(turn: &str) -> Action {
     Action::Start(Start { turn: TurnId::new(turn), basis: Some(basis()) })
 }
 
-pub(super) fn call(id: &str, executor: Executor, gate: bool) -> Planned {
-    let plan = Plan::Execute {
+pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
+    let plan = CallPlan::Execute {
         executor,
         intent: Intent::Action,
         gate: gate.then(|| "May it?".to_owned()),
@@ -274,7 +276,7 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> Planned {
         lane: None,
     };
     let gate = Some(verdict(if gate { Decision::Ask } else { Decision::Allow }));
-    Planned {
+    PlannedCall {
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
         args: json!({"n": 1}),
@@ -284,18 +286,18 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> Planned {
     }
 }
 
-pub(super) fn server(id: &str) -> Planned {
+pub(super) fn server(id: &str) -> PlannedCall {
     call(id, Executor::Server, false)
 }
 
-pub(super) fn gated(id: &str) -> Planned {
+pub(super) fn gated(id: &str) -> PlannedCall {
     call(id, Executor::Server, true)
 }
 
 /// A call that the child `kid_<name>` is to answer.
-pub(super) fn asking(id: &str, name: &str) -> Planned {
+pub(super) fn asking(id: &str, name: &str) -> PlannedCall {
     let mut planned = server(id);
-    if let Plan::Execute { child, .. } = &mut planned.plan {
+    if let CallPlan::Execute { child, .. } = &mut planned.plan {
         *child = Some(ConversationId::new(format!("kid_{name}")));
     }
     planned
@@ -317,29 +319,29 @@ pub(super) fn child_ended(call: &str, child: &str) -> Action {
     })
 }
 
-pub(super) fn human(id: &str) -> Planned {
+pub(super) fn human(id: &str) -> PlannedCall {
     call(id, Executor::Human, false)
 }
 
-pub(super) fn client(id: &str) -> Planned {
+pub(super) fn client(id: &str) -> PlannedCall {
     call(id, Executor::Client, false)
 }
 
-pub(super) fn gated_client(id: &str) -> Planned {
+pub(super) fn gated_client(id: &str) -> PlannedCall {
     call(id, Executor::Client, true)
 }
 
 /// The same call, of a tool that must not run twice.
-pub(super) fn once(mut planned: Planned) -> Planned {
-    if let Plan::Execute { on_interrupt, .. } = &mut planned.plan {
+pub(super) fn once(mut planned: PlannedCall) -> PlannedCall {
+    if let CallPlan::Execute { on_interrupt, .. } = &mut planned.plan {
         *on_interrupt = OnInterrupt::Fail;
     }
     planned
 }
 
-pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> Planned {
-    let plan = Plan::Answer { executor, intent: Intent::Render, outcome };
-    Planned {
+pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> PlannedCall {
+    let plan = CallPlan::Answer { executor, intent: Intent::Render, outcome };
+    PlannedCall {
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
         args: json!({}),
@@ -349,7 +351,7 @@ pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> Planne
     }
 }
 
-fn resolve(call: &str, suspension: Option<u32>, answer: Answer) -> Action {
+fn resolve(call: &str, suspension: Option<u32>, answer: ResolutionAnswer) -> Action {
     let (call, by) = (CallId::new(call), Principal::new("boss"));
     Action::Resolve(Resolve {
         call,
@@ -363,24 +365,32 @@ fn resolve(call: &str, suspension: Option<u32>, answer: Answer) -> Action {
 }
 
 pub(super) fn approve(call: &str, suspension: Option<u32>) -> Action {
-    resolve(call, suspension, Answer::Approval { approved: true, reason: None, args: None })
+    resolve(
+        call,
+        suspension,
+        ResolutionAnswer::Approval { approved: true, reason: None, args: None },
+    )
 }
 
 pub(super) fn approve_with(call: &str, args: Value) -> Action {
-    resolve(call, None, Answer::Approval { approved: true, reason: None, args: Some(args) })
+    resolve(
+        call,
+        None,
+        ResolutionAnswer::Approval { approved: true, reason: None, args: Some(args) },
+    )
 }
 
 pub(super) fn deny(call: &str, reason: Option<&str>) -> Action {
     let reason = reason.map(str::to_owned);
-    resolve(call, None, Answer::Approval { approved: false, reason, args: None })
+    resolve(call, None, ResolutionAnswer::Approval { approved: false, reason, args: None })
 }
 
 pub(super) fn answer(call: &str, suspension: Option<u32>, value: Value) -> Action {
-    resolve(call, suspension, Answer::Result(value))
+    resolve(call, suspension, ResolutionAnswer::Result(value))
 }
 
 pub(super) fn answer_error(call: &str, error: &str) -> Action {
-    resolve(call, None, Answer::Error(error.to_owned()))
+    resolve(call, None, ResolutionAnswer::Error(error.to_owned()))
 }
 
 pub(super) fn returned(call: &str, attempt: u32) -> Action {
@@ -400,7 +410,7 @@ pub(super) fn returned(call: &str, attempt: u32) -> Action {
 }
 
 pub(super) fn missing(call: &str, suspension: u32) -> Action {
-    Action::PageMissing(PageMissing { call: CallId::new(call), suspension })
+    Action::PageMissing(ClientMissing { call: CallId::new(call), suspension })
 }
 
 pub(super) fn fail(call: &str) -> Action {
@@ -412,8 +422,8 @@ pub(super) fn cancel() -> Action {
     Action::Cancel(Cancel { partial: None })
 }
 
-pub(super) fn partial(step: u32) -> Partial {
-    Partial { id: MessageId::new("msg_cut"), step, content: vec![text_block("half a")] }
+pub(super) fn partial(step: u32) -> PartialMessage {
+    PartialMessage { id: MessageId::new("msg_cut"), step, content: vec![text_block("half a")] }
 }
 
 pub(super) fn not_open(told: Told) -> bool {

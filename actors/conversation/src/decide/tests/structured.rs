@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::story::*;
-use crate::command::{Action, Planned};
-use crate::event::Data;
+use crate::command::{Action, PlannedCall};
+use crate::event::EventData;
 
 /// The model's answer as the shell judged it.
-fn judged(story: &mut Story, calls: Vec<Planned>, object: Result<Value, &str>) -> Told {
+fn judged(story: &mut Story, calls: Vec<PlannedCall>, object: Result<Value, &str>) -> Told {
     let Action::ModelReplied(mut reply) = story.replied(calls) else { unreachable!() };
     reply.object = Some(object.map_err(str::to_owned));
     story.tell(Action::ModelReplied(reply))
@@ -23,7 +23,7 @@ fn a_structured_answer_is_the_messages_object() {
         let mut story = Story::begun();
         let told = judged(&mut story, vec![], Ok(value.clone())).unwrap();
         assert_eq!(told, ["assistant_msg", "turn_ended"]);
-        let Data::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
+        let EventData::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
         assert_eq!(spoken.message.object, Some(value));
         assert_eq!(story.ended(), [("completed".to_owned(), None)]);
     }

@@ -9,7 +9,7 @@ use super::chance::{Run, Throw, throws};
 use super::referee::Referee;
 use super::story::{cancel, kind};
 use crate::command::Action;
-use crate::state::{Activeness, Phase};
+use crate::state::{CallPhase, ConversationStatus};
 use crate::{Activity, State, Timestamp, evolve, from_json, replay, wanted};
 
 /// Cuts a journal, lets the rest be finished, and has the referee look at the whole.
@@ -22,7 +22,7 @@ fn settles(run: &Run, cut: usize, state: State, throw: Throw) {
     Referee::of(&rest.journal).all_is_done();
     assert!(rest.state.turn.is_none() && rest.state.queue.is_empty());
     assert!(rest.state.dispatches.is_empty() && wanted(&rest.state).is_empty());
-    assert_eq!(rest.state.activeness(), Activeness::Idle);
+    assert_eq!(rest.state.activeness(), ConversationStatus::Idle);
     assert_eq!((rest.state.alarm(), rest.state.pending()), (None, vec![]));
     assert_eq!(replay(State::default(), &rest.journal), rest.state);
 }
@@ -33,10 +33,11 @@ fn wants_only_what_is_open(state: &State) {
         let open = match &activity {
             Activity::Tool { call, .. } | Activity::Page { call, .. } => {
                 let open = state.call(call).is_some_and(|call| match call.phase {
-                    Phase::Running { .. } | Phase::Suspended(_) => true,
-                    Phase::Requested | Phase::Approved | Phase::Delegated { .. } | Phase::Done => {
-                        false
-                    }
+                    CallPhase::Running { .. } | CallPhase::Suspended(_) => true,
+                    CallPhase::Requested
+                    | CallPhase::Approved
+                    | CallPhase::Delegated { .. }
+                    | CallPhase::Done => false,
                 });
                 open || state.dispatches.contains_key(call)
             }

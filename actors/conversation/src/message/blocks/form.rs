@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Wrong, check_within};
+use super::{BlockError, check_within};
 
 /// A field, by name.
 pub(super) struct Field {
@@ -38,9 +38,9 @@ pub(super) const fn may(name: &'static str, form: Form) -> Field {
 }
 
 impl Field {
-    pub(super) fn check(&self, block: &Value, deep: usize) -> Result<(), Wrong> {
+    pub(super) fn check(&self, block: &Value, deep: usize) -> Result<(), BlockError> {
         let wrong = match (block.get(self.name), self.required) {
-            (None, true) => Err(Wrong::here("is missing")),
+            (None, true) => Err(BlockError::here("is missing")),
             (None | Some(Value::Null), false) => Ok(()),
             (Some(value), _) => self.form.check(value, deep),
         };
@@ -49,7 +49,7 @@ impl Field {
 }
 
 impl Form {
-    fn check(&self, value: &Value, deep: usize) -> Result<(), Wrong> {
+    fn check(&self, value: &Value, deep: usize) -> Result<(), BlockError> {
         let texts = |values: &[Value]| values.iter().all(Value::is_string);
         let (fits, legal) = match self {
             Form::Any => (true, ""),
@@ -72,12 +72,12 @@ impl Form {
             Form::MediaType(of) => return media_type(value, of),
             Form::Blocks => return blocks(value, deep),
         };
-        if fits { Ok(()) } else { Err(Wrong::here(legal)) }
+        if fits { Ok(()) } else { Err(BlockError::here(legal)) }
     }
 }
 
 /// Whether it is `TYPE/SUBTYPE` of the given type, parameters aside.
-pub(super) fn media_type(value: &Value, of: &str) -> Result<(), Wrong> {
+pub(super) fn media_type(value: &Value, of: &str) -> Result<(), BlockError> {
     let given = value.as_str().unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default();
     let (kind, subtype) = essence.split_once('/').unwrap_or_default();
@@ -90,15 +90,16 @@ pub(super) fn media_type(value: &Value, of: &str) -> Result<(), Wrong> {
         return Ok(());
     }
     let of = if of.is_empty() { "TYPE" } else { of };
-    Err(Wrong::here(format!("must be a media type, {of}/SUBTYPE")))
+    Err(BlockError::here(format!("must be a media type, {of}/SUBTYPE")))
 }
 
-fn blocks(value: &Value, deep: usize) -> Result<(), Wrong> {
-    let list = value.as_array().ok_or_else(|| Wrong::here("must be a list of blocks"))?;
-    let deep = deep.checked_sub(1).ok_or_else(|| Wrong::here("stands too deep in other blocks"))?;
+fn blocks(value: &Value, deep: usize) -> Result<(), BlockError> {
+    let list = value.as_array().ok_or_else(|| BlockError::here("must be a list of blocks"))?;
+    let deep =
+        deep.checked_sub(1).ok_or_else(|| BlockError::here("stands too deep in other blocks"))?;
     for (place, block) in list.iter().enumerate() {
         check_within(block, deep)
-            .map_err(|wrong| Wrong { at: format!("[{place}]{}", wrong.at), ..wrong })?;
+            .map_err(|wrong| BlockError { at: format!("[{place}]{}", wrong.at), ..wrong })?;
     }
     Ok(())
 }

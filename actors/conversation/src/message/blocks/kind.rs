@@ -10,7 +10,7 @@ use super::form::{Field, Form, may, must};
 /// What a block is, by its `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum BlockKind {
     Text,
     Image,
     Document,
@@ -45,7 +45,7 @@ pub(super) const BASE: [Field; 7] = [
     may("summary", Form::Text),
 ];
 
-impl Kind {
+impl BlockKind {
     /// The kind of a block; `None` if it has no `type` that is known.
     pub fn of(block: &Value) -> Option<Self> {
         let name = block.get("type")?.as_str()?;
@@ -54,27 +54,27 @@ impl Kind {
 
     /// Whether a block of it may carry bytes, or point to some.
     pub fn is_media(self) -> bool {
-        use Kind::*;
+        use BlockKind::*;
         matches!(self, Image | Document | Audio | Video | GeneratedImage)
     }
 
     /// Whether it tells what the model did: nobody else can say that.
     pub(super) fn is_the_models(self) -> bool {
-        matches!(self, Kind::ToolUse | Kind::ToolResult | Kind::Reasoning)
+        matches!(self, BlockKind::ToolUse | BlockKind::ToolResult | BlockKind::Reasoning)
     }
 
     /// What a block of it has besides; the source of media is read by itself.
     pub(super) fn fields(self) -> &'static [Field] {
         use Form::*;
         match self {
-            Kind::Text | Kind::Xml | Kind::Html => const { &[must("text", Text)] },
-            Kind::Image => const { &[may("altText", Text)] },
-            Kind::Document => const { &[may("title", Text)] },
-            Kind::Audio | Kind::Video => const { &[may("transcript", Text)] },
-            Kind::ToolUse => {
+            BlockKind::Text | BlockKind::Xml | BlockKind::Html => const { &[must("text", Text)] },
+            BlockKind::Image => const { &[may("altText", Text)] },
+            BlockKind::Document => const { &[may("title", Text)] },
+            BlockKind::Audio | BlockKind::Video => const { &[may("transcript", Text)] },
+            BlockKind::ToolUse => {
                 const { &[must("toolUseId", Name), must("name", Name), must("input", Object)] }
             }
-            Kind::ToolResult => {
+            BlockKind::ToolResult => {
                 const {
                     &[
                         must("toolUseId", Name),
@@ -84,19 +84,21 @@ impl Kind {
                     ]
                 }
             }
-            Kind::Reasoning => {
+            BlockKind::Reasoning => {
                 const { &[must("text", Text), may("signature", Text), may("isRedacted", Flag)] }
             }
-            Kind::Json => const { &[may("text", Text)] },
-            Kind::Csv => const { &[must("text", Text), may("headers", Texts)] },
-            Kind::Code => const { &[must("text", Text), must("language", Name)] },
-            Kind::GeneratedImage => const { &[may("altText", Text)] },
-            Kind::GeneratedFile => {
+            BlockKind::Json => const { &[may("text", Text)] },
+            BlockKind::Csv => const { &[must("text", Text), may("headers", Texts)] },
+            BlockKind::Code => const { &[must("text", Text), must("language", Name)] },
+            BlockKind::GeneratedImage => const { &[may("altText", Text)] },
+            BlockKind::GeneratedFile => {
                 const { &[must("uri", Name), must("mimeType", MediaType("")), may("displayName", Text)] }
             }
-            Kind::ExecutableCode => const { &[must("code", Text), may("language", Text)] },
-            Kind::CodeExecutionResult => const { &[must("output", Text), may("isError", Flag)] },
-            Kind::UserAction => {
+            BlockKind::ExecutableCode => const { &[must("code", Text), may("language", Text)] },
+            BlockKind::CodeExecutionResult => {
+                const { &[must("output", Text), may("isError", Flag)] }
+            }
+            BlockKind::UserAction => {
                 const {
                     &[
                         must("action", Name),
@@ -107,7 +109,7 @@ impl Kind {
                     ]
                 }
             }
-            Kind::SystemEvent => {
+            BlockKind::SystemEvent => {
                 const {
                     &[
                         must("event", Name),
@@ -117,7 +119,7 @@ impl Kind {
                     ]
                 }
             }
-            Kind::StateChange => {
+            BlockKind::StateChange => {
                 const {
                     &[
                         must("entity", Name),
@@ -129,7 +131,7 @@ impl Kind {
                     ]
                 }
             }
-            Kind::Custom => {
+            BlockKind::Custom => {
                 const {
                     &[
                         must("tag", Name),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::form::media_type;
-use super::{Kind, Wrong, base64};
+use super::{BlockError, BlockKind, base64};
 use crate::ids::BlobId;
 
 /// The longest address of a source: what browsers and proxies take.
@@ -12,7 +12,7 @@ const URL_BYTES: usize = 8 << 10;
 /// A block of media, read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Media<'a> {
-    pub kind: Kind,
+    pub kind: BlockKind,
     pub source: Source<'a>,
     /// An image's alternative text, a document's title.
     pub name: Option<&'a str>,
@@ -37,15 +37,15 @@ pub enum Source<'a> {
 
 impl<'a> Media<'a> {
     /// Reads a block of a media kind, without judging the data; any other is wrong.
-    pub fn of(block: &'a Value) -> Result<Self, Wrong> {
-        let kind = Kind::of(block).filter(|kind| kind.is_media());
-        let kind = kind.ok_or_else(|| Wrong::here("is no media").within("type"))?;
+    pub fn of(block: &'a Value) -> Result<Self, BlockError> {
+        let kind = BlockKind::of(block).filter(|kind| kind.is_media());
+        let kind = kind.ok_or_else(|| BlockError::here("is no media").within("type"))?;
         let field = |name: &str| block.get(name).and_then(Value::as_str);
         let source = match kind {
-            Kind::GeneratedImage if block["source"]["type"] != "blob" => bytes(block, None)?,
+            BlockKind::GeneratedImage if block["source"]["type"] != "blob" => bytes(block, None)?,
             _ => match block.get("source") {
                 Some(source) => Source::of(source, block).map_err(|it| it.within("source"))?,
-                None => return Err(Wrong::here("is missing").within("source")),
+                None => return Err(BlockError::here("is missing").within("source")),
             },
         };
         let name = field("altText").or_else(|| field("title")).filter(|name| !name.is_empty());
@@ -54,22 +54,22 @@ impl<'a> Media<'a> {
     }
 
     /// Judges the data and the type of bytes that are in the block.
-    pub(super) fn check(&self) -> Result<(), Wrong> {
+    pub(super) fn check(&self) -> Result<(), BlockError> {
         let Source::Base64 { media_type: given, data } = self.source else { return Ok(()) };
-        let within = |wrong: Wrong| match self.kind {
-            Kind::GeneratedImage => wrong,
+        let within = |wrong: BlockError| match self.kind {
+            BlockKind::GeneratedImage => wrong,
             _ => wrong.within("source"),
         };
         let of = match self.kind {
-            Kind::Image | Kind::GeneratedImage => "image",
-            Kind::Audio => "audio",
-            Kind::Video => "video",
+            BlockKind::Image | BlockKind::GeneratedImage => "image",
+            BlockKind::Audio => "audio",
+            BlockKind::Video => "video",
             _ => "",
         };
         media_type(&given.into(), of).map_err(|wrong| within(wrong.within("mimeType")))?;
         match base64::is_whole(data) {
             true => Ok(()),
-            false => Err(within(Wrong::here("is not base64").within("data"))),
+            false => Err(within(BlockError::here("is not base64").within("data"))),
         }
     }
 
@@ -78,7 +78,8 @@ impl<'a> Media<'a> {
         let Source::Base64 { media_type, data } = self.source else { return None };
         let essence = essence(media_type);
         let textual = essence.starts_with("text/") || essence == "application/json";
-        let bytes = (self.kind == Kind::Document && textual).then(|| base64::decode(data))??;
+        let bytes =
+            (self.kind == BlockKind::Document && textual).then(|| base64::decode(data))??;
         String::from_utf8(bytes).ok()
     }
 }
@@ -89,9 +90,9 @@ pub fn essence(media_type: &str) -> String {
 }
 
 impl<'a> Source<'a> {
-    fn of(source: &'a Value, block: &'a Value) -> Result<Self, Wrong> {
+    fn of(source: &'a Value, block: &'a Value) -> Result<Self, BlockError> {
         if !source.is_object() {
-            return Err(Wrong::here("must be an object"));
+            return Err(BlockError::here("must be an object"));
         }
         let stored = |scheme, bucket, name| {
             Ok(Source::Stored { scheme, bucket: text(source, bucket)?, name: text(source, name)? })
@@ -100,39 +101,42 @@ impl<'a> Source<'a> {
             "base64" => bytes(source, Some(block)),
             "url" => match text(source, "url")? {
                 url if is_web(url) => Ok(Source::Url(url)),
-                _ => Err(Wrong::here("must be an http or https address").within("url")),
+                _ => Err(BlockError::here("must be an http or https address").within("url")),
             },
             "blob" => match text(source, "blobId")? {
                 id if BlobId::parse(id).is_some() => Ok(Source::Blob(id)),
-                _ => Err(Wrong::here("must be an id that a blob has").within("blobId")),
+                _ => Err(BlockError::here("must be an id that a blob has").within("blobId")),
             },
             "file_id" => Ok(Source::File(text(source, "fileId")?)),
             "s3" => stored("s3", "bucket", "key"),
             "gcs" => stored("gs", "bucket", "object"),
-            _ => Err(Wrong::here("must be base64, blob, url, file_id, s3 or gcs").within("type")),
+            _ => {
+                Err(BlockError::here("must be base64, blob, url, file_id, s3 or gcs")
+                    .within("type"))
+            }
         }
     }
 }
 
 /// The type of the bytes stands beside them or in the block, and is spelled in three ways.
-fn bytes<'a>(source: &'a Value, block: Option<&'a Value>) -> Result<Source<'a>, Wrong> {
+fn bytes<'a>(source: &'a Value, block: Option<&'a Value>) -> Result<Source<'a>, BlockError> {
     let data = text(source, "data")?;
     let places = [Some(source), block];
     let spelled = ["mimeType", "mime_type", "media_type"];
     let mut given = places.iter().flatten().flat_map(|place| spelled.map(|name| place.get(name)));
     match given.find_map(|given| given?.as_str()) {
         Some(media_type) => Ok(Source::Base64 { media_type, data }),
-        None => Err(Wrong::here("is missing").within("mimeType")),
+        None => Err(BlockError::here("is missing").within("mimeType")),
     }
 }
 
-fn text<'a>(source: &'a Value, name: &str) -> Result<&'a str, Wrong> {
+fn text<'a>(source: &'a Value, name: &str) -> Result<&'a str, BlockError> {
     let why = match source.get(name).map(Value::as_str) {
         Some(Some(text)) if !text.is_empty() => return Ok(text),
         Some(_) => "must be a string that is not empty",
         None => "is missing",
     };
-    Err(Wrong::here(why).within(name))
+    Err(BlockError::here(why).within(name))
 }
 
 fn is_web(url: &str) -> bool {

@@ -60,7 +60,7 @@ fn with(mut block: Value, at: &str, value: Option<Value>) -> Value {
 
 #[test]
 fn a_whole_block_of_every_kind_passes() {
-    let kinds: Vec<Kind> = whole().iter().map(|block| Kind::of(block).unwrap()).collect();
+    let kinds: Vec<BlockKind> = whole().iter().map(|block| BlockKind::of(block).unwrap()).collect();
     assert_eq!(kinds.len(), 21);
     for block in whole() {
         assert_eq!(check(&block), Ok(()), "{block}");
@@ -179,7 +179,7 @@ fn an_unknown_type_passes_and_a_missing_one_does_not() {
         json!({"text": "x"}),
     ] {
         assert_eq!(check(&block).unwrap_err().at, "", "{block}");
-        assert_eq!(Kind::of(&block), None);
+        assert_eq!(BlockKind::of(&block), None);
     }
 }
 

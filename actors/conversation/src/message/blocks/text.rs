@@ -11,7 +11,7 @@ pub use self::write::without_bytes;
 
 use self::event::{state_change, system_event, user_action};
 use self::write::{cut, fenced, line, short, spoken};
-use super::{Kind, Media, Source, base64};
+use super::{BlockKind, Media, Source, base64};
 
 /// How much of a block of an unknown kind is told.
 const RAW_BYTES: usize = 16 << 10;
@@ -27,11 +27,13 @@ pub fn texts(blocks: &[Value]) -> Vec<Cow<'_, str>> {
 /// is its text. What is data stands in a fence, events are one line, a block of an unknown kind or
 /// a broken one is its JSON, cut.
 pub fn as_text(block: &Value) -> Option<Cow<'_, str>> {
-    match (Kind::of(block), block["text"].as_str()) {
-        (Some(Kind::Reasoning), _) => None,
-        (Some(Kind::Text), Some(text)) => Some(Cow::Borrowed(text)),
+    match (BlockKind::of(block), block["text"].as_str()) {
+        (Some(BlockKind::Reasoning), _) => None,
+        (Some(BlockKind::Text), Some(text)) => Some(Cow::Borrowed(text)),
         (Some(kind), _) if kind.is_media() => Some(media(block).into()),
-        (Some(Kind::ToolResult), _) => Some(result(block).unwrap_or_else(|| raw(block)).into()),
+        (Some(BlockKind::ToolResult), _) => {
+            Some(result(block).unwrap_or_else(|| raw(block)).into())
+        }
         (Some(kind), _) => {
             let block = without_bytes(block);
             Some(told(kind, &block).unwrap_or_else(|| raw(&block)).into())
@@ -41,25 +43,25 @@ pub fn as_text(block: &Value) -> Option<Cow<'_, str>> {
 }
 
 /// `None` if the block lacks what its kind must have, or is told elsewhere.
-fn told(kind: Kind, block: &Value) -> Option<String> {
+fn told(kind: BlockKind, block: &Value) -> Option<String> {
     let field = |name: &str| block[name].as_str();
     match kind {
-        Kind::Text
-        | Kind::Reasoning
-        | Kind::Image
-        | Kind::Document
-        | Kind::Audio
-        | Kind::Video
-        | Kind::GeneratedImage
-        | Kind::ToolResult => None,
-        Kind::Json => match block.get("data") {
+        BlockKind::Text
+        | BlockKind::Reasoning
+        | BlockKind::Image
+        | BlockKind::Document
+        | BlockKind::Audio
+        | BlockKind::Video
+        | BlockKind::GeneratedImage
+        | BlockKind::ToolResult => None,
+        BlockKind::Json => match block.get("data") {
             Some(data) => Some(data.to_string()),
             None => field("text").map(str::to_owned),
         },
-        Kind::Xml => Some(fenced("xml", field("text")?)),
-        Kind::Html => Some(fenced("html", field("text")?)),
-        Kind::Code => Some(fenced(field("language").unwrap_or_default(), field("text")?)),
-        Kind::Csv => {
+        BlockKind::Xml => Some(fenced("xml", field("text")?)),
+        BlockKind::Html => Some(fenced("html", field("text")?)),
+        BlockKind::Code => Some(fenced(field("language").unwrap_or_default(), field("text")?)),
+        BlockKind::Csv => {
             let table = fenced("csv", field("text")?);
             let headers = block["headers"].as_array().map(Vec::as_slice).unwrap_or_default();
             let headers: Vec<&str> = headers.iter().filter_map(Value::as_str).collect();
@@ -68,21 +70,23 @@ fn told(kind: Kind, block: &Value) -> Option<String> {
                 false => Some(format!("{}\n{table}", line("columns", &headers.join(", ")))),
             }
         }
-        Kind::ExecutableCode => Some(fenced(field("language").unwrap_or_default(), field("code")?)),
-        Kind::CodeExecutionResult => {
+        BlockKind::ExecutableCode => {
+            Some(fenced(field("language").unwrap_or_default(), field("code")?))
+        }
+        BlockKind::CodeExecutionResult => {
             let failed = block["isError"] == true;
             let head = if failed { "[the code failed]" } else { "[the code's output]" };
             Some(format!("{head}\n{}", fenced("", field("output")?)))
         }
-        Kind::GeneratedFile => {
+        BlockKind::GeneratedFile => {
             let named = field("displayName").map(|name| format!("{name} ")).unwrap_or_default();
             Some(line(field("mimeType")?, &format!("{named}{}", field("uri")?)))
         }
-        Kind::UserAction => user_action(block),
-        Kind::SystemEvent => system_event(block),
-        Kind::StateChange => state_change(block),
-        Kind::ToolUse => Some(line("call", &format!("{} {}", field("name")?, block["input"]))),
-        Kind::Custom => custom(block),
+        BlockKind::UserAction => user_action(block),
+        BlockKind::SystemEvent => system_event(block),
+        BlockKind::StateChange => state_change(block),
+        BlockKind::ToolUse => Some(line("call", &format!("{} {}", field("name")?, block["input"]))),
+        BlockKind::Custom => custom(block),
     }
 }
 
@@ -121,8 +125,8 @@ fn result(block: &Value) -> Option<String> {
     let what = if block["isError"] == true { "error of" } else { "result of" };
     let mut told = vec![Cow::Owned(line(what, block["name"].as_str()?))];
     for inner in block["content"].as_array()? {
-        told.extend(match Kind::of(inner) {
-            Some(Kind::ToolResult) => Some(Cow::Borrowed("[result]")),
+        told.extend(match BlockKind::of(inner) {
+            Some(BlockKind::ToolResult) => Some(Cow::Borrowed("[result]")),
             _ => as_text(inner),
         });
     }

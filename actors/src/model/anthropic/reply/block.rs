@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::super::said::{is_run, run_of};
-use crate::model::{GivenCall, Part};
+use crate::model::{ModelToolCall, ReplyChunk};
 
 /// What text is a part of.
-type Speak = fn(String) -> Part;
+type Speak = fn(String) -> ReplyChunk;
 
 /// A block, in the form in which it goes back.
 pub(super) struct Block {
@@ -18,21 +18,21 @@ pub(super) struct Block {
 
 impl Block {
     /// A block as it begins, and what it says already.
-    pub(super) fn new(index: Option<u64>, block: Map<String, Value>) -> (Self, Option<Part>) {
+    pub(super) fn new(index: Option<u64>, block: Map<String, Value>) -> (Self, Option<ReplyChunk>) {
         let item = Value::Object(block);
         let part = match item["type"].as_str() {
-            Some("text") => said(&item, "text").map(Part::Text),
-            Some("thinking") => said(&item, "thinking").map(Part::Thinking),
+            Some("text") => said(&item, "text").map(ReplyChunk::Text),
+            Some("thinking") => said(&item, "thinking").map(ReplyChunk::Thinking),
             _ => None,
         };
         (Self { index, item, args: None }, part)
     }
 
     /// Adds a delta, and returns how many bytes it has and what it says.
-    pub(super) fn add(&mut self, delta: Value) -> (usize, Option<Part>) {
+    pub(super) fn add(&mut self, delta: Value) -> (usize, Option<ReplyChunk>) {
         let (field, part): (_, Option<Speak>) = match delta["type"].as_str() {
-            Some("text_delta") => ("text", Some(Part::Text)),
-            Some("thinking_delta") => ("thinking", Some(Part::Thinking)),
+            Some("text_delta") => ("text", Some(ReplyChunk::Text)),
+            Some("thinking_delta") => ("thinking", Some(ReplyChunk::Thinking)),
             Some("signature_delta") => ("signature", None),
             Some("input_json_delta") => {
                 let more = delta["partial_json"].as_str().unwrap_or_default();
@@ -69,15 +69,15 @@ impl Block {
     }
 
     /// The call; `cut` says that the message was cut short.
-    pub(super) fn call(&self, cut: bool) -> GivenCall {
+    pub(super) fn call(&self, cut: bool) -> ModelToolCall {
         let field = |name: &str| self.item[name].as_str().unwrap_or_default().to_owned();
         let (id, name) = (field("id"), field("name"));
         let whole = self.item["input"].as_object().filter(|input| !input.is_empty());
         match (&self.args, whole) {
             (None, Some(input)) => {
-                GivenCall { id, name, args: Ok(input.clone().into()), provided: None }
+                ModelToolCall { id, name, args: Ok(input.clone().into()), provided: None }
             }
-            (args, _) => GivenCall::collected(id, name, args.clone().unwrap_or_default(), cut),
+            (args, _) => ModelToolCall::collected(id, name, args.clone().unwrap_or_default(), cut),
         }
     }
 

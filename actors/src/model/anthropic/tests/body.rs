@@ -1,7 +1,7 @@
 //! What a request says on the wire.
 
 use abide_conversation::event::Executor;
-use abide_conversation::message::{CallRef, Status};
+use abide_conversation::message::{CallRef, MessageStatus};
 
 use super::super::{body::body, schema, tool};
 use super::*;
@@ -38,7 +38,7 @@ fn the_body_on_the_wire_is_as_written() {
         result("a"),
         result("b~2"),
         asks("3", "two"),
-        Message { status: Some(Status::Cancelled), ..says("4", "Half a") },
+        Message { status: Some(MessageStatus::Cancelled), ..says("4", "Half a") },
         asks("5", " "),
     ]);
     request.stable = 4;

@@ -1,14 +1,14 @@
 //! What comes of a reply on this wire.
 
-use abide_conversation::message::Stop;
+use abide_conversation::message::StopReason;
 use proptest::prelude::*;
 
 use super::super::reply::Reply;
 use super::*;
 use crate::model::wire::{self, Frame};
-use crate::model::{Done, Failure, Part};
+use crate::model::{ModelError, ReplyChunk, ReplyEnd};
 
-fn read(events: &[String]) -> Result<Vec<Part>, Failure> {
+fn read(events: &[String]) -> Result<Vec<ReplyChunk>, ModelError> {
     let mut reply = Box::new(Reply::new(&asking(Vec::new())));
     let mut parts = Vec::new();
     for event in events {
@@ -19,9 +19,9 @@ fn read(events: &[String]) -> Result<Vec<Part>, Failure> {
     Ok(parts)
 }
 
-fn done(events: &[String]) -> Done {
+fn done(events: &[String]) -> ReplyEnd {
     match read(events).unwrap().pop() {
-        Some(Part::Done(done)) => done,
+        Some(ReplyChunk::Done(done)) => done,
         other => panic!("ends with {other:?}"),
     }
 }
@@ -33,13 +33,13 @@ fn text(text: &str) -> Value {
 #[test]
 fn every_reason_to_stop_is_known() {
     for (reason, stop) in [
-        ("end_turn", Some(Stop::End)),
-        ("stop_sequence", Some(Stop::End)),
-        ("tool_use", Some(Stop::ToolCalls)),
-        ("max_tokens", Some(Stop::MaxTokens)),
-        ("model_context_window_exceeded", Some(Stop::MaxTokens)),
-        ("pause_turn", Some(Stop::Paused)),
-        ("refusal", Some(Stop::Refusal)),
+        ("end_turn", Some(StopReason::End)),
+        ("stop_sequence", Some(StopReason::End)),
+        ("tool_use", Some(StopReason::ToolCalls)),
+        ("max_tokens", Some(StopReason::MaxTokens)),
+        ("model_context_window_exceeded", Some(StopReason::MaxTokens)),
+        ("pause_turn", Some(StopReason::Paused)),
+        ("refusal", Some(StopReason::Refusal)),
         ("boredom", None),
     ] {
         let end = json!({"stop_reason": reason});
@@ -93,7 +93,7 @@ fn a_run_without_a_beginning_is_told_by_its_type() {
         "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}});
     let end = json!({"stop_reason": "end_turn"});
     let parts = read(&streamed(&[(found.clone(), &[])], end)).unwrap();
-    let Part::Call(call) = &parts[0] else { panic!("{parts:?}") };
+    let ReplyChunk::Call(call) = &parts[0] else { panic!("{parts:?}") };
     assert_eq!((&*call.id, &*call.name), ("s9", "web_search_tool_result"));
     assert_eq!(call.provided.as_ref(), Some(&found["content"]));
 }
@@ -143,7 +143,7 @@ proptest! {
             calls += usize::from(begins && taken.is_ok());
         }
         let parts = wire::Reply::end(reply).unwrap_or_default();
-        let ours = |part: &&Part| matches!(part, Part::Call(call) if call.provided.is_none());
+        let ours = |part: &&ReplyChunk| matches!(part, ReplyChunk::Call(call) if call.provided.is_none());
         prop_assert!(parts.is_empty() || parts.iter().filter(ours).count() == calls);
     }
 }

@@ -1,7 +1,7 @@
 //! What a request says on the wire.
 
 use abide_conversation::event::Executor;
-use abide_conversation::message::{CallRef, Message, Role, Status, text_block};
+use abide_conversation::message::{CallRef, Message, MessageStatus, Role, text_block};
 use abide_conversation::{CallId, MessageId};
 
 use super::*;
@@ -25,7 +25,7 @@ fn result(id: &str, text: &str) -> Message {
 }
 
 fn named(name: &str) -> Request {
-    request(Settings { name: name.to_owned(), ..settings(Provider::Gemini) })
+    request(ModelSettings { name: name.to_owned(), ..settings(Provider::Gemini) })
 }
 
 fn spec(executor: Executor, options: Value) -> ToolSpec {
@@ -44,7 +44,7 @@ fn the_body_is_as_the_wire_wants_it() {
     let mut call = called("2", &[("a", "search", json!({"z": 1})), ("c~2", "1 b", json!("bad"))]);
     call.content.insert(0, reasoning.clone());
     let cut = Message {
-        status: Some(Status::Cancelled),
+        status: Some(MessageStatus::Cancelled),
         ..message("3", Role::Assistant, vec![text_block("Half a")])
     };
     let image = json!({"type": "image", "source": {"type": "base64", "data": "AA==",
@@ -148,7 +148,7 @@ fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
         let mut request = named("gemini-3-pro");
         request.messages = vec![called("2", &calls[..1])];
         let made = verbatim(json!([{"functionCall": {"name": "f"}}])).unwrap();
-        let made = Verbatim { model: model.to_owned(), ..made };
+        let made = ProviderMessage { model: model.to_owned(), ..made };
         request.verbatim.insert(MessageId::new("2"), made);
         body(&request)["contents"][0]["parts"].clone()
     };

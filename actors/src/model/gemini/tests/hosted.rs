@@ -15,18 +15,18 @@ fn tool(name: &str, options: Value) -> ToolSpec {
     }
 }
 
-async fn reply(tools: Vec<ToolSpec>, pieces: Vec<String>) -> (Vec<GivenCall>, Done) {
+async fn reply(tools: Vec<ToolSpec>, pieces: Vec<String>) -> (Vec<ModelToolCall>, ReplyEnd) {
     let server = Server::start([Answer::stream(pieces)]).await;
     let request = Request { tools, ..asking(&server) };
     let mut parts = whole(answered(&gemini(), request).await);
-    let Some(Part::Done(done)) = parts.pop() else { panic!("no end") };
-    let call = |part| if let Part::Call(call) = part { Some(call) } else { None };
+    let Some(ReplyChunk::Done(done)) = parts.pop() else { panic!("no end") };
+    let call = |part| if let ReplyChunk::Call(call) = part { Some(call) } else { None };
     (parts.into_iter().filter_map(call).collect(), done)
 }
 
-fn ran(id: &str, name: &str, args: Value, result: &Value) -> GivenCall {
+fn ran(id: &str, name: &str, args: Value, result: &Value) -> ModelToolCall {
     let (id, name, provided) = (id.to_owned(), name.to_owned(), Some(result.clone()));
-    GivenCall { id, name, args: Ok(args), provided }
+    ModelToolCall { id, name, args: Ok(args), provided }
 }
 
 #[tokio::test]
@@ -48,7 +48,10 @@ async fn code_that_was_run_is_a_call_with_its_result() {
     let args = json!({"language": "PYTHON", "code": "print(1)"});
     let expected = [ran("y", "python", args.clone(), &early), ran("x", "python", args, &late)];
     assert_eq!(calls, expected);
-    assert_eq!(done, Done { stop: Some(Stop::End), verbatim: verbatim(items), usage: None });
+    assert_eq!(
+        done,
+        ReplyEnd { stop: Some(StopReason::End), verbatim: verbatim(items), usage: None }
+    );
 }
 
 #[tokio::test]
@@ -97,6 +100,6 @@ async fn a_run_without_its_result_is_only_in_what_is_kept() {
     let items = json!([{"executableCode": {"language": "PYTHON", "code": "while 1: pass"}}]);
     let (calls, done) = reply(vec![], vec![parts(items.clone()), finish("MAX_TOKENS")]).await;
     assert_eq!(calls, []);
-    let stop = Some(Stop::MaxTokens);
-    assert_eq!(done, Done { stop, verbatim: verbatim(items), usage: None });
+    let stop = Some(StopReason::MaxTokens);
+    assert_eq!(done, ReplyEnd { stop, verbatim: verbatim(items), usage: None });
 }

@@ -88,7 +88,7 @@ fn what_led_to_calls_is_read_again_by_the_same_model() {
     let call = says(json!({"tool_calls": [{"function": {"name": "f"}}]}));
     let thinks = |text: &str| says(json!({"content": "", "thinking": text}));
     let verbatim = |lines: Vec<Value>| match heard(lines).unwrap().pop() {
-        Some(Part::Done(done)) => done.verbatim,
+        Some(ReplyChunk::Done(done)) => done.verbatim,
         other => panic!("ends with {other:?}"),
     };
     let spoke = says(json!({"content": "Hi"}));
@@ -103,7 +103,7 @@ fn what_led_to_calls_is_read_again_by_the_same_model() {
         let mut asked = asking();
         asked.messages = looked();
         asked.settings.name = model.to_owned();
-        let kept = Verbatim { provider: provider.to_owned(), ..kept.clone() };
+        let kept = ProviderMessage { provider: provider.to_owned(), ..kept.clone() };
         asked.verbatim = [(MessageId::new("2"), kept)].into();
         assert_eq!(body(&asked)["messages"][1].get("thinking"), thinking, "{model} {provider}");
     }

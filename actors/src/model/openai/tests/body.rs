@@ -2,7 +2,7 @@
 
 use abide_conversation::CallId;
 use abide_conversation::event::Executor;
-use abide_conversation::message::{CallRef, Message, Role, Status, text_block};
+use abide_conversation::message::{CallRef, Message, MessageStatus, Role, text_block};
 
 use super::*;
 use crate::model::ToolSpec;
@@ -29,7 +29,7 @@ fn conversation() -> Vec<Message> {
         result("call_1", "{\"ok\":true,\"result\":1}"),
         result("c~2", "{\"ok\":false}"),
         Message {
-            status: Some(Status::Cancelled),
+            status: Some(MessageStatus::Cancelled),
             ..message("3", Role::Assistant, vec![text_block("Half a")])
         },
         message("4", Role::User, vec![text_block("see"), image, link]),
@@ -162,7 +162,7 @@ async fn the_body_on_the_wire_is_as_written() {
     let parameters = json!({"type": "object", "required": ["z"],
         "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}});
     let request = Request {
-        settings: Settings {
+        settings: ModelSettings {
             temperature: Some(0.5),
             max_tokens: Some(99),
             ..asking(&server).settings
@@ -199,7 +199,7 @@ async fn the_body_on_the_wire_is_as_written() {
 
 #[test]
 fn openai_itself_is_told_the_limit_by_its_new_name() {
-    let settings = Settings { max_tokens: Some(5), ..settings(Provider::Openai) };
+    let settings = ModelSettings { max_tokens: Some(5), ..settings(Provider::Openai) };
     let body = body(&request(settings), true);
     assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(5), &Value::Null));
 }

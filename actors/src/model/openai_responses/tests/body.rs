@@ -14,7 +14,7 @@ fn spoken(text: &str, ids: &[&str]) -> Message {
 }
 
 /// The items of a message with calls of these ids, of which this is the provider's form.
-pub(super) fn replayed(verbatim: Verbatim, ids: &[&str], model: &str) -> Value {
+pub(super) fn replayed(verbatim: ProviderMessage, ids: &[&str], model: &str) -> Value {
     let mut asked = asking();
     asked.settings.name = model.to_owned();
     asked.messages = vec![spoken("Hi", ids)];
@@ -22,9 +22,9 @@ pub(super) fn replayed(verbatim: Verbatim, ids: &[&str], model: &str) -> Value {
     body(&asked, false)["input"].clone()
 }
 
-fn verbatim(items: &[Value]) -> Verbatim {
+fn verbatim(items: &[Value]) -> ProviderMessage {
     let (provider, model) = ("openai_responses".to_owned(), "some-model".to_owned());
-    Verbatim { provider, model, items: items.to_vec() }
+    ProviderMessage { provider, model, items: items.to_vec() }
 }
 
 #[test]

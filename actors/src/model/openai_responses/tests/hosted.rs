@@ -13,7 +13,7 @@ fn declared(name: &str, options: Value) -> ToolSpec {
     }
 }
 
-fn runs(items: impl IntoIterator<Item = Value>) -> (Vec<GivenCall>, Done) {
+fn runs(items: impl IntoIterator<Item = Value>) -> (Vec<ModelToolCall>, ReplyEnd) {
     let tools = vec![
         declared("web", json!({"type": "web_search_2025_08_26"})),
         declared("docs", json!({"type": "mcp", "server_label": "docs"})),
@@ -25,7 +25,7 @@ fn runs(items: impl IntoIterator<Item = Value>) -> (Vec<GivenCall>, Done) {
     let events = items.into_iter().map(item).chain([completed()]);
     let (parts, done) = done(heard_by(&request, events).unwrap());
     let calls = parts.into_iter().map(|part| match part {
-        Part::Call(call) => call,
+        ReplyChunk::Call(call) => call,
         other => panic!("{other:?}"),
     });
     (calls.collect(), done)
@@ -53,7 +53,7 @@ fn a_run_is_named_by_the_declared_tool_and_has_its_arguments() {
         let call = calls.remove(0);
         assert_eq!((&*call.name, call.args), (name, Ok(args)));
         assert_eq!(call.provided, Some(item.clone()));
-        assert_eq!((done.stop, done.verbatim.unwrap().items), (Some(Stop::End), vec![item]));
+        assert_eq!((done.stop, done.verbatim.unwrap().items), (Some(StopReason::End), vec![item]));
     }
 }
 

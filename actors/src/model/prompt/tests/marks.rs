@@ -1,25 +1,25 @@
 //! What is left out of long journals, and what stands in its place.
 
 use abide_conversation::event::{Executor, Intent, OnInterrupt, Summarized, ToolCall};
-use abide_conversation::message::{Usage, Verbatim};
+use abide_conversation::message::{ProviderMessage, Usage};
 
 use super::*;
-use crate::context::{Keep, Retention};
+use crate::context::{Retention, RetentionMode};
 
 /// `age` keeps one step, `count` two results, `all` everything; the others have the default.
 pub(super) fn rule(name: &str) -> Rule {
     let keep = |keep| Retention { keep, never_evict: false };
     let retention = match name {
-        "age" => keep(Keep::Age(1)),
-        "count" => keep(Keep::Count(2)),
-        "all" => Retention { never_evict: true, ..keep(Keep::Count(1)) },
+        "age" => keep(RetentionMode::Age(1)),
+        "count" => keep(RetentionMode::Count(2)),
+        "all" => Retention { never_evict: true, ..keep(RetentionMode::Count(1)) },
         _ => Retention::default(),
     };
     Rule { is_builtin: false, retention }
 }
 
-pub(super) fn provided(id: &str) -> Data {
-    Data::ToolCall(ToolCall {
+pub(super) fn provided(id: &str) -> EventData {
+    EventData::ToolCall(ToolCall {
         call_id: CallId::new(id),
         tool: "web".to_owned(),
         args: json!({}),
@@ -37,17 +37,19 @@ pub(super) fn provided(id: &str) -> Data {
     })
 }
 
-fn calling(tool: &str, id: &str) -> Data {
-    let Data::AssistantMsg(mut spoken) = spoken("", &[id], Status::Complete) else { panic!() };
+fn calling(tool: &str, id: &str) -> EventData {
+    let EventData::AssistantMsg(mut spoken) = spoken("", &[id], MessageStatus::Complete) else {
+        panic!()
+    };
     spoken.message.tool_calls[0].name = tool.to_owned();
-    Data::AssistantMsg(spoken)
+    EventData::AssistantMsg(spoken)
 }
 
-fn summary(upto: u64, text: &str) -> Data {
+fn summary(upto: u64, text: &str) -> EventData {
     let marks = Marks::default();
     let (tokens_before, tokens_after) = (0, 0);
     let (text, usage) = (text.to_owned(), None::<Usage>);
-    Data::Summarized(Summarized { upto, marks, text, usage, tokens_before, tokens_after })
+    EventData::Summarized(Summarized { upto, marks, text, usage, tokens_before, tokens_after })
 }
 
 /// Three turns of one message and one answer each; the third runs.
@@ -55,12 +57,12 @@ fn three() -> Vec<Event> {
     journal([
         ("t1", user("one")),
         ("t1", started()),
-        ("t1", spoken("first", &[], Status::Complete)),
+        ("t1", spoken("first", &[], MessageStatus::Complete)),
         ("t1", ended()),
         ("t3", user("three")),
         ("t2", user("two")),
         ("t2", started()),
-        ("t2", spoken("second", &[], Status::Complete)),
+        ("t2", spoken("second", &[], MessageStatus::Complete)),
         ("t2", ended()),
         ("t3", started()),
         ("", summary(4, "They counted.")),
@@ -176,7 +178,7 @@ fn what_the_provider_ran_is_a_text_and_no_call() {
     let events = journal([
         ("t1", user("one")),
         ("t1", started()),
-        ("t1", spoken("found", &["w", "a"], Status::Complete)),
+        ("t1", spoken("found", &["w", "a"], MessageStatus::Complete)),
         ("t1", provided("w")),
         ("t1", returned("w", Outcome::Ok(json!("x".repeat(20_000))))),
         ("t1", returned("a", Outcome::Ok(json!(1)))),
@@ -190,15 +192,18 @@ fn what_the_provider_ran_is_a_text_and_no_call() {
 
 #[test]
 fn only_a_whole_message_goes_back_as_its_provider_wrote_it() {
-    for (status, kept) in
-        [(Status::Complete, true), (Status::Cancelled, false), (Status::Error, false)]
-    {
-        let Data::AssistantMsg(mut said) = spoken("so", &[], status) else { panic!() };
+    for (status, kept) in [
+        (MessageStatus::Complete, true),
+        (MessageStatus::Cancelled, false),
+        (MessageStatus::Error, false),
+    ] {
+        let EventData::AssistantMsg(mut said) = spoken("so", &[], status) else { panic!() };
         let (provider, model) = ("anthropic".to_owned(), "m".to_owned());
-        said.verbatim = Some(Verbatim { provider, model, items: vec![json!({"signed": 1})] });
-        let events = journal([("t1", started()), ("t1", Data::AssistantMsg(said))]);
+        said.verbatim =
+            Some(ProviderMessage { provider, model, items: vec![json!({"signed": 1})] });
+        let events = journal([("t1", started()), ("t1", EventData::AssistantMsg(said))]);
         let (turn, context, rules) = (TurnId::new("t1"), Context::default(), |it: &str| rule(it));
-        let view = View { events: &events, turn: &turn, context: &context, rules: &rules };
+        let view = PromptInput { events: &events, turn: &turn, context: &context, rules: &rules };
         assert_eq!(view.messages()[0].verbatim.is_some(), kept, "{status:?}");
     }
 }

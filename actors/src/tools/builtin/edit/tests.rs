@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::workspace::fixtures::{SECRET, Space, text, ui};
 
-async fn edit(space: &Space, args: Value) -> Returned {
+async fn edit(space: &Space, args: Value) -> ToolReturn {
     let editing = run(&space.workspace, &args);
     timeout(Duration::from_secs(20), editing).await.expect("it hangs")
 }

@@ -9,7 +9,7 @@ use globset::GlobSet;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
 
-use crate::workspace::{Cancelled, Found, Matches, Refusal, Workspace, truncated, walk};
+use crate::workspace::{Cancelled, FileError, Found, Matches, Workspace, truncated, walk};
 
 /// What is shown of a line.
 const LONGEST_LINE: usize = 500;
@@ -26,7 +26,7 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    pub(super) fn run(&self, workspace: &Workspace) -> Result<Matches, Refusal> {
+    pub(super) fn run(&self, workspace: &Workspace) -> Result<Matches, FileError> {
         let matches = Mutex::new(Matches::new(self.most));
         let lock = || matches.lock().unwrap_or_else(PoisonError::into_inner);
         walk(workspace.dir(), self.cancelled, || {

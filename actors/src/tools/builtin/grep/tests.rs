@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::workspace::fixtures::{Space, text, ui};
 
-async fn grep(space: &Space, args: Value) -> Returned {
+async fn grep(space: &Space, args: Value) -> ToolReturn {
     let searching = run(&space.workspace, &args);
     timeout(Duration::from_secs(20), searching).await.expect("it hangs")
 }

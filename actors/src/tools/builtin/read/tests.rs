@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::workspace::fixtures::{SECRET, Space, text, ui};
 
-async fn read(space: &Space, args: Value) -> Returned {
+async fn read(space: &Space, args: Value) -> ToolReturn {
     let reading = run(&space.workspace, &args);
     timeout(Duration::from_secs(20), reading).await.expect("it hangs")
 }

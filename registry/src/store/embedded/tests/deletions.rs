@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use abide_actors::journal::{Holding, Journal};
+use abide_actors::journal::{Claim, Journal};
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use tokio::task::JoinSet;
 
@@ -16,7 +16,7 @@ use super::files::open;
 /// Several slices long.
 const LONG: u64 = 5_000;
 
-async fn long(store: &Embedded, name: &str) -> Holding {
+async fn long(store: &Embedded, name: &str) -> Claim {
     let held = claimed(store, name).await;
     store.append(&id(name), &held, commit(1, LONG)).await.unwrap();
     held

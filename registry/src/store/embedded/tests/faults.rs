@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 
 use super::super::super::conformance::*;
 use super::super::super::{ConversationId, Store};
@@ -16,7 +16,7 @@ fn strike(store: &Embedded, fault: Fault) {
 }
 
 /// Appends until the first refusal; returns the last acknowledged `seq`.
-async fn fill(store: &Embedded, from: u64) -> (u64, Refusal) {
+async fn fill(store: &Embedded, from: u64) -> (u64, StoreError) {
     let held = claimed(store, "a").await;
     let mut acknowledged = from;
     loop {
@@ -39,7 +39,7 @@ async fn last_seq(store: &Embedded, id: &ConversationId) -> u64 {
                 assert!((1..).zip(&events).all(|(seq, event)| event.seq == seq));
                 return events.len() as u64;
             }
-            Err(Refusal::Unavailable(_)) => tokio::task::yield_now().await,
+            Err(StoreError::Unavailable(_)) => tokio::task::yield_now().await,
             Err(refusal) => panic!("{refusal}"),
         }
     }
@@ -56,7 +56,7 @@ async fn survives(dir: &Path, fault: impl Fn() -> Fault) {
         }
         strike(&store, fault());
         let (acknowledged, refusal) = fill(&store, last).await;
-        assert!(matches!(refusal, Refusal::Unavailable(_)), "{refusal}");
+        assert!(matches!(refusal, StoreError::Unavailable(_)), "{refusal}");
         let held = claimed(&store, "a").await;
         let next = commit(acknowledged + 1, acknowledged + 1);
         let again = store.append(&id("a"), &held, next).await;

@@ -44,7 +44,7 @@ async fn everything_is_found_after_a_reopen() {
     let inbox = store.inbox(&Default::default(), None, 9).await.unwrap().items;
     assert_eq!(inbox[0].pending, first.opened[0]);
     assert_eq!(store.alarms(9).await.unwrap(), [(id("a"), at(60))]);
-    let active = store.active(&crate::partition::Share::all(), None, 9).await.unwrap();
+    let active = store.active(&crate::partition::PartitionSet::all(), None, 9).await.unwrap();
     assert_eq!(active.items, [(id("a"), None)]);
     assert!(store.answer("a", "key:1", at(0)).await.unwrap().is_some());
     assert_eq!(store.agents().await, Ok(vec![agent]));

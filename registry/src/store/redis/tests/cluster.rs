@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 
 use super::super::super::Store;
 use super::super::super::conformance::*;
@@ -92,7 +92,7 @@ async fn a_cluster_without_one_primary_is_unavailable_there_until_it_is_back() {
         away += usize::from(store.head(&id(name)).await.is_err());
     }
     assert!(away > 0, "some of them lived there");
-    assert!(matches!(store.alarms(1).await, Err(Refusal::Unavailable(_))));
+    assert!(matches!(store.alarms(1).await, Err(StoreError::Unavailable(_))));
     cluster.servers[1].restart().await;
     for name in &names {
         until("it is back", async || matches!(store.head(&id(name)).await, Ok(Some(_)))).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use abide_actors::journal::Refusal;
+use abide_actors::journal::StoreError;
 use abide_conversation::Event;
 use tokio::task::JoinSet;
 
@@ -95,7 +95,9 @@ async fn append(
                 kept.push(event);
                 count.fetch_add(1, Ordering::SeqCst);
             }
-            Err(Refusal::Unavailable(_) | Refusal::Conflict | Refusal::Fenced) => held = None,
+            Err(StoreError::Unavailable(_) | StoreError::Conflict | StoreError::Fenced) => {
+                held = None
+            }
         }
     }
     kept

@@ -109,9 +109,10 @@ async fn a_member_enters_renews_and_leaves_once() {
     assert_eq!(names(&entered.await), ["a", "warm"]);
     let renewed = twice(&proxy, async |name| lossy.renew(&member(name, "1", 5_000)).await.unwrap());
     assert_eq!(names(&renewed.await), ["a", "warm"]);
-    let buried = twice(&proxy, async |name| lossy.bury(&member(name, "1", 0).holder, true).await);
+    let buried =
+        twice(&proxy, async |name| lossy.declare_dead_if(&member(name, "1", 0).holder, true).await);
     assert_eq!(buried.await, Ok(true));
-    assert_eq!(direct.renew(&member("a", "1", 5_000)).await, Ok(Renewed::Buried));
+    assert_eq!(direct.renew(&member("a", "1", 5_000)).await, Ok(Renewed::Evicted));
 }
 
 #[tokio::test]
@@ -121,7 +122,10 @@ async fn a_connection_that_hangs_is_replaced() {
     let held = created(&*lossy, "a").await;
     proxy.hang(true);
     let refused = lossy.append(&id("a"), &held, commit(2, 2)).await;
-    assert!(matches!(refused, Err(abide_actors::journal::Refusal::Unavailable(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(abide_actors::journal::StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
     proxy.hang(false);
     // It was done, and its answer lost: the journal has moved on.
     assert_eq!(lossy.load(&id("a")).await.unwrap().unwrap().events.len(), 2);

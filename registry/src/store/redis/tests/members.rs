@@ -28,7 +28,7 @@ pub(super) fn names(renewed: &Renewed) -> Vec<&str> {
         Renewed::Alive { members, .. } => {
             members.iter().map(|seen| seen.member.holder.node.as_str()).collect()
         }
-        Renewed::Buried => vec!["buried"],
+        Renewed::Evicted => vec!["buried"],
     }
 }
 
@@ -65,9 +65,9 @@ async fn who_is_silent_for_longer_than_its_lease_is_removed_by_the_others() {
     })
     .await;
     let short = member("short", "1", 200);
-    assert_eq!(redis.renew(&short).await, Ok(Renewed::Buried));
-    assert_eq!(redis.enter(&short).await, Ok(Renewed::Buried));
-    assert_eq!(redis.bury(&short.holder, false).await, Ok(true));
+    assert_eq!(redis.renew(&short).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.enter(&short).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.declare_dead_if(&short.holder, false).await, Ok(true));
     let next = redis.enter(&member("short", "2", 200)).await.unwrap();
     assert_eq!(names(&next), ["long", "short"]);
 }
@@ -78,22 +78,22 @@ async fn only_the_silent_and_the_suspect_are_buried() {
     let (one, two) = (member("one", "1", LONG), member("two", "1", 200));
     redis.enter(&one).await.unwrap();
     redis.enter(&two).await.unwrap();
-    assert_eq!(redis.bury(&one.holder, false).await, Ok(false));
+    assert_eq!(redis.declare_dead_if(&one.holder, false).await, Ok(false));
     assert_eq!(names(&redis.renew(&one).await.unwrap())[0], "one");
-    until("two is dead", async || redis.bury(&two.holder, false).await.unwrap()).await;
-    assert_eq!(redis.renew(&two).await, Ok(Renewed::Buried));
-    assert_eq!(redis.bury(&one.holder, true).await, Ok(true));
-    assert_eq!(redis.renew(&one).await, Ok(Renewed::Buried));
-    assert_eq!(redis.enter(&one).await, Ok(Renewed::Buried));
+    until("two is dead", async || redis.declare_dead_if(&two.holder, false).await.unwrap()).await;
+    assert_eq!(redis.renew(&two).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.declare_dead_if(&one.holder, true).await, Ok(true));
+    assert_eq!(redis.renew(&one).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.enter(&one).await, Ok(Renewed::Evicted));
 }
 
 #[tokio::test]
 async fn who_was_never_a_member_is_dead_and_stays_so() {
     let (_server, redis) = open().await;
     let one = member("one", "1", LONG);
-    assert_eq!(redis.renew(&one).await, Ok(Renewed::Buried));
-    assert_eq!(redis.bury(&one.holder, false).await, Ok(true));
-    assert_eq!(redis.enter(&one).await, Ok(Renewed::Buried));
+    assert_eq!(redis.renew(&one).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.declare_dead_if(&one.holder, false).await, Ok(true));
+    assert_eq!(redis.enter(&one).await, Ok(Renewed::Evicted));
 }
 
 #[tokio::test]
@@ -103,10 +103,10 @@ async fn a_new_incarnation_is_the_death_of_the_earlier_one() {
     redis.enter(&one).await.unwrap();
     let entered = redis.enter(&two).await.unwrap();
     assert_eq!(names(&entered), ["a"]);
-    assert_eq!(redis.renew(&one).await, Ok(Renewed::Buried));
-    assert_eq!(redis.bury(&one.holder, false).await, Ok(true));
+    assert_eq!(redis.renew(&one).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.declare_dead_if(&one.holder, false).await, Ok(true));
     assert_eq!(redis.leave(&one.holder).await, Ok(()));
-    assert_eq!(redis.bury(&two.holder, false).await, Ok(false));
+    assert_eq!(redis.declare_dead_if(&two.holder, false).await, Ok(false));
     assert_eq!(names(&redis.renew(&two).await.unwrap()), ["a"]);
 }
 
@@ -120,7 +120,7 @@ async fn a_process_whose_name_another_has_taken_never_comes_back() {
     redis.enter(&of("old", "1")).await.unwrap();
     redis.leave(&of("old", "1").holder).await.unwrap();
     redis.enter(&of("new", "2")).await.unwrap();
-    assert_eq!(redis.enter(&of("old", "3")).await, Ok(Renewed::Buried));
+    assert_eq!(redis.enter(&of("old", "3")).await, Ok(Renewed::Evicted));
     assert_eq!(names(&redis.renew(&of("new", "2")).await.unwrap()), ["a"]);
     assert_eq!(names(&redis.enter(&of("new", "4")).await.unwrap()), ["a"]);
 }
@@ -133,8 +133,8 @@ async fn who_leaves_is_gone_at_once_and_for_ever() {
     redis.enter(&two).await.unwrap();
     redis.leave(&one.holder).await.unwrap();
     assert_eq!(names(&redis.renew(&two).await.unwrap()), ["two"]);
-    assert_eq!(redis.renew(&one).await, Ok(Renewed::Buried));
-    assert_eq!(redis.enter(&one).await, Ok(Renewed::Buried));
+    assert_eq!(redis.renew(&one).await, Ok(Renewed::Evicted));
+    assert_eq!(redis.enter(&one).await, Ok(Renewed::Evicted));
 }
 
 #[tokio::test]

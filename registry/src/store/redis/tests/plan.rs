@@ -7,7 +7,7 @@ use super::super::super::conformance::*;
 use super::super::keys::Tag;
 use super::super::{Durability, Redis};
 use super::servers::Server;
-use crate::partition::{Partition, Share};
+use crate::partition::{Partition, PartitionSet};
 
 /// Commands, and bytes that the server sent, so far.
 async fn spent(server: &Server) -> (u64, u64) {
@@ -36,7 +36,7 @@ async fn a_million_alarms_cost_no_more_to_look_at_than_a_thousand() {
     server.ask::<()>(&["CONFIG", "SET", "appendonly", "yes"]).await;
     let redis = Redis::open(&server.url(), memory).await.unwrap();
     server.ask::<()>(&["CONFIG", "SET", "appendonly", "no"]).await;
-    let share = Share::of("a", &["a", "b", "c"]);
+    let share = PartitionSet::of("a", &["a", "b", "c"]);
     let mut costs = Vec::new();
     for each in [4, 4_000] {
         fill(&server, each).await;

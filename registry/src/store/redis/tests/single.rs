@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_actors::journal::{Answer, Journal, Refusal};
+use abide_actors::journal::{Journal, StoreError, StoredResponse};
 use abide_conversation::{State, Timestamp};
 
 use super::super::super::Store;
@@ -56,9 +56,9 @@ async fn open(args: &[&str], durability: Durability) -> (Server, Arc<Redis>) {
     (server, Arc::new(store))
 }
 
-fn unavailable<T: std::fmt::Debug>(outcome: Result<T, Refusal>, with: &str) {
+fn unavailable<T: std::fmt::Debug>(outcome: Result<T, StoreError>, with: &str) {
     match outcome {
-        Err(Refusal::Unavailable(why)) => assert!(why.contains(with), "{why}"),
+        Err(StoreError::Unavailable(why)) => assert!(why.contains(with), "{why}"),
         other => panic!("{other:?}"),
     }
 }
@@ -96,13 +96,13 @@ async fn a_server_that_restarts_empty_fences_all_who_held() {
     server.empty();
     server.restart().await;
     until("the store is back", async || store.head(&id("a")).await.is_ok()).await;
-    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &held, commit(2, 2)).await, Err(StoreError::Fenced));
     assert_eq!(store.load(&id("a")).await, Ok(None));
-    assert_eq!(store.renew(&member("n", "1", 60_000)).await, Ok(Renewed::Buried));
+    assert_eq!(store.renew(&member("n", "1", 60_000)).await, Ok(Renewed::Evicted));
     let entered = store.enter(&member("n", "2", 60_000)).await.unwrap();
     assert_eq!(names(&entered), ["n"]);
     let other = store.claim(&id("a"), &holder("m"), None).await.unwrap();
-    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(Refusal::Fenced));
+    assert_eq!(store.append(&id("a"), &held, commit(1, 1)).await, Err(StoreError::Fenced));
     assert_eq!(store.append(&id("a"), &other, commit(1, 1)).await, Ok(()));
 }
 
@@ -184,7 +184,7 @@ async fn the_answers_of_a_conversation_that_rests_go_by_themselves() {
     let kept: Vec<String> = server.ask(&["HKEYS", &tag.key_of("a", "a")]).await;
     assert_eq!(kept, ["key:2"]);
     let mut third = commit(3, 3);
-    third.answers.push(Answer { expires_at: Timestamp::MAX, ..answer("key:3", "yes", 0) });
+    third.answers.push(StoredResponse { expires_at: Timestamp::MAX, ..answer("key:3", "yes", 0) });
     third.answers.push(answer("key:4", "yes", 60));
     store.append(&id("a"), &held, third).await.unwrap();
     let seconds: i64 = server.ask(&["TTL", &tag.key_of("a", "a")]).await;
