@@ -1,10 +1,10 @@
-//! The walks of the README: their shell blocks, as a newcomer would paste them.
+//! Walks: the shell blocks of the README and of the book, as a newcomer would paste them.
 
 /// The contents of the ```` ```sh ```` blocks within the markers of this name, in order. The error
 /// says what is missing.
-pub fn blocks(readme: &str, name: &str) -> Result<Vec<String>, String> {
+pub fn blocks(page: &str, name: &str) -> Result<Vec<String>, String> {
     let (begin, end) = (format!("<!-- {name} -->"), format!("<!-- /{name} -->"));
-    let mut rest = readme;
+    let mut rest = page;
     let mut blocks = Vec::new();
     while let Some((_, from)) = rest.split_once(&begin) {
         let (walk, after) = from.split_once(&end).ok_or(format!("{begin} has no {end}"))?;
@@ -29,12 +29,12 @@ mod tests {
     fn only_the_blocks_within_the_markers_are_the_walk() {
         let walk = "```sh\none\ntwo\n```\ntext\n```json\n{}\n```\n```sh\nthree\n```\n";
         let other = "```sh\nno\n```\n";
-        let readme = format!("{other}<!-- walk -->\n\n{walk}<!-- /walk -->\n{other}");
-        assert_eq!(blocks(&readme, "walk").unwrap(), ["one\ntwo", "three"]);
+        let page = format!("{other}<!-- walk -->\n\n{walk}<!-- /walk -->\n{other}");
+        assert_eq!(blocks(&page, "walk").unwrap(), ["one\ntwo", "three"]);
     }
 
     #[test]
-    fn a_readme_without_a_walk_is_refused() {
+    fn a_page_without_a_walk_is_refused() {
         assert!(blocks("```sh\nls\n```\n", "walk").is_err());
         assert!(blocks("<!-- walk -->\n```sh\nls\n```\n", "walk").is_err());
         assert!(blocks("<!-- walk -->\nnothing\n<!-- /walk -->\n", "walk").is_err());

@@ -9,6 +9,8 @@ use std::process::Command;
 use abide_actors::metric::{Kind, METRICS, Metric};
 use serde_json::Value;
 
+const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
@@ -135,7 +137,7 @@ fn every_alert_watches_metrics_of_the_list() {
 #[test]
 fn every_alert_has_a_section_in_the_runbook() {
     let rules = read("deploy/observability/alerts.yaml");
-    let runbook = read("deploy/README.md");
+    let runbook = read(RUNBOOK);
     let headings: BTreeSet<String> = runbook
         .lines()
         .filter_map(|line| line.strip_prefix('#'))
@@ -143,8 +145,8 @@ fn every_alert_has_a_section_in_the_runbook() {
         .collect();
     for (name, alert) in alerts(&rules) {
         let anchor = name.to_lowercase();
-        let url = format!("runbook_url: deploy/README.md#{anchor}");
+        let url = format!("runbook_url: {RUNBOOK}#{anchor}");
         assert!(alert.contains(&url), "{name} has not {url}");
-        assert!(headings.contains(&anchor), "deploy/README.md has no section {name}");
+        assert!(headings.contains(&anchor), "{RUNBOOK} has no section {name}");
     }
 }

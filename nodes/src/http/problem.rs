@@ -326,7 +326,8 @@ mod tests {
 
     #[test]
     fn the_runbook_tells_what_to_do_about_every_problem() {
-        let runbook = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/README.md");
+        let runbook =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/docs/src/operations/runbook.md");
         let runbook = std::fs::read_to_string(runbook).unwrap();
         let (_, table) = runbook.split_once("<!-- problems -->").unwrap();
         let (table, _) = table.split_once("<!-- /problems -->").unwrap();

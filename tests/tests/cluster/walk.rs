@@ -1,4 +1,4 @@
-//! The walks of the README and of the runbook work when pasted.
+//! The walks of the README and of the book work when pasted.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -31,7 +31,12 @@ exec "$kept/mcp-server-everything"
 "#;
 
 const README: &str = "README.md";
-const RUNBOOK: &str = "deploy/README.md";
+const FIVE_MINUTES: &str = "deploy/docs/src/guide/five-minutes.md";
+const THREE_NODES: &str = "deploy/docs/src/guide/three-nodes.md";
+const FILES_AND_SHELL: &str = "deploy/docs/src/guide/files-and-shell.md";
+const MCP: &str = "deploy/docs/src/guide/mcp.md";
+const LONG_CONVERSATIONS: &str = "deploy/docs/src/guide/long-conversations.md";
+const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
 
 /// The walk pauses for people to read.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -43,69 +48,62 @@ fn own_address() -> String {
 }
 
 #[tokio::test]
-async fn the_walk_of_the_readme_works_when_pasted() {
+async fn the_readmes_sixty_seconds_work_when_pasted() {
     let site = Site::new(ABIDE);
-    let said = pasted(&site, README, "walk", own_address()).await;
-    left_in_order(&site, &said).await;
+    let output = pasted(&site, README, "sixty", own_address()).await;
+    assert!(output.contains(r#""status":"accepted""#), "the call was approved: {output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
+    left_in_order(&site, &output).await;
 }
 
 #[tokio::test]
-async fn three_nodes_of_the_readme_work_when_pasted() {
+async fn the_five_minutes_work_when_pasted() {
     let site = Site::new(ABIDE);
-    let release = site.dir().join("target/release");
-    std::fs::create_dir_all(&release).unwrap();
-    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    let said = pasted(&site, README, "nodes", own_address()).await;
-    assert!(said.contains(r#""status":"accepted""#), "{said}");
-    assert!(said.contains("The tool said"), "the turn went on: {said}");
+    let output = pasted(&site, FIVE_MINUTES, "walk", own_address()).await;
+    left_in_order(&site, &output).await;
 }
 
 #[tokio::test]
-async fn files_and_a_shell_of_the_readme_work_when_pasted() {
-    let site = Site::new(ABIDE);
-    let release = site.dir().join("target/release");
-    std::fs::create_dir_all(&release).unwrap();
-    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    let said = pasted(&site, README, "files", own_address()).await;
-    assert!(said.contains(r"exit 0\nServus, Graz\n"), "the command ran: {said}");
+async fn three_nodes_work_when_pasted() {
+    let output = pasted_beside_a_build(THREE_NODES, "nodes").await;
+    assert!(output.contains(r#""status":"accepted""#), "{output}");
+    assert!(output.contains("The tool said"), "the turn went on: {output}");
 }
 
 #[tokio::test]
-async fn the_mcp_server_of_the_readme_works_when_pasted() {
-    let site = Site::new(ABIDE);
-    let release = site.dir().join("target/release");
-    std::fs::create_dir_all(&release).unwrap();
-    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    let said = pasted(&site, README, "mcp", own_address()).await;
-    assert!(said.contains("The sum of 19 and 23 is 42."), "it was added: {said}");
-    assert!(said.contains(r#""tool":"every_get-sum""#), "it is remembered: {said}");
+async fn files_and_a_shell_work_when_pasted() {
+    let output = pasted_beside_a_build(FILES_AND_SHELL, "files").await;
+    assert!(output.contains(r"exit 0\nServus, Graz\n"), "the command ran: {output}");
 }
 
 #[tokio::test]
-async fn a_conversation_that_lasts_of_the_readme_works_when_pasted() {
-    let site = Site::new(ABIDE);
-    let release = site.dir().join("target/release");
-    std::fs::create_dir_all(&release).unwrap();
-    std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    let said = pasted(&site, README, "lasts", own_address()).await;
-    assert!(said.contains(r#""reason":"max_conversation_tokens""#), "it was halted: {said}");
-    assert!(said.contains("You said: Else"), "the fork went on: {said}");
-    assert!(said.contains(r#""media_type":"image/gif""#), "the blob was kept: {said}");
-    assert!(said.contains(r#""entries""#), "the audit was read: {said}");
+async fn an_mcp_server_works_when_pasted() {
+    let output = pasted_beside_a_build(MCP, "mcp").await;
+    assert!(output.contains("The sum of 19 and 23 is 42."), "it was added: {output}");
+    assert!(output.contains(r#""tool":"every_get-sum""#), "it is remembered: {output}");
 }
 
-/// Pastes the blocks of one name of the runbook, with the program where a release build of it is.
-async fn of_the_runbook(name: &str) -> String {
+#[tokio::test]
+async fn a_long_conversation_works_when_pasted() {
+    let output = pasted_beside_a_build(LONG_CONVERSATIONS, "lasts").await;
+    assert!(output.contains(r#""reason":"max_conversation_tokens""#), "it was halted: {output}");
+    assert!(output.contains("You said: Else"), "the fork went on: {output}");
+    assert!(output.contains(r#""media_type":"image/gif""#), "the blob was stored: {output}");
+    assert!(output.contains(r#""entries""#), "the audit was read: {output}");
+}
+
+/// Pastes the blocks of one name, in a directory where the program is already built.
+async fn pasted_beside_a_build(page: &str, name: &str) -> String {
     let site = Site::new(ABIDE);
     let release = site.dir().join("target/release");
     std::fs::create_dir_all(&release).unwrap();
     std::os::unix::fs::symlink(ABIDE, release.join("abide")).unwrap();
-    pasted(&site, RUNBOOK, name, own_address()).await
+    pasted(&site, page, name, own_address()).await
 }
 
 #[tokio::test]
 async fn what_operators_do_by_the_runbook_works_when_pasted() {
-    let said = of_the_runbook("runbook").await;
+    let output = pasted_beside_a_build(RUNBOOK, "runbook").await;
     for answer in [
         r#"{"status":"failed","seq":"#,
         r#""type":"/problems/call-not-open""#,
@@ -117,31 +115,31 @@ async fn what_operators_do_by_the_runbook_works_when_pasted() {
         r#"{"retried":["model step 1 of turn_"#,
         r#""state":"drained""#,
     ] {
-        assert!(said.contains(answer), "{answer} was not said: {said}");
+        assert!(output.contains(answer), "{answer} is missing: {output}");
     }
     // The nodes' own lines come in between.
-    assert!(said.matches("202\n").count() >= 2, "a kill and a drain: {said}");
+    assert!(output.matches("202\n").count() >= 2, "a kill and a drain: {output}");
 }
 
 #[tokio::test]
 async fn a_backup_of_redis_is_restored_by_the_runbook() {
-    let said = of_the_runbook("backup").await;
-    assert!(said.contains(r#""status":"accepted""#), "the restored call was approved: {said}");
-    assert!(said.contains("aof_rewrite_in_progress:0"), "{said}");
+    let output = pasted_beside_a_build(RUNBOOK, "backup").await;
+    assert!(output.contains(r#""status":"accepted""#), "the restored call was approved: {output}");
+    assert!(output.contains("aof_rewrite_in_progress:0"), "{output}");
 }
 
 #[tokio::test]
 async fn a_backup_of_an_embedded_store_is_restored_by_the_runbook() {
-    let said = of_the_runbook("backup-embedded").await;
-    assert!(said.contains("call_1_1"), "the restored call waits: {said}");
+    let output = pasted_beside_a_build(RUNBOOK, "backup-embedded").await;
+    assert!(output.contains("call_1_1"), "the restored call waits: {output}");
 }
 
-/// Pastes the blocks of one name, at an address that is this test's own. Returns what was said.
-async fn pasted(site: &Site, document: &str, name: &str, here: String) -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document);
-    let readme = std::fs::read_to_string(&readme).unwrap();
+/// Pastes the blocks of one name, at an address that is this test's own. Returns the output.
+async fn pasted(site: &Site, page: &str, name: &str, here: String) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
+    let page = std::fs::read_to_string(&page).unwrap();
     let mut script = "set -eu\n".to_owned();
-    for block in blocks(&readme, name).unwrap() {
+    for block in blocks(&page, name).unwrap() {
         script += &block.replace("127.0.0.1", &here).replace("localhost", &here);
         script += "\n";
     }

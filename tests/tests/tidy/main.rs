@@ -15,12 +15,11 @@ const DIRECTIONS: [(&str, &[&str]); 5] = [
     ("nodes", &["abide-conversation", "abide-actors", "abide-registry"]),
     ("tests", &["abide-conversation", "abide-actors", "abide-registry", "abide"]),
 ];
-const ROOT: [&str; 10] = [
+const ROOT: [&str; 9] = [
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE",
     "README.md",
-    "SECURITY.md",
     "actors",
     "deploy",
     "nodes",
@@ -31,6 +30,8 @@ const ROOT: [&str; 10] = [
 const IMPURE: [&str; 7] =
     ["tokio", "ractor", "redis::", "SystemTime", "Instant::now", "Timestamp::now", "Uuid"];
 const FILE_LINES: usize = 500;
+const README_LINES: usize = 120;
+const README_COLUMNS: usize = 160;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -84,6 +85,16 @@ fn every_file_says_what_it_is_and_fits_the_wall() {
 }
 
 #[test]
+fn the_readme_is_short() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let lines = readme.lines().count();
+    assert!(lines <= README_LINES, "README.md has {lines} lines");
+    for line in readme.lines() {
+        assert!(line.chars().count() <= README_COLUMNS, "a line of README.md is too long: {line}");
+    }
+}
+
+#[test]
 fn names_say_what_things_are() {
     for path in files() {
         let vague = ["manager", "util", "helper", "common"];
@@ -109,7 +120,7 @@ fn the_core_is_pure() {
 /// The page of features names tests; a test that is gone or renamed would make it a lie.
 #[test]
 fn every_test_that_the_page_of_features_names_exists() {
-    let page = fs::read_to_string(root().join("actors/FEATURES.md")).unwrap();
+    let page = fs::read_to_string(root().join("deploy/docs/src/project/features.md")).unwrap();
     let rust: String = sources().into_iter().map(|(_, text)| text).collect();
     let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|it| is_test(it)).collect();
     assert!(named.len() > 50, "{}", named.len());

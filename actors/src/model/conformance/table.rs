@@ -1,8 +1,8 @@
-//! The table of the README, drawn from what the cases say.
+//! The conformance table of the guide to models, generated from the results of the cases.
 
 use super::{CASES, DIALECTS, verdicts};
 
-const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/docs/src/guide/models.md");
 const BEGIN: &str = "<!-- conformance -->\n";
 const END: &str = "<!-- /conformance -->";
 
@@ -22,10 +22,10 @@ async fn table() -> String {
 }
 
 #[tokio::test]
-async fn the_readme_tells_what_every_provider_passes() {
-    let readme = std::fs::read_to_string(README).unwrap();
-    let (_, after) = readme.split_once(BEGIN).expect("the README has the table's mark");
-    let (told, _) = after.split_once(END).expect("the README has the table's end");
+async fn the_guide_to_models_lists_what_every_provider_passes() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (_, after) = page.split_once(BEGIN).expect("the page has the table's first marker");
+    let (written, _) = after.split_once(END).expect("the page has the table's last marker");
     let table = table().await;
-    assert!(told == table, "the README's table should be:\n{table}");
+    assert!(written == table, "the table in {PAGE} should be:\n{table}");
 }
