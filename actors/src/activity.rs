@@ -24,13 +24,14 @@ use serde_json::Value;
 use tracing::Instrument;
 
 use self::tool_span::ToolSpan;
-use crate::agent::Definition;
 use crate::backoff::Backoffs;
 use crate::conversation::{RecentEvents, Services};
+use crate::definition::Definition;
+use crate::definition::Tool;
 use crate::journal::StoreError;
 use crate::live::Signal;
 use crate::streaming::Stream;
-use crate::tools::{Tool, Toolbox};
+use crate::tools::Toolbox;
 
 /// What became of an activity.
 pub struct Report {

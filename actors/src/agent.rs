@@ -15,34 +15,23 @@ mod permissions;
 mod strict_value;
 mod tool_entry;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::command::TurnSettings;
-use abide_conversation::remembered_decision::RememberedDecision;
-use abide_conversation::usage::Budget;
-use abide_conversation::{AgentName, ConversationId, DecisionId, Revision};
-use async_trait::async_trait;
-use serde_json::{Map, Value};
+use abide_conversation::{AgentName, Revision};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::context::SummaryPolicy;
-use crate::hooks::HookSpec;
-use crate::journal::StoreError;
-use crate::mcp::McpToolSet;
+use crate::definition::{Definition, HookSpec};
+use crate::expressions::schema::Schema;
+use crate::limits::{cut, encoded_len};
 use crate::model::ModelSettings;
 use crate::model::retry::RetryPolicy;
-use crate::tools::limits::{cut, encoded_len};
-use crate::tools::native::Extensions;
-use crate::tools::schema::Schema;
-use crate::tools::tool::Tool;
-use crate::workspace::WorkspaceRef;
+use crate::tools::Extensions;
 
 pub use duration::parse as duration;
 pub use error::{DefinitionError, joined};
 use field_reader::Fields;
 pub use load::{Format, LoadError, from_text, load_dir};
-pub use permissions::{Permissions, WorkspaceRoot};
 pub use tool_entry::client_tools;
 use tool_entry::{Entries, KnownNames};
 
@@ -53,51 +42,6 @@ const MOST_TOOLS: usize = 256;
 /// The longest text of a description; a system prompt is bounded by the definition.
 const LONGEST_DESCRIPTION: usize = 16_384;
 
-/// An agent: model, prompt, tools and policies, as one revision of them says.
-#[derive(Clone, Debug)]
-pub struct Definition {
-    pub name: AgentName,
-    pub description: String,
-    pub model: ModelSettings,
-    pub system_prompt: String,
-    /// How long an open suspension may wait, unless its tool says otherwise.
-    pub suspension_timeout: Duration,
-    /// Model calls in one turn.
-    pub max_steps: u32,
-    /// What a turn, and a whole conversation, may spend.
-    pub budget: Budget,
-    pub retry: RetryPolicy,
-    /// How long a client call waits while no page is connected; `None`: as long as it may.
-    pub client_grace: Option<Duration>,
-    /// For how long the audit keeps what was sent to the model and what came back; `None`: not at
-    /// all.
-    pub audit: Option<Duration>,
-    /// What every answer must satisfy, unless a message says otherwise.
-    pub response_format: Option<Schema>,
-    pub assigns: Map<String, Value>,
-    pub permissions: Permissions,
-    /// `None`: a directory of the conversation.
-    pub workspace: Option<WorkspaceRoot>,
-    /// What is around the runs of all its server tools, outermost first.
-    pub middleware: Vec<String>,
-    /// In the order in which they were declared; of one that an MCP server has, its own part.
-    pub tools: Vec<Tool>,
-    /// In that order, too.
-    pub sets: Vec<McpToolSet>,
-    /// The same.
-    pub hooks: Vec<HookSpec>,
-    /// What `pre` hooks may add to one step, in tokens.
-    pub injection_reserve: u32,
-    /// How many tokens a prompt may have before it is reduced, what hooks add included.
-    pub working_budget: u32,
-    /// `None`: nothing is summarized.
-    pub summary: Option<SummaryPolicy>,
-    /// The document as it was given.
-    pub source: Value,
-    /// Of `source`.
-    pub revision: Revision,
-}
-
 /// A definition that is in order, and what its author may still want to know.
 #[derive(Clone, Debug)]
 pub struct Parsed {
@@ -105,55 +49,7 @@ pub struct Parsed {
     pub warnings: Vec<String>,
 }
 
-/// Where definitions are found.
-#[async_trait]
-pub trait Agents: Send + Sync + 'static {
-    /// The newest revision of an agent; `None` if there is no such agent, or no longer.
-    async fn newest(&self, name: &AgentName) -> Result<Option<Arc<Definition>>, StoreError>;
-
-    /// One revision, also of an agent that was deleted, for the turns that began with it.
-    async fn revision(&self, revision: &Revision) -> Result<Option<Arc<Definition>>, StoreError>;
-
-    /// The same, if it is at hand: the store is not asked.
-    fn kept(&self, revision: &Revision) -> Option<Arc<Definition>>;
-
-    /// Keeps a decision for all conversations of the agent; again is harmless.
-    async fn remember(
-        &self,
-        agent: &AgentName,
-        decision: &RememberedDecision,
-    ) -> Result<(), StoreError>;
-
-    /// The decisions that hold for all conversations of the agent, oldest first; some may have
-    /// expired.
-    async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError>;
-
-    /// Whether there was such a decision; now there is none.
-    async fn revoke(&self, agent: &AgentName, decision: &DecisionId) -> Result<bool, StoreError>;
-}
-
 impl Definition {
-    /// The facts that a turn of this definition starts with.
-    pub fn basis(&self) -> TurnSettings {
-        TurnSettings {
-            agent: self.name.clone(),
-            revision: self.revision.clone(),
-            max_steps: self.max_steps,
-            budget: self.budget,
-            summarize_over: self.summary.as_ref().map(|summary| summary.over),
-        }
-    }
-
-    /// Where a conversation of this agent works.
-    pub fn site(&self, owner: &ConversationId) -> WorkspaceRef {
-        let workspace = self.workspace.as_ref();
-        WorkspaceRef {
-            root: workspace.map(|workspace| workspace.root.clone()),
-            shared: workspace.is_some_and(|workspace| workspace.shared),
-            owner: owner.to_string(),
-        }
-    }
-
     /// Reads a document, and reports all of its mistakes together.
     pub fn parse(source: Value, natives: &Extensions) -> Result<Parsed, Vec<DefinitionError>> {
         let whole = |message: &str| {

@@ -1,9 +1,5 @@
 //! What the model reads of a long conversation, and how it is kept within its budget.
 
 pub(crate) mod limits;
-mod policy;
 pub(crate) mod reduce;
 pub(crate) mod retention;
-
-pub use policy::SummaryPolicy;
-pub use retention::{Retention, RetentionMode};

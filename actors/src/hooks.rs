@@ -29,7 +29,6 @@ mod event;
 pub(crate) mod notifier;
 pub(crate) mod post;
 mod reply;
-mod spec;
 pub(crate) mod stream;
 pub(crate) mod tool_use;
 
@@ -44,7 +43,6 @@ pub use caller::HookCaller;
 pub(crate) use event::kept;
 pub use event::{HookContext, HookEvent, HookPayload, Kind};
 pub use reply::Reply;
-pub use spec::{HookPoint, HookSpec, HookTarget, Matcher};
 
 /// A hook that runs in this process.
 ///

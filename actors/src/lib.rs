@@ -4,6 +4,8 @@
 
 pub mod activity;
 pub mod agent;
+pub mod agents;
+pub mod assigns;
 pub mod audit;
 pub mod backoff;
 pub mod blobs;
@@ -11,12 +13,15 @@ pub mod clock;
 pub mod context;
 pub mod conversation;
 pub mod conversation_client;
+pub mod definition;
 pub mod diagnosis;
+pub mod environment;
 pub mod exec;
+pub mod expressions;
 pub mod hooks;
 pub mod journal;
+pub(crate) mod limits;
 pub mod live;
-pub mod mcp;
 pub mod metric;
 pub mod model;
 pub mod node_lease;

@@ -30,7 +30,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::tools::limits::encoded_len;
+use crate::limits::encoded_len;
 
 /// Calls of one message that are carried out, as many as providers allow. Those beyond are each
 /// answered with an error: nobody means that many.

@@ -11,9 +11,9 @@ use standardwebhooks::{
 };
 
 use crate::clock::Clock;
-use crate::tools::limits::LARGEST_VALUE;
-use crate::tools::runner::Env;
-use crate::tools::tool::Endpoint;
+use crate::definition::Endpoint;
+use crate::environment::Env;
+use crate::limits::LARGEST_VALUE;
 
 /// A server that does not even accept within this is away.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);

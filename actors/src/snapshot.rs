@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use serde_json::{Map, Value};
 
-use crate::agent::Definition;
+use crate::definition::Definition;
 use crate::journal::Claim;
 use crate::streaming::StreamingMessage;
 use crate::tools::Gate;

@@ -1,20 +1,18 @@
 //! The tools that a turn has, and what becomes of a call that the model makes.
 
-mod big_stack;
 pub(crate) mod builtin;
+mod call;
 pub mod call_scope;
-pub mod condition;
+pub mod extensions;
 pub mod gate;
 mod http;
 mod isolated_task;
-pub(crate) mod limits;
+pub mod mcp;
 pub mod middleware;
 pub mod native;
 mod plan;
+pub mod returned;
 pub mod runner;
-pub mod schema;
-pub mod template;
-pub mod tool;
 
 use std::sync::Arc;
 
@@ -22,16 +20,17 @@ use abide_conversation::command::PlannedCall;
 use abide_conversation::event::Executor;
 use serde_json::Value;
 
-use crate::agent::Definition;
+use crate::definition::{Approval, Definition, Tool};
 use crate::hooks::tool_use::ToolUseVerdict;
-use crate::mcp::{self, Listings};
 use crate::model::{ModelToolCall, ToolSpec};
-pub use builtin::{Builtin, BuiltinServices};
-pub use call_scope::{CallScope, merged};
+pub use builtin::BuiltinServices;
+pub use call::{Run, ToolEnvironment};
+pub use call_scope::CallScope;
+pub use extensions::Extensions;
 pub use gate::{Gate, Grant};
-pub use native::{Extensions, ToolReturn};
-pub use runner::{Run, Runner};
-pub use tool::{Approval, LONGEST_NAME, Tool};
+use mcp::Listings;
+pub use returned::ToolReturn;
+pub use runner::Runner;
 
 /// Arguments of so many bytes are checked where they are.
 const SHORT: usize = 16 * 1024;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use abide_actors::agent::{Definition, Format, Parsed, from_text, joined};
-use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn};
+use abide_actors::agent::{Format, Parsed, from_text, joined};
+use abide_actors::definition::Definition;
+use abide_actors::tools::native::{Context, NativeTool};
+use abide_actors::tools::{Extensions, ToolReturn};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 

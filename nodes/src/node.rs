@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use abide_actors::agent::{self, Definition};
+use abide_actors::agent;
 use abide_actors::clock::Clock;
+use abide_actors::definition::Definition;
 use abide_actors::journal::Holder;
 use abide_actors::model::http::{Limits, Wire};
 use abide_actors::model::providers::Models;

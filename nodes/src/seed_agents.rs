@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use abide_actors::agent::Definition;
 use abide_actors::clock::Clock;
+use abide_actors::definition::Definition;
 use abide_actors::journal::StoredResponse;
 use abide_conversation::Timestamp;
 use abide_registry::agent_catalog::{AgentCatalog, scope};

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use abide_actors::agent::{Agents, Definition, joined};
+use abide_actors::agent::joined;
+use abide_actors::agents::Agents;
 use abide_actors::clock::Clock;
+use abide_actors::definition::Definition;
 use abide_actors::journal::{StoreError, StoredResponse};
 use abide_actors::tools::Extensions;
 use abide_conversation::remembered_decision::RememberedDecision;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_actors::agent::Agents;
+use abide_actors::agents::Agents;
 use abide_actors::audit::Recorder;
 use abide_actors::clock::Clock;
 use abide_actors::conversation::Services;

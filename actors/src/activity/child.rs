@@ -17,11 +17,11 @@ use tokio::time::timeout;
 use super::ActivityContext;
 use super::tool_run::returned;
 use crate::backoff;
+use crate::definition::{Target, Tool};
 use crate::journal::StoreError;
+use crate::limits::{LARGEST_VALUE, encoded_len};
 use crate::request::{Reply, Request, RequestError, SpawnRequest};
 use crate::tools::builtin::spawn_agent::{SubAgentRequest, errand, own_errand};
-use crate::tools::limits::{LARGEST_VALUE, encoded_len};
-use crate::tools::tool::{Target, Tool};
 use crate::tools::{Gate, Run, ToolReturn};
 
 /// How many children may work for a root at once; each may have half as many, so that a family never

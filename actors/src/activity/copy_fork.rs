@@ -5,7 +5,7 @@ use abide_conversation::command::CopiedEvents;
 
 use super::ActivityContext;
 use crate::journal::StoreError;
-use crate::tools::limits::encoded_len;
+use crate::limits::encoded_len;
 
 /// How many events are read and committed at once, and of how many bytes: a commit is one script of
 /// a store, and no other conversation's should wait long for it.

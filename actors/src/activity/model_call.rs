@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::ActivityContext;
 use super::model_call_span::ModelCallSpan;
-use crate::agent::Definition;
 use crate::audit::{Entry, Excerpt, Omitted, Received};
 use crate::conversation::Services;
+use crate::definition::Definition;
 use crate::model::prompt::EXPIRED;
 use crate::model::retry::Retrying;
 use crate::model::{Model, ModelError, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream, Request};

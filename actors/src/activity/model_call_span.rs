@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::ActivityContext;
 use crate::conversation::waited;
+use crate::limits::cut;
 use crate::metric;
 use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, ReplyStream, Request};
-use crate::tools::limits::cut;
 use crate::trace::{self, Attribute, Span, SpanContext, SpanKind, Tracer};
 
 /// How much of what was said a span shows, if it shows any: collectors refuse large ones.

@@ -16,17 +16,17 @@ use serde_json::Value;
 
 use self::prompt::{Prompt, Weight};
 use super::{ActivityContext, load_context, model_call};
-use crate::agent::Definition;
 use crate::blobs;
+use crate::definition::Definition;
+use crate::expressions::schema::Schema;
 use crate::journal::StoreError;
+use crate::limits::encoded_len;
 use crate::live::Signal;
 use crate::model::tokens::Counter;
 use crate::model::{
     ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request, Retry,
 };
 use crate::streaming::Piece;
-use crate::tools::limits::encoded_len;
-use crate::tools::schema::Schema;
 use crate::tools::{Gate, Toolbox};
 
 /// More text than this is a model that never stops.

@@ -14,15 +14,16 @@ use tokio::time::timeout;
 
 use self::range::Span;
 use super::{ActivityContext, model_call};
-use crate::agent::Definition;
-use crate::context::SummaryPolicy;
 use crate::context::limits::share;
+use crate::definition::Definition;
+use crate::definition::HookPoint;
+use crate::definition::SummaryPolicy;
+use crate::hooks::HookContext;
 use crate::hooks::notifier::{HookOwner, Notification};
-use crate::hooks::{HookContext, HookPoint};
 use crate::journal::StoreError;
+use crate::limits::cut;
 use crate::model::tokens::Counter;
 use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, Request, prompt};
-use crate::tools::limits::cut;
 
 /// Nobody waits for it, but its actor stays in memory: a model that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -12,11 +12,15 @@ use tokio::time::timeout;
 
 use super::ActivityContext;
 use super::child::{self, SubAgentCall};
-use crate::agent::Definition;
+use crate::assigns::merged;
+use crate::definition::Builtin;
+use crate::definition::Definition;
 use crate::journal::StoreError;
-use crate::mcp::{self, Listings};
-use crate::tools::runner::{NOT_GRANTED, ToolEnvironment};
-use crate::tools::{Builtin, Gate, Grant, Run, ToolReturn, Toolbox, merged};
+use crate::tools::ToolEnvironment;
+use crate::tools::mcp;
+use crate::tools::mcp::Listings;
+use crate::tools::runner::NOT_GRANTED;
+use crate::tools::{Gate, Grant, Run, ToolReturn, Toolbox};
 
 /// A call as its journal has it, a turn's or a user's own.
 struct Wanted {

@@ -6,8 +6,8 @@ use abide_conversation::{Action, CallId, Timestamp};
 use serde_json::Value;
 
 use super::ActivityContext;
+use crate::limits::cut;
 use crate::metric;
-use crate::tools::limits::cut;
 use crate::trace::{self, Span, SpanContext, SpanKind, Tracer};
 
 /// How much of what a tool was given, and gave, a span shows, if it shows any.

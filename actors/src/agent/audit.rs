@@ -25,7 +25,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agent::{Definition, joined};
+    use crate::agent::joined;
+    use crate::definition::Definition;
     use crate::tools::Extensions;
     use crate::tools::fixtures::source;
 

@@ -2,8 +2,8 @@
 
 use abide_conversation::usage::Budget;
 
-use super::Definition;
 use super::field_reader::Fields;
+use crate::definition::Definition;
 use crate::model::Prices;
 
 /// Reads it; without one, nothing is bounded.
@@ -35,7 +35,8 @@ mod tests {
     use abide_conversation::usage::{Budget, Cost};
     use serde_json::{Value, json};
 
-    use crate::agent::{Definition, joined};
+    use crate::agent::joined;
+    use crate::definition::Definition;
     use crate::tools::Extensions;
 
     fn budget(budget: Value) -> Result<Budget, String> {

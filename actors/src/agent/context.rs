@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use super::Definition;
 use super::field_reader::Fields;
-use crate::context::SummaryPolicy;
 use crate::context::limits::{sendable, share, window};
+use crate::definition::Definition;
+use crate::definition::SummaryPolicy;
 use crate::model::tokens::Counter;
 use crate::model::{ModelSettings, Provider, ToolSpec};
 
@@ -83,7 +83,7 @@ fn summary(
 /// the definition names is held against it: of others nobody is sure.
 pub(super) fn check(fields: &mut Fields, definition: &Definition) {
     let Some(window) = definition.model.window else { return };
-    let spec = |tool: &crate::tools::Tool| ToolSpec {
+    let spec = |tool: &crate::definition::Tool| ToolSpec {
         name: tool.name.clone(),
         description: tool.description.clone(),
         parameters: tool.parameters.source().clone(),

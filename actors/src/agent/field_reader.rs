@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::duration;
 use super::error::DefinitionError;
-use crate::tools::limits::cut;
+use crate::limits::cut;
 
 /// The longest piece of a document that a mistake quotes.
 const QUOTED: usize = 64;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Definition;
 use super::field_reader::Fields;
 use super::tool_entry::target;
-use crate::hooks::{HookPoint, HookSpec, HookTarget, Matcher};
+use crate::definition::Definition;
+use crate::definition::{HookPoint, HookSpec, HookTarget, Matcher};
+use crate::limits::cut;
 use crate::tools::Extensions;
-use crate::tools::limits::cut;
 
 /// Each may be called in every step.
 const MOST_HOOKS: usize = 64;

@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use super::error::{DefinitionError, joined};
 use super::strict_value::Document;
-use super::{Definition, LARGEST_DEFINITION, Parsed};
-use crate::tools::limits::one_line;
-use crate::tools::native::Extensions;
+use super::{LARGEST_DEFINITION, Parsed};
+use crate::definition::Definition;
+use crate::limits::one_line;
+use crate::tools::Extensions;
 
 /// Values that a YAML document may come to, aliases followed: a bomb ends here.
 const MOST_NODES: usize = 100_000;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::endpoint;
 use super::field_reader::Fields;
-use crate::mcp::{McpServer, McpTransport};
+use crate::definition::{McpServer, McpTransport};
 
 /// A model step lists them all at once.
 const MOST_SERVERS: usize = 16;

@@ -3,8 +3,8 @@
 use abide_conversation::event::Executor;
 
 use super::field_reader::Fields;
-use crate::tools::limits::cut;
-use crate::tools::native::Extensions;
+use crate::limits::cut;
+use crate::tools::Extensions;
 
 /// Each is around every run; more of them in one place is a mistake.
 const MOST: usize = 16;
@@ -48,7 +48,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agent::{Definition, joined};
+    use crate::agent::joined;
+    use crate::definition::Definition;
     use crate::tools::fixtures::source;
     use crate::tools::middleware::{Middleware, Middlewares, Next};
     use crate::tools::{Run, ToolReturn};

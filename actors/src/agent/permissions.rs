@@ -3,37 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use abide_conversation::permission::PermissionPhase;
 use serde_json::Value;
 
+use super::MOST_TOOLS;
 use super::field_reader::Fields;
-use super::{Definition, MOST_TOOLS};
+use crate::definition::{Definition, Permissions, WorkspaceRoot};
 
 /// Hosts that an agent names.
 const MOST_HOSTS: usize = 256;
 const LONGEST_HOST: usize = 256;
 const LONGEST_ROOT: usize = 4_096;
-
-/// What an agent may do by itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Permissions {
-    pub phase: PermissionPhase,
-    /// `None`: all.
-    pub allowed_tools: Option<BTreeSet<String>>,
-    pub disallowed_tools: BTreeSet<String>,
-    /// Hosts, else refused, that `web_fetch` may reach.
-    pub allowed_hosts: BTreeSet<String>,
-    /// Whether commands may use the network, where the sandbox could keep them from it.
-    pub network: bool,
-}
-
-/// Where an agent's conversations work, if not in a directory of their own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkspaceRoot {
-    pub root: PathBuf,
-    /// Whether all of them work in the one directory.
-    pub shared: bool,
-}
 
 pub(super) fn permissions(fields: &mut Fields) -> Permissions {
     let Some(mut nested) = fields.nested("permissions") else { return Permissions::default() };

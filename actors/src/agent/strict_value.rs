@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::tools::limits::cut;
+use crate::limits::cut;
 
 /// A value that was read strictly.
 pub(super) struct Document(pub(super) Value);

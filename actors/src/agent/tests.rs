@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Format, client_tools, from_text, joined};
-use crate::context::{Retention, RetentionMode};
+use crate::model::prompt::retention::{Retention, RetentionMode};
 use crate::tools::fixtures::{parse, source};
 
 /// The contract's example, without the sections of later versions.

@@ -15,15 +15,15 @@ use super::error::DefinitionError;
 use super::field_reader::Fields;
 use super::mcp_servers::Servers;
 use super::{LONGEST_DESCRIPTION, MOST_TOOLS, middleware, schema};
-use crate::context::{Retention, RetentionMode};
-use crate::mcp::McpToolSet;
-use crate::tools::Builtin;
-use crate::tools::condition::Condition;
-use crate::tools::limits::cut;
-use crate::tools::native::Extensions;
-use crate::tools::schema::Schema;
-use crate::tools::template::Template;
-use crate::tools::tool::{Approval, Audience, LONGEST_NAME, Target, Tool};
+use crate::definition::Builtin;
+use crate::definition::McpToolSet;
+use crate::definition::{Approval, Audience, LONGEST_NAME, Target, Tool};
+use crate::expressions::condition::Condition;
+use crate::expressions::schema::Schema;
+use crate::expressions::template::Template;
+use crate::limits::cut;
+use crate::model::prompt::retention::{Retention, RetentionMode};
+use crate::tools::Extensions;
 use target::ToolDescription;
 
 /// Other names of one tool.

@@ -1,6 +1,6 @@
 //! How much a model reads, and how much of that a conversation may take.
 
-use crate::agent::Definition;
+use crate::definition::Definition;
 use crate::model::{ModelSettings, Provider};
 
 /// Of a model that is in no table and whose definition says nothing.

@@ -11,14 +11,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::requests::NotDone;
 use super::{ConversationMsg, LiveConversation};
-use crate::agent::Definition;
+use crate::assigns::merged;
+use crate::definition::Definition;
+use crate::definition::Tool;
 use crate::hooks::HookContext;
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, spoilt};
 use crate::request::{
     Delivery, DeliveryContent, DeliveryOutcome, IdempotencyKey, ReplyPort, Request, RequestError,
     ResolveRequest,
 };
-use crate::tools::{Gate, Tool, Toolbox, merged};
+use crate::tools::{Gate, Toolbox};
 
 /// Requests of one conversation whose hooks are asked; more is a client that has lost its way.
 pub(super) const ASKING: usize = 100;

@@ -8,10 +8,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::ask_hooks::ASKING;
 use super::{ConversationMsg, LiveConversation};
-use crate::agent::Definition;
-use crate::mcp;
+use crate::definition::Definition;
 use crate::request::{Delivery, Request};
 use crate::tools::Toolbox;
+use crate::tools::mcp;
 
 impl LiveConversation {
     /// Hands the delivery back, unless a listing is needed for it: then it comes again when the

@@ -11,13 +11,14 @@ use serde_json::Value;
 use super::ask_hooks::HookQuestion;
 use super::requests::NotDone;
 use super::{ConversationMsg, ExitReason, HookAnswers, LiveConversation};
+use crate::assigns::merged;
 use crate::hooks::HookContext;
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, spoilt};
 use crate::journal::{StoreError, StoredResponse};
 use crate::request::{
     DeliveryOutcome, DispatchRequest, IdempotencyKey, Reply, ReplyPort, Request, RequestError,
 };
-use crate::tools::{CallScope, Gate, Toolbox, merged};
+use crate::tools::{CallScope, Gate, Toolbox};
 
 impl LiveConversation {
     /// Begins a user's own call, or joins the one that the request repeats; the answer comes with

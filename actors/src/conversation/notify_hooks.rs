@@ -9,10 +9,11 @@ use abide_conversation::{AgentName, CallId, Principal, Revision, State};
 use serde_json::Value;
 
 use super::LiveConversation;
-use crate::agent::Definition;
+use crate::assigns::merged;
+use crate::definition::Definition;
+use crate::definition::HookPoint;
+use crate::hooks::HookContext;
 use crate::hooks::notifier::{HookOwner, Notification};
-use crate::hooks::{HookContext, HookPoint};
-use crate::tools::merged;
 
 impl LiveConversation {
     /// Queues what hooks want to know of events that are journalled now. Asks no store.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use abide_conversation::event::Event;
 
-use crate::tools::limits::encoded_len;
+use crate::limits::encoded_len;
 
 /// More JSON than this is not kept: an actor stays small, and a store is fast.
 const MOST_BYTES: usize = 64 << 10;

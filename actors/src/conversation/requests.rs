@@ -14,17 +14,18 @@ use super::{
     ConversationMsg, DEADLINE, ExitReason, HookAnswers, LiveConversation, RecentEvents, in_time,
     seq_of,
 };
-use crate::agent::Definition;
 use crate::blobs;
+use crate::definition::Definition;
+use crate::definition::Tool;
 use crate::journal::StoreError;
 use crate::live::Signal;
-use crate::mcp;
 use crate::request::{
     Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, RememberRequest,
     Reply, Request, RequestError, ResolveRequest, SendRequest, SpawnRequest,
 };
+use crate::tools::Toolbox;
 use crate::tools::gate::exact_fingerprint;
-use crate::tools::{Tool, Toolbox};
+use crate::tools::mcp;
 use crate::workspace::WorkspaceRef;
 
 /// Decisions that one conversation remembers; each is read with every gated call.

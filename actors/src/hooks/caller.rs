@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::notifier::Notifier;
-use super::{Hook, HookContext, HookEvent, HookPayload, HookSpec, HookTarget, Hooks, Reply};
+use super::{Hook, HookContext, HookEvent, HookPayload, Hooks, Reply};
 use crate::clock::Clock;
+use crate::definition::{HookSpec, HookTarget};
+use crate::environment::Env;
 use crate::signed_post::SignedClient;
-use crate::tools::runner::Env;
 
 /// Calls hooks; one for the whole program, since it keeps the connections.
 pub struct HookCaller {

@@ -5,7 +5,8 @@ use abide_conversation::message::Message;
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::{HookCallError, HookCaller, HookContext, HookPayload, HookSpec, Reply};
+use super::{HookCallError, HookCaller, HookContext, HookPayload, Reply};
+use crate::definition::HookSpec;
 use crate::model::prompt;
 use crate::model::tokens::Counter;
 

@@ -8,14 +8,14 @@ use abide_conversation::{CallId, ConversationId, Principal, TurnId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::tools::limits::LARGEST_VALUE;
+use crate::limits::LARGEST_VALUE;
 
 /// One call of a hook.
 #[derive(Clone, Debug, Serialize)]
 pub struct HookEvent {
     /// The name under which it was declared.
     pub hook: String,
-    pub on: super::HookPoint,
+    pub on: crate::definition::HookPoint,
     #[serde(flatten)]
     pub occasion: HookContext,
     #[serde(flatten)]

@@ -9,11 +9,12 @@ use abide_conversation::{AgentName, ConversationId, Revision};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::{HookContext, HookPayload, HookPoint};
-use crate::agent::Definition;
+use super::{HookContext, HookPayload};
+use crate::assigns::merged;
 use crate::conversation::Services;
-use crate::tools::limits::encoded_len;
-use crate::tools::merged;
+use crate::definition::Definition;
+use crate::definition::HookPoint;
+use crate::limits::encoded_len;
 
 /// What all conversations of a node may have in the queue, as bytes of JSON. Servers that answer
 /// slower than this fills must not cost the node its memory.

@@ -2,7 +2,8 @@
 
 use abide_conversation::command::MessageVerdict;
 
-use super::{HookCaller, HookContext, HookPayload, HookPoint, HookSpec, Reply};
+use super::{HookCaller, HookContext, HookPayload, Reply};
+use crate::definition::{HookPoint, HookSpec};
 
 /// Asks the hooks in the order of their declaration; the first that is against the message decides.
 pub(crate) async fn judged(

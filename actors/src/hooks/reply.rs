@@ -4,8 +4,8 @@ use abide_conversation::message::blocks::check_said;
 use abide_conversation::message::text_block;
 use serde_json::{Map, Value};
 
-use super::HookPoint;
-use crate::tools::limits::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
+use crate::definition::HookPoint;
+use crate::limits::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
 
 /// A hook's answer. As JSON: an object with the one key that is named here, or with none.
 ///

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, unfold};
 
-use super::{HookCaller, HookContext, HookPayload, HookPoint, HookSpec, Kind, Reply};
-use crate::agent::Definition;
+use super::{HookCaller, HookContext, HookPayload, Kind, Reply};
+use crate::definition::Definition;
+use crate::definition::{HookPoint, HookSpec};
 use crate::model::{ModelError, ReplyChunk, ReplyEnd, ReplyStream};
 
 /// What the model says in one message before the hooks have had it; more is a model that never stops.

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use super::context::TokenReserve;
 use super::stream::{Filter, filtered};
 use super::*;
-use crate::agent::Definition;
+use crate::definition::Definition;
 use crate::model::prompt::inserted;
 use crate::model::tokens::Counter;
 use crate::model::{ModelError, ModelToolCall, Provider, ReplyChunk, ReplyEnd};

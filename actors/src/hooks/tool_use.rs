@@ -4,7 +4,8 @@ use abide_conversation::CallId;
 use abide_conversation::event::Executor;
 use serde_json::Value;
 
-use super::{HookCaller, HookContext, HookPayload, HookPoint, HookSpec, Reply};
+use super::{HookCaller, HookContext, HookPayload, Reply};
+use crate::definition::{HookPoint, HookSpec};
 
 /// The call that hooks are asked about.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 mod provider_tools;
 mod result;
+pub mod retention;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +20,8 @@ use abide_conversation::{CallId, MessageId, TurnId};
 use serde_json::Value;
 
 use self::result::Beside;
-use crate::context::Retention;
-use crate::context::retention;
+use self::retention::Retention;
+use crate::context::retention::expired;
 
 /// How much is told of what was wrong with a structured answer.
 const REASON: usize = 4 * 1024;
@@ -93,7 +94,7 @@ impl PromptInput<'_> {
         let PromptInput { events, context, rules, .. } = *self;
         let mut read = Read {
             results: results(events),
-            expired: retention::expired(events, &context.marks, rules),
+            expired: expired(events, &context.marks, rules),
             provided: provider_tools::calls(events),
             told: HashSet::new(),
             messages: Vec::new(),

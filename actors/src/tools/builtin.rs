@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::native::ToolReturn;
-use super::runner::Run;
+use super::{Run, ToolReturn};
+use crate::definition::Builtin;
 use crate::exec::Shell;
 use crate::web_fetch::Fetcher;
 use crate::workspace::{Workspace, Workspaces};
@@ -29,57 +29,7 @@ pub struct BuiltinServices {
     pub fetcher: Fetcher,
 }
 
-/// A built-in tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Builtin {
-    Read,
-    Glob,
-    Grep,
-    Write,
-    Edit,
-    Bash,
-    WebFetch,
-    TodoWrite,
-    PlanMode,
-    SpawnAgent,
-}
-
 impl Builtin {
-    /// All of them, in the order in which `{builtin: all}` adds them.
-    pub const ALL: [Self; 10] = [
-        Self::Read,
-        Self::Glob,
-        Self::Grep,
-        Self::Write,
-        Self::Edit,
-        Self::Bash,
-        Self::WebFetch,
-        Self::TodoWrite,
-        Self::PlanMode,
-        Self::SpawnAgent,
-    ];
-
-    /// The built-in tool of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|builtin| builtin.name() == name)
-    }
-
-    /// What definitions and models call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Glob => "glob",
-            Self::Grep => "grep",
-            Self::Write => "write",
-            Self::Edit => "edit",
-            Self::Bash => "bash",
-            Self::WebFetch => "web_fetch",
-            Self::TodoWrite => "todo_write",
-            Self::PlanMode => "plan_mode",
-            Self::SpawnAgent => "spawn_agent",
-        }
-    }
-
     /// What the model is told of it.
     pub fn description(self) -> &'static str {
         match self {

@@ -3,6 +3,9 @@
 use abide_conversation::{ConversationId, Principal};
 use serde_json::{Map, Value, json};
 
+use crate::definition::{Approval, Tool};
+use crate::expressions::template::Template;
+
 /// A conversation and the principal on whose behalf a call of it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallScope {
@@ -27,25 +30,19 @@ impl CallScope {
     }
 }
 
-/// The assigns of a call: a message's win over its conversation's, those over the agent's.
-pub fn merged(
-    agent: &Map<String, Value>,
-    conversation: &Map<String, Value>,
-    message: &Map<String, Value>,
-) -> Map<String, Value> {
-    let all = [agent, conversation, message].into_iter().flatten();
-    all.map(|(name, value)| (name.clone(), value.clone())).collect()
-}
+impl Tool {
+    /// The confirmation message for these arguments, if there is one and it renders.
+    pub(super) fn message(&self, args: &Value, scope: &CallScope) -> Option<String> {
+        self.confirmation_message.as_ref()?.render(self.values(args, scope))
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Whether nothing that an interpreter works on stands between a call and its plan.
+    pub(super) fn is_planned_quickly(&self) -> bool {
+        let asks = matches!(self.approval, Approval::When(_));
+        !asks && self.confirmation_message.as_ref().is_none_or(Template::is_quick)
+    }
 
-    #[test]
-    fn the_later_assigns_win() {
-        let map = |value: Value| value.as_object().cloned().unwrap_or_default();
-        let (agent, conversation) = (map(json!({"a": 1, "b": 1, "c": 1})), map(json!({"b": 2})));
-        let merged = merged(&agent, &conversation, &map(json!({"c": 3})));
-        assert_eq!(Value::from(merged), json!({"a": 1, "b": 2, "c": 3}));
+    pub(super) fn values(&self, args: &Value, scope: &CallScope) -> Value {
+        scope.values(self.parameters.fill(args.clone()))
     }
 }

@@ -11,12 +11,14 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
 use super::BuiltinServices;
+use super::Run;
 use super::call_scope::CallScope;
 use super::gate::Grant;
-use super::native::{Context, Extensions, NativeTool, ToolReturn};
-use super::runner::Run;
-use crate::agent::{Definition, DefinitionError, Parsed};
+use super::native::{Context, NativeTool};
+use super::{Extensions, ToolReturn};
+use crate::agent::{DefinitionError, Parsed};
 use crate::clock::Clock;
+use crate::definition::Definition;
 use crate::exec::{Launcher, Limits, Sandbox, Shell};
 use crate::web_fetch::Fetcher;
 use crate::workspace::Workspaces;

@@ -11,12 +11,12 @@ use abide_conversation::{State, Timestamp};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::builtin::Builtin;
+use super::Run;
 use super::call_scope::CallScope;
-use super::runner::Run;
-use super::schema::Schema;
-use super::tool::{Approval, Target, Tool};
-use crate::agent::{Definition, Permissions};
+use crate::definition::Builtin;
+use crate::definition::{Approval, Target, Tool};
+use crate::definition::{Definition, Permissions};
+use crate::expressions::schema::Schema;
 
 /// Judges the calls of one conversation, as it is now.
 #[derive(Clone, Debug)]

@@ -9,10 +9,11 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::native::ToolReturn;
-use super::runner::{Env, Run};
-use super::tool::Endpoint;
+use super::Run;
+use super::ToolReturn;
 use crate::clock::Clock;
+use crate::definition::Endpoint;
+use crate::environment::Env;
 use crate::signed_post::SignedClient;
 use crate::trace;
 use reply::{Line, Lines};

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::native::ToolReturn;
+use super::ToolReturn;
 
 /// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
 pub(super) const PROGRESS_WAITING: usize = 64;

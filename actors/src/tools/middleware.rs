@@ -30,8 +30,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::native::ToolReturn;
-use super::runner::Run;
+use super::Run;
+use super::ToolReturn;
 pub use chain::Next;
 pub(super) use chain::{Chain, End};
 

@@ -9,10 +9,10 @@ use abide_conversation::permission::{Decision, Verdict};
 use serde_json::{Map, Value};
 
 use super::call_scope::CallScope;
-use super::limits::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
-use super::tool::{LONGEST_NAME, Tool};
 use super::{Gate, Toolbox};
+use crate::definition::{LONGEST_NAME, Tool};
 use crate::hooks::tool_use::{ToolUseVerdict, spoilt};
+use crate::limits::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
 use crate::model::{ModelToolCall, big_numbers};
 
 /// Refused arguments are kept whole up to this; no tool will see them, the model will.

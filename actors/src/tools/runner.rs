@@ -4,22 +4,20 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conversation::elicitation::PendingInput;
 use abide_conversation::event::EffectiveArgs;
 use abide_conversation::message::{ErrorType, Outcome};
-use abide_conversation::permission::PermissionPhase;
-use abide_conversation::{AgentName, CallId, ConversationId, Principal, TurnId};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::http::Http;
-use super::limits::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
 use super::middleware::{Chain, End, Middleware};
-use super::native::{Extensions, ToolReturn, attempt};
-use super::tool::{Target, Tool};
-use super::{BuiltinServices, Gate, Grant};
+use super::native::attempt;
+use super::{BuiltinServices, Extensions, Gate, Run, ToolReturn};
 use crate::clock::Clock;
+use crate::definition::{Target, Tool};
+use crate::environment::Env;
 use crate::hooks::HookCaller;
-use crate::mcp::Mcp;
+use crate::limits::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
+use crate::tools::mcp::Mcp;
 use crate::workspace::{WorkspaceRef, Workspaces};
 
 /// What the model reads of a tool that lacks something here; the log says what.
@@ -29,45 +27,10 @@ const ASKS_TOO_MUCH: &str = "the tool asks for more than 1 MB";
 /// What becomes of a run that the gate did not let through.
 pub(crate) const NOT_GRANTED: &str = "permission denied: the gate gave no leave";
 
-/// One run of a call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    pub agent: AgentName,
-    pub conversation: ConversationId,
-    /// `None` for a user's own call.
-    pub turn: Option<TurnId>,
-    pub call: CallId,
-    pub attempt: u32,
-    /// What may run, and with what.
-    pub grant: Grant,
-    pub assigns: Map<String, Value>,
-    pub principal: Principal,
-    /// What an earlier attempt asked a person for, and the answer.
-    pub input: Option<PendingInput>,
-    pub place: ToolEnvironment,
-}
-
-/// Where a built-in tool works, and how far it may reach.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ToolEnvironment {
-    pub site: WorkspaceRef,
-    /// The storage that the workspace was on when it was used before.
-    pub storage: Option<String>,
-    /// Hosts, else refused, that may be fetched from.
-    pub hosts: Vec<String>,
-    /// Whether commands may use the network.
-    pub network: bool,
-    /// The phase that holds outside of planning.
-    pub granted: PermissionPhase,
-}
-
 /// Why there is no runner.
 #[derive(Debug, thiserror::Error)]
 #[error("the client of tools and hooks cannot be made: {0}")]
 pub struct RunnerError(#[source] reqwest::Error);
-
-/// Reads a variable of the environment.
-pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Runs server tools; one for the whole program, since it keeps the connections.
 pub struct Runner {

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::fixtures::{definition, scope};
 use super::{Gate, Toolbox};
 use crate::agent::client_tools;
-use crate::mcp::Listings;
 use crate::model::ModelToolCall;
+use crate::tools::mcp::Listings;
 
 fn toolbox() -> Toolbox {
     let run = json!({"http": {"url": "http://127.0.0.1:9/"}});

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use url::ParseError;
 
 use super::dns::ResolveError;
-use crate::tools::limits::one_line;
+use crate::limits::one_line;
 
 /// Enough to recognise what an error is about; hosts and kinds of pages come from outside.
 const LONGEST_DETAIL: usize = 200;

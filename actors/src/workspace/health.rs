@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::{Workspace, WorkspaceError};
-use crate::tools::limits::one_line;
+use crate::limits::one_line;
 
 /// As many as somebody reads; the oldest go first.
 const MOST: usize = 32;

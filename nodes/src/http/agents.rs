@@ -1,6 +1,7 @@
 //! Agents' definitions.
 
-use abide_actors::agent::{Definition, DefinitionError, joined};
+use abide_actors::agent::{DefinitionError, joined};
+use abide_actors::definition::Definition;
 use abide_actors::journal::{ANSWERS_KEPT, StoredResponse};
 use abide_conversation::{AgentName, Revision, Timestamp};
 use abide_registry::agent_catalog::scope;

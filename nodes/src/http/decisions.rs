@@ -1,6 +1,6 @@
 //! Approvers' decisions that hold for later calls: listed, and revoked.
 
-use abide_actors::agent::Agents;
+use abide_actors::agents::Agents;
 use abide_actors::request::{Reply, Request};
 use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, DecisionId};

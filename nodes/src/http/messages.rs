@@ -1,8 +1,8 @@
 //! Messages: said, and read back.
 
 use abide_actors::blobs::stored;
+use abide_actors::expressions::schema::Schema;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
-use abide_actors::tools::schema::Schema;
 use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{AnswerFormat, Event, EventData};

@@ -1,6 +1,7 @@
 //! A tool that asks a person while it runs: the question survives its node, the answer goes back.
 
-use abide_actors::tools::native::{Context, NativeTool, ToolReturn};
+use abide_actors::tools::ToolReturn;
+use abide_actors::tools::native::{Context, NativeTool};
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::elicitation;
 use abide_conversation::elicitation::InputRequest;

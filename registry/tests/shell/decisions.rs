@@ -1,6 +1,6 @@
 //! A decision for a whole agent reaches it, though the node that heard it dies at once.
 
-use abide_actors::agent::Agents;
+use abide_actors::agents::Agents;
 use abide_actors::request::{RememberRequest, Request, ResolveRequest};
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{EventData, TurnOutcome};

@@ -7,7 +7,8 @@ mod telling;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::hooks::{Hook, HookEvent, HookPayload, HookPoint, Hooks, Reply};
+use abide_actors::definition::HookPoint;
+use abide_actors::hooks::{Hook, HookEvent, HookPayload, Hooks, Reply};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 

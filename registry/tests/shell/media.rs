@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn};
+use abide_actors::tools::native::{Context, NativeTool};
+use abide_actors::tools::{Extensions, ToolReturn};
 use abide_conversation::BlobId;
 use abide_conversation::command::ResolutionAnswer;
 use abide_conversation::event::{EventData, TurnOutcome};

@@ -4,15 +4,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_actors::agent::{Definition, Format, from_text};
+use abide_actors::agent::{Format, from_text};
 use abide_actors::clock::Clock;
+use abide_actors::definition::Definition;
 use abide_actors::exec::{Launcher, Limits, Sandbox, Shell};
 use abide_actors::journal::Holder;
 use abide_actors::request::{
     IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
 };
-use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn};
+use abide_actors::tools::native::{Context, NativeTool};
 use abide_actors::tools::{BuiltinServices, Runner};
+use abide_actors::tools::{Extensions, ToolReturn};
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};

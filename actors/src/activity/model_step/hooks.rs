@@ -9,12 +9,13 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::{Heard, Step};
+use crate::assigns::merged;
+use crate::definition::{HookPoint, HookSpec};
 use crate::hooks::context::{TokenReserve, additions, transient};
 use crate::hooks::stream::{Filter, filtered};
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict};
-use crate::hooks::{HookCaller, HookContext, HookPayload, HookPoint, HookSpec, kept, post};
+use crate::hooks::{HookCaller, HookContext, HookPayload, kept, post};
 use crate::model::{ModelToolCall, ReplyStream};
-use crate::tools::merged;
 
 /// Calls of one message whose hooks are asked at once; servers have their own limits.
 const ASKED_AT_ONCE: usize = 32;

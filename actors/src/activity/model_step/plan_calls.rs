@@ -10,11 +10,13 @@ use serde_json::Value;
 
 use super::Step;
 use super::hooks::is_let_through;
+use crate::assigns::merged;
 use crate::clock::Clock;
+use crate::definition::{LONGEST_NAME, Tool};
 use crate::hooks::tool_use::ToolUseVerdict;
 use crate::journal::StoreError;
 use crate::model::{MOST_CALLS, ModelToolCall};
-use crate::tools::{CallScope, Gate, LONGEST_NAME, Tool, Toolbox, merged};
+use crate::tools::{CallScope, Gate, Toolbox};
 
 impl Step<'_> {
     /// Plans the calls, and asks the hooks about those that the gate lets through; one of them may

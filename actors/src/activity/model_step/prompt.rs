@@ -9,10 +9,10 @@ use abide_conversation::{Action, MessageId};
 use super::Step;
 use crate::context::limits::{sendable, window};
 use crate::context::reduce::ContextReducer;
+use crate::limits::encoded_len;
 use crate::model::ToolSpec;
 use crate::model::prompt::{PromptInput, Rule, Shown};
 use crate::model::tokens::Counter;
-use crate::tools::limits::encoded_len;
 
 /// The messages of a request.
 pub(super) struct Prompt {

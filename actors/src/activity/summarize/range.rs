@@ -10,14 +10,14 @@ use abide_conversation::message::{Message, Role, text_block};
 use serde_json::Value;
 
 use crate::activity::{ActivityContext, load_context};
-use crate::agent::Definition;
 use crate::context::limits::{sendable, share, window};
 use crate::context::reduce::from;
+use crate::definition::Definition;
 use crate::journal::StoreError;
+use crate::limits::cut;
 use crate::model::ModelSettings;
 use crate::model::prompt::{PromptInput, Rule, Rules};
 use crate::model::tokens::Counter;
-use crate::tools::limits::cut;
 
 /// So many percent of the budget are left as they are: what was said last.
 const KEPT: u64 = 30;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::context::SummaryPolicy;
+use crate::definition::SummaryPolicy;
 use crate::tools::fixtures::{parse, source};
 
 fn with(keys: Value) -> Value {
@@ -18,7 +18,7 @@ fn on_the_wire(keys: Value) -> Value {
     source
 }
 
-fn parsed(source: Value) -> crate::agent::Definition {
+fn parsed(source: Value) -> crate::definition::Definition {
     parse(source).unwrap().definition
 }
 

@@ -5,8 +5,8 @@
 use serde_json::{Value, json};
 
 use crate::agent::joined;
+use crate::definition::Target;
 use crate::tools::fixtures::{parse, source};
-use crate::tools::tool::Target;
 
 fn with(servers: Value, tools: Value) -> Value {
     let mut source = source(tools);

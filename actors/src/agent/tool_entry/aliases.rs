@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{MOST_ALIASES, is_name};
 use crate::agent::field_reader::Fields;
-use crate::tools::tool::Tool;
+use crate::definition::Tool;
 
 /// Reads the aliases of one tool.
 pub(super) fn read(fields: &mut Fields) -> Vec<String> {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{KnownNames, target, tool};
 use crate::agent::field_reader::Fields;
-use crate::tools::tool::Tool;
+use crate::definition::Tool;
 
 /// What may stand beside `mcp`, and then holds for each of the tools.
 const RULES: [&str; 11] = [

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use super::KnownNames;
 use crate::agent::endpoint;
 use crate::agent::field_reader::Fields;
-use crate::mcp::{LONGEST_TOOL_NAME, McpToolRef};
-use crate::tools::Builtin;
-use crate::tools::limits::cut;
-use crate::tools::tool::{Endpoint, LONGEST_NAME, Target};
+use crate::definition::Builtin;
+use crate::definition::McpToolRef;
+use crate::definition::{Endpoint, LONGEST_NAME, Target};
+use crate::limits::cut;
+use crate::tools::mcp::LONGEST_TOOL_NAME;
 
 /// A target, and the description and parameters that it brings along.
 #[derive(Default)]

@@ -9,9 +9,9 @@ use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Time
 use serde_json::json;
 
 use super::*;
-use crate::context::{Retention, RetentionMode};
 use crate::model::Provider;
 use crate::model::prompt::Rule;
+use crate::model::prompt::retention::{Retention, RetentionMode};
 
 /// A journal in the making.
 #[derive(Default)]

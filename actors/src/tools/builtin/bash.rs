@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::exec::output::squeezed;
 use crate::exec::{Command, CommandOutput, ExitStatus, LONGEST_OUTPUT, Shell};
-use crate::tools::limits::LONGEST_ERROR;
-use crate::tools::native::ToolReturn;
+use crate::limits::LONGEST_ERROR;
+use crate::tools::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "\
 Runs a shell command (bash -c) in the workspace and returns its exit code and its output, standard \

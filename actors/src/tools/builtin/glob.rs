@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 
+use crate::limits::one_line;
 use crate::tools::ToolReturn;
-use crate::tools::limits::one_line;
 use crate::workspace::{Cancelled, FileError, Found, Matches, Workspace, on_a_thread, walk};
 
 /// As long as a path may be.

@@ -6,8 +6,8 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::{Value, json};
 
 use super::glob::{LONGEST_WHY, compiled, most};
+use crate::limits::one_line;
 use crate::tools::ToolReturn;
-use crate::tools::limits::one_line;
 use crate::workspace::{FileError, Matches, Workspace, on_a_thread};
 use search::Search;
 

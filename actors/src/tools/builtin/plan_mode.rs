@@ -4,7 +4,7 @@ use abide_conversation::command::StateChange;
 use abide_conversation::permission::PermissionPhase;
 use serde_json::{Value, json};
 
-use crate::tools::native::ToolReturn;
+use crate::tools::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "Enters plan mode, in which nothing can be changed, or exits \
     it. Enter it to look around and make a plan; exit it to carry the plan out, with the plan as \

@@ -7,7 +7,7 @@ use abide_conversation::message::text_block;
 use serde_json::{Value, json};
 
 use super::given;
-use crate::tools::LONGEST_NAME;
+use crate::definition::LONGEST_NAME;
 
 pub(super) const DESCRIPTION: &str = "Asks another agent, in a conversation of its own, and waits \
     for its last message. It knows nothing of this conversation but the prompt. Without an agent's \

@@ -5,7 +5,7 @@ use abide_conversation::event::{Todo, TodoStatus};
 use serde_json::{Value, json};
 
 use super::given;
-use crate::tools::native::ToolReturn;
+use crate::tools::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "Replaces the list of what is to be done, which people see. \
     Keep it up to date while you work: at most one thing in progress, each one completed as soon \

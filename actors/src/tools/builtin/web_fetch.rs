@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::tools::native::ToolReturn;
+use crate::tools::ToolReturn;
 use crate::web_fetch::Fetcher;
 
 pub(super) const DESCRIPTION: &str = "Fetches a page of the public web by HTTP GET and returns its \

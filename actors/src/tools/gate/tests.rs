@@ -10,9 +10,9 @@ use abide_conversation::{CallId, ConversationId, DecisionId, Principal};
 use serde_json::json;
 
 use super::*;
-use crate::mcp::Listings;
 use crate::tools::Toolbox;
 use crate::tools::fixtures::{parse, scope, source};
+use crate::tools::mcp::Listings;
 
 /// An agent with every kind of tool, and these permissions.
 fn agent(permissions: Value) -> Arc<Definition> {

@@ -4,8 +4,8 @@ use abide_conversation::message::{ErrorType, Outcome, Ui};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::tools::limits::LARGEST_VALUE;
-use crate::tools::native::ToolReturn;
+use crate::limits::LARGEST_VALUE;
+use crate::tools::ToolReturn;
 
 const TOO_LARGE: &str = "the tool's answer is larger than 1 MB";
 

@@ -16,11 +16,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::definition::Tool;
+use crate::limits::LARGEST_VALUE;
 use crate::tools::fixtures::log::Log;
 use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
-use crate::tools::limits::LARGEST_VALUE;
 use crate::tools::runner::Runner;
-use crate::tools::tool::Tool;
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 

@@ -8,10 +8,12 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::Middleware;
+use crate::definition::Tool;
+use crate::tools::Run;
+use crate::tools::ToolReturn;
 use crate::tools::isolated_task::apart;
-use crate::tools::native::ToolReturn;
-use crate::tools::runner::{Run, Runner, bounded, within};
-use crate::tools::{Gate, Grant, Tool};
+use crate::tools::runner::{Runner, bounded, within};
+use crate::tools::{Gate, Grant};
 
 /// What a run goes through.
 pub(in crate::tools) struct Chain {

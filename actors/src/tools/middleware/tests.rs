@@ -12,9 +12,9 @@ use abide_conversation::permission::Decision;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::Definition;
+use crate::definition::Definition;
+use crate::tools::Extensions;
 use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
-use crate::tools::native::Extensions;
 use crate::tools::{Gate, Runner};
 
 type Seen = Arc<Mutex<Vec<String>>>;

@@ -8,9 +8,10 @@ use futures::FutureExt;
 use serde_json::Value;
 
 use super::dependencies::Dependencies;
-use super::{Context, NativeTool, ToolReturn};
+use super::{Context, NativeTool};
+use crate::tools::Run;
+use crate::tools::ToolReturn;
 use crate::tools::isolated_task::{apart, crashed};
-use crate::tools::runner::Run;
 
 /// Runs a granted call in a task of its own.
 pub(in crate::tools) async fn run(

@@ -16,7 +16,11 @@ pub(in crate::tools) struct Dependencies {
 }
 
 impl Dependencies {
-    pub(super) fn provide<T: Any + Send + Sync>(&mut self, agent: Option<&str>, value: T) {
+    pub(in crate::tools) fn provide<T: Any + Send + Sync>(
+        &mut self,
+        agent: Option<&str>,
+        value: T,
+    ) {
         let values = match agent {
             Some(agent) => self.by_agent.entry(agent.to_owned()).or_default(),
             None => &mut self.everywhere,
@@ -25,7 +29,7 @@ impl Dependencies {
     }
 
     /// The agent's own value of the type, else the one for all.
-    pub(super) fn get<T: Any>(&self, agent: &AgentName) -> Option<&T> {
+    pub(in crate::tools) fn get<T: Any>(&self, agent: &AgentName) -> Option<&T> {
         let own = self.by_agent.get(agent.as_str());
         let values = [own, Some(&self.everywhere)].into_iter().flatten();
         values.filter_map(|values| values.get(&TypeId::of::<T>())).find_map(|it| it.downcast_ref())

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
 use tokio::time::timeout;
 
-use super::Extensions;
+use crate::tools::Extensions;
 
 /// How long a tool may take to get ready: longer than opening connections takes, and not so long
 /// that whoever started the node thinks it hangs.

@@ -7,12 +7,13 @@ use abide_conversation::{AgentName, CallId, ConversationId, Principal};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use super::Context;
 use super::attempt::attempt;
-use super::{Context, Extensions, ToolReturn};
-use crate::tools::limits::cut;
+use crate::definition::LONGEST_NAME;
+use crate::expressions::schema::Schema;
+use crate::limits::cut;
 use crate::tools::runner::within;
-use crate::tools::schema::Schema;
-use crate::tools::tool::LONGEST_NAME;
+use crate::tools::{Extensions, ToolReturn};
 
 /// As long as a tool may run that says nothing of it.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -2,18 +2,19 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_conversation::State;
+use abide_conversation::message::Outcome;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::agent::Definition;
+use crate::definition::Definition;
 use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
-use crate::tools::{Gate, Runner};
+use crate::tools::{Extensions, Gate, Runner};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,7 +9,8 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Context, NativeTool, ToolReturn};
+use super::{Context, NativeTool};
+use crate::tools::ToolReturn;
 
 /// A tool made of a function that takes its arguments as a value of their own type, which also says
 /// their JSON Schema. What does not fit the type is an error, VALIDATION_ERROR, that names the field.

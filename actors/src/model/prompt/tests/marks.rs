@@ -4,7 +4,7 @@ use abide_conversation::event::{Executor, Intent, OnInterrupt, Summarized, ToolC
 use abide_conversation::message::{ProviderMessage, Usage};
 
 use super::*;
-use crate::context::{Retention, RetentionMode};
+use crate::model::prompt::retention::{Retention, RetentionMode};
 
 /// `age` keeps one step, `count` two results, `all` everything; the others have the default.
 pub(super) fn rule(name: &str) -> Rule {

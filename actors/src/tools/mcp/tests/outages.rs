@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::{Instant, advance, pause, resume};
 
 use super::rig::{Age, HttpServer, Rig, stdio, until_gone};
-use crate::mcp::session::{IDLE, LOOK};
+use crate::tools::mcp::session::{IDLE, LOOK};
 
 #[tokio::test]
 async fn a_server_that_dies_in_mid_call_is_started_again_for_the_next() {

@@ -9,7 +9,7 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
 
 use super::big_stack::aside;
-use super::limits::one_line;
+use crate::limits::one_line;
 
 /// The longest template; a message is a sentence or a page, not a program.
 const LONGEST_SOURCE: usize = 4_096;
@@ -60,7 +60,7 @@ impl Template {
 
 impl Template {
     /// Whether it renders in no time.
-    pub(super) fn is_quick(&self) -> bool {
+    pub(crate) fn is_quick(&self) -> bool {
         self.is_plain
     }
 }

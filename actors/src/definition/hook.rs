@@ -6,8 +6,8 @@ use std::time::Duration;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-use crate::tools::limits::one_line;
-use crate::tools::tool::Endpoint;
+use crate::definition::Endpoint;
+use crate::limits::one_line;
 
 /// How large a compiled expression may be: names are short, and so is what matches them.
 const REGEX: usize = 1024 * 1024;

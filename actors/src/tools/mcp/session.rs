@@ -10,10 +10,10 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 
 use super::connection::{Changes, Connection};
 use super::listing::Listing;
-use super::server::McpServer;
 use super::transport::NegotiatedVersion;
-use crate::tools::limits::{SHOWN_TEXT, one_line};
-use crate::tools::runner::Env;
+use crate::definition::McpServer;
+use crate::environment::Env;
+use crate::limits::{SHOWN_TEXT, one_line};
 
 /// A connection that nobody used for so long is closed; connecting anew is cheap beside that.
 pub(super) const IDLE: Duration = Duration::from_secs(300);

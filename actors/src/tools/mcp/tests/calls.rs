@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::rig::{Age, HttpServer, Reports, Rig, answered, everything, stdio};
-use crate::mcp::check_answer;
 use crate::tools::fixtures::a_run;
+use crate::tools::mcp::check_answer;
 
 #[tokio::test]
 async fn results_of_every_form_come_back_over_either_transport() {

@@ -8,8 +8,8 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use crate::tools::limits::{LONGEST_ERROR, cut, encoded_len};
-use crate::tools::schema::Schema;
+use crate::expressions::schema::Schema;
+use crate::limits::{LONGEST_ERROR, cut, encoded_len};
 
 /// Forms that a server may ask for at once; each is shown to a person.
 const MOST_REQUESTS: usize = 16;

@@ -9,8 +9,8 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 
 use super::LONGEST_TOOL_NAME;
-use crate::tools::limits::{cut, encoded_len};
-use crate::tools::schema::Schema;
+use crate::expressions::schema::Schema;
+use crate::limits::{cut, encoded_len};
 
 /// Every one of them goes to the model with every step.
 const MOST_TOOLS: usize = 256;

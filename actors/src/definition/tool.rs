@@ -8,14 +8,12 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
 
-use super::builtin::Builtin;
-use super::call_scope::CallScope;
-use super::condition::Condition;
-use super::limits::{LARGEST_VALUE, encoded_len};
-use super::schema::Schema;
-use super::template::Template;
-use crate::context::Retention;
-use crate::mcp::McpToolRef;
+use super::{Builtin, McpToolRef};
+use crate::expressions::condition::Condition;
+use crate::expressions::schema::Schema;
+use crate::expressions::template::Template;
+use crate::limits::{LARGEST_VALUE, encoded_len};
+use crate::model::prompt::retention::Retention;
 
 /// The longest name of a tool, in bytes, as providers allow; a model may make up a longer one.
 pub const LONGEST_NAME: usize = 64;
@@ -123,20 +121,5 @@ impl Tool {
             return Err("must be at most 1 MB".to_owned());
         }
         self.parameters.check(args)
-    }
-
-    /// The confirmation message for these arguments, if there is one and it renders.
-    pub(super) fn message(&self, args: &Value, scope: &CallScope) -> Option<String> {
-        self.confirmation_message.as_ref()?.render(self.values(args, scope))
-    }
-
-    /// Whether nothing that an interpreter works on stands between a call and its plan.
-    pub(super) fn is_planned_quickly(&self) -> bool {
-        let asks = matches!(self.approval, Approval::When(_));
-        !asks && self.confirmation_message.as_ref().is_none_or(Template::is_quick)
-    }
-
-    pub(super) fn values(&self, args: &Value, scope: &CallScope) -> Value {
-        scope.values(self.parameters.fill(args.clone()))
     }
 }

@@ -11,7 +11,7 @@ use cel::{Context, Env, IdedExpr};
 use serde_json::Value;
 
 use super::big_stack::aside;
-use super::limits::{encoded_len, one_line};
+use crate::limits::{encoded_len, one_line};
 use step_budget::Meter;
 
 /// The longest expression.

@@ -18,8 +18,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::transport::LARGEST_MESSAGE;
-use crate::tools::limits::{SHOWN_TEXT, one_line};
-use crate::tools::runner::Env;
+use crate::environment::Env;
+use crate::limits::{SHOWN_TEXT, one_line};
 
 /// What every process knows: where programs are, where its user's files are, the language.
 const VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
-use super::limits::{LONGEST_ERROR, cut};
+use crate::limits::{LONGEST_ERROR, cut};
 
 /// Mistakes named in one answer; a model mends a few at a time.
 const MOST_MISTAKES: usize = 8;

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::rig::{Age, HttpServer, Rig, everything, stdio};
-use crate::mcp::Listings;
 use crate::tools::Toolbox;
+use crate::tools::mcp::Listings;
 use std::sync::Arc;
 
 /// In the order of the server, without those whose schemas no one may trust.

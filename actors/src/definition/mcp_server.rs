@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 
-use crate::tools::schema::Schema;
-use crate::tools::tool::Tool;
+use crate::definition::Tool;
+use crate::expressions::schema::Schema;
 
 /// A server of an agent.
 #[derive(Clone, Debug)]

@@ -8,7 +8,6 @@ mod connection;
 mod elicitation;
 mod listing;
 mod result;
-mod server;
 mod session;
 mod stdio;
 mod tools;
@@ -22,14 +21,12 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use serde_json::Value;
 
-use crate::agent::Definition;
+use crate::definition::{Definition, McpServer, McpToolRef, Target, Tool};
+use crate::environment::Env;
 use crate::signed_post::{CONNECT_LIMIT, IDLE_LIMIT};
-use crate::tools::native::ToolReturn;
-use crate::tools::runner::{Env, Run};
-use crate::tools::tool::{Target, Tool};
+use crate::tools::{Run, ToolReturn};
 pub use elicitation::check_answer;
 pub use listing::Listing;
-pub use server::{McpServer, McpToolRef, McpToolSet, McpTransport};
 use session::McpSession;
 pub(crate) use tools::tools;
 

@@ -4,8 +4,8 @@ use abide_conversation::message::text_block;
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::tools::native::ToolReturn;
-use crate::tools::schema::Schema;
+use crate::expressions::schema::Schema;
+use crate::tools::ToolReturn;
 
 /// The result: what is structured, else a single text as such, else content blocks. An error is its
 /// text. What breaks the schema that the server promised is an error, too.

@@ -12,9 +12,9 @@ use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::agent::Definition;
+use crate::definition::Definition;
+use crate::tools::Run;
 use crate::tools::fixtures::{StillClock, a_run, kit, natives, parse, source};
-use crate::tools::runner::Run;
 use crate::tools::{Runner, ToolReturn, Toolbox};
 
 /// Longer than anything here takes, on a machine that builds at the same time.

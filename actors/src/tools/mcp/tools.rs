@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use sha2::{Digest, Sha256};
 
+use super::Listings;
 use super::listing::Listed;
-use super::{Listings, McpToolRef, McpToolSet};
-use crate::agent::Definition;
-use crate::tools::tool::{LONGEST_NAME, Target, Tool};
+use crate::definition::Definition;
+use crate::definition::{LONGEST_NAME, Target, Tool};
+use crate::definition::{McpToolRef, McpToolSet};
 
 /// Hex digits of the hash that tells names apart which are too long.
 const HASH_DIGITS: usize = 8;

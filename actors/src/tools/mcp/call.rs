@@ -17,12 +17,12 @@ use super::connection::Connection;
 use super::elicitation;
 use super::elicitation::Wanted;
 use super::result;
-use super::server::McpToolRef;
 use super::session::McpSession;
 use crate::backoff;
-use crate::tools::limits::{LONGEST_ERROR, SHOWN_TEXT, cut, one_line};
-use crate::tools::native::ToolReturn;
-use crate::tools::runner::Run;
+use crate::definition::McpToolRef;
+use crate::limits::{LONGEST_ERROR, SHOWN_TEXT, cut, one_line};
+use crate::tools::Run;
+use crate::tools::ToolReturn;
 
 /// How often a server may want a call again without asking anybody, as one does that is busy.
 const MOST_ROUNDS: u32 = 8;

@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::server::{McpServer, McpTransport};
 use super::stdio;
 use super::transport::{BoundedTransport, LARGEST_MESSAGE, NegotiatedVersion};
-use crate::tools::limits::encoded_len;
-use crate::tools::runner::Env;
+use crate::definition::{McpServer, McpTransport};
+use crate::environment::Env;
+use crate::limits::encoded_len;
 
 /// Progress that waits to be passed on; a server that reports faster loses the rest, as it may.
 const PROGRESS_WAITING: usize = 64;

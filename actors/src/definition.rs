@@ -1,0 +1,95 @@
+//! An agent's definition as plain data: checked, compiled, and without I/O.
+
+mod builtin;
+mod hook;
+mod mcp_server;
+mod permissions;
+mod summary;
+mod tool;
+
+use std::time::Duration;
+
+use abide_conversation::command::TurnSettings;
+use abide_conversation::usage::Budget;
+use abide_conversation::{AgentName, ConversationId, Revision};
+use serde_json::{Map, Value};
+
+use crate::expressions::schema::Schema;
+use crate::model::ModelSettings;
+use crate::model::retry::RetryPolicy;
+use crate::workspace::WorkspaceRef;
+
+pub use builtin::Builtin;
+pub use hook::{HookPoint, HookSpec, HookTarget, Matcher};
+pub use mcp_server::{McpServer, McpToolRef, McpToolSet, McpTransport};
+pub use permissions::{Permissions, WorkspaceRoot};
+pub use summary::SummaryPolicy;
+pub use tool::{Approval, Audience, Endpoint, LONGEST_NAME, Target, Tool};
+
+/// An agent: model, prompt, tools and policies, as one revision of them says.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub name: AgentName,
+    pub description: String,
+    pub model: ModelSettings,
+    pub system_prompt: String,
+    /// How long an open suspension may wait, unless its tool says otherwise.
+    pub suspension_timeout: Duration,
+    /// Model calls in one turn.
+    pub max_steps: u32,
+    /// What a turn, and a whole conversation, may spend.
+    pub budget: Budget,
+    pub retry: RetryPolicy,
+    /// How long a client call waits while no page is connected; `None`: as long as it may.
+    pub client_grace: Option<Duration>,
+    /// For how long the audit keeps what was sent to the model and what came back; `None`: not at
+    /// all.
+    pub audit: Option<Duration>,
+    /// What every answer must satisfy, unless a message says otherwise.
+    pub response_format: Option<Schema>,
+    pub assigns: Map<String, Value>,
+    pub permissions: Permissions,
+    /// `None`: a directory of the conversation.
+    pub workspace: Option<WorkspaceRoot>,
+    /// What is around the runs of all its server tools, outermost first.
+    pub middleware: Vec<String>,
+    /// In the order in which they were declared; of one that an MCP server has, its own part.
+    pub tools: Vec<Tool>,
+    /// In that order, too.
+    pub sets: Vec<McpToolSet>,
+    /// The same.
+    pub hooks: Vec<HookSpec>,
+    /// What `pre` hooks may add to one step, in tokens.
+    pub injection_reserve: u32,
+    /// How many tokens a prompt may have before it is reduced, what hooks add included.
+    pub working_budget: u32,
+    /// `None`: nothing is summarized.
+    pub summary: Option<SummaryPolicy>,
+    /// The document as it was given.
+    pub source: Value,
+    /// Of `source`.
+    pub revision: Revision,
+}
+
+impl Definition {
+    /// The facts that a turn of this definition starts with.
+    pub fn basis(&self) -> TurnSettings {
+        TurnSettings {
+            agent: self.name.clone(),
+            revision: self.revision.clone(),
+            max_steps: self.max_steps,
+            budget: self.budget,
+            summarize_over: self.summary.as_ref().map(|summary| summary.over),
+        }
+    }
+
+    /// Where a conversation of this agent works.
+    pub fn site(&self, owner: &ConversationId) -> WorkspaceRef {
+        let workspace = self.workspace.as_ref();
+        WorkspaceRef {
+            root: workspace.map(|workspace| workspace.root.clone()),
+            shared: workspace.is_some_and(|workspace| workspace.shared),
+            owner: owner.to_string(),
+        }
+    }
+}

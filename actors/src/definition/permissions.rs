@@ -1,0 +1,27 @@
+//! The permissions of an agent, and where its conversations work.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use abide_conversation::permission::PermissionPhase;
+
+/// What an agent may do by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    pub phase: PermissionPhase,
+    /// `None`: all.
+    pub allowed_tools: Option<BTreeSet<String>>,
+    pub disallowed_tools: BTreeSet<String>,
+    /// Hosts, else refused, that `web_fetch` may reach.
+    pub allowed_hosts: BTreeSet<String>,
+    /// Whether commands may use the network, where the sandbox could keep them from it.
+    pub network: bool,
+}
+
+/// Where an agent's conversations work, if not in a directory of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceRoot {
+    pub root: PathBuf,
+    /// Whether all of them work in the one directory.
+    pub shared: bool,
+}

@@ -1,0 +1,6 @@
+//! Environment variables: the values of the secrets that a definition names.
+
+use std::sync::Arc;
+
+/// Reads a variable of the environment.
+pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
