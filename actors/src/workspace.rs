@@ -6,7 +6,6 @@
 mod atomic_write;
 mod cancellable;
 mod error;
-mod first_matches;
 mod health;
 mod lock;
 mod path;
@@ -26,12 +25,11 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use crate::clock::Clock;
 pub(crate) use cancellable::{Cancelled, on_a_thread};
 pub(crate) use error::FileError;
-pub(crate) use first_matches::Matches;
 use health::StorageHealth;
 use path::relative;
 pub(crate) use read::LARGEST_FILE;
 pub use storage::Discarded;
-pub(crate) use truncate::truncated;
+pub(crate) use truncate::{MARK, truncated};
 pub(crate) use walk::{Found, walk};
 use write_queue::WriteQueue;
 

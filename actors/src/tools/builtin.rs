@@ -2,6 +2,7 @@
 
 mod bash;
 mod edit;
+pub(crate) mod first_matches;
 mod glob;
 mod grep;
 mod plan_mode;

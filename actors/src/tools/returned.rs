@@ -8,6 +8,8 @@ use abide_conversation::event::EffectiveArgs;
 use abide_conversation::message::{ErrorType, Outcome, Ui};
 use serde_json::Value;
 
+use crate::workspace::FileError;
+
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolReturn {
@@ -102,5 +104,11 @@ impl<T: Into<ToolReturn>, E: fmt::Display> From<Result<T, E>> for ToolReturn {
             Ok(result) => result.into(),
             Err(error) => Self::error(error.to_string()),
         }
+    }
+}
+
+impl From<FileError> for ToolReturn {
+    fn from(refusal: FileError) -> Self {
+        Self::coded(refusal.code, &refusal.detail)
     }
 }

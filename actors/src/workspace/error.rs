@@ -4,13 +4,11 @@ use std::io::{Error, ErrorKind};
 
 use rustix::io::Errno;
 
-use crate::tools::ToolReturn;
-
 /// A code of the tools' table of errors, and what there is to say about it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileError {
-    code: &'static str,
-    detail: String,
+    pub(crate) code: &'static str,
+    pub(crate) detail: String,
 }
 
 impl FileError {
@@ -45,11 +43,5 @@ impl From<Error> for FileError {
 impl From<Errno> for FileError {
     fn from(error: Errno) -> Self {
         Error::from(error).into()
-    }
-}
-
-impl From<FileError> for ToolReturn {
-    fn from(refusal: FileError) -> Self {
-        Self::coded(refusal.code, &refusal.detail)
     }
 }

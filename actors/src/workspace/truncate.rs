@@ -1,7 +1,7 @@
 //! Text that is cut where its bound is.
 
 /// Stands where something was left out.
-pub(super) const MARK: &str = "[...truncated...]";
+pub(crate) const MARK: &str = "[...truncated...]";
 
 /// At most `longest` bytes of the text: whole characters, and the mark if something is missing.
 pub(crate) fn truncated(mut text: String, longest: usize) -> String {

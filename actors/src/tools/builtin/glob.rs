@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::limits::one_line;
 use crate::tools::ToolReturn;
-use crate::workspace::{Cancelled, FileError, Found, Matches, Workspace, on_a_thread, walk};
+use crate::tools::builtin::first_matches::Matches;
+use crate::workspace::{Cancelled, FileError, Found, Workspace, on_a_thread, walk};
 
 /// As long as a path may be.
 const LONGEST_PATTERN: usize = 4096;

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::glob::{LONGEST_WHY, compiled, most};
 use crate::limits::one_line;
 use crate::tools::ToolReturn;
-use crate::workspace::{FileError, Matches, Workspace, on_a_thread};
+use crate::tools::builtin::first_matches::Matches;
+use crate::workspace::{FileError, Workspace, on_a_thread};
 use search::Search;
 
 /// A longer expression is not one that a model means.

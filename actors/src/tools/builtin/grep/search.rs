@@ -9,7 +9,8 @@ use globset::GlobSet;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
 
-use crate::workspace::{Cancelled, FileError, Found, Matches, Workspace, truncated, walk};
+use crate::tools::builtin::first_matches::Matches;
+use crate::workspace::{Cancelled, FileError, Found, Workspace, truncated, walk};
 
 /// What is shown of a line.
 const LONGEST_LINE: usize = 500;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::truncate::MARK;
 use crate::tools::ToolReturn;
+use crate::workspace::MARK;
 
 /// No result is longer; it goes to the model with every later step.
 const LONGEST_TEXT: usize = 64_000;
