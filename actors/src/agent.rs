@@ -1,17 +1,18 @@
-//! Agents as data: definitions, checked whole, named by what they contain.
+//! Parses an agent: from a document, checked whole, to a definition that is named by its contents.
 
 mod audit;
 mod budget;
 mod context;
+pub mod document;
 mod duration;
 mod endpoint;
 mod error;
-mod field_reader;
 mod hooks;
 mod load;
 mod mcp_servers;
 mod middleware;
 mod permissions;
+mod reader;
 mod strict_value;
 mod tool_entry;
 
@@ -21,6 +22,9 @@ use abide_conversation::{AgentName, Revision};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use self::document::{AgentDocument, RetryDocument, SpanOrZero, Text};
+use self::reader::Mistakes;
+use self::tool_entry::{Entries, KnownNames};
 use crate::definition::{Definition, HookSpec};
 use crate::expressions::schema::Schema;
 use crate::limits::{cut, encoded_len};
@@ -30,17 +34,11 @@ use crate::tools::Extensions;
 
 pub use duration::parse as duration;
 pub use error::{DefinitionError, joined};
-use field_reader::Fields;
 pub use load::{Format, LoadError, from_text, load_dir};
 pub use tool_entry::client_tools;
-use tool_entry::{Entries, KnownNames};
 
 /// A definition is read, hashed and journalled in one piece: 1 MiB.
-const LARGEST_DEFINITION: usize = 1024 * 1024;
-/// Every one of them goes to the model with every step.
-const MOST_TOOLS: usize = 256;
-/// The longest text of a description; a system prompt is bounded by the definition.
-const LONGEST_DESCRIPTION: usize = 16_384;
+const MAX_DEFINITION_BYTES: usize = 1024 * 1024;
 
 /// A definition that is in order, and what its author may still want to know.
 #[derive(Clone, Debug)]
@@ -51,32 +49,34 @@ pub struct Parsed {
 
 impl Definition {
     /// Reads a document, and reports all of its mistakes together.
-    pub fn parse(source: Value, natives: &Extensions) -> Result<Parsed, Vec<DefinitionError>> {
-        let whole = |message: &str| {
-            let (field, message) = ("definition".to_owned(), message.to_owned());
-            vec![DefinitionError { tool: None, field, message }]
-        };
-        if encoded_len(&source) > LARGEST_DEFINITION {
+    pub fn parse(source: Value, extensions: &Extensions) -> Result<Parsed, Vec<DefinitionError>> {
+        if encoded_len(&source) > MAX_DEFINITION_BYTES {
             return Err(whole("must be at most 1 MB"));
         }
-        let Value::Object(object) = source.clone() else {
+        if !source.is_object() {
             return Err(whole("must be an object"));
-        };
+        }
         let revision = revision_of(&source).map_err(|message| whole(&message))?;
-        let mut fields = Fields::new(None, "", object);
+        let mut mistakes = Mistakes::default();
+        let Some(mut document) = mistakes.read::<AgentDocument>("", source.clone()) else {
+            return Err(mistakes.finish());
+        };
         let mut warnings = Vec::new();
-        let servers = mcp_servers::servers(&mut fields);
-        let known = KnownNames { natives, servers: &servers };
-        let entries = tool_entry::tools(&mut fields, &known, &mut warnings);
-        let hooks = hooks::hooks(&mut fields, natives);
-        let definition = definition(&mut fields, natives, (entries, hooks), source, revision);
+        let servers = mcp_servers::servers(&mut mistakes, document.mcp_servers.take());
+        let known = KnownNames { extensions, servers: &servers };
+        let items = document.tools.take().unwrap_or_default().0;
+        let entries = tool_entry::tools(&mut mistakes, items, &known, &mut warnings);
+        let items = document.hooks.take().unwrap_or_default().0;
+        let hooks = hooks::hooks(&mut mistakes, items, extensions);
+        let parts = Parts { entries, hooks, source, revision };
+        let definition = definition(&mut mistakes, document, parts, extensions);
         if let Some(definition) = &definition {
-            context::check(&mut fields, definition);
+            context::check(&mut mistakes, definition);
         }
         warnings.extend(definition.iter().flat_map(permissions::warnings));
         warnings.extend(definition.iter().flat_map(budget::warnings));
         warnings.extend(definition.iter().flat_map(hooks::warnings));
-        let mistakes = fields.finish();
+        let mistakes = mistakes.finish();
         match definition {
             Some(definition) if mistakes.is_empty() => Ok(Parsed { definition, warnings }),
             Some(_) | None => Err(mistakes),
@@ -84,35 +84,55 @@ impl Definition {
     }
 }
 
-fn definition(
-    fields: &mut Fields,
-    natives: &Extensions,
-    (entries, hooks): (Entries, Vec<HookSpec>),
+/// A mistake of the document as a whole.
+fn whole(message: &str) -> Vec<DefinitionError> {
+    let (field, message) = ("definition".to_owned(), message.to_owned());
+    vec![DefinitionError { tool: None, field, message }]
+}
+
+/// The parts of a definition that are read before the rest.
+struct Parts {
+    entries: Entries,
+    hooks: Vec<HookSpec>,
     source: Value,
     revision: Revision,
+}
+
+fn definition(
+    mistakes: &mut Mistakes,
+    document: AgentDocument,
+    parts: Parts,
+    extensions: &Extensions,
 ) -> Option<Definition> {
-    let name = name(fields);
-    let model = model(fields);
-    let reading = context::read(fields, model.as_ref());
+    let Parts { entries, hooks, source, revision } = parts;
+    let name = name(mistakes, document.name);
+    let model = model(mistakes, "", document.model);
+    let context = context::settings(
+        mistakes,
+        document.injection_reserve,
+        document.working_budget,
+        document.summary,
+        model.as_ref(),
+    );
     Some(Definition {
-        description: fields.text("description", LONGEST_DESCRIPTION).unwrap_or_default(),
-        system_prompt: fields.text("system_prompt", LARGEST_DEFINITION).unwrap_or_default(),
-        suspension_timeout: fields
-            .duration("suspension_timeout")
-            .unwrap_or(Duration::from_secs(300)),
-        max_steps: fields.number("max_steps", 1..=1000).unwrap_or(25),
-        budget: budget::read(fields),
-        retry: retry(fields),
-        client_grace: client_grace(fields),
-        audit: audit::ttl(fields),
-        response_format: schema(fields, "response_format"),
-        assigns: fields.map("assigns"),
-        permissions: permissions::permissions(fields),
-        workspace: permissions::workspace(fields),
-        injection_reserve: reading.injection_reserve,
-        working_budget: reading.working_budget,
-        summary: reading.summary,
-        middleware: middleware::read(fields, natives),
+        description: document.description.map(|text| text.0).unwrap_or_default(),
+        system_prompt: document.system_prompt.map(|text| text.0).unwrap_or_default(),
+        suspension_timeout: document
+            .suspension_timeout
+            .map_or(Duration::from_secs(300), |span| span.0),
+        max_steps: document.max_steps.map_or(25, |steps| steps.0),
+        budget: budget::budget(document.budget.unwrap_or_default()),
+        retry: retry(document.retry.unwrap_or_default()),
+        client_grace: client_grace(document.client_grace),
+        audit: audit::ttl(mistakes, document.audit),
+        response_format: schema(mistakes, "response_format", document.response_format),
+        assigns: document.assigns.unwrap_or_default(),
+        permissions: permissions::permissions(mistakes, document.permissions.unwrap_or_default()),
+        workspace: permissions::workspace(mistakes, document.workspace),
+        injection_reserve: context.injection_reserve,
+        working_budget: context.working_budget,
+        summary: context.summary,
+        middleware: middleware::of_agent(mistakes, document.middleware, extensions),
         tools: entries.tools,
         sets: entries.sets,
         hooks,
@@ -131,70 +151,55 @@ fn revision_of(source: &Value) -> Result<Revision, String> {
     Ok(Revision::new(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>()))
 }
 
-fn name(fields: &mut Fields) -> Option<AgentName> {
-    if !fields.says("name") {
-        fields.wrong("name", "is missing");
-    }
-    let text = fields.text("name", 64)?;
+fn name(mistakes: &mut Mistakes, text: Option<Text<64>>) -> Option<AgentName> {
+    let Some(Text(text)) = text else {
+        mistakes.missing("name");
+        return None;
+    };
     let name = AgentName::parse(&text);
     if name.is_none() {
-        fields.wrong("name", "must be [a-z0-9][a-z0-9_-]{0,63}");
+        mistakes.wrong("name", "must be [a-z0-9][a-z0-9_-]{0,63}");
     }
     name
 }
 
-/// Another `model` within the definition is read by the same rules.
-fn model(fields: &mut Fields) -> Option<ModelSettings> {
-    let Some(value) = fields.any("model") else {
-        fields.wrong("model", "is missing");
+/// The `model` of the section at `prefix`: of the agent, or of its summaries.
+fn model(mistakes: &mut Mistakes, prefix: &str, value: Option<Value>) -> Option<ModelSettings> {
+    let field = format!("{prefix}model");
+    let Some(value) = value else {
+        mistakes.missing(&field);
         return None;
     };
-    match serde_path_to_error::deserialize::<_, ModelSettings>(value) {
-        Ok(settings) => match settings.check() {
-            Ok(()) => Some(settings),
-            Err(mistake) => {
-                fields.wrong(&mistake.field, cut(&mistake.message, 500));
-                None
-            }
-        },
-        Err(error) => {
-            let field = match error.path().to_string().as_str() {
-                "." => "model".to_owned(),
-                path => format!("model.{path}"),
-            };
-            fields.wrong(&field, cut(&error.inner().to_string(), 500));
+    let settings: ModelSettings = mistakes.read(&field, value)?;
+    match settings.check() {
+        Ok(()) => Some(settings),
+        Err(mistake) => {
+            mistakes.wrong(&format!("{prefix}{}", mistake.field), mistake.message);
             None
         }
     }
 }
 
-fn retry(fields: &mut Fields) -> RetryPolicy {
+fn retry(document: RetryDocument) -> RetryPolicy {
     let default = RetryPolicy::default();
-    let Some(mut nested) = fields.nested("retry") else { return default };
-    let policy = RetryPolicy {
-        max_attempts: nested.number("max_attempts", 1..=20).unwrap_or(default.max_attempts),
-        base: nested.duration("base").unwrap_or(default.base),
-        max: nested.duration("max").unwrap_or(default.max),
-    };
-    fields.absorb(nested);
-    policy
+    RetryPolicy {
+        max_attempts: document.max_attempts.map_or(default.max_attempts, |attempts| attempts.0),
+        base: document.base.map_or(default.base, |span| span.0),
+        max: document.max.map_or(default.max, |span| span.0),
+    }
 }
 
 /// Absent and null differ: five seconds, and no limit but the call's own.
-fn client_grace(fields: &mut Fields) -> Option<Duration> {
-    match (fields.has("client_grace"), fields.says("client_grace")) {
-        (false, _) => Some(Duration::from_secs(5)),
-        (true, true) => fields.grace("client_grace"),
-        (true, false) => {
-            fields.any("client_grace");
-            None
-        }
+fn client_grace(grace: Option<Option<SpanOrZero>>) -> Option<Duration> {
+    match grace {
+        None => Some(Duration::from_secs(5)),
+        Some(None) => None,
+        Some(Some(SpanOrZero(grace))) => Some(grace),
     }
 }
 
-fn schema(fields: &mut Fields, field: &str) -> Option<Schema> {
-    let source = fields.any(field)?;
-    Schema::compile(&source).map_err(|message| fields.wrong(field, message)).ok()
+fn schema(mistakes: &mut Mistakes, field: &str, source: Option<Value>) -> Option<Schema> {
+    Schema::compile(&source?).map_err(|message| mistakes.wrong(field, message)).ok()
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::limits::encoded_len;
 
@@ -36,37 +37,47 @@ use crate::limits::encoded_len;
 /// answered with an error: nobody means that many.
 pub const MOST_CALLS: usize = 128;
 
-/// The `model` of a definition.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Which model speaks, and how: the `model` of a definition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSettings {
     pub provider: Provider,
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub name: String,
+    /// Any compatible server.
+    #[schema(example = "http://127.0.0.1:9000/v1")]
     pub base_url: Option<String>,
     /// The name of the variable that holds the key; never the key.
+    #[schema(example = "OPENAI_API_KEY")]
     pub api_key_env: Option<String>,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
     /// How many tokens the model reads at most, input and output together.
     pub window: Option<u32>,
-    /// Merged into the request's body: what this provider understands besides.
+    /// Merged into the request's body: what this provider understands besides, such as
+    /// `{"reasoning_effort": "low"}`.
     #[serde(default)]
+    #[schema(value_type = Option<Map<String, Value>>)]
     pub options: Map<String, Value>,
     #[serde(default)]
+    #[schema(value_type = Option<Prices>)]
     pub prices: Prices,
-    /// The steps or rules of `scripted`, checked by its own parser.
+    /// For `scripted`: one entry a step, or rules matched against the last user message.
+    #[schema(value_type = Option<Vec<Map<String, Value>>>)]
     pub script: Option<Arc<Value>>,
 }
 
 /// What a million tokens cost, in dollars; what is absent costs nothing, but cached input and what is
 /// written into a cache cost as much as other input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     #[serde(default)]
+    #[schema(value_type = Option<f64>)]
     pub input: f64,
     #[serde(default)]
+    #[schema(value_type = Option<f64>)]
     pub output: f64,
     pub cached_input: Option<f64>,
     pub cache_write: Option<f64>,
@@ -92,8 +103,9 @@ impl Prices {
 }
 
 /// Who runs the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ModelProvider)]
 pub enum Provider {
     Scripted,
     Openai,

@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
-use super::field_reader::Fields;
+use super::document::{AuditDocument, Span};
+use super::reader::Mistakes;
 use crate::audit::LONGEST_TTL;
 
-/// Reads `audit`; `None`: nothing is kept.
-pub(super) fn ttl(fields: &mut Fields) -> Option<Duration> {
-    let mut nested = fields.nested("audit")?;
-    if !nested.says("ttl") {
-        nested.wrong("ttl", "is missing");
+/// How long audit entries are kept; `None`: nothing is audited.
+pub(super) fn ttl(mistakes: &mut Mistakes, document: Option<AuditDocument>) -> Option<Duration> {
+    let Some(Span(ttl)) = document?.ttl else {
+        mistakes.missing("audit.ttl");
+        return None;
+    };
+    if ttl > LONGEST_TTL {
+        mistakes.wrong("audit.ttl", "must be at most 30 days (720h)");
     }
-    let ttl = nested.duration("ttl");
-    if ttl.is_some_and(|ttl| ttl > LONGEST_TTL) {
-        nested.wrong("ttl", "must be at most 30 days (720h)");
-    }
-    fields.absorb(nested);
-    ttl
+    Some(ttl)
 }
 
 #[cfg(test)]

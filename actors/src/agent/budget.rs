@@ -2,25 +2,21 @@
 
 use abide_conversation::usage::Budget;
 
-use super::field_reader::Fields;
+use super::document::BudgetDocument;
 use crate::definition::Definition;
 use crate::model::Prices;
 
-/// Reads it; without one, nothing is bounded.
-pub(super) fn read(fields: &mut Fields) -> Budget {
-    let Some(mut nested) = fields.nested("budget") else { return Budget::default() };
-    let tokens = 1..=u32::MAX;
-    let budget = Budget {
-        max_turn_tokens: nested.number("max_turn_tokens", tokens.clone()).map(u64::from),
-        max_turn_cost: nested.cost("max_turn_cost"),
-        max_conversation_tokens: nested.number("max_conversation_tokens", tokens).map(u64::from),
-        max_conversation_cost: nested.cost("max_conversation_cost"),
-    };
-    fields.absorb(nested);
-    budget
+/// What a turn and a conversation may spend; what is absent is not bounded.
+pub(super) fn budget(document: BudgetDocument) -> Budget {
+    Budget {
+        max_turn_tokens: document.max_turn_tokens.map(|tokens| tokens.0.into()),
+        max_turn_cost: document.max_turn_cost.map(|cost| cost.0),
+        max_conversation_tokens: document.max_conversation_tokens.map(|tokens| tokens.0.into()),
+        max_conversation_cost: document.max_conversation_cost.map(|cost| cost.0),
+    }
 }
 
-/// What is legal and bounds nothing.
+/// Warns of a budget that bounds nothing.
 pub(super) fn warnings(definition: &Definition) -> Option<String> {
     let Budget { max_turn_cost, max_conversation_cost, .. } = definition.budget;
     let bounds = max_turn_cost.is_some() || max_conversation_cost.is_some();

@@ -3,77 +3,72 @@
 
 use serde_json::Value;
 
-use super::field_reader::Fields;
+use super::document::{SummaryDocument, Whole};
+use super::reader::Mistakes;
 use crate::context::limits::{sendable, share, window};
-use crate::definition::Definition;
-use crate::definition::SummaryPolicy;
+use crate::definition::{Definition, SummaryPolicy, Tool};
 use crate::model::tokens::Counter;
 use crate::model::{ModelSettings, Provider, ToolSpec};
 
-/// In tokens.
-const BUDGET: u32 = 30_000;
-const RESERVE: u32 = 4_000;
-/// No model reads more.
-const LARGEST: u32 = 10_000_000;
-/// A summary's own instructions go along with every summary.
-const LONGEST_PROMPT: usize = 16_384;
-/// How much of its budget a context takes when it is summarized, in percent: before anything has to
-/// be dropped.
-const OVER: u64 = 60;
+const DEFAULT_BUDGET_TOKENS: u32 = 30_000;
+const DEFAULT_RESERVE_TOKENS: u32 = 4_000;
+/// How much of its budget a context takes when it is summarized: before anything has to be dropped.
+const SUMMARIZE_OVER_PERCENT: u64 = 60;
 
-/// What the keys say.
+/// How much the model reads, and when the conversation is summarized.
 pub(super) struct ContextSettings {
     pub(super) injection_reserve: u32,
     pub(super) working_budget: u32,
     pub(super) summary: Option<SummaryPolicy>,
 }
 
-pub(super) fn read(fields: &mut Fields, model: Option<&ModelSettings>) -> ContextSettings {
-    let injection_reserve = fields.number("injection_reserve", 1..=1_000_000).unwrap_or(RESERVE);
-    let working_budget = fields.number("working_budget", 1..=LARGEST).unwrap_or(BUDGET);
-    if working_budget <= injection_reserve {
+pub(super) fn settings(
+    mistakes: &mut Mistakes,
+    injection_reserve: Option<Whole<1, 1_000_000>>,
+    working_budget: Option<Whole<1, 10_000_000>>,
+    summary: Option<Value>,
+    model: Option<&ModelSettings>,
+) -> ContextSettings {
+    let injection_reserve = injection_reserve.map_or(DEFAULT_RESERVE_TOKENS, |tokens| tokens.0);
+    let working_budget = working_budget.map_or(DEFAULT_BUDGET_TOKENS, |tokens| tokens.0);
+    if working_budget <= injection_reserve && !mistakes.has("working_budget") {
         let message = format!("must be more than the injection_reserve of {injection_reserve}");
-        fields.wrong("working_budget", message);
+        mistakes.wrong("working_budget", message);
     }
-    let summary =
-        summary(fields, model, u64::from(working_budget - injection_reserve.min(working_budget)));
+    let budget = u64::from(working_budget.saturating_sub(injection_reserve));
+    let summary = self::summary(mistakes, summary, model, budget);
     ContextSettings { injection_reserve, working_budget, summary }
 }
 
 /// `false`, or an object; a scripted agent's conversations are summarized only if it says so.
 fn summary(
-    fields: &mut Fields,
+    mistakes: &mut Mistakes,
+    value: Option<Value>,
     model: Option<&ModelSettings>,
     budget: u64,
 ) -> Option<SummaryPolicy> {
-    let of = model.map_or(budget, |model| budget.min(sendable(window(model))));
-    let policy =
-        |model: Option<ModelSettings>, prompt: Option<String>, over: Option<u32>| SummaryPolicy {
-            model,
-            prompt: prompt.unwrap_or_else(|| SummaryPolicy::PROMPT.to_owned()),
-            over: over.map_or_else(|| share(of, OVER), u64::from),
-        };
-    match fields.peek("summary") {
-        None | Some(Value::Null) => {
-            fields.any("summary");
+    let readable = model.map_or(budget, |model| budget.min(sendable(window(model))));
+    let default_over = share(readable, SUMMARIZE_OVER_PERCENT);
+    match value {
+        None => {
             let is_scripted = model.is_none_or(|model| model.provider == Provider::Scripted);
-            (!is_scripted).then(|| policy(None, None, None))
+            let prompt = SummaryPolicy::PROMPT.to_owned();
+            (!is_scripted).then_some(SummaryPolicy { model: None, prompt, over: default_over })
         }
-        Some(Value::Bool(false)) => {
-            fields.any("summary");
-            None
-        }
-        Some(Value::Object(_)) => {
-            let mut own = fields.nested("summary")?;
-            let model = own.says("model").then(|| super::model(&mut own)).flatten();
-            let prompt = own.text("prompt", LONGEST_PROMPT);
-            let over = own.number("over", 1..=LARGEST);
-            fields.absorb(own);
-            Some(policy(model, prompt, over))
+        Some(Value::Bool(false)) => None,
+        Some(value @ Value::Object(_)) => {
+            let document: SummaryDocument = mistakes.read("summary", value)?;
+            let model = document.model.map(|model| super::model(mistakes, "summary.", Some(model)));
+            Some(SummaryPolicy {
+                model: model.flatten(),
+                prompt: document
+                    .prompt
+                    .map_or_else(|| SummaryPolicy::PROMPT.to_owned(), |text| text.0),
+                over: document.over.map_or(default_over, |tokens| tokens.0.into()),
+            })
         }
         Some(_) => {
-            fields.any("summary");
-            fields.wrong("summary", "must be false or an object");
+            mistakes.wrong("summary", "must be false or an object");
             None
         }
     }
@@ -81,9 +76,9 @@ fn summary(
 
 /// A model must be able to read what its definition says, and something besides. Only a window that
 /// the definition names is held against it: of others nobody is sure.
-pub(super) fn check(fields: &mut Fields, definition: &Definition) {
+pub(super) fn check(mistakes: &mut Mistakes, definition: &Definition) {
     let Some(window) = definition.model.window else { return };
-    let spec = |tool: &crate::definition::Tool| ToolSpec {
+    let spec = |tool: &Tool| ToolSpec {
         name: tool.name.clone(),
         description: tool.description.clone(),
         parameters: tool.parameters.source().clone(),
@@ -98,7 +93,7 @@ pub(super) fn check(fields: &mut Fields, definition: &Definition) {
             "is too small: the system prompt and the tools alone have about {head} tokens, and \
              three quarters of the window are for what is sent"
         );
-        fields.wrong("model.window", message);
+        mistakes.wrong("model.window", message);
     }
 }
 

@@ -1,107 +1,127 @@
-//! What definitions say of other servers: URLs, headers, and the names of variables.
+//! Other servers in definitions: URLs, headers, and the names of variables.
 
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::field_reader::Fields;
+use super::document::{HttpDocument, Text};
+use super::reader::Mistakes;
+use crate::definition::Endpoint;
 
 /// Headers that one server may be sent.
-const MOST_HEADERS: usize = 32;
-const LONGEST_URL: usize = 2_048;
-const LONGEST_VARIABLE: usize = 128;
+const MAX_HEADERS: usize = 32;
+const MAX_VARIABLE_BYTES: usize = 128;
 /// Headers that the connection gives a meaning.
-const RESERVED: [&str; 6] =
+const RESERVED_HEADERS: [&str; 6] =
     ["host", "content-type", "content-length", "transfer-encoding", "connection", "upgrade"];
+pub(super) const NOT_A_VARIABLE: &str =
+    "must be the name of a variable, [A-Za-z0-9_]+, and none of this program's own";
 
-/// Reads `url`, which must be there.
-pub(super) fn url(fields: &mut Fields) -> Option<Url> {
-    if !fields.says("url") {
-        fields.wrong("url", "is missing");
-    }
-    let text = fields.text("url", LONGEST_URL)?;
+/// The `http` at `prefix`: of a server tool's `run`, or of a hook.
+pub(super) fn http(mistakes: &mut Mistakes, prefix: &str, http: HttpDocument) -> Option<Endpoint> {
+    let url = url(mistakes, prefix, http.url);
+    let headers = headers(mistakes, prefix, http.headers, is_reserved_for_tools);
+    let secret = http.signing_secret_env.map(|Text(name)| name);
+    let signing_secret_env = secret.filter(|name| {
+        let is_legal = is_variable(name);
+        if !is_legal {
+            mistakes.wrong(&format!("{prefix}signing_secret_env"), NOT_A_VARIABLE);
+        }
+        is_legal
+    });
+    Some(Endpoint { url: url?, headers, signing_secret_env })
+}
+
+fn is_reserved_for_tools(name: &str) -> bool {
+    matches!(name, "idempotency-key" | "te") || name.starts_with("webhook-")
+}
+
+/// The `url` at `prefix`, which must be there.
+pub(super) fn url(mistakes: &mut Mistakes, prefix: &str, text: Option<Text<2_048>>) -> Option<Url> {
+    let field = format!("{prefix}url");
+    let Some(Text(text)) = text else {
+        mistakes.missing(&field);
+        return None;
+    };
     let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let Some(url) = url.filter(Url::has_host) else {
-        fields.wrong("url", "must be an http or https URL");
+        mistakes.wrong(&field, "must be an http or https URL");
         return None;
     };
     if !url.username().is_empty() || url.password().is_some() {
-        fields.wrong("url", "must not carry a user name or password");
+        mistakes.wrong(&field, "must not carry a user name or password");
         return None;
     }
     Some(url)
 }
 
-/// Reads `headers`; those that are `reserved`, or the connection's own, are refused.
-pub(super) fn headers(fields: &mut Fields, reserved: fn(&str) -> bool) -> HeaderMap {
+/// The `headers` at `prefix`; those that are reserved, or the connection's own, are refused.
+pub(super) fn headers(
+    mistakes: &mut Mistakes,
+    prefix: &str,
+    given: Option<Map<String, Value>>,
+    is_reserved: fn(&str) -> bool,
+) -> HeaderMap {
+    let field = format!("{prefix}headers");
     let mut headers = HeaderMap::new();
-    for (name, value) in entries(fields, "headers", reserved) {
+    for (name, value) in entries(mistakes, &field, given, is_reserved) {
         match value.as_str().and_then(|value| HeaderValue::from_str(value).ok()) {
             Some(value) => drop(headers.insert(name, value)),
             None => {
-                let field = format!("headers.{name}");
-                fields.wrong(&field, "must be a text that fits into a header");
+                let message = "must be a text that fits into a header";
+                mistakes.wrong(&format!("{field}.{name}"), message);
             }
         }
     }
     headers
 }
 
-/// Reads `headers_env`: the names of the variables that hold the values.
+/// The `headers_env` at `prefix`: the names of the variables that hold the values.
 pub(super) fn secret_headers(
-    fields: &mut Fields,
-    reserved: fn(&str) -> bool,
+    mistakes: &mut Mistakes,
+    prefix: &str,
+    given: Option<Map<String, Value>>,
+    is_reserved: fn(&str) -> bool,
 ) -> Vec<(HeaderName, String)> {
+    let field = format!("{prefix}headers_env");
     let mut headers = Vec::new();
-    for (name, variable) in entries(fields, "headers_env", reserved) {
+    for (name, variable) in entries(mistakes, &field, given, is_reserved) {
         match variable.as_str().filter(|variable| is_variable(variable)) {
             Some(variable) => headers.push((name, variable.to_owned())),
-            None => fields.wrong(&format!("headers_env.{name}"), NO_VARIABLE),
+            None => mistakes.wrong(&format!("{field}.{name}"), NOT_A_VARIABLE),
         }
     }
     headers
 }
 
-/// Reads the name of a variable.
-pub(super) fn variable(fields: &mut Fields, field: &str) -> Option<String> {
-    let name = fields.text(field, LONGEST_VARIABLE)?;
-    if !is_variable(&name) {
-        fields.wrong(field, NO_VARIABLE);
-        return None;
-    }
-    Some(name)
-}
-
-pub(super) const NO_VARIABLE: &str =
-    "must be the name of a variable, [A-Za-z0-9_]+, and none of this program's own";
-
-/// Whether a definition may name it. Whoever has a variable of the program's own may have the whole
-/// cluster.
+/// Whether a definition may name this variable. Whoever reads a variable of the program's own may
+/// read the cluster's secret.
 pub(super) fn is_variable(name: &str) -> bool {
-    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let own = name.to_ascii_uppercase().starts_with("ABIDE_");
-    (1..=LONGEST_VARIABLE).contains(&name.len()) && name.chars().all(legal) && !own
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_own = name.to_ascii_uppercase().starts_with("ABIDE_");
+    (1..=MAX_VARIABLE_BYTES).contains(&name.len()) && name.chars().all(is_legal) && !is_own
 }
 
 fn entries(
-    fields: &mut Fields,
+    mistakes: &mut Mistakes,
     field: &str,
-    reserved: fn(&str) -> bool,
+    given: Option<Map<String, Value>>,
+    is_reserved: fn(&str) -> bool,
 ) -> Vec<(HeaderName, Value)> {
-    let given = fields.map(field);
-    if given.len() > MOST_HEADERS {
-        fields.wrong(field, format!("must be at most {MOST_HEADERS}"));
+    let given = given.unwrap_or_default();
+    if given.len() > MAX_HEADERS {
+        mistakes.wrong(field, format!("must be at most {MAX_HEADERS}"));
         return Vec::new();
     }
     let mut entries = Vec::new();
     for (name, value) in given {
         let field = format!("{field}.{name}");
         match HeaderName::try_from(&name) {
-            Ok(name) if RESERVED.contains(&name.as_str()) || reserved(name.as_str()) => {
-                fields.wrong(&field, "is set by the program");
+            Ok(name) if RESERVED_HEADERS.contains(&name.as_str()) || is_reserved(name.as_str()) => {
+                mistakes.wrong(&field, "is set by the program");
             }
             Ok(name) => entries.push((name, value)),
-            Err(_) => fields.wrong(&field, "is no name of a header"),
+            Err(_) => mistakes.wrong(&field, "is no name of a header"),
         }
     }
     entries

@@ -3,63 +3,79 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::field_reader::Fields;
-use super::tool_entry::target;
-use crate::definition::Definition;
-use crate::definition::{HookPoint, HookSpec, HookTarget, Matcher};
+use super::document::{HookDocument, Text};
+use super::endpoint;
+use super::reader::Mistakes;
+use crate::definition::{Definition, HookPoint, HookSpec, HookTarget, Matcher};
 use crate::limits::cut;
 use crate::tools::Extensions;
 
-/// Each may be called in every step.
-const MOST_HOOKS: usize = 64;
-const LONGEST_NAME: usize = 64;
-/// An expression over names of at most 64 bytes.
-const LONGEST_MATCH: usize = 4_096;
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one call of a hook may take, unless the hook says otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A turn waits for its hooks.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads the hooks; those with mistakes are left out.
-pub(super) fn hooks(fields: &mut Fields, natives: &Extensions) -> Vec<HookSpec> {
+pub(super) fn hooks(
+    mistakes: &mut Mistakes,
+    items: Vec<Value>,
+    extensions: &Extensions,
+) -> Vec<HookSpec> {
     let mut hooks = Vec::new();
     let mut names = BTreeSet::new();
-    for (at, entry) in fields.list("hooks", MOST_HOOKS).into_iter().enumerate() {
-        let place = format!("hooks[{at}]");
-        let Value::Object(object) = entry else {
-            fields.wrong(&place, "must be an object");
-            continue;
-        };
-        let mut own = Fields::new(None, &format!("{place}."), object);
-        if let Some(hook) = hook(&mut own, at, natives) {
+    for (at, item) in items.into_iter().enumerate() {
+        let field = format!("hooks[{at}]");
+        let Some(document) = mistakes.read::<HookDocument>(&field, item) else { continue };
+        if let Some(hook) = hook(mistakes, document, at, extensions) {
             if !names.insert(hook.name.clone()) {
-                own.wrong("name", format!("{} is the name of two hooks", hook.name));
+                let message = format!("{} is the name of two hooks", hook.name);
+                mistakes.wrong(&format!("{field}.name"), message);
             }
             hooks.push(hook);
         }
-        fields.absorb(own);
     }
     hooks
 }
 
-fn hook(fields: &mut Fields, at: usize, natives: &Extensions) -> Option<HookSpec> {
-    if !fields.says("on") {
-        fields.wrong("on", "is missing");
+fn hook(
+    mistakes: &mut Mistakes,
+    document: HookDocument,
+    at: usize,
+    extensions: &Extensions,
+) -> Option<HookSpec> {
+    let prefix = format!("hooks[{at}].");
+    let field = |name: &str| format!("{prefix}{name}");
+    if document.on.is_none() {
+        mistakes.missing(&field("on"));
     }
-    let on: Option<HookPoint> = fields.word("on", HookPoint::WORDS);
-    let name = name(fields);
-    let target = target(fields, natives);
-    let matching = matching(fields, on);
-    let timeout = timeout(fields);
-    let parallel = fields.text("parallel", LONGEST_NAME);
-    let durable = fields.flag("durable", false);
-    let fail_closed = fail_closed(fields, on);
+    let on = document.on;
+    let name = name(mistakes, &field("name"), document.name);
+    let target = match (document.http, document.native) {
+        (Some(http), None) => endpoint::http(mistakes, &field("http."), http).map(HookTarget::Http),
+        (None, Some(Text(native))) => native_hook(mistakes, &field("native"), native, extensions),
+        (Some(_), Some(_)) | (None, None) => {
+            if !mistakes.has(&field("http")) && !mistakes.has(&field("native")) {
+                mistakes.wrong(&field("http"), "must be there, or native, and not both");
+            }
+            None
+        }
+    };
+    let matching = matcher(mistakes, &field("match"), document.r#match, on);
+    let timeout = document.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
+    if timeout > MAX_TIMEOUT {
+        mistakes.wrong(&field("timeout"), "must be at most 60s");
+    }
+    let parallel = document.parallel.map(|text| text.0);
+    let durable = document.durable.unwrap_or(false);
+    check_fail_closed(mistakes, &field("fail_closed"), document.fail_closed, on);
+    let fail_closed = document.fail_closed.unwrap_or(false);
     let on = on?;
     if on != HookPoint::Pre {
-        for (field, said) in [("parallel", parallel.is_some()), ("durable", durable)] {
-            if said {
-                fields.wrong(field, "is for a pre hook only");
+        for (key, is_given) in [("parallel", parallel.is_some()), ("durable", durable)] {
+            if is_given {
+                mistakes.wrong(&field(key), "is for a pre hook only");
             }
         }
     }
@@ -68,70 +84,62 @@ fn hook(fields: &mut Fields, at: usize, natives: &Extensions) -> Option<HookSpec
     Some(HookSpec { name, on, matching, target, timeout, parallel, durable, fail_closed })
 }
 
-fn name(fields: &mut Fields) -> Option<String> {
-    let name = fields.text("name", LONGEST_NAME)?;
-    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || !name.chars().all(legal) {
-        fields.wrong("name", "must be [A-Za-z0-9_-]{1,64}");
+fn name(mistakes: &mut Mistakes, field: &str, name: Option<Text<64>>) -> Option<String> {
+    let Text(name) = name?;
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || !name.chars().all(is_legal) {
+        mistakes.wrong(field, "must be [A-Za-z0-9_-]{1,64}");
     }
     Some(name)
 }
 
-fn target(fields: &mut Fields, natives: &Extensions) -> Option<HookTarget> {
-    match (fields.says("http"), fields.says("native")) {
-        (true, false) => target::http(fields).map(HookTarget::Http),
-        (false, true) => {
-            let name = fields.text("native", 256)?;
-            if natives.hooks().get(&name).is_none() {
-                let name = cut(&name, LONGEST_NAME);
-                fields.wrong("native", format!("names no hook of this program: {name}"));
-                return None;
-            }
-            Some(HookTarget::Native(name))
-        }
-        (true, true) | (false, false) => {
-            fields.any("http");
-            fields.any("native");
-            fields.wrong("http", "must be there, or native, and not both");
-            None
-        }
-    }
-}
-
-fn matching(fields: &mut Fields, on: Option<HookPoint>) -> Option<Matcher> {
-    let source = fields.text("match", LONGEST_MATCH)?;
-    if on.is_some_and(|on| !on.is_about_a_tool()) {
-        fields.wrong("match", "is for a hook on tools only");
+fn native_hook(
+    mistakes: &mut Mistakes,
+    field: &str,
+    name: String,
+    extensions: &Extensions,
+) -> Option<HookTarget> {
+    if extensions.hooks().get(&name).is_none() {
+        let name = cut(&name, 64);
+        mistakes.wrong(field, format!("names no hook of this program: {name}"));
         return None;
     }
-    Matcher::compile(&source).map_err(|message| fields.wrong("match", message)).ok()
+    Some(HookTarget::Native(name))
 }
 
-fn timeout(fields: &mut Fields) -> Duration {
-    let timeout = fields.duration("timeout").unwrap_or(TIMEOUT);
-    if timeout > LONGEST_TIMEOUT {
-        fields.wrong("timeout", "must be at most 60s");
+fn matcher(
+    mistakes: &mut Mistakes,
+    field: &str,
+    source: Option<Text<4_096>>,
+    on: Option<HookPoint>,
+) -> Option<Matcher> {
+    let Text(source) = source?;
+    if on.is_some_and(|on| !on.is_about_a_tool()) {
+        mistakes.wrong(field, "is for a hook on tools only");
+        return None;
     }
-    timeout
+    Matcher::compile(&source).map_err(|message| mistakes.wrong(field, message)).ok()
 }
 
-/// Some fail closed whatever is said, and for the rest nobody waits.
-fn fail_closed(fields: &mut Fields, on: Option<HookPoint>) -> bool {
-    let said = fields.peek("fail_closed").cloned();
-    let closed = fields.flag("fail_closed", false);
-    match on {
-        Some(HookPoint::Pre | HookPoint::PreToolUse) if said == Some(json!(false)) => {
-            fields.wrong("fail_closed", "of a pre or PreToolUse hook is always true");
+/// Some hooks fail closed whatever is said, and for the rest nobody waits.
+fn check_fail_closed(
+    mistakes: &mut Mistakes,
+    field: &str,
+    fail_closed: Option<bool>,
+    on: Option<HookPoint>,
+) {
+    match (on, fail_closed) {
+        (Some(HookPoint::Pre | HookPoint::PreToolUse), Some(false)) => {
+            mistakes.wrong(field, "of a pre or PreToolUse hook is always true");
         }
-        Some(on) if on.is_told() && closed => {
-            fields.wrong("fail_closed", "is for a hook that is waited for only");
+        (Some(on), Some(true)) if on.is_told() => {
+            mistakes.wrong(field, "is for a hook that is waited for only");
         }
-        Some(_) | None => {}
+        (Some(_) | None, _) => {}
     }
-    closed
 }
 
-/// What is legal and may not be meant.
+/// Warns of hooks that are never called.
 pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     let names: Vec<&str> = definition.tools.iter().map(|tool| tool.name.as_str()).collect();
     // What servers offer is not known here.

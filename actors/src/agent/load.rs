@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::error::{DefinitionError, joined};
 use super::strict_value::Document;
-use super::{LARGEST_DEFINITION, Parsed};
+use super::{MAX_DEFINITION_BYTES, Parsed};
 use crate::definition::Definition;
 use crate::limits::one_line;
 use crate::tools::Extensions;
@@ -48,7 +48,7 @@ pub fn from_text(text: &str, format: Format) -> Result<Value, DefinitionError> {
         field: "definition".to_owned(),
         message: one_line(&message, LONGEST_MESSAGE),
     };
-    if text.len() > LARGEST_DEFINITION {
+    if text.len() > MAX_DEFINITION_BYTES {
         return Err(wrong("must be at most 1 MB".to_owned()));
     }
     match format {
@@ -94,7 +94,7 @@ fn load(path: &Path, format: Format, natives: &Extensions) -> Result<Parsed, Loa
     let failed = |source| LoadError::File { path: path.to_owned(), source };
     let refused = |reason| LoadError::Refused { path: path.to_owned(), reason };
     let size = fs::metadata(path).map_err(failed)?.len();
-    if size > LARGEST_DEFINITION as u64 {
+    if size > MAX_DEFINITION_BYTES as u64 {
         return Err(refused("definition: must be at most 1 MB".to_owned()));
     }
     let text = fs::read_to_string(path).map_err(failed)?;

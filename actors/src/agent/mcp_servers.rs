@@ -6,83 +6,100 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::document::{Items, McpServerDocument, Text};
 use super::endpoint;
-use super::field_reader::Fields;
+use super::reader::Mistakes;
 use crate::definition::{McpServer, McpTransport};
 
 /// A model step lists them all at once.
-const MOST_SERVERS: usize = 16;
+const MAX_SERVERS: usize = 16;
 /// Names are the beginning of tools' names, and those have 64 bytes.
-const LONGEST_NAME: usize = 32;
-const MOST_ARGS: usize = 64;
-const MOST_VARIABLES: usize = 64;
-const LONGEST_ARG: usize = 4_096;
+const MAX_NAME_BYTES: usize = 32;
+const MAX_ARG_BYTES: usize = 4_096;
 /// A server that takes longer to connect and to list its tools is away.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// By name.
+/// The servers by name.
 pub(super) type Servers = BTreeMap<String, Arc<McpServer>>;
 
 /// Reads `mcp_servers`; those with mistakes are left out. Connects to none of them.
-pub(super) fn servers(fields: &mut Fields) -> Servers {
+pub(super) fn servers(mistakes: &mut Mistakes, given: Option<Map<String, Value>>) -> Servers {
     let mut servers = Servers::new();
-    let given = fields.map("mcp_servers");
-    if given.len() > MOST_SERVERS {
-        fields.wrong("mcp_servers", format!("must be at most {MOST_SERVERS}"));
+    let given = given.unwrap_or_default();
+    if given.len() > MAX_SERVERS {
+        mistakes.wrong("mcp_servers", format!("must be at most {MAX_SERVERS}"));
         return servers;
     }
     for (name, value) in given {
-        let place = format!("mcp_servers.{name}");
-        let Value::Object(object) = value else {
-            fields.wrong(&place, "must be an object");
-            continue;
-        };
+        let field = format!("mcp_servers.{name}");
         if !is_name(&name) {
-            fields.wrong(&place, "must have a name of [A-Za-z0-9_-]{1,32}");
+            mistakes.wrong(&field, "must have a name of [A-Za-z0-9_-]{1,32}");
             continue;
         }
-        if let Some(server) = server(&name, object, &place, fields) {
+        if let Some(server) = server(mistakes, &name, value, &field) {
             servers.insert(name, Arc::new(server));
         }
     }
     let begins = |name: &String| servers.keys().any(|other| name.starts_with(&format!("{other}_")));
     for name in servers.keys().filter(|name| begins(name)) {
-        // One's tools could else be taken for the other's.
-        fields.wrong(&format!("mcp_servers.{name}"), "begins with the name of another and _");
+        // A tool of one server could else be taken for a tool of the other.
+        mistakes.wrong(&format!("mcp_servers.{name}"), "begins with the name of another and _");
     }
     servers
 }
 
 fn is_name(name: &str) -> bool {
-    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(legal)
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_legal)
 }
 
-fn server(
-    name: &str,
-    object: Map<String, Value>,
-    place: &str,
-    fields: &mut Fields,
-) -> Option<McpServer> {
-    let key = Value::from(object.clone()).to_string();
-    let mut own = Fields::new(None, &format!("{place}."), object);
-    let timeout = own.duration("timeout").unwrap_or(TIMEOUT);
-    let reach = match (own.says("url"), own.says("command")) {
-        (true, false) => endpoint::url(&mut own).map(|url| McpTransport::Http {
-            url,
-            headers: endpoint::headers(&mut own, is_reserved),
-            secret_headers: endpoint::secret_headers(&mut own, is_reserved),
-        }),
-        (false, true) => command(&mut own),
-        (true, true) | (false, false) => {
-            let both = ["url", "headers", "headers_env", "command", "args", "env"];
-            both.into_iter().for_each(|field| drop(own.any(field)));
-            fields.wrong(place, "must have exactly one of url, command");
+fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Option<McpServer> {
+    let key = value.to_string();
+    let document: McpServerDocument = mistakes.read(field, value)?;
+    let prefix = format!("{field}.");
+    let timeout = document.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
+    let reach = match (document.url, document.command) {
+        (Some(url), None) => {
+            let of_a_process = [("args", document.args.is_some()), ("env", document.env.is_some())];
+            refuse(mistakes, &prefix, &of_a_process);
+            let url = endpoint::url(mistakes, &prefix, Some(url));
+            url.map(|url| McpTransport::Http {
+                url,
+                headers: endpoint::headers(mistakes, &prefix, document.headers, is_reserved),
+                secret_headers: endpoint::secret_headers(
+                    mistakes,
+                    &prefix,
+                    document.headers_env,
+                    is_reserved,
+                ),
+            })
+        }
+        (None, Some(command)) => {
+            let of_http = [
+                ("headers", document.headers.is_some()),
+                ("headers_env", document.headers_env.is_some()),
+            ];
+            refuse(mistakes, &prefix, &of_http);
+            stdio(mistakes, &prefix, command, document.args, document.env)
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            if !mistakes.has(&format!("{prefix}url")) && !mistakes.has(&format!("{prefix}command"))
+            {
+                mistakes.wrong(field, "must have exactly one of url, command");
+            }
             None
         }
     };
-    fields.absorb(own);
     Some(McpServer { name: name.to_owned(), key, reach: reach?, timeout })
+}
+
+/// Refuses the keys that belong to the other transport.
+fn refuse(mistakes: &mut Mistakes, prefix: &str, keys: &[(&str, bool)]) {
+    for (key, is_given) in keys {
+        if *is_given {
+            mistakes.wrong(&format!("{prefix}{key}"), "is not a known key");
+        }
+    }
 }
 
 /// Headers to which the protocol gives a meaning.
@@ -90,24 +107,34 @@ fn is_reserved(name: &str) -> bool {
     matches!(name, "accept" | "last-event-id") || name.starts_with("mcp-")
 }
 
-fn command(own: &mut Fields) -> Option<McpTransport> {
-    let command = own.text("command", LONGEST_ARG)?;
+fn stdio(
+    mistakes: &mut Mistakes,
+    prefix: &str,
+    Text(command): Text<4_096>,
+    given_args: Option<Items<64>>,
+    given_env: Option<Items<64>>,
+) -> Option<McpTransport> {
     let mut args = Vec::new();
-    for arg in own.list("args", MOST_ARGS) {
+    for arg in given_args.unwrap_or_default().0 {
         match arg {
-            Value::String(arg) if arg.len() <= LONGEST_ARG && !arg.contains('\0') => args.push(arg),
-            _ => own.wrong("args", format!("must be texts of at most {LONGEST_ARG} bytes")),
+            Value::String(arg) if arg.len() <= MAX_ARG_BYTES && !arg.contains('\0') => {
+                args.push(arg);
+            }
+            _ => {
+                let message = format!("must be texts of at most {MAX_ARG_BYTES} bytes");
+                mistakes.wrong(&format!("{prefix}args"), message);
+            }
         }
     }
     let mut env = Vec::new();
-    for name in own.list("env", MOST_VARIABLES) {
+    for name in given_env.unwrap_or_default().0 {
         match name {
             Value::String(name) if endpoint::is_variable(&name) => env.push(name),
-            _ => own.wrong("env", endpoint::NO_VARIABLE),
+            _ => mistakes.wrong(&format!("{prefix}env"), endpoint::NOT_A_VARIABLE),
         }
     }
     if command.is_empty() || command.contains('\0') {
-        own.wrong("command", "must be a program");
+        mistakes.wrong(&format!("{prefix}command"), "must be a program");
         return None;
     }
     Some(McpTransport::Stdio { command, args, env })

@@ -1,42 +1,41 @@
 //! The middleware that an agent or a tool names.
 
 use abide_conversation::event::Executor;
+use serde_json::Value;
 
-use super::field_reader::Fields;
+use super::document::Items;
+use super::reader::Mistakes;
 use crate::limits::cut;
 use crate::tools::Extensions;
 
-/// Each is around every run; more of them in one place is a mistake.
-const MOST: usize = 16;
-
-/// Reads `middleware`, outermost first.
-pub(super) fn read(fields: &mut Fields, natives: &Extensions) -> Vec<String> {
-    let given = fields.list("middleware", MOST).into_iter().enumerate();
-    let mut known = |(at, name): (usize, serde_json::Value)| {
+/// The middleware around the runs of all tools, outermost first.
+pub(super) fn of_agent(
+    mistakes: &mut Mistakes,
+    names: Option<Items<16>>,
+    extensions: &Extensions,
+) -> Vec<String> {
+    let mut known = |(at, name): (usize, Value)| {
         let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
-        if natives.middlewares().has(&name) {
+        if extensions.middlewares().has(&name) {
             return Some(name);
         }
-        let why = format!("names no middleware of this program: {}", cut(&name, 64));
-        fields.wrong(&format!("middleware[{at}]"), why);
+        let message = format!("names no middleware of this program: {}", cut(&name, 64));
+        mistakes.wrong(&format!("middleware[{at}]"), message);
         None
     };
-    given.filter_map(&mut known).collect()
+    names.unwrap_or_default().0.into_iter().enumerate().filter_map(&mut known).collect()
 }
 
-/// The same of a tool, which must be one that runs here.
+/// The middleware around the runs of one tool, which must be a server tool.
 pub(super) fn of_tool(
-    fields: &mut Fields,
+    mistakes: &mut Mistakes,
+    names: Option<Items<16>>,
     executor: Executor,
-    natives: &Extensions,
+    extensions: &Extensions,
 ) -> Vec<String> {
-    let names = read(fields, natives);
-    match executor {
-        Executor::Server => {}
-        Executor::Human | Executor::Client | Executor::Provider if names.is_empty() => {}
-        Executor::Human | Executor::Client | Executor::Provider => {
-            fields.wrong("middleware", "is for a server tool only");
-        }
+    let names = of_agent(mistakes, names, extensions);
+    if executor != Executor::Server && !names.is_empty() {
+        mistakes.wrong("middleware", "is for a server tool only");
     }
     names
 }

@@ -5,61 +5,57 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::MOST_TOOLS;
-use super::field_reader::Fields;
+use super::document::{Items, PermissionsDocument, WorkspaceDocument};
+use super::reader::Mistakes;
 use crate::definition::{Definition, Permissions, WorkspaceRoot};
 
-/// Hosts that an agent names.
-const MOST_HOSTS: usize = 256;
-const LONGEST_HOST: usize = 256;
-const LONGEST_ROOT: usize = 4_096;
+/// The longest name of a tool or a host in a list.
+const MAX_NAME_BYTES: usize = 256;
 
-pub(super) fn permissions(fields: &mut Fields) -> Permissions {
-    let Some(mut nested) = fields.nested("permissions") else { return Permissions::default() };
-    let phases = "plan, default, accept_edits, trusted, bypass_permissions";
-    let permissions = Permissions {
-        phase: nested.word("phase", phases).unwrap_or_default(),
-        allowed_tools: match nested.says("allowed_tools") {
-            true => Some(names(&mut nested, "allowed_tools", MOST_TOOLS)),
-            false => nested.any("allowed_tools").map(|_| BTreeSet::new()),
-        },
-        disallowed_tools: names(&mut nested, "disallowed_tools", MOST_TOOLS),
-        allowed_hosts: names(&mut nested, "allowed_hosts", MOST_HOSTS),
-        network: nested.flag("network", false),
-    };
-    fields.absorb(nested);
-    permissions
+pub(super) fn permissions(mistakes: &mut Mistakes, document: PermissionsDocument) -> Permissions {
+    let mut names = |field: &str, items: Items<256>| names(mistakes, field, items);
+    Permissions {
+        phase: document.phase.unwrap_or_default(),
+        allowed_tools: document.allowed_tools.map(|items| names("allowed_tools", items)),
+        disallowed_tools: names("disallowed_tools", document.disallowed_tools.unwrap_or_default()),
+        allowed_hosts: names("allowed_hosts", document.allowed_hosts.unwrap_or_default()),
+        network: document.network.unwrap_or(false),
+    }
 }
 
-fn names(fields: &mut Fields, field: &str, most: usize) -> BTreeSet<String> {
+fn names(mistakes: &mut Mistakes, field: &str, items: Items<256>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for (at, name) in fields.list(field, most).into_iter().enumerate() {
+    for (at, name) in items.0.into_iter().enumerate() {
         match name {
-            Value::String(name) if (1..=LONGEST_HOST).contains(&name.len()) => {
+            Value::String(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
                 names.insert(name);
             }
-            _ => fields.wrong(&format!("{field}[{at}]"), "must be a name"),
+            _ => mistakes.wrong(&format!("permissions.{field}[{at}]"), "must be a name"),
         }
     }
     names
 }
 
-pub(super) fn workspace(fields: &mut Fields) -> Option<WorkspaceRoot> {
-    let mut nested = fields.nested("workspace")?;
-    let root = nested.text("root", LONGEST_ROOT).map(PathBuf::from);
-    let shared = nested.flag("shared", false);
+pub(super) fn workspace(
+    mistakes: &mut Mistakes,
+    document: Option<WorkspaceDocument>,
+) -> Option<WorkspaceRoot> {
+    let WorkspaceDocument { root, shared } = document?;
+    let root = root.map(|root| PathBuf::from(root.0));
+    let shared = shared.unwrap_or(false);
     match &root {
-        None if shared => nested.wrong("root", "is missing; only a named directory is shared"),
+        None if shared && !mistakes.has("workspace.root") => {
+            mistakes.wrong("workspace.root", "is missing; only a named directory is shared");
+        }
         Some(root) if !root.is_absolute() || root.to_string_lossy().contains('\0') => {
-            nested.wrong("root", "must be an absolute path");
+            mistakes.wrong("workspace.root", "must be an absolute path");
         }
         Some(_) | None => {}
     }
-    fields.absorb(nested);
     Some(WorkspaceRoot { root: root?, shared })
 }
 
-/// Names in the lists that mean nothing here; children's tools may have them.
+/// Warns of names in the lists that no tool of this agent has; children's tools may have them.
 pub(super) fn warnings(definition: &Definition) -> Vec<String> {
     let Permissions { allowed_tools, disallowed_tools, .. } = &definition.permissions;
     // What a server lists is not known here, only how its tools' names begin.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::definition::Endpoint;
 use crate::limits::one_line;
@@ -44,7 +45,8 @@ pub enum HookTarget {
 /// When a hook is called. The first four are asked and waited for; the others are told, after the
 /// commit of what they are told of (`PreCompact` has none), in the order of a conversation's events and at most once: a node
 /// that dies, or whose queue is full, loses them. The journal is the truth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = HookMoment)]
 pub enum HookPoint {
     /// Before every model call. A failure halts the turn.
     #[serde(rename = "pre")]

@@ -6,7 +6,9 @@ use abide_conversation::AgentName;
 use abide_conversation::event::{Executor, Intent, OnInterrupt};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::{Builtin, McpToolRef};
 use crate::expressions::condition::Condition;
@@ -86,7 +88,8 @@ pub struct Endpoint {
 }
 
 /// Who may call a tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Audience {
     #[default]
     Model,

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::extract::{Body, Idempotency, Path, compiled, fingerprint};
-use super::openapi::{AgentDefinition, AgentPath, IdempotencyKeyHeader};
+use super::openapi::{AgentDocument, AgentPath, IdempotencyKeyHeader};
 use super::problem::{Kind, Problem};
 
 /// The answer to a definition, kept for repeats.
@@ -55,7 +55,7 @@ pub(super) struct AgentList {
 /// Turns that run go on with the revision that they began with. Also takes `application/yaml`.
 #[utoipa::path(put, path = "/v1/agents/{name}", operation_id = "put_agent", tag = "agents",
     params(AgentPath, IdempotencyKeyHeader),
-    request_body(content = AgentDefinition, example = json!({
+    request_body(content = AgentDocument, example = json!({
         "model": {"provider": "openai", "name": "gpt-5", "api_key_env": "OPENAI_API_KEY"},
         "system_prompt": "You are helpful.",
         "tools": [{"name": "send_email", "description": "Sends one e-mail.",
@@ -112,7 +112,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<AgentList>, Prob
 /// Reads an agent's newest definition, as it was given.
 #[utoipa::path(get, path = "/v1/agents/{name}", operation_id = "get_agent", tag = "agents",
     params(AgentPath),
-    responses((status = 200, description = "The definition.", body = AgentDefinition)))]
+    responses((status = 200, description = "The definition.", body = AgentDocument)))]
 pub(super) async fn get(
     State(api): State<Api>,
     Path(name): Path<String>,

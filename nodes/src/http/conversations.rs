@@ -19,7 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::extract;
 use super::extract::{Body, Idempotency, Path, Query};
-use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDefinition};
+use super::openapi::{ConversationPath, IdempotencyKeyHeader, JournalEvent, ToolDocument};
 use super::problem::{Kind, Problem};
 use super::{Api, LOOKS};
 
@@ -41,7 +41,7 @@ pub(super) struct NewConversation {
     metadata: Map<String, Value>,
     /// The conversation's own tools: `client` and `human` ones.
     #[serde(default)]
-    #[schema(value_type = Vec<ToolDefinition>, max_items = 256)]
+    #[schema(value_type = Vec<ToolDocument>, max_items = 256)]
     tools: Vec<Value>,
 }
 

@@ -1,6 +1,5 @@
 //! The OpenAPI document: what the handlers say of themselves, and what all of them share.
 
-mod definition;
 mod params;
 mod problems;
 mod tagged;
@@ -12,7 +11,7 @@ use axum::response::IntoResponse;
 use serde_json::{Value, json};
 use utoipa::openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder};
 
-pub(super) use definition::{AgentDefinition, ToolDefinition};
+pub(super) use abide_actors::agent::document::{AgentDocument, ToolDocument};
 pub(super) use params::{
     AgentDecisionPath, AgentPath, BlobPath, CallPath, ConversationPath, DecisionPath,
     IdempotencyKeyHeader, LastEventId, PrincipalHeader,

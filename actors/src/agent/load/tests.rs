@@ -99,7 +99,7 @@ fn what_is_wrong_in_a_directory_is_named_by_its_file() {
     assert!(load().contains("model: is missing; x: is not a known key"), "{}", load());
     fs::write(path("b.json"), b"\xff\xfe").unwrap();
     assert!(load().contains("b.json"), "{}", load());
-    fs::write(path("b.json"), " ".repeat(LARGEST_DEFINITION + 1)).unwrap();
+    fs::write(path("b.json"), " ".repeat(MAX_DEFINITION_BYTES + 1)).unwrap();
     assert!(load().contains("b.json: definition: must be at most 1 MB"), "{}", load());
     let missing = load_dir(&path("nowhere"), &natives()).unwrap_err().to_string();
     assert!(missing.contains("nowhere"), "{missing}");

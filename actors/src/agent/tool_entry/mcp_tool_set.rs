@@ -1,12 +1,13 @@
 //! An entry that stands for all tools of an MCP server, such as `{mcp: docs}`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{KnownNames, target, tool};
-use crate::agent::field_reader::Fields;
+use crate::agent::document::{McpToolDocument, RunDocument, Text, ToolDocument};
+use crate::agent::reader::Mistakes;
 use crate::definition::Tool;
 
-/// What may stand beside `mcp`, and then holds for each of the tools.
+/// The keys that may stand beside `mcp`, and then hold for each of the tools.
 const RULES: [&str; 11] = [
     "approval",
     "audience",
@@ -21,42 +22,55 @@ const RULES: [&str; 11] = [
     "timeout",
 ];
 
-/// Whether the entry is such a one. An empty set is, too.
-pub(super) fn is_set(entry: &Value) -> bool {
-    entry.as_object().is_some_and(|entry| entry.contains_key("mcp"))
-}
-
-/// What each of the tools is, but for what its server says of it; `None` if that is wrong.
-pub(super) fn read(
-    entry: Value,
-    fields: &mut Fields,
-    place: &str,
+/// The settings that apply to every tool of this server; name, description and schema come from
+/// the server's listing. `None` if the entry is invalid, or names no server: such a set is empty.
+pub(super) fn template(
+    mistakes: &mut Mistakes,
+    field: &str,
+    mut object: Map<String, Value>,
     known: &KnownNames<'_>,
 ) -> Option<Tool> {
-    let Value::Object(object) = entry else { return None };
-    let path = format!("{place}.");
-    let mut set = Fields::new(None, &path, object);
-    let server = match set.any("mcp") {
-        None => None,
-        Some(Value::Array(none)) if none.is_empty() => None,
-        Some(Value::String(name)) if known.servers.contains_key(&name) => Some(name),
-        Some(Value::String(name)) => {
-            set.wrong("mcp", target::no_server(&name));
-            None
+    let server = server(mistakes, &format!("{field}.mcp"), object.remove("mcp"), known);
+    let mut own = Mistakes::new(None, &format!("{field}."));
+    object.retain(|key, _| {
+        let is_rule = RULES.contains(&key.as_str());
+        if !is_rule {
+            own.wrong(key, "is not a known key");
         }
-        Some(_) => {
-            set.wrong("mcp", "must be the name of an MCP server of this agent");
-            None
-        }
-    };
-    let mut rules: Map<String, Value> =
-        RULES.iter().filter_map(|rule| Some((rule.to_string(), set.any(rule)?))).collect();
-    fields.absorb(set);
-    let server = server?;
-    rules.insert("run".to_owned(), json!({"mcp": {"server": server, "tool": "*"}}));
-    let mut rules = Fields::new(None, &path, rules);
-    // Its warnings are of what is for client tools only, and none of that is among the rules.
-    let template = tool(server, &mut rules, known, &mut Vec::new());
-    fields.absorb(rules);
+        is_rule
+    });
+    let document = own.read("", Value::Object(object));
+    let template = document.zip(server).and_then(|(document, server): (ToolDocument, String)| {
+        let pick = McpToolDocument {
+            server: Some(Text(server.clone())),
+            tool: Some(Text("*".to_owned())),
+        };
+        let run = RunDocument { mcp: Some(pick), ..RunDocument::default() };
+        let document = ToolDocument { run: Some(run), ..document };
+        // Warnings are about keys of client tools, and none of them is among the rules.
+        tool(&mut own, server, document, known, &mut Vec::new())
+    });
+    mistakes.absorb(own);
     template
+}
+
+fn server(
+    mistakes: &mut Mistakes,
+    field: &str,
+    value: Option<Value>,
+    known: &KnownNames<'_>,
+) -> Option<String> {
+    match value? {
+        Value::Null => None,
+        Value::Array(none) if none.is_empty() => None,
+        Value::String(name) if known.servers.contains_key(&name) => Some(name),
+        Value::String(name) => {
+            mistakes.wrong(field, target::no_server(&name));
+            None
+        }
+        _ => {
+            mistakes.wrong(field, "must be the name of an MCP server of this agent");
+            None
+        }
+    }
 }

@@ -7,15 +7,14 @@ use abide_conversation::event::Executor;
 use serde_json::{Value, json};
 
 use super::KnownNames;
+use crate::agent::document::{McpToolDocument, RunDocument, Text, ToolDocument};
 use crate::agent::endpoint;
-use crate::agent::field_reader::Fields;
-use crate::definition::Builtin;
-use crate::definition::McpToolRef;
-use crate::definition::{Endpoint, LONGEST_NAME, Target};
+use crate::agent::reader::Mistakes;
+use crate::definition::{Builtin, LONGEST_NAME, McpToolRef, Target};
 use crate::limits::cut;
 use crate::tools::mcp::LONGEST_TOOL_NAME;
 
-/// A target, and the description and parameters that it brings along.
+/// A target, and the description, parameters and timeout that it brings along.
 #[derive(Default)]
 pub(super) struct ToolDescription {
     pub(super) target: Option<Target>,
@@ -24,67 +23,80 @@ pub(super) struct ToolDescription {
     pub(super) run_timeout: Option<Duration>,
 }
 
-/// The kinds of `run` that this version knows.
-const KINDS: [&str; 5] = ["http", "native", "builtin", "agent", "mcp"];
 /// A child may wait for people, each as long as its suspensions do.
 const CHILD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// Reads `run`; `None` if it is wrong, or missing where it must be.
+/// Takes `run` out of the entry; `None` if it is wrong, or missing where it must be.
 pub(super) fn read(
-    fields: &mut Fields,
+    mistakes: &mut Mistakes,
+    document: &mut ToolDocument,
     executor: Executor,
     known: &KnownNames<'_>,
 ) -> Option<ToolDescription> {
-    match (executor, fields.says("run")) {
-        (Executor::Server, true) => run(fields, known),
-        (Executor::Server, false) => {
-            fields.any("run");
-            fields.wrong("run", "is missing; a server tool needs one");
+    let described = match (executor, document.run.take()) {
+        (Executor::Server, Some(target)) => run(mistakes, target, known),
+        (Executor::Server, None) => {
+            if !mistakes.has("run") {
+                mistakes.wrong("run", "is missing; a server tool needs one");
+            }
             None
         }
-        (Executor::Human | Executor::Client | Executor::Provider, true) => {
-            fields.any("run");
-            fields.wrong("run", "is for a server tool only");
+        (Executor::Human | Executor::Client | Executor::Provider, Some(target)) => {
+            // A client learns of its mistakes in `run` along with this one.
+            run(mistakes, target, known);
+            mistakes.wrong("run", "is for a server tool only");
             None
         }
-        (Executor::Human | Executor::Client | Executor::Provider, false) => {
-            fields.any("run");
+        (Executor::Human | Executor::Client | Executor::Provider, None) => {
             Some(ToolDescription::default())
         }
-    }
-}
-
-fn run(fields: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
-    let mut run = fields.nested("run")?;
-    let said: Vec<&str> = KINDS.into_iter().filter(|kind| run.says(kind)).collect();
-    let described = match said[..] {
-        ["http"] => http(&mut run).map(|endpoint| ToolDescription {
-            target: Some(Target::Http(endpoint)),
-            ..ToolDescription::default()
-        }),
-        ["native"] => native(&mut run, known),
-        ["builtin"] => builtin(&mut run),
-        ["agent"] => agent(&mut run),
-        ["mcp"] => mcp(&mut run, known),
-        _ => {
-            KINDS.into_iter().for_each(|kind| drop(run.any(kind)));
-            fields.wrong("run", format!("must be exactly one of {}", KINDS.join(", ")));
-            None
-        }
     };
-    fields.absorb(run);
-    let own = described.as_ref().is_some_and(|described| described.parameters.is_some());
-    if own && fields.says("parameters") {
-        fields.any("parameters");
-        fields.wrong("parameters", "come from the native, built-in or MCP tool");
+    let brings_parameters = described.as_ref().is_some_and(|it| it.parameters.is_some());
+    if brings_parameters && document.parameters.take().is_some() {
+        mistakes.wrong("parameters", "come from the native, built-in or MCP tool");
     }
     described
 }
 
-fn native(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
-    let name = run.text("native", 256)?;
-    let Some(tool) = known.natives.get(&name) else {
-        run.wrong("native", format!("names no native tool of this program: {}", cut(&name, 64)));
+fn run(
+    mistakes: &mut Mistakes,
+    document: RunDocument,
+    known: &KnownNames<'_>,
+) -> Option<ToolDescription> {
+    match document {
+        RunDocument { http: Some(http), native: None, builtin: None, agent: None, mcp: None } => {
+            let endpoint = endpoint::http(mistakes, "run.http.", http)?;
+            Some(ToolDescription { target: Some(Target::Http(endpoint)), ..Default::default() })
+        }
+        RunDocument { http: None, native: Some(name), builtin: None, agent: None, mcp: None } => {
+            native(mistakes, name, known)
+        }
+        RunDocument { http: None, native: None, builtin: Some(name), agent: None, mcp: None } => {
+            builtin(mistakes, name)
+        }
+        RunDocument { http: None, native: None, builtin: None, agent: Some(name), mcp: None } => {
+            agent(mistakes, name)
+        }
+        RunDocument { http: None, native: None, builtin: None, agent: None, mcp: Some(pick) } => {
+            mcp(mistakes, pick, known)
+        }
+        _ => {
+            if !mistakes.has("run") {
+                mistakes.wrong("run", "must be exactly one of http, native, builtin, agent, mcp");
+            }
+            None
+        }
+    }
+}
+
+fn native(
+    mistakes: &mut Mistakes,
+    Text(name): Text<256>,
+    known: &KnownNames<'_>,
+) -> Option<ToolDescription> {
+    let Some(tool) = known.extensions.get(&name) else {
+        let message = format!("names no native tool of this program: {}", cut(&name, 64));
+        mistakes.wrong("run.native", message);
         return None;
     };
     Some(ToolDescription {
@@ -95,10 +107,9 @@ fn native(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
     })
 }
 
-fn builtin(run: &mut Fields) -> Option<ToolDescription> {
-    let name = run.text("builtin", 256)?;
+fn builtin(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ToolDescription> {
     let Some(builtin) = Builtin::named(&name) else {
-        run.wrong("builtin", format!("names no built-in tool: {}", cut(&name, 64)));
+        mistakes.wrong("run.builtin", format!("names no built-in tool: {}", cut(&name, 64)));
         return None;
     };
     Some(ToolDescription {
@@ -109,10 +120,9 @@ fn builtin(run: &mut Fields) -> Option<ToolDescription> {
     })
 }
 
-fn agent(run: &mut Fields) -> Option<ToolDescription> {
-    let name = run.text("agent", 256)?;
+fn agent(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ToolDescription> {
     let Some(agent) = AgentName::parse(&name) else {
-        run.wrong("agent", "must be the name of an agent");
+        mistakes.wrong("run.agent", "must be the name of an agent");
         return None;
     };
     let target = Some(Target::Agent(agent));
@@ -120,23 +130,21 @@ fn agent(run: &mut Fields) -> Option<ToolDescription> {
 }
 
 /// One tool of a server, which brings the rest along when it is listed.
-fn mcp(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
-    let mut mcp = run.nested("mcp")?;
-    for field in ["server", "tool"] {
-        if mcp.peek(field).is_none_or(|value| value.is_null() || *value == json!("")) {
-            mcp.wrong(field, "is missing");
-        }
-    }
-    let server = mcp.text("server", 256);
-    let tool = mcp.text("tool", LONGEST_TOOL_NAME);
+fn mcp(
+    mistakes: &mut Mistakes,
+    McpToolDocument { server, tool }: McpToolDocument,
+    known: &KnownNames<'_>,
+) -> Option<ToolDescription> {
+    let server = present(mistakes, "run.mcp.server", server);
+    let tool = present(mistakes, "run.mcp.tool", tool);
+    let tool = tool.filter(|tool| tool.len() <= LONGEST_TOOL_NAME);
     let server = server.and_then(|name| {
         let server = known.servers.get(&name).cloned();
         if server.is_none() {
-            mcp.wrong("server", no_server(&name));
+            mistakes.wrong("run.mcp.server", no_server(&name));
         }
         server
     });
-    run.absorb(mcp);
     let target = Some(Target::Mcp(McpToolRef { server: server?, tool: tool?, output: None }));
     Some(ToolDescription {
         target,
@@ -145,21 +153,15 @@ fn mcp(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
     })
 }
 
-/// The name of no server of the agent.
+fn present(mistakes: &mut Mistakes, field: &str, text: Option<Text<256>>) -> Option<String> {
+    let text = text.map(|text| text.0).filter(|text| !text.is_empty());
+    if text.is_none() {
+        mistakes.missing(field);
+    }
+    text
+}
+
+/// Says that a name belongs to no server of the agent.
 pub(super) fn no_server(name: &str) -> String {
     format!("names no MCP server of this agent: {}", cut(name, LONGEST_NAME))
-}
-
-/// Reads the `http` of a server tool's `run`, or of a hook.
-pub(in crate::agent) fn http(run: &mut Fields) -> Option<Endpoint> {
-    let mut http = run.nested("http")?;
-    let url = endpoint::url(&mut http);
-    let headers = endpoint::headers(&mut http, is_reserved);
-    let signing_secret_env = endpoint::variable(&mut http, "signing_secret_env");
-    run.absorb(http);
-    Some(Endpoint { url: url?, headers, signing_secret_env })
-}
-
-fn is_reserved(name: &str) -> bool {
-    matches!(name, "idempotency-key" | "te") || name.starts_with("webhook-")
 }

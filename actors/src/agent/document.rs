@@ -1,0 +1,174 @@
+//! An agent's definition as it is written: one struct a section, which is both what is parsed and
+//! the schema of the OpenAPI document (reference/agent-definition.md).
+//!
+//! Unknown keys are mistakes; null is the same as absent. What a section means is decided where it
+//! becomes a [`Definition`](crate::definition::Definition).
+
+mod hook;
+mod leaf;
+mod mcp_server;
+mod tool;
+
+use abide_conversation::AgentName;
+use abide_conversation::permission::PermissionPhase;
+use abide_conversation::usage::Budget;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::model::ModelSettings;
+
+pub(in crate::agent) use hook::HookDocument;
+pub(in crate::agent) use leaf::{Dollars, Items, Span, SpanOrZero, Text, Whole};
+pub(in crate::agent) use mcp_server::McpServerDocument;
+pub use tool::ToolDocument;
+pub(in crate::agent) use tool::{
+    HttpDocument, McpToolDocument, RetentionDocument, RetentionModeDocument, RunDocument,
+};
+
+/// An agent. Unknown keys are an error. Null is the same as absent, except for `client_grace`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = AgentDefinition)]
+pub struct AgentDocument {
+    /// In a PUT it may be left out; the path has it.
+    #[schema(value_type = Option<AgentName>)]
+    pub(super) name: Option<Text<64>>,
+    #[schema(value_type = Option<String>, max_length = 16384)]
+    pub(super) description: Option<Text<16_384>>,
+    #[schema(value_type = ModelSettings)]
+    pub(super) model: Option<Value>,
+    #[schema(value_type = Option<String>)]
+    pub(super) system_prompt: Option<Text<1_048_576>>,
+    /// A duration: how long an open suspension may wait.
+    #[schema(value_type = Option<String>, default = "300s", example = "5m")]
+    pub(super) suspension_timeout: Option<Span>,
+    /// Model calls in one turn.
+    #[schema(value_type = Option<u32>, default = 25, minimum = 1, maximum = 1000)]
+    pub(super) max_steps: Option<Whole<1, 1000>>,
+    #[schema(value_type = Option<Budget>)]
+    pub(super) budget: Option<BudgetDocument>,
+    pub(super) retry: Option<RetryDocument>,
+    /// A duration: how long a client call waits for a page when no event stream is open; null: for
+    /// its timeout.
+    #[serde(default, deserialize_with = "leaf::nullable")]
+    #[schema(value_type = Option<String>, default = "5s")]
+    pub(super) client_grace: Option<Option<SpanOrZero>>,
+    pub(super) audit: Option<AuditDocument>,
+    /// A JSON Schema: every turn is then structured.
+    #[schema(value_type = Option<Map<String, Value>>)]
+    pub(super) response_format: Option<Value>,
+    /// Handed to every tool call; a conversation's and a message's own win.
+    pub(super) assigns: Option<Map<String, Value>>,
+    pub(super) workspace: Option<WorkspaceDocument>,
+    pub(super) permissions: Option<PermissionsDocument>,
+    /// By name, `[A-Za-z0-9_-]{1,32}`: the servers whose tools `tools` may name; at most 16.
+    /// Defining an agent connects to none of them.
+    #[schema(value_type = Option<BTreeMap<String, McpServerDocument>>)]
+    pub(super) mcp_servers: Option<Map<String, Value>>,
+    /// The program's middleware around the runs of all its server tools, outermost first.
+    #[schema(value_type = Option<Vec<String>>, max_items = 16)]
+    pub(super) middleware: Option<Items<16>>,
+    #[schema(value_type = Option<Vec<ToolDocument>>, max_items = 256)]
+    pub(super) tools: Option<Items<256>>,
+    #[schema(value_type = Option<Vec<HookDocument>>, max_items = 64)]
+    pub(super) hooks: Option<Items<64>>,
+    /// What `pre` hooks may add to one step, in tokens. More halts the turn.
+    #[schema(value_type = Option<u32>, default = 4000, minimum = 1, maximum = 1_000_000)]
+    pub(super) injection_reserve: Option<Whole<1, 1_000_000>>,
+    /// How many tokens a prompt may have, what hooks may add included; never more than three
+    /// quarters of the model's window. What is over it is reduced: old results by their `retention`,
+    /// then the oldest turns.
+    #[schema(value_type = Option<u32>, default = 30000, minimum = 1, maximum = 10_000_000)]
+    pub(super) working_budget: Option<Whole<1, 10_000_000>>,
+    /// `false`, or how the oldest turns are summarized. By default they are, but for `scripted`.
+    #[schema(value_type = Option<SummaryDocument>)]
+    pub(super) summary: Option<Value>,
+}
+
+/// What a turn, and a whole conversation, may spend.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BudgetDocument {
+    pub(super) max_turn_tokens: Option<Whole<1, { u32::MAX }>>,
+    pub(super) max_turn_cost: Option<Dollars>,
+    pub(super) max_conversation_tokens: Option<Whole<1, { u32::MAX }>>,
+    pub(super) max_conversation_cost: Option<Dollars>,
+}
+
+/// How the oldest turns are summarized, when a turn has ended and beside those that follow.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SummarySettings)]
+pub(super) struct SummaryDocument {
+    /// The agent's own if absent.
+    #[schema(value_type = Option<ModelSettings>)]
+    pub(super) model: Option<Value>,
+    /// What the model is told to do; there is a good one.
+    #[schema(value_type = Option<String>, max_length = 16384)]
+    pub(super) prompt: Option<Text<16_384>>,
+    /// A context of more tokens is summarized. By default three fifths of what `working_budget`
+    /// leaves.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 10_000_000)]
+    pub(super) over: Option<Whole<1, 10_000_000>>,
+}
+
+/// Keeps for operators what was sent to the model and what came back; left out, nothing is kept.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = AuditSettings)]
+pub(super) struct AuditDocument {
+    /// A duration of at most 30 days: how long each call is kept, of the newest 1,000 of a
+    /// conversation.
+    #[schema(value_type = String, example = "24h")]
+    pub(super) ttl: Option<Span>,
+}
+
+/// Where the file tools and `bash` work; left out, a directory of the conversation.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = WorkspaceSettings)]
+pub(super) struct WorkspaceDocument {
+    /// An absolute path, on storage that every node mounts.
+    #[schema(value_type = Option<String>)]
+    pub(super) root: Option<Text<4_096>>,
+    /// Whether all conversations work in this one directory.
+    #[schema(default = false)]
+    pub(super) shared: Option<bool>,
+}
+
+/// What the agent may do by itself.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PermissionSettings)]
+pub(super) struct PermissionsDocument {
+    #[schema(default = "default")]
+    pub(super) phase: Option<PermissionPhase>,
+    /// Null: all.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub(super) allowed_tools: Option<Items<256>>,
+    /// Wins over everything else.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub(super) disallowed_tools: Option<Items<256>>,
+    /// Hosts, else refused, that `web_fetch` may reach, such as 127.0.0.1.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub(super) allowed_hosts: Option<Items<256>>,
+    /// Whether commands may use the network, where the sandbox could keep them from it.
+    #[schema(default = false)]
+    pub(super) network: Option<bool>,
+}
+
+/// How a model call is repeated before its first token.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RetrySettings)]
+pub(super) struct RetryDocument {
+    #[schema(value_type = Option<u32>, default = 3, minimum = 1, maximum = 20)]
+    pub(super) max_attempts: Option<Whole<1, 20>>,
+    /// A duration.
+    #[schema(value_type = Option<String>, default = "500ms")]
+    pub(super) base: Option<Span>,
+    /// A duration.
+    #[schema(value_type = Option<String>, default = "8s")]
+    pub(super) max: Option<Span>,
+}

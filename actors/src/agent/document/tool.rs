@@ -1,0 +1,150 @@
+//! An entry of `tools`, and how a tool runs.
+
+use abide_conversation::event::{Executor, Intent, OnInterrupt};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{Items, Span, Text, Whole};
+use crate::definition::Audience;
+
+/// A tool, unique by name in its agent; or a set: `builtin` alone, or `mcp` with the rules that hold
+/// for each of its tools.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ToolDefinition)]
+pub struct ToolDocument {
+    /// Of every tool.
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    pub(in crate::agent) name: Option<Value>,
+    /// `all`, or a list of names; nothing else stands beside it.
+    pub(in crate::agent) builtin: Option<Value>,
+    /// The name of an MCP server of the agent: all of its tools, named `SERVER_TOOL`. Beside it may
+    /// stand `approval`, `audience`, `intent`, `on_interrupt`, `provider_options`, `read_only`,
+    /// `retention`, `run_timeout`, `streaming`, `strict` and `timeout`. What the server says of its
+    /// tools loosens none of these.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) mcp: Option<Value>,
+    #[schema(value_type = Option<String>, max_length = 16384)]
+    pub(in crate::agent) description: Option<Text<16_384>>,
+    /// A JSON Schema of type object, passed through as written.
+    #[schema(value_type = Option<Map<String, Value>>)]
+    pub(in crate::agent) parameters: Option<Value>,
+    /// `server` if absent.
+    pub(in crate::agent) executor: Option<Executor>,
+    /// `auto` (default), `requires_approval`, or `{"when": CONDITION}`, a CEL expression over
+    /// `args`, `principal` and `conversation`. For `server` and `client` tools only.
+    pub(in crate::agent) approval: Option<Value>,
+    /// Of a server tool: the program's middleware around its runs, within the agent's own, outermost
+    /// first.
+    #[schema(value_type = Option<Vec<String>>, max_items = 16)]
+    pub(in crate::agent) middleware: Option<Items<16>>,
+    pub(in crate::agent) run: Option<RunDocument>,
+    /// A duration: how long one run may take.
+    #[schema(value_type = Option<String>, default = "60s")]
+    pub(in crate::agent) run_timeout: Option<Span>,
+    /// What happens to a run whose node dies; `redispatch` if absent.
+    pub(in crate::agent) on_interrupt: Option<OnInterrupt>,
+    /// A duration, of its suspensions; overrides `suspension_timeout`.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) timeout: Option<Span>,
+    /// Whether it reports progress while it runs.
+    #[schema(default = false)]
+    pub(in crate::agent) streaming: Option<bool>,
+    /// Whether it changes nothing, and so may run while the conversation plans.
+    #[schema(default = false)]
+    pub(in crate::agent) read_only: Option<bool>,
+    /// Whether every call is to be decided anew: no decision about it may be remembered.
+    #[schema(default = false)]
+    pub(in crate::agent) strict: Option<bool>,
+    /// `compute` if absent.
+    pub(in crate::agent) intent: Option<Intent>,
+    /// `model` if absent.
+    pub(in crate::agent) audience: Option<Audience>,
+    #[schema(value_type = Option<Vec<String>>, max_items = 16)]
+    pub(in crate::agent) aliases: Option<Items<16>>,
+    /// A template over `args`, `principal` and `conversation`.
+    #[schema(value_type = Option<String>, example = "Send to {{args.to}}?")]
+    pub(in crate::agent) confirmation_message: Option<Text<16_384>>,
+    /// Of a client tool: whether its page must answer.
+    #[schema(default = true)]
+    pub(in crate::agent) requires_response: Option<bool>,
+    /// Of a client tool: the result when no response is required.
+    pub(in crate::agent) default_result: Option<Value>,
+    /// Of a human or client tool: a JSON Schema that an answer must satisfy.
+    #[schema(value_type = Option<Map<String, Value>>)]
+    pub(in crate::agent) result_schema: Option<Value>,
+    /// Provider name to opaque JSON, merged into the wire definition.
+    pub(in crate::agent) provider_options: Option<Map<String, Value>>,
+    pub(in crate::agent) retention: Option<RetentionDocument>,
+}
+
+/// How a server tool runs: exactly one of these.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RunTarget)]
+pub(in crate::agent) struct RunDocument {
+    pub(in crate::agent) http: Option<HttpDocument>,
+    /// The name of a tool of the program.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) native: Option<Text<256>>,
+    /// The name of a built-in tool.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) builtin: Option<Text<256>>,
+    /// The name of an agent: a child conversation of it answers, with its last message.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) agent: Option<Text<256>>,
+    pub(in crate::agent) mcp: Option<McpToolDocument>,
+}
+
+/// One tool of an MCP server, which brings its parameters, and its description unless the entry has
+/// another.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = McpTarget)]
+pub(in crate::agent) struct McpToolDocument {
+    /// A name in `mcp_servers`.
+    #[schema(value_type = String)]
+    pub(in crate::agent) server: Option<Text<256>>,
+    /// The tool's name there.
+    #[schema(value_type = String, max_length = 256)]
+    pub(in crate::agent) tool: Option<Text<256>>,
+}
+
+/// A tool behind HTTP.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = HttpTarget)]
+pub(in crate::agent) struct HttpDocument {
+    #[schema(value_type = String, max_length = 2048, example = "http://127.0.0.1:9100/send")]
+    pub(in crate::agent) url: Option<Text<2_048>>,
+    pub(in crate::agent) headers: Option<Map<String, Value>>,
+    /// The name of the variable that holds the secret; requests are then signed after Standard
+    /// Webhooks.
+    #[schema(value_type = Option<String>)]
+    pub(in crate::agent) signing_secret_env: Option<Text<128>>,
+}
+
+/// How long a tool's results are shown to the model once its prompt is over the budget; later ones
+/// read `[result expired]`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RetentionSettings)]
+pub(in crate::agent) struct RetentionDocument {
+    /// `age`: as long as they are at most `value` model steps old; `count`: the newest `value`. If
+    /// the tool says nothing, 6 steps.
+    pub(in crate::agent) mode: Option<RetentionModeDocument>,
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    pub(in crate::agent) value: Option<Whole<1, { u32::MAX }>>,
+    /// They are always shown.
+    #[schema(default = false)]
+    pub(in crate::agent) never_evict: Option<bool>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = RetentionMode, rename_all = "snake_case")]
+pub(in crate::agent) enum RetentionModeDocument {
+    Age,
+    Count,
+}
