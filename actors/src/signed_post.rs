@@ -11,7 +11,7 @@ use standardwebhooks::{
 };
 
 use crate::clock::Clock;
-use crate::tools::limits::LARGEST_VALUE;
+use crate::tools::limits::MAX_VALUE_BYTES;
 use crate::tools::runner::Env;
 use crate::tools::tool::Endpoint;
 
@@ -77,7 +77,7 @@ impl SignedClient {
     pub(crate) async fn whole(&self, mut response: Response) -> Result<Vec<u8>, String> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
-            if body.len() + chunk.len() > LARGEST_VALUE {
+            if body.len() + chunk.len() > MAX_VALUE_BYTES {
                 return Err(format!("{}'s answer is larger than 1 MB", self.whom));
             }
             body.extend_from_slice(&chunk);

@@ -82,7 +82,7 @@ fn server(
         }
     };
     fields.absorb(own);
-    Some(McpServer { name: name.to_owned(), key, reach: reach?, timeout })
+    Some(McpServer { name: name.to_owned(), key, transport: reach?, timeout })
 }
 
 /// Headers to which the protocol gives a meaning.

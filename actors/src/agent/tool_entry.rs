@@ -23,7 +23,7 @@ use crate::tools::limits::cut;
 use crate::tools::native::Extensions;
 use crate::tools::schema::Schema;
 use crate::tools::template::Template;
-use crate::tools::tool::{Approval, Audience, LONGEST_NAME, Target, Tool};
+use crate::tools::tool::{Approval, Audience, MAX_TOOL_NAME_BYTES, Target, Tool};
 use target::ToolDescription;
 
 /// Other names of one tool.
@@ -132,9 +132,9 @@ fn builtins(entry: &Value, fields: &mut Fields, place: &str) -> Option<Vec<Built
         Value::String(all) if all == "all" => return Some(Builtin::ALL.to_vec()),
         Value::Array(names) if names.len() <= Builtin::ALL.len() => {
             let mut read = |(at, name): (usize, &Value)| {
-                let builtin = name.as_str().and_then(Builtin::named);
+                let builtin = name.as_str().and_then(Builtin::from_name);
                 if builtin.is_none() {
-                    let name = cut(&name.to_string(), LONGEST_NAME);
+                    let name = cut(&name.to_string(), MAX_TOOL_NAME_BYTES);
                     fields.wrong(
                         &format!("{place}[{at}]"),
                         format!("names no built-in tool: {name}"),
@@ -160,14 +160,14 @@ fn nameless(object: &Map<String, Value>, fields: &mut Fields, place: &str) {
     let Some(given) = object.get("name").and_then(Value::as_str) else {
         return fields.wrong(&format!("{place}.name"), legal);
     };
-    let mut own = Fields::new(Some(&cut(given, LONGEST_NAME)), "", Map::new());
+    let mut own = Fields::new(Some(&cut(given, MAX_TOOL_NAME_BYTES)), "", Map::new());
     own.wrong("name", legal);
     fields.absorb(own);
 }
 
 fn is_name(name: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(legal)
+    (1..=MAX_TOOL_NAME_BYTES).contains(&name.len()) && name.chars().all(legal)
 }
 
 fn tool(
@@ -300,7 +300,7 @@ fn audience(fields: &mut Fields) -> Audience {
         Some("user") => Audience::User,
         Some("all") => Audience::All,
         Some(word) => {
-            let word = cut(word, LONGEST_NAME);
+            let word = cut(word, MAX_TOOL_NAME_BYTES);
             fields.wrong("audience", format!("must be one of model, user, all, not {word}"));
             Audience::Model
         }

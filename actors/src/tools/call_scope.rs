@@ -1,9 +1,9 @@
-//! Where a call happens: what conditions and messages may look at besides the arguments.
+//! The scope of a call: what conditions and messages may read in addition to the arguments.
 
 use abide_conversation::{ConversationId, Principal};
 use serde_json::{Map, Value, json};
 
-/// A conversation and the principal on whose behalf a call of it is made.
+/// The conversation that a call belongs to, and the principal on whose behalf it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallScope {
     pub conversation: ConversationId,
@@ -13,7 +13,7 @@ pub struct CallScope {
 }
 
 impl CallScope {
-    /// `{args, principal, conversation: {id, assigns, metadata}}`.
+    /// The variables of an expression: `{args, principal, conversation: {id, assigns, metadata}}`.
     pub fn values(&self, args: Value) -> Value {
         json!({
             "args": args,
@@ -27,7 +27,8 @@ impl CallScope {
     }
 }
 
-/// The assigns of a call: a message's win over its conversation's, those over the agent's.
+/// Merges the assigns of a call: the message's override the conversation's, which override the
+/// agent's.
 pub fn merged(
     agent: &Map<String, Value>,
     conversation: &Map<String, Value>,

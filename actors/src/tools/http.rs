@@ -1,4 +1,4 @@
-//! HTTP tools: one POST a run, its answer read within bounds.
+//! HTTP tools: one POST for each run, with a bounded response. See `reference/http-tools.md`.
 
 mod reply;
 
@@ -15,7 +15,7 @@ use super::tool::Endpoint;
 use crate::clock::Clock;
 use crate::signed_post::SignedClient;
 use crate::trace;
-use reply::{Line, Lines};
+use reply::{Line, LineReader};
 
 /// Calls HTTP tools.
 pub(super) struct Http(SignedClient);
@@ -25,7 +25,7 @@ impl Http {
         Ok(Self(SignedClient::new("the tool", clock, variables)?))
     }
 
-    /// Calls the tool once. Every failure is a result; none of them shows a secret.
+    /// Calls the tool once. Every failure becomes a result, and none reveals a secret.
     pub(super) async fn call(
         &self,
         endpoint: &Endpoint,
@@ -35,7 +35,7 @@ impl Http {
     ) -> ToolReturn {
         match self.exchange(endpoint, tool, run, report).await {
             Ok(returned) => returned,
-            Err(message) => ToolReturn::failed(message, ErrorType::ToolError),
+            Err(message) => ToolReturn::failure(message, ErrorType::ToolError),
         }
     }
 
@@ -49,22 +49,22 @@ impl Http {
         let key = format!("{}/{}", run.conversation, run.call);
         let Run { conversation, turn, call, attempt, .. } = run;
         let trace = trace::of_attempt(conversation, turn.as_ref(), call, *attempt);
-        let response = self.0.post(endpoint, tool, &key, body(tool, run), trace).await?;
+        let response = self.0.post(endpoint, tool, &key, request_body(tool, run), trace).await?;
         if [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT].contains(&response.status()) {
             return Ok(ToolReturn::ok(Value::Null));
         }
         match is_ndjson(response.headers()) {
-            true => self.lines(response, report).await,
-            false => reply::whole(&self.0.whole(response).await?),
+            true => self.read_ndjson(response, report).await,
+            false => reply::read_whole(&self.0.whole(response).await?),
         }
     }
 
-    async fn lines(
+    async fn read_ndjson(
         &self,
         mut response: Response,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> Result<ToolReturn, String> {
-        let mut lines = Lines::default();
+        let mut lines = LineReader::default();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.0.broken(&error))? {
             lines.push(&chunk)?;
             while let Some(line) = lines.next_line()? {
@@ -83,7 +83,7 @@ impl Http {
     }
 }
 
-fn body(tool: &str, run: &Run) -> String {
+fn request_body(tool: &str, run: &Run) -> String {
     json!({
         "conversation_id": run.conversation,
         "turn_id": run.turn,

@@ -1,7 +1,8 @@
-//! Tools in Rust, for programs that embed these crates.
+//! Native tools: tools in Rust, for programs that embed these crates.
 //!
 //! ```
-//! use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
+//! use abide_actors::tools::native::{Context, NativeTool};
+//! use abide_actors::tools::{Extensions, ToolReturn};
 //! use serde_json::{Value, json};
 //!
 //! struct Add;
@@ -17,18 +18,18 @@
 //!                "properties": {"a": {"type": "number"}, "b": {"type": "number"}}})
 //!     }
 //!
-//!     async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+//!     async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
 //!         context.report(json!({"about_to": "add"}));
 //!         match (args["a"].as_f64(), args["b"].as_f64()) {
-//!             (Some(a), Some(b)) => Returned::ok(json!(a + b)),
-//!             _ => Returned::error("two numbers are needed"),
+//!             (Some(a), Some(b)) => ToolReturn::ok(json!(a + b)),
+//!             _ => ToolReturn::error("two numbers are needed"),
 //!         }
 //!     }
 //! }
 //!
-//! // A definition then says `run: {native: add}`.
-//! let natives = Natives::new().with("add", Add);
-//! assert!(natives.get("add").is_some());
+//! // A definition names it: `run: {native: add}`.
+//! let extensions = Extensions::new().with_tool("add", Add);
+//! assert!(extensions.tool("add").is_some());
 //! ```
 
 pub(super) mod attempt;
@@ -59,43 +60,44 @@ pub use typed::typed;
 
 /// A tool that runs in this process.
 ///
-/// It may be aborted at any await, and may run again for the same call with a higher attempt. A
-/// panic ends the call as `tool crashed` and nothing else.
+/// A run may be aborted at any await, and may be repeated for the same call with a higher attempt
+/// number. A panic ends only this call, as `tool crashed`.
 #[async_trait]
 pub trait NativeTool: Send + Sync + 'static {
-    /// What the model is told of it, unless the definition says otherwise.
+    /// The description for the model, unless the definition has its own.
     fn description(&self) -> String;
 
-    /// The JSON Schema of its arguments, an object; they satisfy it when `run` is called.
+    /// The JSON Schema of its arguments, an object. The arguments that `run` gets satisfy it.
     fn parameters(&self) -> Value;
 
     /// Runs one call.
     async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn;
 
-    /// May turn an error of its run, or a crash, into something else. The run's time goes on; of one
-    /// that ran out of it there is nothing to recover.
+    /// May replace an error or a crash of the run by another result. It shares the run's time
+    /// limit, so there is no recovery from a timeout.
     async fn recover(&self, _: &str, _: ErrorType, _: Context<'_>) -> Option<ToolReturn> {
         None
     }
 
-    /// The node begins; it serves nothing before this is done, and not at all if it fails.
-    async fn started(&self) -> Result<(), String> {
+    /// Called when the node starts. The node serves nothing before this is done, and does not start
+    /// if it fails.
+    async fn on_start(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The node ends, and no call runs any more. A node that dies has no time to say so.
-    async fn stopped(&self) {}
+    /// Called when the node stops and no call runs any more; not called if the node crashes.
+    async fn on_stop(&self) {}
 }
 
-/// The call that a native tool runs for.
+/// The call that a native tool is running.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub agent: &'a AgentName,
     pub conversation: &'a ConversationId,
-    /// `None` for a user's own call.
+    /// `None` for a user's dispatch.
     pub turn: Option<&'a TurnId>,
     pub call: &'a CallId,
-    /// 1 for the first; `conversation` and `call` are the same for every attempt.
+    /// 1 for the first attempt; `conversation` and `call` are the same for every attempt.
     pub attempt: u32,
     pub assigns: &'a Map<String, Value>,
     pub principal: &'a Principal,
@@ -106,90 +108,97 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// What the program provides of this type: for the agent, else for all.
+    /// The value of this type that the program provides for the agent, or else for all agents.
     pub fn dependency<T: Any>(&self) -> Option<&'a T> {
         self.dependencies.get(self.agent)
     }
 
-    /// Tells whoever watches how far the run has come. Lossy, and lost unless the tool is declared
-    /// `streaming`; never blocks.
+    /// Reports progress to clients. Progress is lossy, is dropped unless the tool is declared
+    /// `streaming`, and never blocks.
     pub fn report(&self, progress: Value) {
         let _ = self.progress.try_send(progress);
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolReturn {
     pub outcome: Outcome,
-    /// Shown to people, never to the model.
+    /// A payload for user interfaces, never for the model.
     pub ui: Option<Ui>,
     /// Ends the turn as halted, with this reason.
     pub halt: Option<String>,
-    /// What a built-in tool changes in its conversation, in the same commit.
-    pub(crate) changes: Vec<StateChange>,
-    /// What the tool must know first; there is no result yet.
-    pub(crate) asks: Option<InputRequest>,
-    /// With what it ran, if middleware changed the arguments.
-    pub(crate) ran: Option<EffectiveArgs>,
+    /// Changes of the conversation by a built-in tool, committed with the result.
+    pub(crate) state_changes: Vec<StateChange>,
+    /// The input that the tool needs from a person first; there is no result yet.
+    pub(crate) input_request: Option<InputRequest>,
+    /// The arguments that it ran with, if middleware changed them.
+    pub(crate) effective_args: Option<EffectiveArgs>,
 }
 
 impl ToolReturn {
-    /// A result: text, any JSON, or content blocks. Media blocks, wherever they stand in it, are
-    /// shown to the model as what they are.
+    /// A result: text, any JSON, or content blocks. The model sees media blocks anywhere in it as
+    /// media.
     pub fn ok(result: impl Into<Value>) -> Self {
-        Self::of(Outcome::Ok(result.into()))
+        Self::from_outcome(Outcome::Ok(result.into()))
     }
 
-    /// The tool failed; the model reads the message.
+    /// A failure; the model reads the message.
     pub fn error(message: impl Into<String>) -> Self {
-        Self::failed(message, ErrorType::ToolError)
+        Self::failure(message, ErrorType::ToolError)
     }
 
-    /// The turn is to end here, with this reason. The call still gets its result.
+    /// Ends the turn with this reason. The call still gets its result.
     pub fn halt(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self { halt: Some(reason.clone()), ..Self::ok(reason) }
     }
 
-    /// The tool needs something from a person first. The call waits, for days if it may, and runs
-    /// again with the answer as [`Context::input`], on whichever node; nothing else of this run is
-    /// kept. A user's own call cannot wait: it ends with an error.
-    pub fn asking(asks: InputRequest) -> Self {
-        Self { asks: Some(asks), ..Self::of(Outcome::Ok(Value::Null)) }
+    /// Asks a person for input first. The call waits, for days if its timeout allows, and then runs
+    /// again on any node with the answer in [`Context::input`]; nothing else of this run is kept. A
+    /// user's dispatch cannot wait: it ends with an error.
+    pub fn input_required(asks: InputRequest) -> Self {
+        Self { input_request: Some(asks), ..Self::from_outcome(Outcome::Ok(Value::Null)) }
     }
 
-    /// The same, with something to show to people.
+    /// Adds a payload for user interfaces.
     pub fn with_ui(self, kind: impl Into<String>, payload: impl Into<Value>) -> Self {
         Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
     }
 
     pub(crate) fn with_change(mut self, change: StateChange) -> Self {
-        self.changes.push(change);
+        self.state_changes.push(change);
         self
     }
 
-    /// This outcome and nothing else.
-    pub(crate) fn of(outcome: Outcome) -> Self {
-        Self { outcome, ui: None, halt: None, changes: Vec::new(), asks: None, ran: None }
+    /// A result with this outcome and nothing else.
+    pub(crate) fn from_outcome(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            ui: None,
+            halt: None,
+            state_changes: Vec::new(),
+            input_request: None,
+            effective_args: None,
+        }
     }
 
-    /// A built-in tool's own error: `code`, or `code: detail`.
-    pub(crate) fn coded(code: &str, detail: &str) -> Self {
+    /// An error of a built-in tool: `code`, or `code: detail`.
+    pub(crate) fn builtin_error(code: &str, detail: &str) -> Self {
         match detail {
             "" => Self::error(code),
             detail => Self::error(format!("{code}: {detail}")),
         }
     }
 
-    /// The arguments are wrong; `why` names each field.
-    pub(crate) fn invalid(why: &str) -> Self {
+    /// An error for invalid arguments; `why` names each field.
+    pub(crate) fn invalid_args(why: &str) -> Self {
         let why = format!("invalid tool arguments: {why}");
-        Self::failed(why, ErrorType::ValidationError)
+        Self::failure(why, ErrorType::ValidationError)
     }
 
-    pub(crate) fn failed(message: impl Into<String>, error_type: ErrorType) -> Self {
-        Self::of(Outcome::Err(message.into(), error_type))
+    pub(crate) fn failure(message: impl Into<String>, error_type: ErrorType) -> Self {
+        Self::from_outcome(Outcome::Err(message.into(), error_type))
     }
 }
 
@@ -205,7 +214,7 @@ macro_rules! results {
 
 results!(Value, Vec<Value>, String, &str, bool, i64, u64, f64, ());
 
-/// The model reads the error.
+/// The error becomes the text that the model reads.
 impl<T: Into<ToolReturn>, E: fmt::Display> From<Result<T, E>> for ToolReturn {
     fn from(result: Result<T, E>) -> Self {
         match result {
@@ -215,8 +224,8 @@ impl<T: Into<ToolReturn>, E: fmt::Display> From<Result<T, E>> for ToolReturn {
     }
 }
 
-/// The native tools that a program offers, by the name that definitions use, what they work with,
-/// what is around all tools, and the program's hooks.
+/// What a program adds to a node: native tools by the name that definitions use, the dependencies
+/// of these tools, middleware, and hooks.
 #[derive(Clone, Default)]
 pub struct Extensions {
     tools: BTreeMap<String, Arc<dyn NativeTool>>,
@@ -226,18 +235,18 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// None yet.
+    /// No extensions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same and one more; a later tool of one name replaces the earlier.
-    pub fn with(mut self, name: impl Into<String>, tool: impl NativeTool) -> Self {
+    /// Adds a tool; it replaces an earlier one of the same name.
+    pub fn with_tool(mut self, name: impl Into<String>, tool: impl NativeTool) -> Self {
         self.tools.insert(name.into(), Arc::new(tool));
         self
     }
 
-    /// The same with these hooks, and no others.
+    /// Sets the program's hooks, replacing earlier ones.
     pub fn with_hooks(self, hooks: Hooks) -> Self {
         Self { hooks, ..self }
     }
@@ -247,11 +256,11 @@ impl Extensions {
         &self.hooks
     }
 
-    /// The same, with a value that tools find by its type; a later one of a type replaces the
-    /// earlier.
+    /// Provides a value that tools find by its type; it replaces an earlier one of the same type.
     ///
     /// ```
-    /// use abide_actors::tools::native::{Natives, Returned, typed};
+    /// use abide_actors::tools::native::typed;
+    /// use abide_actors::tools::{Extensions, ToolReturn};
     /// use serde_json::json;
     ///
     /// struct Rate(f64);
@@ -267,11 +276,12 @@ impl Extensions {
     ///         Ok::<_, &str>(args.euros * rate)
     ///     })
     /// });
-    /// let natives = Natives::new().with("exchange", exchange).provide(Rate(1.5));
+    /// let extensions = Extensions::new().with_tool("exchange", exchange).provide(Rate(1.5));
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
     /// # .block_on(async {
-    /// assert_eq!(natives.run("exchange", json!({"euros": 2})).await, Returned::ok(3.0));
+    /// let result = extensions.run_tool("exchange", json!({"euros": 2})).await;
+    /// assert_eq!(result, ToolReturn::ok(3.0));
     /// # });
     /// ```
     pub fn provide<T: Any + Send + Sync>(mut self, value: T) -> Self {
@@ -279,23 +289,23 @@ impl Extensions {
         self
     }
 
-    /// The same for one agent, whose tools find this value and not the one for all.
+    /// Provides a value to the tools of one agent, in place of the value for all agents.
     pub fn provide_for<T: Any + Send + Sync>(mut self, agent: &str, value: T) -> Self {
         Arc::make_mut(&mut self.dependencies).provide(Some(agent), value);
         self
     }
 
-    /// The same, with this middleware and no other.
+    /// Sets the middleware, replacing earlier ones.
     pub fn with_middlewares(self, middlewares: Middlewares) -> Self {
         Self { middlewares, ..self }
     }
 
     /// The tool of that name.
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn NativeTool>> {
+    pub fn tool(&self, name: &str) -> Option<&Arc<dyn NativeTool>> {
         self.tools.get(name)
     }
 
-    /// What may be around the runs of tools.
+    /// The middleware that definitions may name.
     pub fn middlewares(&self) -> &Middlewares {
         &self.middlewares
     }

@@ -239,7 +239,7 @@ fn the_gate_and_check_args_agree_with_the_plan() {
     let toolbox = toolbox();
     let send = toolbox.tool("send").unwrap();
     let gate = gate(&toolbox);
-    let judged = |args| gate.judge(send, &args, &scope()).decision;
+    let judged = |args| gate.decide(send, &args, &scope()).decision;
     assert_eq!(judged(json!({"to": "b"})), Decision::Ask);
     assert_eq!(judged(json!({"to": "b", "amount": 1})), Decision::Allow);
     assert!(send.check_args(&json!({})).unwrap_err().contains("\"to\""));

@@ -11,16 +11,16 @@ use serde_json::{Map, Value};
 use super::builtin::Builtin;
 use super::call_scope::CallScope;
 use super::condition::Condition;
-use super::limits::{LARGEST_VALUE, encoded_len};
+use super::limits::{MAX_VALUE_BYTES, encoded_len};
 use super::schema::Schema;
 use super::template::Template;
 use crate::context::Retention;
 use crate::mcp::McpToolRef;
 
-/// The longest name of a tool, in bytes, as providers allow; a model may make up a longer one.
-pub const LONGEST_NAME: usize = 64;
+/// The longest tool name that providers allow; a model may invent a longer one.
+pub const MAX_TOOL_NAME_BYTES: usize = 64;
 
-/// A tool: what the model is told of it, who produces its results, and under which rules.
+/// A tool: how it is described to the model, who executes it, and under which rules.
 #[derive(Clone, Debug)]
 pub struct Tool {
     pub name: String,
@@ -28,36 +28,36 @@ pub struct Tool {
     pub parameters: Schema,
     pub executor: Executor,
     pub approval: Approval,
-    /// What is around its runs within the agent's own, outermost first.
+    /// The names of its middleware, inside the agent's, outermost first.
     pub middleware: Vec<String>,
-    /// How it runs; `Some` of a server tool and of no other.
+    /// How it runs; `Some` exactly for server tools.
     pub target: Option<Target>,
     pub run_timeout: Duration,
     pub on_interrupt: OnInterrupt,
-    /// Of its suspensions; else the agent's.
+    /// How long its suspensions wait; `None` means the agent's default.
     pub timeout: Option<Duration>,
-    /// Whether its progress is shown.
+    /// Whether its progress is streamed to clients.
     pub streaming: bool,
     pub intent: Intent,
     pub audience: Audience,
     pub aliases: Vec<String>,
-    /// Whether a decision about it holds for its one call only.
+    /// Whether a decision about one call is never remembered for others.
     pub strict: bool,
-    /// Whether it changes nothing, and so may run while the conversation plans.
+    /// Whether it changes nothing, and so may run in the phase `plan`.
     pub read_only: bool,
     pub confirmation_message: Option<Template>,
-    /// Of a client tool; `false`: answered at once with `default_result`.
+    /// Client tools only. If `false`, the call is answered at once with `default_result`.
     pub requires_response: bool,
     pub default_result: Value,
-    /// What a person's or a page's answer must satisfy.
+    /// The schema that a person's or a client's answer must satisfy.
     pub result_schema: Option<Schema>,
-    /// By provider, merged into the wire definition as it is.
+    /// Options by provider, merged unchanged into the definition that the provider receives.
     pub provider_options: Map<String, Value>,
-    /// How long its results stay in the prompt once room is needed.
+    /// How long its results stay in the prompt once the context has to shrink.
     pub retention: Retention,
 }
 
-/// The gate in front of a call.
+/// When a call needs an approval.
 #[derive(Clone, Debug)]
 pub enum Approval {
     Auto,
@@ -69,10 +69,10 @@ pub enum Approval {
 #[derive(Clone, Debug)]
 pub enum Target {
     Http(Endpoint),
-    /// The name in `Natives`.
+    /// A native tool, by its name in `Extensions`.
     Native(String),
     Builtin(Builtin),
-    /// A child conversation of that agent.
+    /// A child conversation with that agent.
     Agent(AgentName),
     /// A tool of an MCP server.
     Mcp(McpToolRef),
@@ -83,7 +83,7 @@ pub enum Target {
 pub struct Endpoint {
     pub url: Url,
     pub headers: HeaderMap,
-    /// The name of the variable that holds the secret; never the secret.
+    /// The name of the environment variable that holds the secret, never the secret itself.
     pub signing_secret_env: Option<String>,
 }
 
@@ -97,7 +97,7 @@ pub enum Audience {
 }
 
 impl Tool {
-    /// Whether the model is told of it and may call it.
+    /// Whether the model is offered the tool and may call it.
     pub fn is_for_model(&self) -> bool {
         match self.audience {
             Audience::Model | Audience::All => true,
@@ -106,7 +106,7 @@ impl Tool {
     }
 
     /// Whether a child conversation answers its calls.
-    pub fn asks_a_child(&self) -> bool {
+    pub fn is_sub_agent(&self) -> bool {
         match &self.target {
             Some(Target::Agent(_)) => true,
             Some(Target::Builtin(builtin)) => *builtin == Builtin::SpawnAgent,
@@ -114,29 +114,29 @@ impl Tool {
         }
     }
 
-    /// The rules for its arguments, whoever gives them; the error names each field.
+    /// Checks arguments, whoever gives them; the error names each wrong field.
     pub fn check_args(&self, args: &Value) -> Result<(), String> {
         if !args.is_object() {
             return Err("must be an object".to_owned());
         }
-        if encoded_len(args) > LARGEST_VALUE {
+        if encoded_len(args) > MAX_VALUE_BYTES {
             return Err("must be at most 1 MB".to_owned());
         }
         self.parameters.check(args)
     }
 
     /// The confirmation message for these arguments, if there is one and it renders.
-    pub(super) fn message(&self, args: &Value, scope: &CallScope) -> Option<String> {
-        self.confirmation_message.as_ref()?.render(self.values(args, scope))
+    pub(super) fn confirmation(&self, args: &Value, scope: &CallScope) -> Option<String> {
+        self.confirmation_message.as_ref()?.render(self.expression_values(args, scope))
     }
 
-    /// Whether nothing that an interpreter works on stands between a call and its plan.
-    pub(super) fn is_planned_quickly(&self) -> bool {
+    /// Whether a call can be planned without running an interpreter (a condition or a template).
+    pub(super) fn is_cheap_to_plan(&self) -> bool {
         let asks = matches!(self.approval, Approval::When(_));
-        !asks && self.confirmation_message.as_ref().is_none_or(Template::is_quick)
+        !asks && self.confirmation_message.as_ref().is_none_or(Template::is_plain)
     }
 
-    pub(super) fn values(&self, args: &Value, scope: &CallScope) -> Value {
-        scope.values(self.parameters.fill(args.clone()))
+    pub(super) fn expression_values(&self, args: &Value, scope: &CallScope) -> Value {
+        scope.values(self.parameters.fill_defaults_in(args.clone()))
     }
 }

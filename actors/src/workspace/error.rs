@@ -1,4 +1,4 @@
-//! Why a tool did not do what it was asked with a file.
+//! Errors of the file tools.
 
 use std::io::{Error, ErrorKind};
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::tools::ToolReturn;
 
-/// A code of the tools' table of errors, and what there is to say about it.
+/// An error code of the file tools with a detail. See `reference/builtin-tools.md`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileError {
     code: &'static str,
@@ -15,10 +15,10 @@ pub(crate) struct FileError {
 
 impl FileError {
     pub(crate) fn new(code: &'static str) -> Self {
-        Self::with(code, "")
+        Self::with_detail(code, "")
     }
 
-    pub(crate) fn with(code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn with_detail(code: &'static str, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into() }
     }
 
@@ -35,9 +35,10 @@ impl From<Error> for FileError {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound => Self::new("enoent"),
-            // The system's own refusals have a number; that of a path that leads out has none.
+            // An error of the operating system has a number; the refusal of a path that leads out
+            // has none.
             ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Self::outside(),
-            kind => Self::with("io_error", kind.to_string()),
+            kind => Self::with_detail("io_error", kind.to_string()),
         }
     }
 }
@@ -50,6 +51,6 @@ impl From<Errno> for FileError {
 
 impl From<FileError> for ToolReturn {
     fn from(refusal: FileError) -> Self {
-        Self::coded(refusal.code, &refusal.detail)
+        Self::builtin_error(refusal.code, &refusal.detail)
     }
 }

@@ -1,4 +1,4 @@
-//! The rule for paths that a model writes.
+//! Normalises paths that a model writes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,13 +6,12 @@ use std::path::{Component, Path, PathBuf};
 
 use super::FileError;
 
-/// How the names of our own files begin: that which says what storage this is, and those that are
-/// being written.
-const RESERVED: [&[u8]; 2] = [b".abide-storage", b".abide-write"];
+/// Prefixes of our own files: the storage marker, and files that are being written.
+const RESERVED_PREFIXES: [&[u8]; 2] = [b".abide-storage", b".abide-write"];
 
-/// The path that `given` means, relative to the root and with one spelling for each name; `.` is
-/// the root. It only says what is asked for: what is behind it is decided when it is opened.
-pub(crate) fn relative(root: &Path, given: &str) -> Result<PathBuf, FileError> {
+/// Normalises `given` to a path relative to the root, where `.` is the root. This is only about
+/// spelling: what the path leads to is checked when it is opened.
+pub(crate) fn relative_path(root: &Path, given: &str) -> Result<PathBuf, FileError> {
     if given.contains('\0') {
         return Err(FileError::new("null_byte_in_path"));
     }
@@ -31,9 +30,9 @@ pub(crate) fn relative(root: &Path, given: &str) -> Result<PathBuf, FileError> {
     Ok(if names().next().is_none() { PathBuf::from(".") } else { names().collect() })
 }
 
-/// Whether tools are to act as if there was no such file.
+/// Whether tools must act as if this file did not exist.
 pub(super) fn is_reserved(name: &OsStr) -> bool {
-    RESERVED.iter().any(|start| name.as_bytes().starts_with(start))
+    RESERVED_PREFIXES.iter().any(|start| name.as_bytes().starts_with(start))
 }
 
 #[cfg(test)]
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     fn meant(given: &str) -> Result<PathBuf, FileError> {
-        relative(Path::new("/work/space"), given)
+        relative_path(Path::new("/work/space"), given)
     }
 
     #[test]

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::KnownNames;
 use crate::agent::endpoint;
 use crate::agent::field_reader::Fields;
-use crate::mcp::{LONGEST_TOOL_NAME, McpToolRef};
+use crate::mcp::{MAX_SERVER_TOOL_NAME_BYTES, McpToolRef};
 use crate::tools::Builtin;
 use crate::tools::limits::cut;
-use crate::tools::tool::{Endpoint, LONGEST_NAME, Target};
+use crate::tools::tool::{Endpoint, MAX_TOOL_NAME_BYTES, Target};
 
 /// A target, and the description and parameters that it brings along.
 #[derive(Default)]
@@ -82,7 +82,7 @@ fn run(fields: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
 
 fn native(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
     let name = run.text("native", 256)?;
-    let Some(tool) = known.natives.get(&name) else {
+    let Some(tool) = known.natives.tool(&name) else {
         run.wrong("native", format!("names no native tool of this program: {}", cut(&name, 64)));
         return None;
     };
@@ -96,14 +96,14 @@ fn native(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
 
 fn builtin(run: &mut Fields) -> Option<ToolDescription> {
     let name = run.text("builtin", 256)?;
-    let Some(builtin) = Builtin::named(&name) else {
+    let Some(builtin) = Builtin::from_name(&name) else {
         run.wrong("builtin", format!("names no built-in tool: {}", cut(&name, 64)));
         return None;
     };
     Some(ToolDescription {
         target: Some(Target::Builtin(builtin)),
         description: Some(builtin.description().to_owned()),
-        parameters: Some(builtin.checked()),
+        parameters: Some(builtin.validation_schema()),
         run_timeout: Some(builtin.run_timeout()),
     })
 }
@@ -127,7 +127,7 @@ fn mcp(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
         }
     }
     let server = mcp.text("server", 256);
-    let tool = mcp.text("tool", LONGEST_TOOL_NAME);
+    let tool = mcp.text("tool", MAX_SERVER_TOOL_NAME_BYTES);
     let server = server.and_then(|name| {
         let server = known.servers.get(&name).cloned();
         if server.is_none() {
@@ -146,7 +146,7 @@ fn mcp(run: &mut Fields, known: &KnownNames<'_>) -> Option<ToolDescription> {
 
 /// The name of no server of the agent.
 pub(super) fn no_server(name: &str) -> String {
-    format!("names no MCP server of this agent: {}", cut(name, LONGEST_NAME))
+    format!("names no MCP server of this agent: {}", cut(name, MAX_TOOL_NAME_BYTES))
 }
 
 /// Reads the `http` of a server tool's `run`, or of a hook.

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::{Instant, advance, pause, resume};
 
 use super::rig::{Age, HttpServer, Rig, stdio, until_gone};
-use crate::mcp::session::{IDLE, LOOK};
+use crate::mcp::session::{IDLE_CHECK_INTERVAL, IDLE_TIMEOUT};
 
 #[tokio::test]
 async fn a_server_that_dies_in_mid_call_is_started_again_for_the_next() {
@@ -29,7 +29,7 @@ async fn a_server_that_is_not_there_costs_a_step_nothing_but_its_tools() {
         let rig = Rig::new(entry);
         assert_eq!(rig.names().await, Vec::<String>::new());
         // The second step asks nobody.
-        let known = rig.runner.mcp().known(&rig.definition);
+        let known = rig.runner.mcp().cached_listings(&rig.definition);
         assert!(known.is_some_and(|known| known.is_empty()));
     }
 }
@@ -76,7 +76,7 @@ async fn a_process_ends_with_the_pool_and_when_nobody_used_it_for_long() {
     let rig = Rig::new(stdio(Age::New));
     let process = rig.text("pid", json!({})).await;
     pause();
-    advance(IDLE + LOOK).await;
+    advance(IDLE_TIMEOUT + IDLE_CHECK_INTERVAL).await;
     resume();
     until_gone(&process).await;
     assert_ne!(rig.text("pid", json!({})).await, process);

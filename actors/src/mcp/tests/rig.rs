@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::agent::Definition;
-use crate::tools::fixtures::{StillClock, a_run, kit, natives, parse, source};
+use crate::tools::fixtures::{StillClock, a_run, builtin_services, extensions, parse, source};
 use crate::tools::runner::Run;
 use crate::tools::{Runner, ToolReturn, Toolbox};
 
@@ -122,7 +122,7 @@ impl Rig {
             name => std::env::var(name).ok(),
         });
         let clock = StillClock::now();
-        let runner = Runner::with_variables(natives(), kit(), clock, variables).unwrap();
+        let runner = Runner::with_env(extensions(), builtin_services(), clock, variables).unwrap();
         Self { runner, definition }
     }
 
@@ -154,7 +154,7 @@ impl Rig {
 
     pub(super) async fn call(&self, tool: &str, args: Value) -> Outcome {
         let returned = self.run(a_run(&format!("docs_{tool}"), args), |_| {}).await;
-        assert_eq!(returned.asks, None);
+        assert_eq!(returned.input_request, None);
         returned.outcome
     }
 
@@ -186,7 +186,7 @@ impl Rig {
         before: Option<PendingInput>,
     ) -> InputRequest {
         let returned = self.resumed(tool, args, before).await;
-        returned.asks.expect("it asks")
+        returned.input_request.expect("it asks")
     }
 
     pub(super) async fn resumed(

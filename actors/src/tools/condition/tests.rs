@@ -9,7 +9,7 @@ use super::*;
 fn asks(source: &str, args: Value) -> bool {
     let conversation = json!({"id": "c1", "assigns": {"limit": 10}, "metadata": {}});
     let values = json!({"args": args, "principal": "ann", "conversation": conversation});
-    Condition::compile(source).unwrap().asks(values)
+    Condition::compile(source).unwrap().is_true_or_fails(values)
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn loops_within_loops_are_cut_short_and_ask() {
 
 #[test]
 fn more_than_a_condition_can_look_at_asks() {
-    assert!(asks("false", json!({"text": "x".repeat(LARGEST_INPUT)})));
-    assert!(!asks("false", json!({"text": "x".repeat(LARGEST_INPUT / 2)})));
+    assert!(asks("false", json!({"text": "x".repeat(MAX_INPUT_BYTES)})));
+    assert!(!asks("false", json!({"text": "x".repeat(MAX_INPUT_BYTES / 2)})));
 }
 #[test]
 fn nesting_ends_in_a_refusal_and_never_in_an_overflow() {
@@ -78,9 +78,10 @@ fn nesting_ends_in_a_refusal_and_never_in_an_overflow() {
         "args".to_owned() + &"[0]".repeat(1300),
         around("[1].exists(x, ", ")", 90),
     ] {
-        let _ = Condition::compile(&source).map(|condition| condition.asks(json!({"args": {}})));
+        let _ = Condition::compile(&source)
+            .map(|condition| condition.is_true_or_fails(json!({"args": {}})));
     }
     let sum = |n| Condition::compile(&(around("1 + ", "", n) + " < 0"));
-    assert!(!sum(40).unwrap().asks(json!({})));
+    assert!(!sum(40).unwrap().is_true_or_fails(json!({})));
     assert!(sum(100).unwrap_err().contains("deep"));
 }

@@ -40,13 +40,13 @@ fn gate(permissions: Value) -> Gate {
 
 fn judged(gate: &Gate, tool: &str, args: Value) -> String {
     let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
-    let verdict = gate.judge(toolbox.tool(tool).unwrap(), &args, &scope());
+    let verdict = gate.decide(toolbox.tool(tool).unwrap(), &args, &scope());
     format!("{:?}: {}", verdict.decision, verdict.rule)
 }
 
 /// A call that was judged when anything went.
 fn granted() -> Grant {
-    Grant { phase: PermissionPhase::BypassPermissions, ..Grant::of("ask", json!({})) }
+    Grant { phase: PermissionPhase::BypassPermissions, ..Grant::for_test("ask", json!({})) }
 }
 
 fn child_of(ceiling: Ceiling) -> State {
@@ -95,7 +95,7 @@ fn the_first_decisive_rule_wins() {
 
 fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> RememberedDecision {
     let definition = agent(json!({}));
-    let does = definition.tools.iter().find(|it| it.name == tool).unwrap().does();
+    let does = definition.tools.iter().find(|it| it.name == tool).unwrap().action_fingerprint();
     RememberedDecision {
         id: DecisionId::new(id),
         tool: tool.to_owned(),
@@ -110,7 +110,7 @@ fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> Reme
 
 fn recalling(permissions: Value, decisions: Vec<RememberedDecision>, second: i64) -> Gate {
     let now = Timestamp::from_second(second).unwrap();
-    gate(permissions).recalling(&State::default(), decisions, now)
+    gate(permissions).with_remembered(&State::default(), decisions, now)
 }
 
 #[test]
@@ -165,9 +165,9 @@ fn middleware_gets_no_arguments_past_an_approval_that_nobody_gave() {
     let judged = |tool: &str, args: Value, approved: bool, permissions: Value| {
         let gate = gate(permissions);
         let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
-        let grant = Grant { approved, ..Grant::of(tool, json!({})) };
+        let grant = Grant { approved, ..Grant::for_test(tool, json!({})) };
         let tool = toolbox.tool(tool).unwrap();
-        let verdict = gate.judge_changed(tool, &args, &grant, &scope());
+        let verdict = gate.recheck_changed(tool, &args, &grant, &scope());
         format!("{:?}: {}", verdict.decision, verdict.rule)
     };
     let refused = "Deny: middleware: needs an approval";
@@ -215,12 +215,12 @@ fn a_plan_that_was_there_first_is_left_with_an_approval_only() {
     let exit = json!({"action": "exit"});
     let began = gate(json!({"phase": "plan"}));
     assert_eq!(judged(&began, "plan_mode", exit.clone()), "Ask: phase: plan");
-    assert_eq!(began.granted(), PermissionPhase::Default);
+    assert_eq!(began.base_phase(), PermissionPhase::Default);
     let definition = agent(json!({"phase": "trusted"}));
     let planning = State { planning: Some(true), ..State::default() };
     let entered = Gate::new(definition, &planning);
     assert_eq!(entered.phase(), PermissionPhase::Plan);
-    assert_eq!(entered.granted(), PermissionPhase::Trusted);
+    assert_eq!(entered.base_phase(), PermissionPhase::Trusted);
     assert_eq!(judged(&entered, "free", json!({})), "Deny: phase: plan");
     assert_eq!(judged(&entered, "plan_mode", exit.clone()), "Allow: approval: auto");
     let left = State { planning: Some(false), ..State::default() };
@@ -238,8 +238,8 @@ fn planning_begins_with_the_next_call_of_the_same_message() {
     let tool = toolbox.tool("plan_mode").unwrap();
     for action in ["exit", "enter", "exit"] {
         let args = json!({"action": action});
-        let verdict = gate.judge(tool, &args, &scope());
-        gate.follow(tool, &args, &verdict);
+        let verdict = gate.decide(tool, &args, &scope());
+        gate.advance(tool, &args, &verdict);
     }
     assert_eq!(judged(&gate, "free", json!({})), "Deny: phase: plan");
 }
@@ -260,14 +260,14 @@ fn a_child_is_never_allowed_more_than_its_parent() {
         assert_eq!(judged(&child, refused, json!({})), "Deny: allowed_tools", "{refused}");
     }
     assert_eq!(judged(&child, "bash", json!({})), "Deny: disallowed_tools");
-    assert_eq!(child.hosts(), BTreeSet::from(["b".to_owned()]));
-    assert!(child.network());
+    assert_eq!(child.allowed_hosts(), BTreeSet::from(["b".to_owned()]));
+    assert!(child.allows_network());
     let grandchild =
         Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(&granted(), None)));
     assert_eq!(grandchild.phase(), PermissionPhase::Default);
     assert_eq!(judged(&grandchild, "send", json!({})), "Deny: allowed_tools");
     let strict = Gate::new(agent(json!({})), &child_of(Ceiling { network: false, ..ceiling }));
-    assert!(!strict.network());
+    assert!(!strict.allows_network());
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_child_of_a_planning_parent_cannot_leave_the_plan() {
 fn edited_arguments_meet_the_lists_and_the_phase_but_no_second_approval() {
     let judge = |gate: &Gate| {
         let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
-        gate.judge_edited(toolbox.tool("send").unwrap(), &json!({"n": 2})).decision
+        gate.recheck_edited(toolbox.tool("send").unwrap(), &json!({"n": 2})).decision
     };
     assert_eq!(judge(&gate(json!({}))), Decision::Allow);
     assert_eq!(judge(&gate(json!({"disallowed_tools": ["send"]}))), Decision::Deny);
@@ -361,13 +361,13 @@ fn a_users_own_call_needs_leave_too() {
 fn every_builtin_is_known_by_its_name_and_brings_its_arguments() {
     let definition = agent(json!({}));
     for builtin in Builtin::ALL {
-        assert_eq!(Builtin::named(builtin.name()), Some(builtin));
+        assert_eq!(Builtin::from_name(builtin.name()), Some(builtin));
         let tool = definition.tools.iter().find(|tool| tool.name == builtin.name()).unwrap();
         assert!(!tool.description.is_empty() && tool.target.is_some());
         assert_eq!(tool.check_args(&json!({})), Ok(()), "{}", builtin.name());
     }
     let kid = definition.tools.iter().find(|tool| tool.name == "kid").unwrap();
-    assert!(kid.asks_a_child());
+    assert!(kid.is_sub_agent());
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn a_child_has_the_phase_in_which_its_call_was_judged() {
     let judged_in_plan = Gate::new(agent(json!({"phase": "trusted"})), &planning);
     let toolbox = Toolbox::new(judged_in_plan.definition.clone(), &Listings::new(), Arc::from([]));
     let kid = toolbox.tool("spawn_agent").unwrap();
-    let verdict = judged_in_plan.judge(kid, &json!({}), &scope());
+    let verdict = judged_in_plan.decide(kid, &json!({}), &scope());
     let call = a_call(Some(verdict), json!({}), false);
     let grant = Grant::of_call(&Call { tool: "spawn_agent".to_owned(), ..call }).unwrap();
     let later = gate(json!({"phase": "trusted"}));
@@ -398,15 +398,19 @@ fn leave_for_other_arguments_needs_a_verdict_about_them_and_never_widens() {
     let agent = agent(json!({"phase": "trusted"}));
     let toolbox = Toolbox::new(agent.clone(), &Listings::new(), Arc::from([]));
     let (free, args) = (toolbox.tool("free").unwrap(), json!({"x": 2}));
-    let grant = Grant::of("free", json!({"x": 1}));
+    let grant = Grant::for_test("free", json!({"x": 1}));
     let gate = Gate::new(agent, &State::default());
-    let verdict = gate.judge_changed(free, &args, &grant, &scope());
+    let verdict = gate.recheck_changed(free, &args, &grant, &scope());
     assert_eq!((verdict.rule.as_str(), verdict.phase), ("middleware", PermissionPhase::Trusted));
-    let changed = grant.changed(&verdict, &args).unwrap();
+    let changed = grant.for_changed_args(&verdict, &args).unwrap();
     assert_eq!((changed.args(), changed.phase), (&args, PermissionPhase::Default));
-    assert_eq!(grant.changed(&verdict, &json!({"x": 3})), None, "it is about others");
-    assert_eq!(Grant::of("look", json!({})).changed(&verdict, &args), None, "and another tool");
+    assert_eq!(grant.for_changed_args(&verdict, &json!({"x": 3})), None, "it is about others");
+    assert_eq!(
+        Grant::for_test("look", json!({})).for_changed_args(&verdict, &args),
+        None,
+        "and another tool"
+    );
     for decision in [Decision::Ask, Decision::Deny] {
-        assert_eq!(grant.changed(&Verdict { decision, ..verdict.clone() }, &args), None);
+        assert_eq!(grant.for_changed_args(&Verdict { decision, ..verdict.clone() }, &args), None);
     }
 }

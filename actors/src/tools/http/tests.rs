@@ -16,9 +16,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::tools::fixtures::log::Log;
-use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
-use crate::tools::limits::LARGEST_VALUE;
+use crate::tools::fixtures::log::ErrorLog;
+use crate::tools::fixtures::{StillClock, a_run, builtin_services, definition, extensions};
+use crate::tools::limits::MAX_VALUE_BYTES;
 use crate::tools::runner::Runner;
 use crate::tools::tool::Tool;
 
@@ -79,7 +79,8 @@ fn runner() -> Runner {
         "GARBLED" => Some("whsec_not base64!".to_owned()),
         _ => None,
     };
-    Runner::with_variables(natives(), kit(), StillClock::now(), Arc::new(variable)).unwrap()
+    Runner::with_env(extensions(), builtin_services(), StillClock::now(), Arc::new(variable))
+        .unwrap()
 }
 
 async fn called(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {
@@ -161,7 +162,7 @@ async fn a_signed_call_verifies_and_a_changed_one_does_not() {
 async fn the_model_is_not_told_which_secret_is_missing_or_unfit_and_nothing_is_sent() {
     let (url, received) = server(vec![]).await;
     for name in ["MISSING", "GARBLED"] {
-        let log = Log::of_errors();
+        let log = ErrorLog::capture();
         let (returned, _) = called(&url, json!({"signing_secret_env": name})).await;
         assert_eq!(failure(&returned), "the tool is not configured", "{name}");
         let named = format!("name=\"send\" variable=\"{name}\"");
@@ -178,7 +179,7 @@ async fn an_envelope_is_taken_as_it_is() {
     let failed = answered(json_answer(r#"{"ok": false, "error": "no stock"}"#)).await;
     assert_eq!(failed, ToolReturn::error("no stock"));
     let failed = r#"{"ok": false, "error": "no", "error_type": "PERMISSION_DENIED"}"#;
-    let denied = ToolReturn::failed("no", ErrorType::PermissionDenied);
+    let denied = ToolReturn::failure("no", ErrorType::PermissionDenied);
     assert_eq!(answered(json_answer(failed)).await, denied);
     for (text, wanted) in [
         (r#"{"ok": true}"#, ToolReturn::ok(Value::Null)),
@@ -232,9 +233,9 @@ async fn any_other_status_is_an_error_and_a_redirect_is_not_followed() {
 #[tokio::test]
 async fn a_body_of_one_megabyte_is_read_and_one_byte_more_is_not() {
     let body = |size: usize| format!("\"{}\"", "x".repeat(size - 2));
-    let whole = answered(json_answer(body(LARGEST_VALUE))).await;
-    assert_eq!(whole, ToolReturn::ok("x".repeat(LARGEST_VALUE - 2)));
-    let more = answered(json_answer(body(LARGEST_VALUE + 1))).await;
+    let whole = answered(json_answer(body(MAX_VALUE_BYTES))).await;
+    assert_eq!(whole, ToolReturn::ok("x".repeat(MAX_VALUE_BYTES - 2)));
+    let more = answered(json_answer(body(MAX_VALUE_BYTES + 1))).await;
     assert_eq!(failure(&more), "the tool's answer is larger than 1 MB");
     let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 65_536]));
     let endless = answered(json_answer(Body::from_stream(endless))).await;
@@ -267,7 +268,7 @@ async fn a_server_that_says_nothing_more_runs_into_the_time_limit() {
     for bytes in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\""] {
         let url = raw(bytes.to_vec(), true).await;
         let (returned, _) = called(&url, json!({"run_timeout": "150ms"})).await;
-        let wanted = ToolReturn::failed("timed out after 150ms", ErrorType::Timeout);
+        let wanted = ToolReturn::failure("timed out after 150ms", ErrorType::Timeout);
         assert_eq!(returned, wanted);
     }
 }
@@ -279,7 +280,7 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
     for (text, ended) in [(LINES.to_owned(), false), (format!("{LINES}\n"), true)] {
         for at in 0..=text.len() {
             let (head, tail) = text.as_bytes().split_at(at);
-            let mut lines = Lines::default();
+            let mut lines = LineReader::default();
             let mut read = Vec::new();
             for fragment in [head, tail] {
                 lines.push(fragment).unwrap();

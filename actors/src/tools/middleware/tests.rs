@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::Definition;
-use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
+use crate::tools::fixtures::{ScriptedTool, StillClock, a_run, builtin_services, source};
 use crate::tools::native::Extensions;
 use crate::tools::{Gate, Runner};
 
@@ -34,7 +34,7 @@ enum Does {
 
 #[async_trait]
 impl Middleware for Noted {
-    async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn {
+    async fn call(&self, run: &Run, next: Next<'_>) -> ToolReturn {
         let Self(name, seen, does) = self;
         seen.lock().unwrap().push(format!("{name}> {}", run.grant.args()));
         let returned = match does {
@@ -75,16 +75,17 @@ struct Scene {
 /// One named `m` that does this, around the tool that an entry describes.
 fn scene_of(entry: Value, does: Does) -> Scene {
     let seen = Seen::default();
-    let middlewares = Middlewares::new().with("m", Noted("m", seen.clone(), does));
+    let middlewares = Middlewares::new().with_named("m", Noted("m", seen.clone(), does));
     scene(middlewares, seen, json!(["m"]), entry)
 }
 
 fn scene(middlewares: Middlewares, seen: Seen, agent: Value, entry: Value) -> Scene {
-    let natives = Extensions::new().with("obedient", Obedient).with_middlewares(middlewares);
+    let natives =
+        Extensions::new().with_tool("obedient", ScriptedTool).with_middlewares(middlewares);
     let mut source = source(json!([entry]));
     source["middleware"] = agent;
     let definition = Definition::parse(source, &natives).unwrap().definition;
-    let runner = Runner::new(natives, kit(), StillClock::now()).unwrap();
+    let runner = Runner::new(natives, builtin_services(), StillClock::now()).unwrap();
     Scene { runner: Arc::new(runner), definition: Arc::new(definition), seen }
 }
 
@@ -112,11 +113,11 @@ async fn middleware_stands_around_a_run_from_the_service_to_the_tool() {
     let seen = Seen::default();
     let noted = |name| Noted(name, seen.clone(), Does::Nothing);
     let middlewares = Middlewares::new()
-        .with("tool", noted("tool"))
-        .with("second", noted("second"))
-        .with("first", noted("first"))
-        .everywhere(noted("service"))
-        .everywhere(noted("inner service"));
+        .with_named("tool", noted("tool"))
+        .with_named("second", noted("second"))
+        .with_named("first", noted("first"))
+        .with_global(noted("service"))
+        .with_global(noted("inner service"));
     let mut entry = obedient();
     entry["middleware"] = json!(["tool"]);
     let scene = scene(middlewares, seen, json!(["first", "second"]), entry);
@@ -133,7 +134,7 @@ async fn changed_arguments_are_judged_again_and_get_their_defaults() {
     let returned = scene.run(json!({"x": 1})).await;
     let Outcome::Ok(result) = returned.outcome else { panic!("{:?}", returned.outcome) };
     assert_eq!(result["args"], json!({"x": 2, "do": "echo"}));
-    let ran = returned.ran.unwrap();
+    let ran = returned.effective_args.unwrap();
     assert_eq!((ran.args, ran.gate.rule.as_str()), (json!({"x": 2}), "middleware"));
     assert_eq!(ran.gate.decision, Decision::Allow);
 }
@@ -143,32 +144,34 @@ async fn arguments_that_stay_as_they_are_are_no_change() {
     let scene = scene_of(obedient(), Does::Change(json!({"do": "echo", "x": 1})));
     let returned = scene.run(json!({"do": "echo", "x": 1})).await;
     assert!(returned.outcome.is_ok());
-    assert_eq!(returned.ran, None);
+    assert_eq!(returned.effective_args, None);
 }
 
 #[tokio::test]
 async fn what_is_further_in_sees_the_change_and_may_change_it_again() {
     let seen = Seen::default();
     let change = |name, x| Noted(name, seen.clone(), Does::Change(json!({"do": "echo", "x": x})));
-    let middlewares = Middlewares::new().with("a", change("a", 2)).with("b", change("b", 3));
+    let middlewares =
+        Middlewares::new().with_named("a", change("a", 2)).with_named("b", change("b", 3));
     let scene = scene(middlewares, seen, json!(["a", "b"]), obedient());
     let returned = scene.run(json!({"do": "echo", "x": 1})).await;
     assert_eq!(scene.seen()[1], r#"b> {"do":"echo","x":2}"#);
-    assert_eq!(returned.ran.unwrap().args, json!({"do": "echo", "x": 3}));
+    assert_eq!(returned.effective_args.unwrap().args, json!({"do": "echo", "x": 3}));
 }
 
 #[tokio::test]
 async fn changed_arguments_that_break_the_schema_reach_nobody() {
     let inner = Seen::default();
     let outer = Noted("m", Seen::default(), Does::Change(json!({"do": 7})));
-    let middlewares =
-        Middlewares::new().with("m", outer).with("n", Noted("n", inner.clone(), Does::Nothing));
+    let middlewares = Middlewares::new()
+        .with_named("m", outer)
+        .with_named("n", Noted("n", inner.clone(), Does::Nothing));
     let scene = scene(middlewares, inner, json!(["m", "n"]), obedient());
     let returned = scene.run(json!({})).await;
     let Outcome::Err(why, error_type) = &returned.outcome else { panic!("{returned:?}") };
     assert_eq!(*error_type, ErrorType::ValidationError);
     assert!(why.starts_with("invalid tool arguments: do: "), "{why}");
-    assert_eq!((scene.seen(), returned.ran), (Vec::new(), None));
+    assert_eq!((scene.seen(), returned.effective_args), (Vec::new(), None));
 }
 
 #[tokio::test]
@@ -181,7 +184,7 @@ async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
     let returned = scene.runner.call(tool, &gate, a_run("t", json!({})), |_| {}).await;
     let denied = "permission denied: t is refused by phase: plan";
     assert_eq!(returned.outcome, Outcome::Err(denied.to_owned(), ErrorType::PermissionDenied));
-    assert_eq!(returned.ran.unwrap().gate.decision, Decision::Deny);
+    assert_eq!(returned.effective_args.unwrap().gate.decision, Decision::Deny);
 }
 
 #[tokio::test]
@@ -202,12 +205,16 @@ async fn what_a_builtin_changes_goes_with_a_result_that_was_changed() {
     let todos = json!({"todos": [{"content": "tea", "status": "pending"}]});
     let returned = scene.run(todos).await;
     assert_eq!(returned.outcome, Outcome::Ok(json!("reworded")));
-    assert!(matches!(returned.changes[..], [StateChange::Todos(_)]), "{:?}", returned.changes);
+    assert!(
+        matches!(returned.state_changes[..], [StateChange::Todos(_)]),
+        "{:?}",
+        returned.state_changes
+    );
 }
 
 #[tokio::test]
 async fn a_panic_anywhere_in_it_is_a_crashed_tool_and_nothing_else() {
-    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
+    let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed);
     for does in [Does::Panic, Does::PanicAfterwards] {
         assert_eq!(scene_of(obedient(), does).run(json!({})).await, crashed);
     }
@@ -215,7 +222,7 @@ async fn a_panic_anywhere_in_it_is_a_crashed_tool_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn the_whole_chain_is_within_the_tools_time() {
-    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
     for (seconds, args) in [(100, json!({})), (50, json!({"do": "hang"}))] {
         let began = tokio::time::Instant::now();
         assert_eq!(scene_of(obedient(), Does::Sleep(seconds)).run(args).await, late);
@@ -229,7 +236,7 @@ async fn a_run_that_is_dropped_drops_its_middleware() {
     struct Holds(tokio::sync::mpsc::Sender<()>);
     #[async_trait]
     impl Middleware for Holds {
-        async fn around(&self, _: &Run, next: Next<'_>) -> ToolReturn {
+        async fn call(&self, _: &Run, next: Next<'_>) -> ToolReturn {
             let alive = self.0.clone();
             alive.send(()).await.unwrap();
             std::future::pending::<()>().await;
@@ -238,7 +245,7 @@ async fn a_run_that_is_dropped_drops_its_middleware() {
         }
     }
     let (sender, mut alive) = tokio::sync::mpsc::channel(1);
-    let middlewares = Middlewares::new().everywhere(Holds(sender));
+    let middlewares = Middlewares::new().with_global(Holds(sender));
     let scene = scene(middlewares, Seen::default(), json!([]), obedient());
     let running = tokio::spawn(async move { scene.run(json!({})).await });
     alive.recv().await.unwrap();
@@ -275,8 +282,11 @@ async fn a_run_without_leave_meets_no_middleware() {
 #[tokio::test]
 async fn a_tool_whose_middleware_is_gone_does_not_run() {
     let scene = scene_of(obedient(), Does::Nothing);
-    let runner =
-        Runner::new(Extensions::new().with("obedient", Obedient), kit(), StillClock::now());
+    let runner = Runner::new(
+        Extensions::new().with_tool("obedient", ScriptedTool),
+        builtin_services(),
+        StillClock::now(),
+    );
     let gone = Scene { runner: Arc::new(runner.unwrap()), ..scene };
     assert_eq!(gone.run(json!({})).await, ToolReturn::error("the tool is not configured"));
 }
@@ -287,7 +297,8 @@ async fn it_surrounds_the_asking_of_a_child() {
     let ask = async |does| {
         let scene = scene_of(kid(), does);
         let run = a_run("kid", json!({"prompt": "tea"}));
-        let asked = scene.runner.may_ask(&scene.definition.tools[0], &scene.gate(), run).await;
+        let asked =
+            scene.runner.run_child_middleware(&scene.definition.tools[0], &scene.gate(), run).await;
         asked.map(|(run, ran)| (run.grant.into_args(), ran.is_some())).map_err(|it| it.outcome)
     };
     let (tea, milk) = (json!({"prompt": "tea"}), json!({"prompt": "milk"}));
@@ -298,6 +309,6 @@ async fn it_surrounds_the_asking_of_a_child() {
     assert_eq!(ask(answers(refusal.clone())).await, Err(refusal.outcome));
     assert_eq!(ask(answers(ToolReturn::ok(4))).await, Err(Outcome::Ok(json!(4))));
     assert_eq!(ask(answers(ToolReturn::halt("no"))).await, Err(Outcome::Ok(json!("no"))));
-    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed).outcome;
+    let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed).outcome;
     assert_eq!(ask(Does::PanicAfterwards).await, Err(crashed));
 }

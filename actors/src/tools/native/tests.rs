@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::*;
 use crate::agent::Definition;
-use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
+use crate::tools::fixtures::{ScriptedTool, StillClock, a_run, builtin_services, source};
 use crate::tools::{Gate, Runner};
 
 #[derive(Deserialize, JsonSchema)]
@@ -56,27 +56,27 @@ fn order() -> Extensions {
             format!("{} x {} to {}", order.count, order.item, city.unwrap_or_default())
         })
     });
-    Extensions::new().with("order", order)
+    Extensions::new().with_tool("order", order)
 }
 
 /// A run of the one tool of an agent, through the gate's door.
 async fn ran(natives: Extensions, native: &str, args: Value) -> ToolReturn {
     let source = source(json!([{"name": "t", "run": {"native": native}, "run_timeout": "90s"}]));
     let definition = Arc::new(Definition::parse(source, &natives).unwrap().definition);
-    let runner = Arc::new(Runner::new(natives, kit(), StillClock::now()).unwrap());
+    let runner = Arc::new(Runner::new(natives, builtin_services(), StillClock::now()).unwrap());
     let gate = Gate::new(definition.clone(), &State::default());
     runner.call(&definition.tools[0], &gate, a_run("t", args), |_| {}).await
 }
 
 fn invalid(why: &str) -> ToolReturn {
     let why = format!("invalid tool arguments: {why}");
-    ToolReturn::failed(why, ErrorType::ValidationError)
+    ToolReturn::failure(why, ErrorType::ValidationError)
 }
 
 #[tokio::test]
 async fn typed_arguments_have_the_schema_of_their_type() {
     let natives = order();
-    let tool = natives.get("order").unwrap();
+    let tool = natives.tool("order").unwrap();
     let schema = tool.parameters();
     assert_eq!((tool.description().as_str(), &schema["type"]), ("Orders.", &json!("object")));
     assert_eq!(schema["required"], json!(["item"]));
@@ -117,7 +117,7 @@ fn shops() -> Extensions {
         let other = context.dependency::<String>().cloned();
         Box::pin(async move { json!([found, other]) })
     });
-    Extensions::new().with("shop", shop)
+    Extensions::new().with_tool("shop", shop)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -135,22 +135,27 @@ async fn a_tool_finds_its_agents_own_value_before_the_one_for_all() {
 
 #[tokio::test]
 async fn a_tool_runs_by_itself_with_its_arguments_checked_and_filled() {
-    let given = order().run("order", json!({"item": "tea"})).await;
+    let given = order().run_tool("order", json!({"item": "tea"})).await;
     assert_eq!(given, ToolReturn::ok("1 x tea to "));
-    let obedient = Extensions::new().with("obedient", Obedient);
-    let Outcome::Ok(echo) = obedient.run("obedient", json!({})).await.outcome else { panic!() };
+    let obedient = Extensions::new().with_tool("obedient", ScriptedTool);
+    let Outcome::Ok(echo) = obedient.run_tool("obedient", json!({})).await.outcome else {
+        panic!()
+    };
     assert_eq!((&echo["args"], &echo["principal"]), (&json!({"do": "echo"}), &json!("direct")));
-    let wrong = order().run("order", json!({})).await;
+    let wrong = order().run_tool("order", json!({})).await;
     assert_eq!(wrong, invalid("\"item\" is a required property"));
-    let unknown = ToolReturn::failed("unknown tool: tea", ErrorType::ToolNotFound);
-    assert_eq!(order().run("tea", json!({})).await, unknown);
+    let unknown = ToolReturn::failure("unknown tool: tea", ErrorType::ToolNotFound);
+    assert_eq!(order().run_tool("tea", json!({})).await, unknown);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_runs_by_itself_ends_too() {
     let never = typed("Hangs.", |_: Empty, _| Box::pin(std::future::pending::<()>()));
-    let late = ToolReturn::failed("timed out after 60s", ErrorType::Timeout);
-    assert_eq!(Extensions::new().with("never", never).run("never", json!({})).await, late);
+    let late = ToolReturn::failure("timed out after 60s", ErrorType::Timeout);
+    assert_eq!(
+        Extensions::new().with_tool("never", never).run_tool("never", json!({})).await,
+        late
+    );
 }
 
 /// Fails as it is told, and recovers as it can.
@@ -192,7 +197,7 @@ impl NativeTool for Shaky {
 #[tokio::test(start_paused = true)]
 async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
     let shaky = async |what: Value| {
-        ran(Extensions::new().with("shaky", Shaky), "shaky", json!({"do": what})).await
+        ran(Extensions::new().with_tool("shaky", Shaky), "shaky", json!({"do": what})).await
     };
     assert_eq!(shaky(json!(null)).await, ToolReturn::ok("fine"));
     let recovered = ToolReturn::ok(json!(["no luck", "TOOL_ERROR", 1]));
@@ -200,9 +205,9 @@ async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
     let recovered = ToolReturn::ok(json!(["tool crashed", "TOOL_CRASHED", 1]));
     assert_eq!(shaky(json!("panic")).await, recovered);
     assert_eq!(shaky(json!("for good")).await, ToolReturn::error("for good"));
-    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
+    let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed);
     assert_eq!(shaky(json!("twice")).await, crashed);
-    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
     assert_eq!(shaky(json!("hang")).await, late);
 }
 
@@ -223,7 +228,7 @@ impl NativeTool for Living {
         ToolReturn::ok(())
     }
 
-    async fn started(&self) -> Result<(), String> {
+    async fn on_start(&self) -> Result<(), String> {
         self.1.lock().unwrap().push(format!("{} started", self.0));
         match self.0 {
             "broken" => Err("there is no database".to_owned()),
@@ -233,7 +238,7 @@ impl NativeTool for Living {
         }
     }
 
-    async fn stopped(&self) {
+    async fn on_stop(&self) {
         self.1.lock().unwrap().push(format!("{} stopped", self.0));
         match self.0 {
             "clingy" => std::future::pending().await,
@@ -247,7 +252,8 @@ impl NativeTool for Living {
 async fn tools_begin_and_end_with_their_node_whatever_the_others_do() {
     let seen = Arc::default();
     let living = |name| Living(name, Arc::clone(&seen));
-    let natives = Extensions::new().with("a", living("clingy")).with("b", living("quiet"));
+    let natives =
+        Extensions::new().with_tool("a", living("clingy")).with_tool("b", living("quiet"));
     natives.start().await.unwrap();
     let began = tokio::time::Instant::now();
     natives.stop().await;
@@ -265,7 +271,8 @@ async fn a_tool_that_cannot_start_is_named_and_the_others_are_stopped() {
     ] {
         let seen = Arc::default();
         let living = |name| Living(name, Arc::clone(&seen));
-        let natives = Extensions::new().with("a", living("quiet")).with("b", living(name));
+        let natives =
+            Extensions::new().with_tool("a", living("quiet")).with_tool("b", living(name));
         let error = natives.start().await.unwrap_err().to_string();
         assert_eq!(error, format!("the native tool b did not start: {why}"));
         assert!(seen.lock().unwrap().contains(&"quiet stopped".to_owned()), "{seen:?}");

@@ -8,15 +8,15 @@ use abide_conversation::message::Ui;
 use serde_json::json;
 
 use super::*;
-use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
-use crate::tools::isolated_task::PROGRESS_WAITING;
+use crate::tools::fixtures::{StillClock, a_run, builtin_services, definition, extensions};
+use crate::tools::isolated_task::MAX_PENDING_PROGRESS;
 use crate::tools::native::{Context, NativeTool};
 
 async fn ran(natives: Extensions, streaming: bool, args: Value) -> (ToolReturn, Vec<Value>) {
     let tool = json!({"name": "t", "run": {"native": "obedient"}, "streaming": streaming,
         "run_timeout": "90s"});
     let definition = definition(json!([tool]));
-    let runner = Runner::new(natives, kit(), StillClock::now()).unwrap();
+    let runner = Runner::new(natives, builtin_services(), StillClock::now()).unwrap();
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let returned = runner.run(&definition.tools[0], a_run("t", args), progress).await;
@@ -24,7 +24,7 @@ async fn ran(natives: Extensions, streaming: bool, args: Value) -> (ToolReturn, 
 }
 
 async fn returned(args: Value) -> ToolReturn {
-    ran(natives(), false, args).await.0
+    ran(extensions(), false, args).await.0
 }
 
 #[tokio::test]
@@ -44,24 +44,24 @@ async fn a_native_tool_returns_result_error_halt_and_something_to_show() {
 
 #[tokio::test]
 async fn a_panic_is_a_crashed_tool_and_nothing_else() {
-    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
+    let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed);
     assert_eq!(returned(json!({"do": "panic"})).await, crashed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_past_its_time_is_over() {
-    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
     assert_eq!(returned(json!({"do": "hang"})).await, late);
 }
 
 #[tokio::test]
 async fn progress_is_passed_on_only_when_the_tool_streams() {
     let args = json!({"do": "report"});
-    let (_, reports) = ran(natives(), true, args.clone()).await;
+    let (_, reports) = ran(extensions(), true, args.clone()).await;
     assert_eq!(reports, [json!(0), json!(1), json!(2)]);
-    assert_eq!(ran(natives(), false, args).await.1, Vec::<Value>::new());
-    let (_, reports) = ran(natives(), true, json!({"do": "report", "times": 100_000})).await;
-    assert!(reports.len() <= PROGRESS_WAITING * 2, "{}", reports.len());
+    assert_eq!(ran(extensions(), false, args).await.1, Vec::<Value>::new());
+    let (_, reports) = ran(extensions(), true, json!({"do": "report", "times": 100_000})).await;
+    assert!(reports.len() <= MAX_PENDING_PROGRESS * 2, "{}", reports.len());
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_run_that_is_dropped_stops_its_tool() {
         }
     }
     let (sender, mut alive) = tokio::sync::mpsc::channel(1);
-    let natives = Extensions::new().with("obedient", Watched(sender));
+    let natives = Extensions::new().with_tool("obedient", Watched(sender));
     let running = tokio::spawn(ran(natives, false, json!({})));
     alive.recv().await.unwrap();
     running.abort();

@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::super::fixtures::Space;
+use super::super::fixtures::TestWorkspace;
 use super::*;
 
-fn walked(space: &Space) -> Vec<String> {
+fn walked(space: &TestWorkspace) -> Vec<String> {
     let found = Mutex::new(Vec::new());
-    walk(space.workspace.dir(), &Cancelled::default(), || {
-        |one: &Found<'_>| found.lock().unwrap().push(one.path.display().to_string())
+    walk(space.workspace.dir(), &CancelFlag::default(), || {
+        |one: &WalkEntry<'_>| found.lock().unwrap().push(one.path.display().to_string())
     })
     .unwrap();
     let mut found = found.into_inner().unwrap();
@@ -23,7 +23,7 @@ fn walked(space: &Space) -> Vec<String> {
 
 #[test]
 fn every_file_is_found_once() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let mut expected = Vec::new();
     for n in 0..3000 {
         // Many directories, and one that is many listings long.
@@ -40,7 +40,7 @@ fn every_file_is_found_once() {
 
 #[test]
 fn links_are_shown_and_never_followed_and_nothing_else_is_shown() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a/file", "").link("out", &space.outside).link("loop", ".").link("dead", "gone");
     space.fifo("fifo");
     assert_eq!(walked(&space), ["a/file", "dead", "loop", "out"]);
@@ -48,12 +48,12 @@ fn links_are_shown_and_never_followed_and_nothing_else_is_shown() {
 
 #[test]
 fn names_that_are_not_utf8_are_found_and_opened() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let name = OsStr::from_bytes(b"\xff.txt");
     space.file(name, "");
     let opened = Mutex::new(Vec::new());
-    walk(space.workspace.dir(), &Cancelled::default(), || {
-        |one: &Found<'_>| opened.lock().unwrap().push((one.path.to_owned(), one.open().is_ok()))
+    walk(space.workspace.dir(), &CancelFlag::default(), || {
+        |one: &WalkEntry<'_>| opened.lock().unwrap().push((one.path.to_owned(), one.open().is_ok()))
     })
     .unwrap();
     assert_eq!(opened.into_inner().unwrap(), [(name.into(), true)]);
@@ -61,34 +61,34 @@ fn names_that_are_not_utf8_are_found_and_opened() {
 
 #[test]
 fn a_walk_ends_at_its_deepest_level() {
-    let space = Space::new();
-    let deep = vec!["d"; MOST_LEVELS].join("/");
+    let space = TestWorkspace::new();
+    let deep = vec!["d"; MAX_DEPTH].join("/");
     space.file(format!("{deep}/in"), "").file(format!("{deep}/d/beyond"), "");
     assert_eq!(walked(&space), [format!("{deep}/in")]);
 }
 
 #[test]
 fn a_cancelled_walk_shows_nothing_more() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..3000 {
         space.file(format!("{n}"), "");
     }
-    let cancelled = Cancelled::default();
+    let cancelled = CancelFlag::default();
     let shown = Mutex::new(0);
     walk(space.workspace.dir(), &cancelled, || {
-        |_: &Found<'_>| {
+        |_: &WalkEntry<'_>| {
             cancelled.set();
             *shown.lock().unwrap() += 1;
         }
     })
     .unwrap();
     let shown = shown.into_inner().unwrap();
-    assert!(shown <= MOST_THREADS, "{shown}");
+    assert!(shown <= MAX_THREADS, "{shown}");
 }
 
 #[test]
 fn a_visitor_that_panics_does_not_leave_the_others_waiting() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let dir = File::open(space.workspace.root()).unwrap();
     let root = Folder { fd: dir.into(), path: Vec::new(), level: 0 };
     let tasks = Arc::new(Tasks::default());
@@ -106,13 +106,13 @@ fn a_visitor_that_panics_does_not_leave_the_others_waiting() {
 
 #[test]
 fn a_directory_without_end_takes_few_open_files() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..600 {
         space.file(format!("{n}/a/f"), "");
     }
     let most = Mutex::new(0);
-    walk(space.workspace.dir(), &Cancelled::default(), || {
-        |_: &Found<'_>| {
+    walk(space.workspace.dir(), &CancelFlag::default(), || {
+        |_: &WalkEntry<'_>| {
             let open = fs::read_dir("/proc/self/fd").unwrap().count();
             let mut most = most.lock().unwrap();
             *most = open.max(*most);

@@ -9,20 +9,20 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::*;
-use crate::workspace::fixtures::{Space, text, ui};
+use crate::workspace::fixtures::{TestWorkspace, text, ui};
 
-async fn glob(space: &Space, args: Value) -> ToolReturn {
+async fn glob(space: &TestWorkspace, args: Value) -> ToolReturn {
     let searching = run(&space.workspace, &args);
     timeout(Duration::from_secs(20), searching).await.expect("it hangs")
 }
 
-async fn found(space: &Space, pattern: &str) -> String {
+async fn found(space: &TestWorkspace, pattern: &str) -> String {
     text(&glob(space, json!({"pattern": pattern})).await)
 }
 
 #[tokio::test]
 async fn paths_that_match_come_sorted_and_relative() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for name in ["b.rs", "src/a.rs", "src/deep/er/c.rs", "src-x.rs", "src/a.txt", ".hidden/h.rs"] {
         space.file(name, "");
     }
@@ -45,7 +45,7 @@ async fn paths_that_match_come_sorted_and_relative() {
 
 #[tokio::test]
 async fn only_as_many_as_wanted_are_shown_and_the_first() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..300 {
         space.file(format!("{n:03}"), "");
     }
@@ -65,7 +65,7 @@ async fn only_as_many_as_wanted_are_shown_and_the_first() {
 
 #[tokio::test]
 async fn the_text_keeps_its_bound() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..800 {
         space.file(format!("{n:03}{}", "x".repeat(200)), "");
     }
@@ -78,7 +78,7 @@ async fn the_text_keeps_its_bound() {
 
 #[tokio::test]
 async fn a_pattern_that_is_none_is_said_to_be() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for args in [json!({}), json!({"pattern": null})] {
         assert_eq!(text(&glob(&space, args).await), "error: missing_pattern");
     }
@@ -96,7 +96,7 @@ async fn a_pattern_that_is_none_is_said_to_be() {
 
 #[tokio::test]
 async fn only_links_to_files_inside_are_files() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("dir/file", "").link("good", "dir/file").link("folder_in", "dir").link("dead", "x");
     space.fifo("fifo").link("to_fifo", "fifo");
     space.links_out();
@@ -105,7 +105,7 @@ async fn only_links_to_files_inside_are_files() {
 
 #[tokio::test]
 async fn names_that_are_not_utf8_are_shown_as_they_can_be() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file(OsStr::from_bytes(b"a\xff.rs"), "");
     assert_eq!(found(&space, "*.rs").await, "a\u{fffd}.rs");
 }

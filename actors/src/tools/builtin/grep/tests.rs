@@ -10,20 +10,20 @@ use futures::FutureExt;
 use tokio::time::timeout;
 
 use super::*;
-use crate::workspace::fixtures::{Space, text, ui};
+use crate::workspace::fixtures::{TestWorkspace, text, ui};
 
-async fn grep(space: &Space, args: Value) -> ToolReturn {
+async fn grep(space: &TestWorkspace, args: Value) -> ToolReturn {
     let searching = run(&space.workspace, &args);
     timeout(Duration::from_secs(20), searching).await.expect("it hangs")
 }
 
-async fn found(space: &Space, pattern: &str) -> String {
+async fn found(space: &TestWorkspace, pattern: &str) -> String {
     text(&grep(space, json!({"pattern": pattern})).await)
 }
 
 #[tokio::test]
 async fn lines_that_match_come_with_path_and_number() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("b.txt", "hit\nmiss\n  hit again\r\n").file("a/x.rs", "no\nhit").file("e", "");
     let returned = grep(&space, json!({"pattern": "^\\s*hit"})).await;
     let items = ["a/x.rs:2:hit", "b.txt:1:hit", "b.txt:3:  hit again"];
@@ -37,7 +37,7 @@ async fn lines_that_match_come_with_path_and_number() {
 
 #[tokio::test]
 async fn only_files_whose_path_matches_are_searched() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a.rs", "hit").file("src/b.rs", "hit").file("src/c.txt", "hit");
     let within = async |paths: Value| {
         text(&grep(&space, json!({"pattern": "hit", "path_glob": paths})).await)
@@ -50,7 +50,7 @@ async fn only_files_whose_path_matches_are_searched() {
 
 #[tokio::test]
 async fn the_first_results_are_shown_whatever_thread_finds_them() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..400 {
         space.file(format!("d{}/{n:03}", n % 7), "hit\n".repeat(3));
     }
@@ -71,7 +71,7 @@ async fn the_first_results_are_shown_whatever_thread_finds_them() {
 
 #[tokio::test]
 async fn long_lines_and_long_results_are_cut() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let wide = format!("a{}", "€".repeat(400));
     space.file("fits", format!("a{}", "x".repeat(499))).file("wide", &wide);
     space.file("over", format!("a{}", "x".repeat(500)));
@@ -89,7 +89,7 @@ async fn long_lines_and_long_results_are_cut() {
 
 #[tokio::test]
 async fn an_expression_that_is_none_or_would_blow_up_is_refused() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a", "a");
     for args in [json!({}), json!({"pattern": null})] {
         assert_eq!(text(&grep(&space, args).await), "error: missing_pattern");
@@ -105,7 +105,7 @@ async fn an_expression_that_is_none_or_would_blow_up_is_refused() {
 
 #[tokio::test]
 async fn an_expression_that_is_slow_elsewhere_takes_no_time() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a", format!("{}b\n", "a".repeat(100_000)));
     assert_eq!(found(&space, "^(a+)+$").await, "(no matches)");
     assert_eq!(found(&space, "^(a|a)*c").await, "(no matches)");
@@ -113,7 +113,7 @@ async fn an_expression_that_is_slow_elsewhere_takes_no_time() {
 
 #[tokio::test]
 async fn binary_files_are_skipped_and_other_bytes_are_not() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space
         .file("early", b"\0hit\n")
         .file("late", [b"hit\n".repeat(5), b"x\n".repeat(200_000), vec![0]].concat());
@@ -123,7 +123,7 @@ async fn binary_files_are_skipped_and_other_bytes_are_not() {
 
 #[tokio::test]
 async fn what_is_no_file_is_never_opened() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("file", "hit\nthe secret inside").fifo("fifo").link("link", "file").sparse("huge");
     space.file(".git/config", "hit").file("sub/.git/x", "hit").file(".abide-storage", "hit");
     space.links_out();
@@ -133,14 +133,14 @@ async fn what_is_no_file_is_never_opened() {
 
 #[tokio::test]
 async fn a_line_without_end_is_not_held() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a", format!("hit\n{}hit\nhit\n", "x".repeat(3_000_000)));
     assert_eq!(found(&space, "hit").await, "a:1:hit");
 }
 
 #[tokio::test]
 async fn files_up_to_64_mb_are_searched() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let line = format!("{}\n", "x".repeat(99_999));
     space.file("most", format!("{}hit\n", line.repeat(639)));
     space.file("more", format!("{}hit\n", line.repeat(640)));
@@ -149,7 +149,7 @@ async fn files_up_to_64_mb_are_searched() {
 
 #[tokio::test]
 async fn a_search_that_nobody_waits_for_any_more_makes_room_for_others() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..300 {
         space.file(format!("{n}"), "hit\n".repeat(1000));
     }

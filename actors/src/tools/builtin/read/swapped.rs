@@ -12,7 +12,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
 use super::super::{edit, glob, grep, read, write};
-use crate::workspace::fixtures::{SECRET, Space, text};
+use crate::workspace::fixtures::{SECRET, TestWorkspace, text};
 
 /// Enough for both sides of a swap to be met at every step of a tool.
 const ROUNDS: usize = 500;
@@ -25,7 +25,7 @@ struct Swapper {
 }
 
 impl Swapper {
-    fn start(space: &Space, name: &str, target: &Path) -> Self {
+    fn start(space: &TestWorkspace, name: &str, target: &Path) -> Self {
         let inside = space.path(name);
         let beside = space.outside.with_file_name(name);
         std::os::unix::fs::symlink(target, &beside).unwrap();
@@ -51,8 +51,8 @@ impl Drop for Swapper {
 }
 
 /// A workspace whose directory `dir` and file `leaf` come and go, and the names outside.
-fn swapped() -> (Space, [Swapper; 2]) {
-    let space = Space::new();
+fn swapped() -> (TestWorkspace, [Swapper; 2]) {
+    let space = TestWorkspace::new();
     space.file("dir/secret.txt", "inside").file("dir/deep/file", "inside").file("leaf", "inside");
     fs::write(space.outside.join("only-outside"), SECRET).unwrap();
     fs::create_dir(space.outside.join("deep")).unwrap();
@@ -61,7 +61,7 @@ fn swapped() -> (Space, [Swapper; 2]) {
     (space, [dir, leaf])
 }
 
-fn is_untouched(space: &Space) -> bool {
+fn is_untouched(space: &TestWorkspace) -> bool {
     let mut names: Vec<_> =
         fs::read_dir(&space.outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
