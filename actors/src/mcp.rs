@@ -53,25 +53,25 @@ pub struct Mcp {
 impl Mcp {
     /// Makes the client without connecting. It follows redirects only within one origin and uses no
     /// proxy.
-    pub fn new(variables: Env) -> Result<Self, reqwest::Error> {
+    pub fn new(env: Env) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .redirect(within_origin())
             .no_proxy()
             .connect_timeout(CONNECT_LIMIT)
             .pool_idle_timeout(IDLE_LIMIT)
             .build()?;
-        Ok(Self { sessions: Mutex::default(), client, env: variables })
+        Ok(Self { sessions: Mutex::default(), client, env })
     }
 
     /// Fetches the listings of an agent's servers concurrently. Waits for each at most its
     /// `timeout`, and at most a second if an older listing is known.
     pub async fn listings(&self, definition: &Definition) -> Listings {
         let servers = servers(definition).into_iter();
-        let asked = servers.map(|(name, server)| async move {
-            let link = self.session(server)?;
-            Some((name.to_owned(), link.listing().await?))
+        let fetches = servers.map(|(name, server)| async move {
+            let session = self.session(server)?;
+            Some((name.to_owned(), session.listing().await?))
         });
-        join_all(asked).await.into_iter().flatten().collect()
+        join_all(fetches).await.into_iter().flatten().collect()
     }
 
     /// The listings without contacting a server; `None` if a server should be contacted because its
@@ -80,7 +80,7 @@ impl Mcp {
         let mut known = Listings::new();
         for (name, server) in servers(definition) {
             if let Some(listing) =
-                self.session(server).map_or(Some(None), |link| link.cached_listing())?
+                self.session(server).map_or(Some(None), |session| session.cached_listing())?
             {
                 known.insert(name.to_owned(), listing);
             }
@@ -99,12 +99,12 @@ impl Mcp {
     /// Calls a tool once. Every failure becomes a result, and none reveals a secret.
     pub(crate) async fn call(
         &self,
-        pick: &McpToolRef,
+        tool_ref: &McpToolRef,
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> ToolReturn {
-        match self.session(&pick.server) {
-            Some(link) => call::call(&link, pick, run, report).await,
+        match self.session(&tool_ref.server) {
+            Some(session) => call::call(&session, tool_ref, run, report).await,
             None => ToolReturn::error("too many MCP servers are in use"),
         }
     }
@@ -112,22 +112,26 @@ impl Mcp {
     /// The session with a server, shared by all definitions that configure the server identically;
     /// `None` if all sessions are in use.
     fn session(&self, server: &Arc<McpServer>) -> Option<Arc<McpSession>> {
-        let mut links = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(link) = links.get(&server.key) {
-            return Some(Arc::clone(link));
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = sessions.get(&server.key) {
+            return Some(Arc::clone(session));
         }
-        if links.len() >= MAX_SESSIONS {
-            let idle = links.iter().filter(|(_, link)| Arc::strong_count(link) == 1);
-            let oldest = idle.min_by_key(|(_, link)| link.last_used()).map(|(key, _)| key.clone());
+        if sessions.len() >= MAX_SESSIONS {
+            let idle = sessions.iter().filter(|(_, session)| Arc::strong_count(session) == 1);
+            let oldest =
+                idle.min_by_key(|(_, session)| session.last_used()).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else {
-                tracing::warn!(server = server.name, "MCP server not used: {MAX_SESSIONS} others are in use");
+                tracing::warn!(
+                    server = server.name,
+                    "MCP server not used: {MAX_SESSIONS} others are in use"
+                );
                 return None;
             };
-            links.remove(&oldest);
+            sessions.remove(&oldest);
         }
-        let link = McpSession::new(Arc::clone(server), self.client.clone(), self.env.clone());
-        links.insert(server.key.clone(), Arc::clone(&link));
-        Some(link)
+        let session = McpSession::new(Arc::clone(server), self.client.clone(), self.env.clone());
+        sessions.insert(server.key.clone(), Arc::clone(&session));
+        Some(session)
     }
 }
 
@@ -136,9 +140,10 @@ fn within_origin() -> Policy {
     Policy::custom(|attempt| {
         let same = attempt.previous().last().map(Url::origin) == Some(attempt.url().origin());
         let repeats = matches!(attempt.status().as_u16(), 307 | 308);
-        match same && repeats && attempt.previous().len() <= MAX_REDIRECTS {
-            true => attempt.follow(),
-            false => attempt.stop(),
+        if same && repeats && attempt.previous().len() <= MAX_REDIRECTS {
+            attempt.follow()
+        } else {
+            attempt.stop()
         }
     })
 }
@@ -147,12 +152,12 @@ fn within_origin() -> Policy {
 fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<McpServer>> {
     let templates = definition.sets.iter().map(|set| &set.template);
     let tools = definition.tools.iter().chain(templates);
-    let picks = tools.filter_map(|tool| match &tool.target {
-        Some(Target::Mcp(pick)) => Some(pick),
+    let tool_refs = tools.filter_map(|tool| match &tool.target {
+        Some(Target::Mcp(tool_ref)) => Some(tool_ref),
         Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_))
         | None => None,
     });
-    picks.map(|pick| (pick.server.name.as_str(), &pick.server)).collect()
+    tool_refs.map(|tool_ref| (tool_ref.server.name.as_str(), &tool_ref.server)).collect()
 }
 
 /// Whether the agent has tools of MCP servers.

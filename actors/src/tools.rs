@@ -60,9 +60,10 @@ impl Toolbox {
         let listed = mcp::uses_mcp(&definition).then(|| mcp::tools(&definition, listings).into());
         let agents: &[Tool] = listed.as_deref().unwrap_or(&definition.tools);
         let free = |tool: &&Tool| agents.iter().all(|other| other.name != tool.name);
-        let own = match client_tools.iter().all(|tool| free(&tool)) {
-            true => client_tools,
-            false => client_tools.iter().filter(free).cloned().collect(),
+        let own = if client_tools.iter().all(|tool| free(&tool)) {
+            client_tools
+        } else {
+            client_tools.iter().filter(free).cloned().collect()
         };
         Self { definition, agent_tools_with_mcp: listed, client_tools: own }
     }

@@ -134,10 +134,7 @@ impl Workspaces {
         site: &WorkspaceRef,
         recorded: Option<&str>,
     ) -> Result<Option<Discarded>, WorkspaceError> {
-        match site.shared {
-            true => Ok(None),
-            false => storage::discard(self, site, recorded),
-        }
+        if site.shared { Ok(None) } else { storage::discard(self, site, recorded) }
     }
 
     /// The current storage problems of this node, one line each: the last failed opens, each until

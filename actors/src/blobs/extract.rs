@@ -16,9 +16,10 @@ pub(super) const MAX_DEPTH: usize = 128;
 ///
 /// If the store fails, some of the blobs may be stored, and the value must not be used.
 pub async fn extract_media(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
-    match has_extractable(value, MAX_DEPTH) {
-        true => store_extracted(blobs, value, extract_blobs).await,
-        false => Ok(()),
+    if has_extractable(value, MAX_DEPTH) {
+        store_extracted(blobs, value, extract_blobs).await
+    } else {
+        Ok(())
     }
 }
 
@@ -30,13 +31,14 @@ pub(super) async fn store_extracted(
 ) -> Result<(), StoreError> {
     // Decoding and hashing megabytes must not block other conversations.
     let mut whole = value.take();
-    let taken = tokio::task::spawn_blocking(move || {
+    let extracted = tokio::task::spawn_blocking(move || {
         let mut found = Vec::new();
         take(&mut whole, MAX_DEPTH, &mut found);
         let found: Vec<_> = found.into_iter().map(|blob| (blob.id(), blob)).collect();
         (whole, found)
     });
-    let (whole, found) = taken.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    let (whole, found) =
+        extracted.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
     for (id, blob) in found {
         blobs.put_blob(&id, &blob).await?;
     }

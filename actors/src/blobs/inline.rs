@@ -76,9 +76,10 @@ fn placeholder(block: &Value, why: &str) -> Value {
 fn with_bytes(block: &Value, blob: &Blob) -> Value {
     let (media_type, data) = (blob.media_type(), STANDARD.encode(blob.bytes()));
     // The block's shape is checked without its megabytes.
-    match is_block(&with_source(block, media_type, "AAAA".to_owned())) {
-        true => with_source(block, media_type, data),
-        false => placeholder(block, BROKEN),
+    if is_block(&with_source(block, media_type, "AAAA".to_owned())) {
+        with_source(block, media_type, data)
+    } else {
+        placeholder(block, BROKEN)
     }
 }
 

@@ -37,11 +37,12 @@ pub(super) async fn run_sized<T: Send + 'static>(
     bytes: u64,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
-    match bytes > MAX_INLINE_WORK_BYTES {
-        true => tokio::task::spawn_blocking(work)
+    if bytes > MAX_INLINE_WORK_BYTES {
+        tokio::task::spawn_blocking(work)
             .await
-            .map_err(|error| StoreError::Unavailable(error.to_string())),
-        false => Ok(work()),
+            .map_err(|error| StoreError::Unavailable(error.to_string()))
+    } else {
+        Ok(work())
     }
 }
 

@@ -29,11 +29,12 @@ const MAX_REQUEST_BYTES: u64 = 10 << 20;
 ///
 /// If the store fails, some of the blobs may be stored, and the value must not be used.
 pub async fn strip_base64(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
-    match any_value(value, MAX_DEPTH, &|value| {
+    if any_value(value, MAX_DEPTH, &|value| {
         value.as_str().is_some_and(|text| split_base64(text).is_some())
     }) {
-        true => store_extracted(blobs, value, strip_blobs).await,
-        false => Ok(()),
+        store_extracted(blobs, value, strip_blobs).await
+    } else {
+        Ok(())
     }
 }
 

@@ -20,12 +20,11 @@ pub(crate) struct MemoryBlobs {
 #[async_trait]
 impl Blobs for MemoryBlobs {
     async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
-        match self.away {
-            true => Err(StoreError::Unavailable("away".to_owned())),
-            false => {
-                let old = self.blobs.lock().unwrap().insert(id.clone(), blob.clone());
-                Ok(old.is_none())
-            }
+        if self.away {
+            Err(StoreError::Unavailable("away".to_owned()))
+        } else {
+            let old = self.blobs.lock().unwrap().insert(id.clone(), blob.clone());
+            Ok(old.is_none())
         }
     }
 
@@ -55,20 +54,20 @@ fn message(content: Vec<Value>) -> Message {
     Message::new(MessageId::new("m"), Role::User, content)
 }
 
-async fn taken(shelf: &MemoryBlobs, mut value: Value) -> Value {
+async fn extracted(shelf: &MemoryBlobs, mut value: Value) -> Value {
     extract_media(shelf, &mut value).await.unwrap();
     value
 }
 
 #[tokio::test]
-async fn bytes_leave_their_blocks_wherever_those_stand_and_come_back_the_same() {
+async fn bytes_are_extracted_from_nested_blocks_and_come_back_the_same() {
     let shelf = MemoryBlobs::default();
     let generated = json!({"type": "generated_image", "mimeType": "image/webp", "altText": "a",
         "data": base64(900)});
     let within = json!({"type": "tool_result", "toolUseId": "c", "name": "t",
         "content": [image(1_200)]});
     let value = json!({"photos": [image(900), generated, within], "other": "x"});
-    let named = taken(&shelf, value.clone()).await;
+    let named = extracted(&shelf, value.clone()).await;
     assert!(named.to_string().len() < 1_500, "{named}");
     assert_eq!(shelf.blobs.lock().unwrap().len(), 3);
     let source = &named["photos"][0]["source"];
@@ -84,7 +83,7 @@ async fn bytes_leave_their_blocks_wherever_those_stand_and_come_back_the_same() 
 }
 
 #[tokio::test]
-async fn what_is_small_or_no_media_stays_where_it_is() {
+async fn small_media_and_other_values_stay_in_place() {
     let shelf = MemoryBlobs::default();
     let bad = json!({"type": "image", "source":
         {"type": "base64", "mimeType": "image/png", "data": "?".repeat(2_000)}});
@@ -95,7 +94,7 @@ async fn what_is_small_or_no_media_stays_where_it_is() {
         json!({"type": "image", "source": {"type": "url", "url": "http://a/b.png"}}),
         json!({"type": "html", "text": base64(3_000)}),
     ] {
-        assert_eq!(taken(&shelf, value.clone()).await, value);
+        assert_eq!(extracted(&shelf, value.clone()).await, value);
     }
     assert!(shelf.blobs.lock().unwrap().is_empty());
 }
@@ -122,9 +121,9 @@ async fn a_store_that_is_away_refuses_the_value() {
 }
 
 #[tokio::test]
-async fn a_blob_that_is_gone_is_told_as_text() {
+async fn a_missing_blob_becomes_text() {
     let shelf = MemoryBlobs::default();
-    let named = taken(&shelf, image(900)).await;
+    let named = extracted(&shelf, image(900)).await;
     shelf.blobs.lock().unwrap().clear();
     let back = inline_media(&shelf, vec![message(vec![named])]).await.unwrap();
     assert_eq!(back[0].content, [json!({"type": "text", "text": "[image: no longer stored]"})]);
@@ -168,7 +167,7 @@ async fn back(shelf: &MemoryBlobs, items: &[Value]) -> Option<Vec<Value>> {
 }
 
 #[tokio::test]
-async fn long_base64_leaves_what_a_provider_wrote_and_comes_back_byte_for_byte() {
+async fn long_base64_is_stripped_from_provider_messages_and_restored_exactly() {
     let shelf = MemoryBlobs::default();
     let (long, address) = (base64(3_000), format!("data:image/png;base64,{}", base64(900_000)));
     let written = json!([
@@ -202,7 +201,7 @@ async fn long_base64_leaves_what_a_provider_wrote_and_comes_back_byte_for_byte()
 }
 
 #[tokio::test]
-async fn of_what_providers_wrote_the_newest_is_put_back() {
+async fn the_newest_provider_messages_are_restored() {
     let shelf = MemoryBlobs::default();
     let (mut messages, mut verbatim) = (Vec::new(), BTreeMap::new());
     // The order of ids does not show which message is older.

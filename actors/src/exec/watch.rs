@@ -198,10 +198,10 @@ impl<'a> Watch<'a> {
         if let Some(output) = &self.output {
             sources.push((Source::Output, output.as_fd()));
         }
-        let asked = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
-        let mut asked: Vec<_> = asked.collect();
-        poll(&mut asked, Some(&Timespec::try_from(limit).map_err(|_| Errno::INVAL)?))?;
-        let answers = asked.iter().map(|fd| !fd.revents().is_empty());
+        let polled = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+        let mut polled: Vec<_> = polled.collect();
+        poll(&mut polled, Some(&Timespec::try_from(limit).map_err(|_| Errno::INVAL)?))?;
+        let answers = polled.iter().map(|fd| !fd.revents().is_empty());
         let ready = sources.iter().zip(answers).filter(|(_, ready)| *ready);
         let ready: Vec<Source> = ready.map(|((source, _), _)| *source).collect();
         // The only event on the leash is its end.
@@ -247,11 +247,11 @@ impl<'a> Watch<'a> {
         if !self.is_scan_due() {
             return None;
         }
-        let seen = self.scan();
-        if seen.processes.len() > self.request.limits.processes {
+        let descendants = self.scan();
+        if descendants.processes.len() > self.request.limits.processes {
             return Some(ExitStatus::TooManyProcesses);
         }
-        (seen.memory_bytes > self.request.limits.memory).then_some(ExitStatus::TooMuchMemory)
+        (descendants.memory_bytes > self.request.limits.memory).then_some(ExitStatus::TooMuchMemory)
     }
 
     /// A scan gets more expensive with the processes of the machine, and most find nothing new.
@@ -265,9 +265,9 @@ impl<'a> Watch<'a> {
         self.newest_pid = newest_pid().ok();
         self.scanned_at = Instant::now();
         // /proc exists, or the command would not have been started.
-        let seen = Descendants::of(getpid()).unwrap_or_default();
+        let descendants = Descendants::of(getpid()).unwrap_or_default();
         self.scan_interval = SCAN_INTERVAL.max(self.scanned_at.elapsed() * SCAN_PAUSE_FACTOR);
-        seen
+        descendants
     }
 }
 

@@ -32,29 +32,29 @@ const REPEAT_DELAY: Duration = Duration::from_millis(100);
 
 /// Calls the tool, without a time limit of its own; dropping the future cancels the request.
 pub(super) async fn call(
-    link: &Arc<McpSession>,
-    pick: &McpToolRef,
+    session: &Arc<McpSession>,
+    tool_ref: &McpToolRef,
     run: &Run,
     report: &(impl Fn(Value) + Send + Sync),
 ) -> ToolReturn {
-    let server = &link.server.name;
-    let Ok(connection) = link.connection().await else {
+    let server = &session.server.name;
+    let Ok(connection) = session.connection().await else {
         return ToolReturn::error(format!("the MCP server {server} cannot be reached"));
     };
-    match call_until_result(&connection, params(pick, run), report).await {
-        Ok(CallReply::Result(result)) => result::to_tool_return(result, pick.output.as_ref()),
-        Ok(CallReply::InputRequired(asks)) => ToolReturn::input_required(asks),
+    match call_until_result(&connection, params(tool_ref, run), report).await {
+        Ok(CallReply::Result(result)) => result::to_tool_return(result, tool_ref.output.as_ref()),
+        Ok(CallReply::InputRequired(request)) => ToolReturn::input_required(request),
         Ok(CallReply::Invalid(why)) => ToolReturn::error(why),
         Err(ServiceError::McpError(error)) => {
             ToolReturn::error(cut(&error.message, MAX_ERROR_BYTES))
         }
         Err(error) => {
             // Whether the call ran is unknown, so it is not sent again.
-            link.discard(&connection).await;
+            session.discard(&connection).await;
             let why = one_line(&error.to_string(), MAX_EXCERPT_BYTES);
             tracing::warn!(
                 server,
-                tool = pick.tool,
+                tool = tool_ref.tool,
                 content = why,
                 "MCP call failed: connection broke"
             );
@@ -63,8 +63,8 @@ pub(super) async fn call(
     }
 }
 
-fn params(pick: &McpToolRef, run: &Run) -> CallToolRequestParams {
-    let mut params = CallToolRequestParams::new(pick.tool.clone());
+fn params(tool_ref: &McpToolRef, run: &Run) -> CallToolRequestParams {
+    let mut params = CallToolRequestParams::new(tool_ref.tool.clone());
     params.arguments = run.grant.args().as_object().cloned();
     params.meta = Some(meta(run));
     if let Some((responses, state)) = run.input.as_ref().and_then(elicitation::responses) {
@@ -91,13 +91,13 @@ async fn call_until_result(
 ) -> Result<CallReply, ServiceError> {
     let wrong = |why: &str| Ok(CallReply::Invalid(why.to_owned()));
     for round in 0..MAX_ROUNDS {
-        let asked = match send(connection, params.clone(), report).await? {
+        let required = match send(connection, params.clone(), report).await? {
             ServerResult::CallToolResult(result) => return Ok(CallReply::Result(result)),
-            ServerResult::InputRequiredResult(asked) => asked,
+            ServerResult::InputRequiredResult(required) => required,
             _ => return wrong("the MCP server's answer is not a tool result"),
         };
-        match elicitation::next_step(asked) {
-            Ok(NextStep::AskPerson(asks)) => return Ok(CallReply::InputRequired(asks)),
+        match elicitation::next_step(required) {
+            Ok(NextStep::AskPerson(request)) => return Ok(CallReply::InputRequired(request)),
             Ok(NextStep::Repeat(state)) => {
                 (params.input_responses, params.request_state) = (None, state);
                 let wait = REPEAT_DELAY.saturating_mul(1 << round);

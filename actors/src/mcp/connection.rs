@@ -58,12 +58,12 @@ impl Connection {
     pub(super) async fn open(
         server: &McpServer,
         client: Client,
-        variables: &Env,
+        env: &Env,
         changes: ChangeFlag,
-        era: &Arc<NegotiatedVersion>,
+        version: &Arc<NegotiatedVersion>,
     ) -> Result<Self, String> {
         let handler = Handler { changed: changes, progress: Mutex::default() };
-        let lifecycle = era.lifecycle();
+        let lifecycle = version.lifecycle();
         // An old server may not answer a probe that it does not know. The second half of the
         // timeout is left for the fallback.
         let probe = (server.timeout / 2).min(MAX_PROBE_TIMEOUT);
@@ -71,22 +71,22 @@ impl Connection {
             McpTransport::Http { url, headers, secret_headers } => {
                 let mut headers = headers.clone();
                 for (name, variable) in secret_headers {
-                    headers.insert(name.clone(), secret_header(variable, variables)?);
+                    headers.insert(name.clone(), secret_header(variable, env)?);
                 }
                 let transport = http_transport(url.as_str(), headers, client);
                 handler
                     .serve_with_lifecycle(
-                        BoundedTransport::new(transport, probe, Arc::clone(era)),
+                        BoundedTransport::new(transport, probe, Arc::clone(version)),
                         lifecycle,
                     )
                     .await
             }
             McpTransport::Stdio { command, args, env } => {
-                let transport = stdio::start(&server.name, command, args, env, variables)
+                let transport = stdio::start(&server.name, command, args, env, env)
                     .map_err(|error| format!("its program cannot start: {error}"))?;
                 handler
                     .serve_with_lifecycle(
-                        BoundedTransport::new(transport, probe, Arc::clone(era)),
+                        BoundedTransport::new(transport, probe, Arc::clone(version)),
                         lifecycle,
                     )
                     .await
@@ -157,8 +157,8 @@ fn http_transport(
 }
 
 /// A header value from a secret, marked so that it is never logged.
-fn secret_header(variable: &str, variables: &Env) -> Result<HeaderValue, String> {
-    let value = variables(variable).ok_or_else(|| format!("{variable} is not set"))?;
+fn secret_header(variable: &str, env: &Env) -> Result<HeaderValue, String> {
+    let value = env(variable).ok_or_else(|| format!("{variable} is not set"))?;
     let mut value = HeaderValue::from_str(&value)
         .map_err(|_| format!("{variable} does not fit into a header"))?;
     value.set_sensitive(true);
@@ -187,20 +187,20 @@ impl ClientHandler for Handler {
 
     async fn on_progress(
         &self,
-        said: ProgressNotificationParam,
+        notification: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        let mut payload = json!({"progress": said.progress});
-        if let Some(total) = said.total {
+        let mut payload = json!({"progress": notification.progress});
+        if let Some(total) = notification.total {
             payload["total"] = json!(total);
         }
-        if let Some(message) = said.message {
+        if let Some(message) = notification.message {
             payload["message"] = message.into();
         }
         if encoded_len(&payload) > MAX_PROGRESS_BYTES {
             return;
         }
-        if let Some(sender) = self.progress().get(&said.progress_token) {
+        if let Some(sender) = self.progress().get(&notification.progress_token) {
             let _ = sender.try_send(payload);
         }
     }

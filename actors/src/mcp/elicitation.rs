@@ -25,9 +25,9 @@ pub(super) enum NextStep {
 }
 
 /// Reads the server's request for input; the error names what is not supported.
-pub(super) fn next_step(asked: InputRequiredResult) -> Result<NextStep, String> {
-    let request_state = asked.request_state;
-    let requests = asked.input_requests.unwrap_or_default();
+pub(super) fn next_step(required: InputRequiredResult) -> Result<NextStep, String> {
+    let request_state = required.request_state;
+    let requests = required.input_requests.unwrap_or_default();
     if requests.is_empty() {
         return Ok(NextStep::Repeat(request_state));
     }
@@ -118,10 +118,10 @@ mod tests {
                                 "properties": {field: {"type": "string"}}}}})
     }
 
-    fn asked(requests: Value) -> Result<NextStep, String> {
-        let asked = json!({"resultType": "input_required", "inputRequests": requests,
+    fn required(requests: Value) -> Result<NextStep, String> {
+        let required = json!({"resultType": "input_required", "inputRequests": requests,
             "requestState": "s1"});
-        next_step(serde_json::from_value(asked).unwrap())
+        next_step(serde_json::from_value(required).unwrap())
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn forms_become_one_question_and_the_answers_find_their_way_back() {
         let two = json!({"a": form("Who?", "name"), "b": form("When?", "day")});
-        let Ok(NextStep::AskPerson(asks)) = asked(two) else { unreachable!() };
+        let Ok(NextStep::AskPerson(asks)) = required(two) else { unreachable!() };
         assert_eq!(asks.message, "Who?\nWhen?");
         let back = |answer| {
             let input = PendingInput { attempt: 1, asks: asks.clone(), answer: Some(answer) };
@@ -164,12 +164,12 @@ mod tests {
     fn only_forms_are_asked_of_people() {
         let sampling = json!({"x": {"method": "sampling/createMessage",
             "params": {"messages": [], "maxTokens": 1}}});
-        assert!(asked(sampling).is_err());
+        assert!(required(sampling).is_err());
         let page = json!({"x": {"method": "elicitation/create",
             "params": {"mode": "url", "message": "Go", "url": "https://a.b"}}});
-        assert!(asked(page).is_err());
-        assert!(matches!(asked(json!({})), Ok(NextStep::Repeat(Some(_)))));
+        assert!(required(page).is_err());
+        assert!(matches!(required(json!({})), Ok(NextStep::Repeat(Some(_)))));
         let many: Value = (0..20).map(|n| (n.to_string(), form("?", "a"))).collect();
-        assert!(asked(many).is_err());
+        assert!(required(many).is_err());
     }
 }

@@ -100,9 +100,10 @@ fn compile_tools(server: &str, tools: Vec<Tool>) -> Vec<ListedTool> {
     let mut listed = Vec::new();
     for tool in tools {
         let name = cut(&tool.name, MAX_SERVER_TOOL_NAME_BYTES);
-        let compiled = match names.insert(tool.name.to_string()) {
-            true => compile_tool(tool),
-            false => Err("its name is listed twice".to_owned()),
+        let compiled = if names.insert(tool.name.to_string()) {
+            compile_tool(tool)
+        } else {
+            Err("its name is listed twice".to_owned())
         };
         match compiled {
             Ok(tool) => listed.push(tool),

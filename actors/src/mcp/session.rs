@@ -58,8 +58,8 @@ struct SessionState {
 pub(super) struct McpUnavailable(pub(super) String);
 
 impl McpSession {
-    pub(super) fn new(server: Arc<McpServer>, client: Client, variables: Env) -> Arc<Self> {
-        let facts = SessionState {
+    pub(super) fn new(server: Arc<McpServer>, client: Client, env: Env) -> Arc<Self> {
+        let state = SessionState {
             listing: None,
             fresh_until: None,
             failures: 0,
@@ -69,8 +69,8 @@ impl McpSession {
         Arc::new(Self {
             server,
             client,
-            env: variables,
-            state: Mutex::new(facts),
+            env,
+            state: Mutex::new(state),
             tools_changed: Arc::default(),
             version: Arc::default(),
             connection: tokio::sync::Mutex::default(),
@@ -86,10 +86,10 @@ impl McpSession {
     /// The cached listing, if the server need not be contacted: the listing is fresh, or the server
     /// is backing off. The inner `None` means that no listing is known.
     pub(super) fn cached_listing(&self) -> Option<Option<Arc<Listing>>> {
-        let facts = self.state();
+        let state = self.state();
         let later = |moment: Option<Instant>| moment.is_some_and(|moment| Instant::now() < moment);
-        let fresh = later(facts.fresh_until) && !self.tools_changed.load(Ordering::Acquire);
-        (fresh || later(facts.not_before)).then(|| facts.listing.clone())
+        let fresh = later(state.fresh_until) && !self.tools_changed.load(Ordering::Acquire);
+        (fresh || later(state.not_before)).then(|| state.listing.clone())
     }
 
     /// The last listing, however old it is.
@@ -105,10 +105,10 @@ impl McpSession {
         if let Some(known) = self.cached_listing() {
             return known;
         }
-        let link = Arc::clone(self);
+        let session = Arc::clone(self);
         let refresh = tokio::spawn(async move {
-            if timeout(link.server.timeout, link.refresh()).await.is_err() {
-                link.record_failure("it took too long to list its tools");
+            if timeout(session.server.timeout, session.refresh()).await.is_err() {
+                session.record_failure("it took too long to list its tools");
             }
         });
         // The outcome is in the state; after a timeout the old listing is used.
@@ -128,10 +128,10 @@ impl McpSession {
         self.tools_changed.store(false, Ordering::Release);
         match self.fetch_listing().await {
             Ok(listing) => {
-                let mut facts = self.state();
-                facts.fresh_until = Some(Instant::now() + listing.ttl);
-                facts.listing = Some(Arc::new(listing));
-                (facts.failures, facts.not_before) = (0, None);
+                let mut state = self.state();
+                state.fresh_until = Some(Instant::now() + listing.ttl);
+                state.listing = Some(Arc::new(listing));
+                (state.failures, state.not_before) = (0, None);
             }
             Err(McpUnavailable(why)) => self.record_failure(&why),
         }
@@ -212,16 +212,16 @@ impl McpSession {
 
     /// Records a failure and backs off. Only the first failure in a row is logged.
     fn record_failure(&self, why: &str) {
-        let mut facts = self.state();
+        let mut state = self.state();
         let now = Instant::now();
-        facts.fresh_until = None;
-        if facts.not_before.is_some_and(|moment| now < moment) {
+        state.fresh_until = None;
+        if state.not_before.is_some_and(|moment| now < moment) {
             return;
         }
-        let wait = MIN_BACKOFF.saturating_mul(1 << facts.failures.min(16)).min(MAX_BACKOFF);
-        facts.not_before = Some(now + wait);
-        facts.failures = facts.failures.saturating_add(1);
-        if facts.failures == 1 {
+        let wait = MIN_BACKOFF.saturating_mul(1 << state.failures.min(16)).min(MAX_BACKOFF);
+        state.not_before = Some(now + wait);
+        state.failures = state.failures.saturating_add(1);
+        if state.failures == 1 {
             let why = one_line(why, MAX_EXCERPT_BYTES);
             tracing::warn!(server = self.server.name, content = why, "MCP server unavailable");
         }
@@ -233,7 +233,7 @@ impl McpSession {
 }
 
 /// Watches for changes of the tools while the connection is open, and closes it when it is idle.
-async fn supervise(link: Weak<McpSession>, connection: Weak<Connection>) {
+async fn supervise(session: Weak<McpSession>, connection: Weak<Connection>) {
     let Some(changes) = connection.upgrade().map(|connection| connection.watch_changes()) else {
         return;
     };
@@ -241,13 +241,14 @@ async fn supervise(link: Weak<McpSession>, connection: Weak<Connection>) {
         let mut looks = interval(IDLE_CHECK_INTERVAL);
         loop {
             looks.tick().await;
-            let (Some(link), Some(connection)) = (link.upgrade(), connection.upgrade()) else {
+            let (Some(session), Some(connection)) = (session.upgrade(), connection.upgrade())
+            else {
                 return;
             };
             // The session and this task hold one reference each.
             let unused = Arc::strong_count(&connection) <= 2;
-            if connection.is_closed() || unused && link.last_used().elapsed() > IDLE_TIMEOUT {
-                return link.discard(&connection).await;
+            if connection.is_closed() || unused && session.last_used().elapsed() > IDLE_TIMEOUT {
+                return session.discard(&connection).await;
             }
         }
     };

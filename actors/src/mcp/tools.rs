@@ -15,13 +15,13 @@ const HASH_DIGITS: usize = 8;
 /// The agent's tools in the order of declaration, those of a set in the server's order. A tool that
 /// no listing contains is left out. Among equal names a declared tool wins, then the first.
 pub(crate) fn tools(definition: &Definition, listings: &Listings) -> Vec<Tool> {
-    let mut taken: HashSet<String> =
+    let mut used_names: HashSet<String> =
         definition.tools.iter().map(|tool| tool.name.clone()).collect();
     let mut all = Vec::new();
     let mut sets = definition.sets.iter().peekable();
     for at in 0..=definition.tools.len() {
         while let Some(set) = sets.next_if(|set| set.before <= at) {
-            all.extend(set_tools(set, listings, &mut taken));
+            all.extend(set_tools(set, listings, &mut used_names));
         }
         all.extend(definition.tools.get(at).and_then(|tool| resolve_declared(tool, listings)));
     }
@@ -30,30 +30,30 @@ pub(crate) fn tools(definition: &Definition, listings: &Listings) -> Vec<Tool> {
 
 /// A declared tool; if it belongs to a server, only if the server lists it.
 fn resolve_declared(tool: &Tool, listings: &Listings) -> Option<Tool> {
-    let Some(Target::Mcp(pick)) = &tool.target else { return Some(tool.clone()) };
-    let listed = listings.get(&pick.server.name)?.tool(&pick.tool)?;
-    let mut tool = with_listing(tool, pick, listed);
+    let Some(Target::Mcp(tool_ref)) = &tool.target else { return Some(tool.clone()) };
+    let listed = listings.get(&tool_ref.server.name)?.tool(&tool_ref.tool)?;
+    let mut tool = with_listing(tool, tool_ref, listed);
     if tool.description.is_empty() {
         tool.description = listed.description.clone();
     }
     Some(tool)
 }
 
-fn set_tools(set: &McpToolSet, listings: &Listings, taken: &mut HashSet<String>) -> Vec<Tool> {
-    let Some(Target::Mcp(pick)) = &set.template.target else { return Vec::new() };
+fn set_tools(set: &McpToolSet, listings: &Listings, used_names: &mut HashSet<String>) -> Vec<Tool> {
+    let Some(Target::Mcp(tool_ref)) = &set.template.target else { return Vec::new() };
     let mut tools = Vec::new();
-    for listed in listings.get(&pick.server.name).map_or(&[][..], |listing| listing.tools()) {
-        let name = full_name(&pick.server.name, &listed.name);
-        if !taken.insert(name.clone()) {
+    for listed in listings.get(&tool_ref.server.name).map_or(&[][..], |listing| listing.tools()) {
+        let name = full_name(&tool_ref.server.name, &listed.name);
+        if !used_names.insert(name.clone()) {
             tracing::debug!(
-                server = pick.server.name,
+                server = tool_ref.server.name,
                 tool = listed.name,
                 name,
                 "MCP tool left out: name taken"
             );
             continue;
         }
-        let mut tool = with_listing(&set.template, pick, listed);
+        let mut tool = with_listing(&set.template, tool_ref, listed);
         tool.name = name;
         tool.description = listed.description.clone();
         tools.push(tool);
@@ -61,8 +61,8 @@ fn set_tools(set: &McpToolSet, listings: &Listings, taken: &mut HashSet<String>)
     tools
 }
 
-fn with_listing(tool: &Tool, pick: &McpToolRef, listed: &ListedTool) -> Tool {
-    let (server, name) = (pick.server.clone(), listed.name.clone());
+fn with_listing(tool: &Tool, tool_ref: &McpToolRef, listed: &ListedTool) -> Tool {
+    let (server, name) = (tool_ref.server.clone(), listed.name.clone());
     Tool {
         parameters: listed.parameters.clone(),
         target: Some(Target::Mcp(McpToolRef { server, tool: name, output: listed.output.clone() })),

@@ -77,7 +77,7 @@ enum Probe {
 impl<T> BoundedTransport<T> {
     /// `probe` is how long the server may take to answer the probe for the newest protocol; there
     /// is no probe if the version is known.
-    pub(super) fn new(inner: T, probe: Duration, era: Arc<NegotiatedVersion>) -> Self {
+    pub(super) fn new(inner: T, probe: Duration, version: Arc<NegotiatedVersion>) -> Self {
         Self {
             inner,
             tokens: MAX_BURST_MESSAGES,
@@ -85,7 +85,7 @@ impl<T> BoundedTransport<T> {
             unread_replies: Arc::default(),
             probe: Probe::NotAsked,
             probe_timeout: probe,
-            version: era,
+            version,
         }
     }
 

@@ -180,20 +180,20 @@ impl Builtin {
     }
 
     /// Runs a call that the gate granted.
-    pub(super) async fn run(self, run: &Run, kit: &BuiltinServices) -> ToolReturn {
+    pub(super) async fn run(self, run: &Run, services: &BuiltinServices) -> ToolReturn {
         let args = run.grant.args();
         match self {
             Self::WebFetch => {
-                web_fetch::run(args, &run.environment.allowed_hosts, &kit.fetcher).await
+                web_fetch::run(args, &run.environment.allowed_hosts, &services.fetcher).await
             }
             Self::TodoWrite => todo_write::run(args),
             Self::PlanMode => plan_mode::run(args, run.environment.base_phase),
             Self::Read | Self::Glob | Self::Grep | Self::Write | Self::Edit | Self::Bash => {
-                let workspace = match open_workspace(run, kit).await {
+                let workspace = match open_workspace(run, services).await {
                     Ok(workspace) => workspace,
                     Err(unavailable) => return ToolReturn::error(unavailable),
                 };
-                self.run_in_workspace(&workspace, run, kit).await
+                self.run_in_workspace(&workspace, run, services).await
             }
             // A child conversation answers these calls.
             Self::SpawnAgent => ToolReturn::error("the tool does not run here"),
@@ -204,7 +204,7 @@ impl Builtin {
         self,
         workspace: &Workspace,
         run: &Run,
-        kit: &BuiltinServices,
+        services: &BuiltinServices,
     ) -> ToolReturn {
         let args = run.grant.args();
         match self {
@@ -214,7 +214,7 @@ impl Builtin {
             Self::Write => write::run(workspace, args).await,
             Self::Edit => edit::run(workspace, args).await,
             Self::Bash => {
-                bash::run(args, workspace.root(), run.environment.network, &kit.shell).await
+                bash::run(args, workspace.root(), run.environment.network, &services.shell).await
             }
             Self::WebFetch | Self::TodoWrite | Self::PlanMode | Self::SpawnAgent => {
                 ToolReturn::error("the tool needs no workspace")
@@ -244,10 +244,10 @@ impl Builtin {
 
 /// Opens the conversation's workspace. A failure is logged, shown in `/readyz`, and returned as the
 /// text that the model reads.
-async fn open_workspace(run: &Run, kit: &BuiltinServices) -> Result<Workspace, String> {
-    let (workspaces, place) = (kit.workspaces.clone(), run.environment.clone());
+async fn open_workspace(run: &Run, services: &BuiltinServices) -> Result<Workspace, String> {
+    let (workspaces, environment) = (services.workspaces.clone(), run.environment.clone());
     let opened = tokio::task::spawn_blocking(move || {
-        workspaces.open(&place.workspace, place.storage.as_deref())
+        workspaces.open(&environment.workspace, environment.storage.as_deref())
     });
     let opened = opened.await.map_err(|error| format!("workspace_unavailable: {error}"))?;
     opened.map_err(|unavailable| {

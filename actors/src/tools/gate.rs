@@ -75,16 +75,18 @@ impl Gate {
             Approval::Auto => (Decision::Allow, "approval: auto"),
             Approval::Required => (Decision::Ask, "approval: requires_approval"),
             Approval::When(condition) => {
-                match condition.is_true_or_fails(tool.expression_values(args, scope)) {
-                    true => (Decision::Ask, "approval: when"),
-                    false => (Decision::Allow, "approval: when"),
+                if condition.is_true_or_fails(tool.expression_values(args, scope)) {
+                    (Decision::Ask, "approval: when")
+                } else {
+                    (Decision::Allow, "approval: when")
                 }
             }
         });
         let verdict = self.verdict(decision, rule, tool, args);
-        match before.is_none() && decision == Decision::Ask && !tool.strict {
-            true => self.apply_remembered(tool, args, verdict),
-            false => verdict,
+        if before.is_none() && decision == Decision::Ask && !tool.strict {
+            self.apply_remembered(tool, args, verdict)
+        } else {
+            verdict
         }
     }
 
@@ -124,9 +126,10 @@ impl Gate {
         scope: &CallScope,
     ) -> Verdict {
         let asks = !grant.approved && self.decide(tool, args, scope).decision == Decision::Ask;
-        match asks {
-            true => self.verdict(Decision::Deny, "middleware: needs an approval", tool, args),
-            false => self.recheck(tool, args, "middleware"),
+        if asks {
+            self.verdict(Decision::Deny, "middleware: needs an approval", tool, args)
+        } else {
+            self.recheck(tool, args, "middleware")
         }
     }
 
@@ -227,9 +230,10 @@ impl Gate {
 
     /// The phase that holds now.
     pub fn phase(&self) -> PermissionPhase {
-        match self.planning.unwrap_or(self.starts_in_plan()) {
-            true => PermissionPhase::Plan,
-            false => self.base_phase(),
+        if self.planning.unwrap_or(self.starts_in_plan()) {
+            PermissionPhase::Plan
+        } else {
+            self.base_phase()
         }
     }
 

@@ -53,9 +53,10 @@ impl Http {
         if [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT].contains(&response.status()) {
             return Ok(ToolReturn::ok(Value::Null));
         }
-        match is_ndjson(response.headers()) {
-            true => self.read_ndjson(response, report).await,
-            false => reply::read_whole(&self.0.whole(response).await?),
+        if is_ndjson(response.headers()) {
+            self.read_ndjson(response, report).await
+        } else {
+            reply::read_whole(&self.0.whole(response).await?)
         }
     }
 

@@ -81,25 +81,25 @@ pub struct Runner {
 impl Runner {
     /// A runner that reads secrets from the process's environment variables.
     pub fn new(
-        natives: Extensions,
-        kit: BuiltinServices,
+        extensions: Extensions,
+        services: BuiltinServices,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, RunnerError> {
-        Self::with_env(natives, kit, clock, Arc::new(|name| std::env::var(name).ok()))
+        Self::with_env(extensions, services, clock, Arc::new(|name| std::env::var(name).ok()))
     }
 
     /// A runner that reads secrets through `env`.
     pub fn with_env(
-        natives: Extensions,
-        kit: BuiltinServices,
+        extensions: Extensions,
+        services: BuiltinServices,
         clock: Arc<dyn Clock>,
-        variables: Env,
+        env: Env,
     ) -> Result<Self, RunnerError> {
-        let hooks = HookCaller::new(natives.hooks().clone(), clock.clone(), variables.clone());
+        let hooks = HookCaller::new(extensions.hooks().clone(), clock.clone(), env.clone());
         let hooks = Arc::new(hooks.map_err(RunnerError)?);
-        let http = Http::new(clock, variables.clone()).map_err(RunnerError)?;
-        let mcp = Mcp::new(variables).map_err(RunnerError)?;
-        Ok(Self { extensions: natives, http, hooks, mcp, services: kit })
+        let http = Http::new(clock, env.clone()).map_err(RunnerError)?;
+        let mcp = Mcp::new(env).map_err(RunnerError)?;
+        Ok(Self { extensions, http, hooks, mcp, services })
     }
 
     /// The caller of the agents' hooks.
@@ -136,16 +136,16 @@ impl Runner {
         run: Run,
         progress: impl Fn(Value) + Send + Sync,
     ) -> ToolReturn {
-        let Some(links) = self.middleware_for(tool, gate) else {
+        let Some(middlewares) = self.middleware_for(tool, gate) else {
             return ToolReturn::error(NOT_CONFIGURED);
         };
-        if links.is_empty() || !is_granted(tool, &run) {
+        if middlewares.is_empty() || !is_granted(tool, &run) {
             return self.run(tool, run, progress).await;
         }
         let run = Run { grant: run.grant.with_defaults(&tool.parameters), ..run };
-        let chain = Chain::new(links, tool, gate, Terminal::Tool(Arc::clone(self)));
-        let (returned, said) = Box::pin(chain.run(run, &progress)).await;
-        ToolReturn { effective_args: said.effective, ..returned }
+        let chain = Chain::new(middlewares, tool, gate, Terminal::Tool(Arc::clone(self)));
+        let (returned, record) = Box::pin(chain.run(run, &progress)).await;
+        ToolReturn { effective_args: record.effective, ..returned }
     }
 
     /// Runs the middleware of a call that a child conversation will answer. Returns the run to
@@ -157,29 +157,30 @@ impl Runner {
         gate: &Gate,
         run: Run,
     ) -> Result<(Run, Option<EffectiveArgs>), Box<ToolReturn>> {
-        let links = self.middleware_for(tool, gate);
-        let links = links.ok_or_else(|| Box::new(ToolReturn::error(NOT_CONFIGURED)))?;
-        if links.is_empty() {
+        let middlewares = self.middleware_for(tool, gate);
+        let middlewares = middlewares.ok_or_else(|| Box::new(ToolReturn::error(NOT_CONFIGURED)))?;
+        if middlewares.is_empty() {
             return Ok((run, None));
         }
-        let chain = Chain::new(links, tool, gate, Terminal::Child);
-        let (returned, said) = chain.run(run.clone(), &|_| {}).await;
+        let chain = Chain::new(middlewares, tool, gate, Terminal::Child);
+        let (returned, record) = chain.run(run.clone(), &|_| {}).await;
         let goes_on =
             returned.outcome.is_ok() && returned.halt.is_none() && returned.input_request.is_none();
-        match said.child_grant.filter(|_| goes_on) {
-            Some(grant) => Ok((Run { grant, ..run }, said.effective)),
-            None => Err(Box::new(ToolReturn { effective_args: said.effective, ..returned })),
+        match record.child_grant.filter(|_| goes_on) {
+            Some(grant) => Ok((Run { grant, ..run }, record.effective)),
+            None => Err(Box::new(ToolReturn { effective_args: record.effective, ..returned })),
         }
     }
 
     /// `None` if a middleware is unknown: the definition came from another version of the program.
     fn middleware_for(&self, tool: &Tool, gate: &Gate) -> Option<Vec<Arc<dyn Middleware>>> {
         let agent = gate.definition();
-        let links = self.extensions.middlewares().chain_for(&agent.middleware, &tool.middleware);
-        if links.is_none() {
+        let middlewares =
+            self.extensions.middlewares().chain_for(&agent.middleware, &tool.middleware);
+        if middlewares.is_none() {
             tracing::error!(agent = %agent.name, tool = tool.name, "tool not run: middleware missing");
         }
-        links
+        middlewares
     }
 
     /// Runs a granted call without middleware.
@@ -220,8 +221,8 @@ impl Runner {
             }
             Some(Target::Native(name)) => match self.extensions.tool(name) {
                 Some(native) => {
-                    let (native, natives) = (Arc::clone(native), &self.extensions);
-                    let dependencies = Arc::clone(natives.dependencies());
+                    let (native, extensions) = (Arc::clone(native), &self.extensions);
+                    let dependencies = Arc::clone(extensions.dependencies());
                     Box::pin(attempt::run_call(native, dependencies, run, &report)).await
                 }
                 None => {
@@ -234,7 +235,7 @@ impl Runner {
                 }
             },
             Some(Target::Builtin(builtin)) => Box::pin(builtin.run(&run, &self.services)).await,
-            Some(Target::Mcp(pick)) => Box::pin(self.mcp.call(pick, &run, &report)).await,
+            Some(Target::Mcp(tool_ref)) => Box::pin(self.mcp.call(tool_ref, &run, &report)).await,
             // A child conversation answers these calls.
             Some(Target::Agent(_)) | None => {
                 ToolReturn::error("the tool does not run on the server")
@@ -250,9 +251,9 @@ fn is_granted(tool: &Tool, run: &Run) -> bool {
 /// Waits for the run, and returns a timeout error if it exceeds the limit.
 pub(super) async fn run_within(
     limit: Duration,
-    running: impl Future<Output = ToolReturn>,
+    run: impl Future<Output = ToolReturn>,
 ) -> ToolReturn {
-    match tokio::time::timeout(limit, running).await {
+    match tokio::time::timeout(limit, run).await {
         Ok(returned) => returned,
         Err(_) => ToolReturn::failure(
             format!("timed out after {}", format_timeout(limit)),
@@ -263,19 +264,16 @@ pub(super) async fn run_within(
 
 /// Holds a result to what may travel between nodes: a larger one becomes an error.
 pub(super) fn enforce_limits(returned: ToolReturn) -> ToolReturn {
-    let ToolReturn {
-        outcome,
-        ui,
-        halt,
-        state_changes: changes,
-        input_request: asks,
-        effective_args: ran,
-    } = returned;
+    let ToolReturn { outcome, ui, halt, state_changes: changes, input_request, effective_args } =
+        returned;
     let large = |value: &Value| encoded_len(value) > MAX_VALUE_BYTES;
-    let asks_much = asks.as_ref().is_some_and(|asks| large(&asks.requests) || asks.is_long());
-    let (outcome, asks) = match asks_much {
-        true => (Outcome::Err(INPUT_REQUEST_TOO_LARGE.to_owned(), ErrorType::ToolError), None),
-        false => (outcome, asks),
+    let asks_much = input_request
+        .as_ref()
+        .is_some_and(|input_request| large(&input_request.requests) || input_request.is_long());
+    let (outcome, input_request) = if asks_much {
+        (Outcome::Err(INPUT_REQUEST_TOO_LARGE.to_owned(), ErrorType::ToolError), None)
+    } else {
+        (outcome, input_request)
     };
     let outcome = match outcome {
         Outcome::Ok(result) if large(&result) => {
@@ -291,8 +289,8 @@ pub(super) fn enforce_limits(returned: ToolReturn) -> ToolReturn {
         ui: ui.filter(|ui| !large(&ui.payload)),
         halt: halt.map(|reason| cut(&reason, MAX_ERROR_BYTES)),
         state_changes: changes,
-        input_request: asks,
-        effective_args: ran,
+        input_request,
+        effective_args,
     }
 }
 

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_mistakes_make_a_short_answer() {
+    fn a_thousand_errors_make_a_short_answer() {
         let schema = Schema::compile(&json!({"items": {"type": "string"}})).unwrap();
         let error = schema.check(&Value::from(vec![1; 1000])).unwrap_err();
         assert!(error.len() <= MAX_ERROR_BYTES && error.ends_with("and more"), "{error}");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn an_invalid_schema_is_refused() {
         for bad in [json!(true), json!([]), json!({"type": "banana"}), json!({"pattern": "("})] {
             assert!(Schema::compile(&bad).is_err(), "{bad}");
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_nothing_and_a_hostile_pattern_come_to_an_end() {
+    fn a_circular_schema_and_a_hostile_pattern_end() {
         if let Ok(schema) = Schema::compile(&json!({"$ref": "#"})) {
             let _ = schema.check(&json!({}));
         }

@@ -80,9 +80,9 @@ fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
     let toolbox = toolbox();
     let specs = toolbox.specs(&gate(&toolbox));
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    let wanted =
+    let expected =
         ["send", "pay", "search", "both", "ask", "page", "toast", "horn", "web", "mine", "theirs"];
-    assert_eq!(names, wanted);
+    assert_eq!(names, expected);
     assert_eq!(specs[2].description, "Finds.");
     assert_eq!(specs[2].parameters, json!({"type": "object", "properties": {}}));
     assert_eq!((specs[2].executor, specs[8].executor), (Executor::Server, Executor::Provider));
@@ -93,8 +93,8 @@ fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
 fn a_tool_that_is_unknown_or_hidden_or_named_by_alias_is_not_found() {
     for name in ["nothing", "secret", "s", "mail", ""] {
         let planned = plan(name, json!({"a": 1}));
-        let wanted = format!("unknown tool: {name}");
-        assert_eq!(refused(&planned), (wanted.as_str(), ErrorType::ToolNotFound));
+        let expected = format!("unknown tool: {name}");
+        assert_eq!(refused(&planned), (expected.as_str(), ErrorType::ToolNotFound));
         assert_eq!(planned.args, json!({"a": 1}));
     }
     let planned = plan(&"ü".repeat(1_000_000), json!("x".repeat(10_000_000)));
@@ -121,8 +121,8 @@ fn arguments_that_are_not_json_or_break_the_schema_are_refused() {
         assert!(planned.args.to_string().len() < 17 * 1024);
     }
     let number = plan_of("send", Err("{\"to\":12345678901234567890123}".to_owned()), None);
-    let wanted = "invalid tool arguments: to: must fit into 64 bits";
-    assert_eq!(refused(&number), (wanted, ErrorType::ValidationError));
+    let expected = "invalid tool arguments: to: must fit into 64 bits";
+    assert_eq!(refused(&number), (expected, ErrorType::ValidationError));
     let megabytes = plan_of("send", Err("ä".repeat(5_000_000)), None);
     assert!(megabytes.args.as_str().unwrap().len() <= 1_000);
 }
@@ -239,9 +239,9 @@ fn the_gate_and_check_args_agree_with_the_plan() {
     let toolbox = toolbox();
     let send = toolbox.tool("send").unwrap();
     let gate = gate(&toolbox);
-    let judged = |args| gate.decide(send, &args, &scope()).decision;
-    assert_eq!(judged(json!({"to": "b"})), Decision::Ask);
-    assert_eq!(judged(json!({"to": "b", "amount": 1})), Decision::Allow);
+    let decision_on = |args| gate.decide(send, &args, &scope()).decision;
+    assert_eq!(decision_on(json!({"to": "b"})), Decision::Ask);
+    assert_eq!(decision_on(json!({"to": "b", "amount": 1})), Decision::Allow);
     assert!(send.check_args(&json!({})).unwrap_err().contains("\"to\""));
     assert_eq!(send.check_args(&json!({"to": "b"})), Ok(()));
 }

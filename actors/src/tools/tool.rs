@@ -132,8 +132,8 @@ impl Tool {
 
     /// Whether a call can be planned without running an interpreter (a condition or a template).
     pub(super) fn is_cheap_to_plan(&self) -> bool {
-        let asks = matches!(self.approval, Approval::When(_));
-        !asks && self.confirmation_message.as_ref().is_none_or(Template::is_plain)
+        let has_condition = matches!(self.approval, Approval::When(_));
+        !has_condition && self.confirmation_message.as_ref().is_none_or(Template::is_plain)
     }
 
     pub(super) fn expression_values(&self, args: &Value, scope: &CallScope) -> Value {

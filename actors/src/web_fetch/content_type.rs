@@ -38,9 +38,9 @@ pub(super) struct ContentType {
 impl ContentType {
     /// Reads the declared type; an error if it is not text.
     pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, FetchError> {
-        let said = headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-        let said = String::from_utf8_lossy(said).to_ascii_lowercase();
-        let (kind, parameters) = said.split_once(';').unwrap_or((&said, ""));
+        let declared_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+        let declared_type = String::from_utf8_lossy(declared_type).to_ascii_lowercase();
+        let (kind, parameters) = declared_type.split_once(';').unwrap_or((&declared_type, ""));
         let is_html = match kind.trim() {
             "" => None,
             kind if HTML_TYPES.contains(&kind) => Some(true),

@@ -33,9 +33,10 @@ impl Resolve for CheckedResolver {
         let is_public = self.is_public;
         Box::pin(async move {
             let addresses: Vec<_> = resolving.await?.collect();
-            match addresses.iter().all(|address| is_public(address.ip())) {
-                true => Ok(Box::new(addresses.into_iter()) as Addrs),
-                false => Err(ResolveError::Blocked.into()),
+            if addresses.iter().all(|address| is_public(address.ip())) {
+                Ok(Box::new(addresses.into_iter()) as Addrs)
+            } else {
+                Err(ResolveError::Blocked.into())
             }
         })
     }

@@ -68,10 +68,7 @@ impl FetchError {
             cause = inner.source();
         }
         // The library's own text would reveal the address of a name.
-        Self::failed(match error.is_connect() {
-            true => "no connection",
-            false => "the connection broke",
-        })
+        Self::failed(if error.is_connect() { "no connection" } else { "the connection broke" })
     }
 }
 

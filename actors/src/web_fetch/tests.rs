@@ -116,7 +116,7 @@ fn fetcher(answers: &[&str]) -> Fetcher {
 }
 
 #[tokio::test]
-async fn a_page_comes_with_where_it_was_in_the_end() {
+async fn a_page_comes_with_its_final_url() {
     let answers = |request: String, mut stream: TcpStream| async move {
         let bytes = match request.split(' ').nth(1).unwrap() {
             "/a/old?x" => redirect("../new"),
@@ -166,7 +166,7 @@ async fn a_name_with_any_refused_address_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_is_asked_for_once_and_the_judged_address_is_connected_to() {
+async fn a_name_is_resolved_once_and_the_checked_address_is_connected_to() {
     let public = serving(answer("", b"public")).await;
     let private = TcpListener::bind(("127.0.0.2", public.port())).await.unwrap();
     let url = format!("http://rebinding.example:{}/", public.port());
@@ -181,7 +181,7 @@ async fn a_name_is_asked_for_once_and_the_judged_address_is_connected_to() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_the_same_name_is_judged_anew() {
+async fn a_redirect_to_the_same_name_is_checked_again() {
     let from = serving(redirect("/inner")).await;
     let url = format!("http://rebinding.example:{}/", from.port());
     let names = names(&["127.0.0.1", "127.0.0.2"]);
@@ -208,7 +208,7 @@ async fn an_allowed_host_is_reached_and_no_other_from_it() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_a_name_is_judged_by_its_addresses() {
+async fn a_redirect_to_a_name_is_checked_by_its_addresses() {
     let from = serving(redirect("http://inner.example/")).await;
     let fetcher = fetcher(&["10.0.0.1"]);
     let url = format!("http://{from}/");
@@ -245,7 +245,7 @@ async fn the_fifth_redirect_is_followed_and_the_sixth_is_not() {
 }
 
 #[tokio::test]
-async fn what_is_no_url_of_the_web_is_refused() {
+async fn an_invalid_web_url_is_refused() {
     for (url, expected) in [
         ("ftp://example.com/", "invalid_scheme: ftp"),
         ("file:///etc/passwd", "invalid_scheme: file"),
@@ -266,14 +266,15 @@ async fn what_is_no_url_of_the_web_is_refused() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_to_the_next_server() {
+async fn nothing_is_revealed_to_the_next_server() {
     let received = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&received);
     let answers = move |request: String, mut stream: TcpStream| {
         seen.lock().unwrap().push(request.to_ascii_lowercase());
-        let bytes = match request.starts_with("GET /first ") {
-            true => b"HTTP/1.1 302 Found\r\nset-cookie: a=b\r\nlocation: /next\r\n\r\n".to_vec(),
-            false => answer("", b""),
+        let bytes = if request.starts_with("GET /first ") {
+            b"HTTP/1.1 302 Found\r\nset-cookie: a=b\r\nlocation: /next\r\n\r\n".to_vec()
+        } else {
+            answer("", b"")
         };
         async move { stream.write_all(&bytes).await }
     };
@@ -329,7 +330,7 @@ async fn an_answer_of_400_or_more_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_packed_page_is_unpacked_up_to_the_bound() {
+async fn a_compressed_page_is_decompressed_up_to_the_limit() {
     let headers = "content-encoding: gzip\r\n";
     assert_eq!(text_of(headers, &gzip(b"packed")).await.unwrap(), "packed");
     let exact = vec![b'x'; MAX_PAGE_BYTES];
@@ -350,7 +351,7 @@ async fn a_packed_page_is_unpacked_up_to_the_bound() {
 }
 
 #[tokio::test]
-async fn a_page_that_unpacks_to_nothing_is_read_no_further_than_the_bound() {
+async fn a_page_that_decompresses_to_nothing_is_read_up_to_the_limit() {
     let mut endless = gzip(b"");
     endless.truncate(10);
     // Stored gzip blocks without content.
@@ -361,7 +362,7 @@ async fn a_page_that_unpacks_to_nothing_is_read_no_further_than_the_bound() {
 }
 
 #[tokio::test]
-async fn a_page_packed_otherwise_or_badly_is_refused() {
+async fn a_page_with_another_encoding_or_a_broken_one_is_refused() {
     let broken = "the body is not valid gzip";
     let packed = gzip(b"packed");
     for (encoding, body, why) in [
@@ -391,7 +392,7 @@ async fn an_endless_page_is_cut() {
 }
 
 #[tokio::test]
-async fn a_server_that_drips_ends_at_the_time_for_all_of_it() {
+async fn a_slow_server_ends_at_the_total_timeout() {
     let answers = |_, mut stream: TcpStream| async move {
         stream.write_all(&answer("", b"")).await?;
         let mut pace = tokio::time::interval(Duration::from_millis(10));
@@ -419,7 +420,7 @@ async fn headers_have_a_bound() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_or_leaves_is_told_without_its_address() {
+async fn an_error_about_an_unreachable_server_hides_its_address() {
     let left = fetch_at(serving("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await).await;
     assert_eq!(left, Err(FetchError::failed("the connection broke")));
     let fetcher = fetcher(&["127.0.0.1"]);
@@ -434,7 +435,7 @@ async fn a_server_that_is_away_or_leaves_is_told_without_its_address() {
 }
 
 #[tokio::test]
-async fn text_is_read_in_the_charset_that_it_is_said_to_have() {
+async fn text_is_decoded_in_its_declared_charset() {
     let meta = b"<html><head><meta charset=\"windows-1252\"><p>\xfcber";
     for (headers, body, text) in [
         ("content-type: text/plain\r\n", "über".as_bytes(), "über"),

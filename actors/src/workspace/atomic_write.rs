@@ -91,10 +91,7 @@ impl Workspace {
 }
 
 fn follow_link(above: &Path, target: &Path) -> Result<PathBuf, FileError> {
-    match target.is_absolute() {
-        true => Err(FileError::outside()),
-        false => Ok(above.join(target)),
-    }
+    if target.is_absolute() { Err(FileError::outside()) } else { Ok(above.join(target)) }
 }
 
 fn write_new(parent: &Dir, name: &str, content: &[u8], mode: Option<u32>) -> io::Result<()> {

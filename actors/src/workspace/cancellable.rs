@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_hears_that_nobody_waits_for_it() {
+    async fn dropping_the_future_cancels_the_work() {
         let (began, begun) = oneshot::channel();
         let (ended, ends) = oneshot::channel();
         let waiting = tokio::spawn(run_blocking(move |cancelled| {

@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(matches: FirstMatches) -> (String, Value) {
+    fn output(matches: FirstMatches) -> (String, Value) {
         let returned = matches.into_tool_return("p");
         let Outcome::Ok(Value::String(text)) = returned.outcome else { panic!("no text") };
         (text, returned.ui.unwrap().payload)
@@ -101,7 +101,7 @@ mod tests {
         assert!(matches.has_room(b"a"));
         assert!(!matches.has_room(b"d"));
         assert_eq!(matches.matches.len(), 4, "one more than is shown, to know that there is one");
-        let (text, payload) = shown(matches);
+        let (text, payload) = output(matches);
         assert_eq!(text, "a:2\na:10\nb:1\n[...truncated...]");
         let items = json!(["a:2", "a:10", "b:1"]);
         assert_eq!(payload, json!({"pattern": "p", "count": 3, "items": items}));
@@ -112,7 +112,7 @@ mod tests {
         let mut matches = FirstMatches::new(2);
         matches.add(b"a", 0, "a".to_owned());
         matches.add(b"b", 0, "b".to_owned());
-        assert_eq!(shown(matches).0, "a\nb");
+        assert_eq!(output(matches).0, "a\nb");
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
                 matches.add(b"a", n, "x".repeat(99));
             }
             matches.add(b"a", 0, "x".repeat(100 + extra));
-            let (text, _) = shown(matches);
+            let (text, _) = output(matches);
             assert_eq!(text.ends_with(TRUNCATION_MARK), extra == 1);
             assert!(text.len() <= MAX_TEXT_BYTES && text.len() > MAX_TEXT_BYTES - 200);
         }

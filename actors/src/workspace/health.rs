@@ -17,14 +17,14 @@ const MAX_LINE_BYTES: usize = 1_000;
 pub(super) struct StorageHealth(Mutex<VecDeque<WorkspaceError>>);
 
 impl StorageHealth {
-    pub(super) fn record(&self, trouble: WorkspaceError) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|other| {
-            !other.is_about(&trouble.directory, trouble.expected_storage.as_deref())
+    pub(super) fn record(&self, problem: WorkspaceError) {
+        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.retain(|other| {
+            !other.is_about(&problem.directory, problem.expected_storage.as_deref())
         });
-        known.push_back(trouble);
-        if known.len() > MAX_PROBLEMS {
-            known.pop_front();
+        problems.push_back(problem);
+        if problems.len() > MAX_PROBLEMS {
+            problems.pop_front();
         }
     }
 
@@ -33,18 +33,18 @@ impl StorageHealth {
     pub(super) fn clear(&self, root: &Path, workspace: &Workspace) {
         let root = root.display().to_string();
         let own = workspace.root().display().to_string();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|trouble| {
-            let is_over = trouble.is_about(&root, None)
-                || trouble.is_about(&own, None)
-                || trouble.is_about(&root, workspace.storage());
+        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.retain(|problem| {
+            let is_over = problem.is_about(&root, None)
+                || problem.is_about(&own, None)
+                || problem.is_about(&root, workspace.storage());
             !is_over
         });
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().map(|trouble| one_line(&trouble.to_string(), MAX_LINE_BYTES)).collect()
+        let problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.iter().map(|problem| one_line(&problem.to_string(), MAX_LINE_BYTES)).collect()
     }
 }
 

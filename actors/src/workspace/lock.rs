@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_elsewhere_waits_until_the_first_is_done() {
+    fn a_writer_on_another_node_waits_until_the_first_is_done() {
         let dir = tempfile::tempdir().unwrap();
         let (first, second) = (another(dir.path()), another(dir.path()));
         let released = Arc::new(AtomicBool::new(false));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_waited_for_stops_waiting() {
+    fn a_cancelled_writer_stops_waiting() {
         let dir = tempfile::tempdir().unwrap();
         let (first, second) = (another(dir.path()), another(dir.path()));
         let _held = first.lock(Path::new("a"), &CancelFlag::default()).unwrap();

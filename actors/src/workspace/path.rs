@@ -19,9 +19,10 @@ pub(crate) fn relative_path(root: &Path, given: &str) -> Result<PathBuf, FileErr
         return Err(FileError::new("path_traversal_rejected"));
     }
     let given = Path::new(given);
-    let inside = match given.is_absolute() {
-        true => given.strip_prefix(root).map_err(|_| FileError::outside())?,
-        false => given,
+    let inside = if given.is_absolute() {
+        given.strip_prefix(root).map_err(|_| FileError::outside())?
+    } else {
+        given
     };
     let names = || inside.components().filter(|name| *name != Component::CurDir);
     if names().any(|name| is_reserved(name.as_os_str())) {
@@ -40,33 +41,33 @@ pub(super) fn is_reserved(name: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn meant(given: &str) -> Result<PathBuf, FileError> {
+    fn normalised(given: &str) -> Result<PathBuf, FileError> {
         relative_path(Path::new("/work/space"), given)
     }
 
     #[test]
     fn one_file_has_one_relative_path() {
         for given in ["a/b", "./a/./b", "a//b/", "/work/space/a/b", "//work/space//a/b"] {
-            assert_eq!(meant(given).unwrap(), Path::new("a/b"), "{given}");
+            assert_eq!(normalised(given).unwrap(), Path::new("a/b"), "{given}");
         }
         for root in [".", "./", "/work/space", "/work/space/"] {
-            assert_eq!(meant(root).unwrap(), Path::new("."), "{root}");
+            assert_eq!(normalised(root).unwrap(), Path::new("."), "{root}");
         }
-        assert_eq!(meant("..a/b..").unwrap(), Path::new("..a/b.."));
+        assert_eq!(normalised("..a/b..").unwrap(), Path::new("..a/b.."));
     }
 
     #[test]
-    fn what_cannot_be_inside_is_refused_by_its_own_code() {
+    fn a_path_that_leads_out_is_refused_with_its_own_code() {
         let refused = |code| Err(FileError::new(code));
-        assert_eq!(meant("a\0b"), refused("null_byte_in_path"));
+        assert_eq!(normalised("a\0b"), refused("null_byte_in_path"));
         for given in ["..", "../a", "a/../b", "a/..", "/work/space/../b", "/etc/../etc"] {
-            assert_eq!(meant(given), refused("path_traversal_rejected"), "{given}");
+            assert_eq!(normalised(given), refused("path_traversal_rejected"), "{given}");
         }
         for given in ["/", "/etc/passwd", "/proc/self/environ", "/work/spaces/a", "/work"] {
-            assert_eq!(meant(given), refused("path_outside_roots"), "{given}");
+            assert_eq!(normalised(given), refused("path_outside_roots"), "{given}");
         }
         for given in [".abide-storage", "a/.abide-storage", ".abide-write_x", ".abide-storage/a"] {
-            assert_eq!(meant(given), refused("path_outside_roots"), "{given}");
+            assert_eq!(normalised(given), refused("path_outside_roots"), "{given}");
         }
     }
 }

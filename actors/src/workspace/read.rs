@@ -31,17 +31,19 @@ impl Workspace {
             // The file may grow meanwhile.
             file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         }
-        match metadata.len().max(bytes.len() as u64) > MAX_FILE_BYTES {
-            true => Err(FileError::new("file_too_large")),
-            false => Ok(bytes),
+        if metadata.len().max(bytes.len() as u64) > MAX_FILE_BYTES {
+            Err(FileError::new("file_too_large"))
+        } else {
+            Ok(bytes)
         }
     }
 }
 
 /// `ENXIO` means a socket, or a device that does not exist.
 fn open_error(error: Error) -> FileError {
-    match error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
-        true => FileError::not_a_file(),
-        false => error.into(),
+    if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
+        FileError::not_a_file()
+    } else {
+        error.into()
     }
 }

@@ -36,15 +36,14 @@ pub(super) fn open<'a>(
         None => find_or_make_marker(&dir, workspaces.clock.as_ref())
             .map_err(|error| unavailable(root, format!("cannot be marked: {error}")))?,
     };
-    let (path, dir) = match site.root.is_some() && site.shared {
-        true => (canonical, dir),
-        false => {
-            let name = directory_name(&site.owner);
-            let path = canonical.join(&name);
-            let own = own_directory(&dir, &name, recorded.is_some());
-            let own = own.map_err(|error| unavailable(&path, error))?;
-            (path, own)
-        }
+    let (path, dir) = if site.root.is_some() && site.shared {
+        (canonical, dir)
+    } else {
+        let name = directory_name(&site.owner);
+        let path = canonical.join(&name);
+        let own = own_directory(&dir, &name, recorded.is_some());
+        let own = own.map_err(|error| unavailable(&path, error))?;
+        (path, own)
     };
     let clock = Arc::clone(&workspaces.clock);
     let turns = Arc::clone(&workspaces.write_queue);
@@ -151,9 +150,10 @@ fn read_marker(dir: &Dir) -> io::Result<Option<String>> {
         file.take(MAX_ID_BYTES + 1).read_to_string(&mut id)?;
     }
     let is_id = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-    match id.is_empty() || id.len() as u64 > MAX_ID_BYTES || !id.chars().all(is_id) {
-        true => Err(io::Error::new(ErrorKind::InvalidData, format!("{MARKER_FILE} holds no id"))),
-        false => Ok(Some(id)),
+    if id.is_empty() || id.len() as u64 > MAX_ID_BYTES || !id.chars().all(is_id) {
+        Err(io::Error::new(ErrorKind::InvalidData, format!("{MARKER_FILE} holds no id")))
+    } else {
+        Ok(Some(id))
     }
 }
 

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_path_is_written_by_one_at_a_time_and_forgotten_after() {
+    async fn one_path_has_one_writer_at_a_time_and_is_forgotten_after() {
         let turns = WriteQueue::default();
         let first = turns.wait_turn("a".into()).await;
         assert!(turns.wait_turn("a".into()).now_or_never().is_none());

@@ -95,7 +95,7 @@ async fn a_declared_tool_wins_its_name_and_a_picked_one_keeps_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_listing_is_asked_for_once_and_shared() {
+async fn a_listing_is_fetched_once_and_shared() {
     let rig = Rig::new(stdio(Age::New));
     let listings = || rig.runner.mcp().listings(&rig.definition);
     let (first, second) = tokio::join!(listings(), listings());
@@ -106,7 +106,7 @@ async fn a_listing_is_asked_for_once_and_shared() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_tools_is_heard_of_in_either_protocol() {
+async fn a_change_of_the_tools_is_noticed_in_either_protocol() {
     for server in [stdio(Age::New), stdio(Age::Old)] {
         let rig = Rig::new(server);
         rig.text("grow", json!({"name": "young"})).await;
@@ -132,7 +132,7 @@ async fn a_tool_that_went_between_two_calls_is_an_error_result() {
 }
 
 #[tokio::test]
-async fn a_hint_of_a_server_loosens_no_gate() {
+async fn a_servers_hint_does_not_weaken_the_gate() {
     // Every tool of it says that it only reads.
     let tools = json!([{"mcp": "docs"}]);
     let rig = Rig::with_tools(stdio(Age::New), tools);

@@ -90,15 +90,16 @@ fn replace_bounded(before: &str, old: &str, new: &str, count: usize) -> Result<S
 
 fn edit_result(path: &str, before: &str, after: &str, count: usize) -> ToolReturn {
     let ending = if count == 1 { "" } else { "s" };
-    let (shown_before, shown_after) = match before.len().max(after.len()) <= MAX_SHOWN_BYTES {
-        true => (before, after),
-        false => changed_region(before, after),
+    let (shown_before, shown_after) = if before.len().max(after.len()) <= MAX_SHOWN_BYTES {
+        (before, after)
+    } else {
+        changed_region(before, after)
     };
-    let shown = |text: &str| truncate(text.to_owned(), MAX_SHOWN_BYTES);
+    let cut_to_limit = |text: &str| truncate(text.to_owned(), MAX_SHOWN_BYTES);
     let payload = json!({
         "path": path,
-        "before": shown(shown_before),
-        "after": shown(shown_after),
+        "before": cut_to_limit(shown_before),
+        "after": cut_to_limit(shown_after),
         "replacements": count,
     });
     ToolReturn::ok(format!("edited {path} ({count} replacement{ending})")).with_ui("diff", payload)

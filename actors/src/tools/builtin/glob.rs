@@ -55,8 +55,8 @@ pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
 
 /// The number of results that the arguments ask for, within the limit.
 pub(super) fn max_results(args: &Value, (default, most): (u64, u64)) -> usize {
-    let asked = args["max_results"].as_u64().unwrap_or(default).clamp(1, most);
-    usize::try_from(asked).unwrap_or(usize::MAX)
+    let requested = args["max_results"].as_u64().unwrap_or(default).clamp(1, most);
+    usize::try_from(requested).unwrap_or(usize::MAX)
 }
 
 /// Compiles the pattern.

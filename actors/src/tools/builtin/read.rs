@@ -74,9 +74,10 @@ fn file_result(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>
     let without_number =
         |line: &str| line.split_once('\t').map_or(line, |(_, rest)| rest).to_owned();
     let content: Vec<String> = text.split('\n').map(without_number).collect();
-    let range = match is_whole || text.is_empty() {
-        true => Value::Null,
-        false => json!([first, first + content.len() as u64 - 1]),
+    let range = if is_whole || text.is_empty() {
+        Value::Null
+    } else {
+        json!([first, first + content.len() as u64 - 1])
     };
     let payload = json!({"path": path, "content": content.join("\n"), "line_range": range});
     ToolReturn::ok(text).with_ui("file", payload)

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_is_its_text_and_where_it_was_found() {
+    async fn a_page_returns_its_text_and_its_final_url() {
         let site = site().await;
         let expected = ToolReturn::ok("# Größe\n\nand weight")
             .with_ui("webpage", json!({"url": format!("{site}/page"), "status": 200}));

@@ -27,9 +27,10 @@ impl StepBudget {
     pub(super) fn attach(&self, context: &mut Context<'_, '_>) -> Option<()> {
         let left = Arc::clone(&self.0);
         let round = move |cost: i64| -> Result<bool, ExecutionError> {
-            match left.fetch_sub(cost, Ordering::Relaxed) >= cost {
-                true => Ok(true),
-                false => Err(ExecutionError::function_error("round", "step budget exceeded")),
+            if left.fetch_sub(cost, Ordering::Relaxed) >= cost {
+                Ok(true)
+            } else {
+                Err(ExecutionError::function_error("round", "step budget exceeded"))
             }
         };
         context.add_function(ROUND_FUNCTION, round).ok()

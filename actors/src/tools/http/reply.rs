@@ -100,12 +100,11 @@ fn read_line(line: &[u8]) -> Result<Option<Line>, String> {
 
 fn read_envelope(ok: bool, object: &mut Map<String, Value>) -> ToolReturn {
     let mut take = |name: &str| object.remove(name).unwrap_or_default();
-    let outcome = match ok {
-        true => Outcome::Ok(take("result")),
-        false => {
-            let error_type = ErrorType::deserialize(take("error_type"));
-            Outcome::Err(error_text(take("error")), error_type.unwrap_or(ErrorType::ToolError))
-        }
+    let outcome = if ok {
+        Outcome::Ok(take("result"))
+    } else {
+        let error_type = ErrorType::deserialize(take("error_type"));
+        Outcome::Err(error_text(take("error")), error_type.unwrap_or(ErrorType::ToolError))
     };
     let ui = serde_json::from_value::<Option<Ui>>(take("ui"));
     let ui = ui.unwrap_or_else(|error| {

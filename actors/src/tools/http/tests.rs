@@ -125,10 +125,10 @@ async fn a_tool_is_sent_its_call_and_its_answer_is_wrapped() {
     assert_eq!(headers["x-team"], "support");
     assert!(!headers.contains_key("webhook-id"));
     let body: Value = serde_json::from_slice(&body).unwrap();
-    let wanted = json!({"conversation_id": "c1", "turn_id": "t1", "call_id": "call_1",
+    let expected = json!({"conversation_id": "c1", "turn_id": "t1", "call_id": "call_1",
         "attempt": 1, "tool": "send", "args": {"to": "a", "cc": "none"},
         "assigns": {"shop": "x"}, "principal": "ann"});
-    assert_eq!(body, wanted);
+    assert_eq!(body, expected);
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn an_envelope_is_taken_as_it_is() {
     let failed = r#"{"ok": false, "error": "no", "error_type": "PERMISSION_DENIED"}"#;
     let denied = ToolReturn::failure("no", ErrorType::PermissionDenied);
     assert_eq!(answered(json_answer(failed)).await, denied);
-    for (text, wanted) in [
+    for (text, expected) in [
         (r#"{"ok": true}"#, ToolReturn::ok(Value::Null)),
         (r#"{"ok": false}"#, ToolReturn::error("the tool failed")),
         (r#"{"ok": true, "result": 1, "ui": 7}"#, ToolReturn::ok(1)),
@@ -190,7 +190,7 @@ async fn an_envelope_is_taken_as_it_is() {
         ("\"text\"", ToolReturn::ok("text")),
         (" null ", ToolReturn::ok(Value::Null)),
     ] {
-        assert_eq!(answered(json_answer(text)).await, wanted, "{text}");
+        assert_eq!(answered(json_answer(text)).await, expected, "{text}");
     }
 }
 
@@ -268,8 +268,8 @@ async fn a_server_that_says_nothing_more_runs_into_the_time_limit() {
     for bytes in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\""] {
         let url = raw(bytes.to_vec(), true).await;
         let (returned, _) = called(&url, json!({"run_timeout": "150ms"})).await;
-        let wanted = ToolReturn::failure("timed out after 150ms", ErrorType::Timeout);
-        assert_eq!(returned, wanted);
+        let expected = ToolReturn::failure("timed out after 150ms", ErrorType::Timeout);
+        assert_eq!(returned, expected);
     }
 }
 
@@ -290,12 +290,12 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
             }
             assert_eq!(read.len(), if ended { 3 } else { 2 }, "split at {at}");
             read.extend(lines.rest().unwrap());
-            let wanted = [
+            let expected = [
                 Line::Progress(json!({"at": "ä"})),
                 Line::Progress(json!(2)),
                 Line::Last(ToolReturn::ok(vec![3])),
             ];
-            assert_eq!(read, wanted, "split at {at}");
+            assert_eq!(read, expected, "split at {at}");
         }
     }
 }
@@ -303,20 +303,20 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
 #[tokio::test]
 async fn progress_comes_while_the_tool_runs_and_only_if_it_streams() {
     let single = |byte: u8| Ok::<_, std::io::Error>(vec![byte]);
-    for (more, wanted) in
+    for (more, expected) in
         [(json!({"streaming": true}), vec![json!({"at": "ä"}), json!(2)]), (json!({}), Vec::new())]
     {
         let body = Body::from_stream(futures::stream::iter(LINES.bytes().map(single)));
         let kind = Some("Application/X-NDJSON; charset=utf-8");
         let (url, _) = server(vec![an_answer(200, kind, body)]).await;
-        assert_eq!(called(&url, more).await, (ToolReturn::ok(vec![3]), wanted));
+        assert_eq!(called(&url, more).await, (ToolReturn::ok(vec![3]), expected));
     }
 }
 
 #[tokio::test]
 async fn lines_end_with_a_result_or_an_error_or_the_answer_is_broken() {
     let broken = "a line of the tool's answer is none of progress, result, error, halt";
-    for (text, wanted) in [
+    for (text, expected) in [
         ("{\"error\": \"no stock\"}\n", "no stock"),
         ("{\"error\": {\"code\": 1}}\n", "{\"code\":1}"),
         ("", "the tool's answer ended without a result"),
@@ -328,7 +328,7 @@ async fn lines_end_with_a_result_or_an_error_or_the_answer_is_broken() {
         ("{\"result\": ", broken),
     ] {
         let answer = an_answer(200, Some("application/x-ndjson"), text);
-        assert_eq!(failure(&answered(answer).await), wanted, "{text}");
+        assert_eq!(failure(&answered(answer).await), expected, "{text}");
     }
     let answer = "{\"result\": 1, \"ui\": {\"kind\": \"k\", \"payload\": 2}}\ngarbage";
     let returned = answered(an_answer(200, Some("application/x-ndjson"), answer)).await;

@@ -48,13 +48,13 @@ pub struct Next<'a> {
 
 impl Chain {
     pub(in crate::tools) fn new(
-        links: Vec<Arc<dyn Middleware>>,
+        middlewares: Vec<Arc<dyn Middleware>>,
         tool: &Tool,
         gate: &Gate,
         end: Terminal,
     ) -> Self {
         Self {
-            middlewares: links,
+            middlewares,
             tool: tool.clone(),
             gate: gate.clone(),
             terminal: end,
@@ -91,7 +91,7 @@ impl Chain {
                 runner.execute(&self.tool, run.clone(), &report).await
             }
             Terminal::Child => {
-                self.with_record(|said| said.child_grant = Some(run.grant.clone()));
+                self.with_record(|record| record.child_grant = Some(run.grant.clone()));
                 ToolReturn::ok(())
             }
         }
@@ -108,7 +108,7 @@ impl Chain {
         let gate = self.gate.recheck_changed(&self.tool, &args, &run.grant, &scope);
         let grant = run.grant.for_changed_args(&gate, &args);
         let grant = grant.ok_or_else(|| gate.denial(&self.tool.name));
-        self.with_record(|said| said.effective = Some(EffectiveArgs { args, gate }));
+        self.with_record(|record| record.effective = Some(EffectiveArgs { args, gate }));
         let grant = match self.terminal {
             Terminal::Tool(_) => grant?.with_defaults(&self.tool.parameters),
             Terminal::Child => grant?,
@@ -128,9 +128,9 @@ impl Next<'_> {
 
     /// Continues with the run as it is.
     pub async fn run(self) -> ToolReturn {
-        let Self { chain, position: place, run, progress } = self;
-        match chain.middlewares.get(place) {
-            Some(link) => link.call(run, Next { position: place + 1, ..self }).await,
+        let Self { chain, position, run, progress } = self;
+        match chain.middlewares.get(position) {
+            Some(middleware) => middleware.call(run, Next { position: position + 1, ..self }).await,
             None => chain.run_terminal(run, progress).await,
         }
     }

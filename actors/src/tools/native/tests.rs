@@ -60,10 +60,10 @@ fn order() -> Extensions {
 }
 
 /// A run of the one tool of an agent, through the gate's door.
-async fn ran(natives: Extensions, native: &str, args: Value) -> ToolReturn {
+async fn run_call(extensions: Extensions, native: &str, args: Value) -> ToolReturn {
     let source = source(json!([{"name": "t", "run": {"native": native}, "run_timeout": "90s"}]));
-    let definition = Arc::new(Definition::parse(source, &natives).unwrap().definition);
-    let runner = Arc::new(Runner::new(natives, builtin_services(), StillClock::now()).unwrap());
+    let definition = Arc::new(Definition::parse(source, &extensions).unwrap().definition);
+    let runner = Arc::new(Runner::new(extensions, builtin_services(), StillClock::now()).unwrap());
     let gate = Gate::new(definition.clone(), &State::default());
     runner.call(&definition.tools[0], &gate, a_run("t", args), |_| {}).await
 }
@@ -75,14 +75,14 @@ fn invalid(why: &str) -> ToolReturn {
 
 #[tokio::test]
 async fn typed_arguments_have_the_schema_of_their_type() {
-    let natives = order();
-    let tool = natives.tool("order").unwrap();
+    let extensions = order();
+    let tool = extensions.tool("order").unwrap();
     let schema = tool.parameters();
     assert_eq!((tool.description().as_str(), &schema["type"]), ("Orders.", &json!("object")));
     assert_eq!(schema["required"], json!(["item"]));
     assert_eq!(schema["additionalProperties"], json!(false));
     assert_eq!(schema["properties"]["count"]["default"], json!(1));
-    let given = ran(natives, "order", json!({"item": "tea", "to": {"zip": "12345"}})).await;
+    let given = run_call(extensions, "order", json!({"item": "tea", "to": {"zip": "12345"}})).await;
     assert_eq!(given, ToolReturn::ok("1 x tea to "));
 }
 
@@ -90,8 +90,8 @@ async fn typed_arguments_have_the_schema_of_their_type() {
 async fn what_does_not_fit_the_type_is_named_field_by_field() {
     let zip = json!({"item": "tea", "to": {"zip": "1"}});
     let wrong = invalid("to.zip: must have five digits");
-    assert_eq!(ran(order(), "order", zip).await, wrong);
-    let many = ran(order(), "order", json!({"item": "tea", "count": 500})).await;
+    assert_eq!(run_call(order(), "order", zip).await, wrong);
+    let many = run_call(order(), "order", json!({"item": "tea", "count": 500})).await;
     let Outcome::Err(why, ErrorType::ValidationError) = many.outcome else { panic!("{many:?}") };
     assert!(why.starts_with("invalid tool arguments: count: "), "{why}");
 }
@@ -125,7 +125,7 @@ struct Empty {}
 
 #[tokio::test]
 async fn a_tool_finds_its_agents_own_value_before_the_one_for_all() {
-    let shop = async |natives: Extensions| ran(natives, "shop", json!({})).await;
+    let shop = async |extensions: Extensions| run_call(extensions, "shop", json!({})).await;
     assert_eq!(shop(shops()).await, ToolReturn::ok(json!([null, null])));
     let all = shops().provide_for("other", Shop("theirs")).provide(Shop("all"));
     assert_eq!(shop(all.clone()).await, ToolReturn::ok(json!(["all", null])));
@@ -149,7 +149,7 @@ async fn a_tool_runs_by_itself_with_its_arguments_checked_and_filled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_runs_by_itself_ends_too() {
+async fn a_tool_that_is_run_directly_has_a_time_limit() {
     let never = typed("Hangs.", |_: Empty, _| Box::pin(std::future::pending::<()>()));
     let late = ToolReturn::failure("timed out after 60s", ErrorType::Timeout);
     assert_eq!(
@@ -197,7 +197,7 @@ impl NativeTool for Shaky {
 #[tokio::test(start_paused = true)]
 async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
     let shaky = async |what: Value| {
-        ran(Extensions::new().with_tool("shaky", Shaky), "shaky", json!({"do": what})).await
+        run_call(Extensions::new().with_tool("shaky", Shaky), "shaky", json!({"do": what})).await
     };
     assert_eq!(shaky(json!(null)).await, ToolReturn::ok("fine"));
     let recovered = ToolReturn::ok(json!(["no luck", "TOOL_ERROR", 1]));
@@ -252,11 +252,11 @@ impl NativeTool for Living {
 async fn tools_begin_and_end_with_their_node_whatever_the_others_do() {
     let seen = Arc::default();
     let living = |name| Living(name, Arc::clone(&seen));
-    let natives =
+    let extensions =
         Extensions::new().with_tool("a", living("clingy")).with_tool("b", living("quiet"));
-    natives.start().await.unwrap();
+    extensions.start().await.unwrap();
     let began = tokio::time::Instant::now();
-    natives.stop().await;
+    extensions.stop().await;
     assert_eq!(began.elapsed(), Duration::from_secs(2));
     let seen = seen.lock().unwrap();
     assert_eq!(*seen, ["clingy started", "quiet started", "clingy stopped", "quiet stopped"]);
@@ -271,9 +271,9 @@ async fn a_tool_that_cannot_start_is_named_and_the_others_are_stopped() {
     ] {
         let seen = Arc::default();
         let living = |name| Living(name, Arc::clone(&seen));
-        let natives =
+        let extensions =
             Extensions::new().with_tool("a", living("quiet")).with_tool("b", living(name));
-        let error = natives.start().await.unwrap_err().to_string();
+        let error = extensions.start().await.unwrap_err().to_string();
         assert_eq!(error, format!("the native tool b did not start: {why}"));
         assert!(seen.lock().unwrap().contains(&"quiet stopped".to_owned()), "{seen:?}");
     }

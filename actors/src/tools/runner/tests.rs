@@ -12,11 +12,15 @@ use crate::tools::fixtures::{StillClock, a_run, builtin_services, definition, ex
 use crate::tools::isolated_task::MAX_PENDING_PROGRESS;
 use crate::tools::native::{Context, NativeTool};
 
-async fn ran(natives: Extensions, streaming: bool, args: Value) -> (ToolReturn, Vec<Value>) {
+async fn run_with(
+    extensions: Extensions,
+    streaming: bool,
+    args: Value,
+) -> (ToolReturn, Vec<Value>) {
     let tool = json!({"name": "t", "run": {"native": "obedient"}, "streaming": streaming,
         "run_timeout": "90s"});
     let definition = definition(json!([tool]));
-    let runner = Runner::new(natives, builtin_services(), StillClock::now()).unwrap();
+    let runner = Runner::new(extensions, builtin_services(), StillClock::now()).unwrap();
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let returned = runner.run(&definition.tools[0], a_run("t", args), progress).await;
@@ -24,14 +28,14 @@ async fn ran(natives: Extensions, streaming: bool, args: Value) -> (ToolReturn, 
 }
 
 async fn returned(args: Value) -> ToolReturn {
-    ran(extensions(), false, args).await.0
+    run_with(extensions(), false, args).await.0
 }
 
 #[tokio::test]
 async fn a_native_tool_gets_its_call_with_defaults_filled_in() {
-    let wanted = json!({"args": {"do": "echo", "x": 1}, "attempt": 1, "call": "call_1",
+    let expected = json!({"args": {"do": "echo", "x": 1}, "attempt": 1, "call": "call_1",
         "assigns": {"shop": "x"}, "principal": "ann", "turn": "t1"});
-    assert_eq!(returned(json!({"x": 1})).await, ToolReturn::ok(wanted));
+    assert_eq!(returned(json!({"x": 1})).await, ToolReturn::ok(expected));
 }
 
 #[tokio::test]
@@ -49,7 +53,7 @@ async fn a_panic_is_a_crashed_tool_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_past_its_time_is_over() {
+async fn a_run_past_its_timeout_ends() {
     let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
     assert_eq!(returned(json!({"do": "hang"})).await, late);
 }
@@ -57,16 +61,17 @@ async fn a_run_past_its_time_is_over() {
 #[tokio::test]
 async fn progress_is_passed_on_only_when_the_tool_streams() {
     let args = json!({"do": "report"});
-    let (_, reports) = ran(extensions(), true, args.clone()).await;
+    let (_, reports) = run_with(extensions(), true, args.clone()).await;
     assert_eq!(reports, [json!(0), json!(1), json!(2)]);
-    assert_eq!(ran(extensions(), false, args).await.1, Vec::<Value>::new());
-    let (_, reports) = ran(extensions(), true, json!({"do": "report", "times": 100_000})).await;
+    assert_eq!(run_with(extensions(), false, args).await.1, Vec::<Value>::new());
+    let (_, reports) =
+        run_with(extensions(), true, json!({"do": "report", "times": 100_000})).await;
     assert!(reports.len() <= MAX_PENDING_PROGRESS * 2, "{}", reports.len());
 }
 
 #[tokio::test]
 async fn a_tool_that_is_gone_or_returns_too_much_is_an_error() {
-    let (gone, _) = ran(Extensions::new(), false, json!({})).await;
+    let (gone, _) = run_with(Extensions::new(), false, json!({})).await;
     assert_eq!(gone, ToolReturn::error("the tool is not configured"));
     let huge = returned(json!({"do": "huge"})).await;
     assert_eq!(huge, ToolReturn::error("the result is larger than 1 MB"));
@@ -92,8 +97,8 @@ async fn a_run_that_is_dropped_stops_its_tool() {
         }
     }
     let (sender, mut alive) = tokio::sync::mpsc::channel(1);
-    let natives = Extensions::new().with_tool("obedient", Watched(sender));
-    let running = tokio::spawn(ran(natives, false, json!({})));
+    let extensions = Extensions::new().with_tool("obedient", Watched(sender));
+    let running = tokio::spawn(run_with(extensions, false, json!({})));
     alive.recv().await.unwrap();
     running.abort();
     let gone = tokio::time::timeout(Duration::from_secs(20), alive.recv()).await;

@@ -36,7 +36,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_workspace_is_where_its_site_says() {
+fn a_workspace_is_where_its_reference_says() {
     let (_dir, path) = temporary();
     let base = path.join("new/base");
     fs::create_dir(path.join("docs")).unwrap();
@@ -77,7 +77,7 @@ fn one_storage_has_one_id_for_all_who_use_it() {
 }
 
 #[test]
-fn whoever_loses_the_race_for_the_marker_reads_the_winners() {
+fn the_loser_of_the_race_for_the_marker_reads_the_winners_id() {
     struct Named(String);
     impl Clock for Named {
         fn now(&self) -> abide_conversation::Timestamp {
@@ -125,7 +125,7 @@ fn what_a_dying_process_left_is_not_an_id() {
 }
 
 #[test]
-fn a_conversation_that_comes_to_a_node_without_its_storage_finds_nothing_made() {
+fn a_node_without_the_storage_creates_no_workspace() {
     let (_dir, path) = temporary();
     let elsewhere = path.join("elsewhere");
     let here = path.join("here");
@@ -163,7 +163,7 @@ fn a_directory_that_was_there_before_is_not_made_anew() {
 }
 
 #[test]
-fn a_root_that_an_agent_names_is_never_made() {
+fn a_root_that_an_agent_names_is_never_created() {
     let (_dir, path) = temporary();
     for shared in [true, false] {
         let error = workspaces(&path).open(&rooted(path.join("docs"), shared), None).unwrap_err();

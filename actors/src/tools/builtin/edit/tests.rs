@@ -109,7 +109,7 @@ async fn nothing_outside_is_edited() {
 }
 
 #[tokio::test]
-async fn of_a_large_file_only_the_change_is_shown() {
+async fn only_the_change_of_a_large_file_is_shown() {
     let space = TestWorkspace::new();
     let line = |n: usize| format!("line {n} €\n");
     space.file("big", (0..10_000).map(line).collect::<String>());
@@ -132,7 +132,7 @@ async fn of_a_large_file_only_the_change_is_shown() {
 }
 
 #[test]
-fn the_changed_lines_are_between_characters() {
+fn a_shown_change_is_cut_between_characters() {
     let head = "same\n".repeat(5);
     for (old, new) in [("€", "₭"), ("€", ""), ("", "€"), ("a", "aa"), ("aa", "a"), ("x\n", "")]
     {

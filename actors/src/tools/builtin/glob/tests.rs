@@ -77,7 +77,7 @@ async fn the_text_keeps_its_bound() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_is_none_is_said_to_be() {
+async fn an_invalid_pattern_is_an_error() {
     let space = TestWorkspace::new();
     for args in [json!({}), json!({"pattern": null})] {
         assert_eq!(text(&glob(&space, args).await), "error: missing_pattern");

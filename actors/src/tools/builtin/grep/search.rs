@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_as_it_was_and_no_more_once_nobody_waits() {
+    fn a_file_is_read_up_to_its_first_length_and_not_after_a_cancellation() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[b'x'; 100]).unwrap();
         let cancelled = CancelFlag::default();

@@ -88,7 +88,7 @@ async fn long_lines_and_long_results_are_cut() {
 }
 
 #[tokio::test]
-async fn an_expression_that_is_none_or_would_blow_up_is_refused() {
+async fn an_invalid_or_exploding_expression_is_refused() {
     let space = TestWorkspace::new();
     space.file("a", "a");
     for args in [json!({}), json!({"pattern": null})] {
@@ -132,7 +132,7 @@ async fn what_is_no_file_is_never_opened() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_not_held() {
+async fn an_endless_line_is_not_buffered() {
     let space = TestWorkspace::new();
     space.file("a", format!("hit\n{}hit\nhit\n", "x".repeat(3_000_000)));
     assert_eq!(found(&space, "hit").await, "a:1:hit");
@@ -148,7 +148,7 @@ async fn files_up_to_64_mb_are_searched() {
 }
 
 #[tokio::test]
-async fn a_search_that_nobody_waits_for_any_more_makes_room_for_others() {
+async fn a_cancelled_search_makes_room_for_others() {
     let space = TestWorkspace::new();
     for n in 0..300 {
         space.file(format!("{n}"), "hit\n".repeat(1000));

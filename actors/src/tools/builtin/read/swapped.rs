@@ -51,7 +51,7 @@ impl Drop for Swapper {
 }
 
 /// A workspace whose directory `dir` and file `leaf` come and go, and the names outside.
-fn swapped() -> (TestWorkspace, [Swapper; 2]) {
+fn swapped_workspace() -> (TestWorkspace, [Swapper; 2]) {
     let space = TestWorkspace::new();
     space.file("dir/secret.txt", "inside").file("dir/deep/file", "inside").file("leaf", "inside");
     fs::write(space.outside.join("only-outside"), SECRET).unwrap();
@@ -74,12 +74,12 @@ fn is_untouched(space: &TestWorkspace) -> bool {
 
 #[tokio::test]
 async fn nothing_outside_is_read() {
-    let (space, _swapping) = swapped();
+    let (space, _swapping) = swapped_workspace();
     let mut seen = [0, 0];
     for n in 0..ROUNDS {
         let path = ["dir/secret.txt", "leaf"][n % 2];
-        let shown = text(&read::run(&space.workspace, &json!({"path": path})).await);
-        match shown.as_str() {
+        let output = text(&read::run(&space.workspace, &json!({"path": path})).await);
+        match output.as_str() {
             "1\tinside" => seen[0] += 1,
             "error: path_outside_roots" => seen[1] += 1,
             other => panic!("{other}"),
@@ -90,7 +90,7 @@ async fn nothing_outside_is_read() {
 
 #[tokio::test]
 async fn nothing_outside_is_listed_or_searched() {
-    let (space, _swapping) = swapped();
+    let (space, _swapping) = swapped_workspace();
     let mut seen = [0, 0];
     for _ in 0..ROUNDS {
         let files = text(&glob::run(&space.workspace, &json!({"pattern": "**"})).await);
@@ -104,9 +104,9 @@ async fn nothing_outside_is_listed_or_searched() {
 
 #[tokio::test]
 async fn nothing_outside_is_written() {
-    let (space, _swapping) = swapped();
+    let (space, _swapping) = swapped_workspace();
     let mut seen = [0, 0];
-    let mut count = |shown: &str| seen[usize::from(shown.starts_with("error"))] += 1;
+    let mut count = |output: &str| seen[usize::from(output.starts_with("error"))] += 1;
     for n in 0..ROUNDS {
         let path = ["dir/secret.txt", "dir/deep/file", "dir/deep/new/file"][n % 3];
         let args = json!({"path": path, "content": "inside"});

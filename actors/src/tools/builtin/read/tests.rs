@@ -69,10 +69,14 @@ async fn a_long_text_is_cut_between_characters() {
     for start in ["", "a", "ab"] {
         space.file("wide", format!("{start}{}", "€".repeat(10_000)));
         let returned = read(&space, json!({"path": "wide"})).await;
-        let shown = text(&returned);
-        assert!(shown.ends_with("€[...truncated...]") && shown.len() > 15_997, "{}", shown.len());
+        let output = text(&returned);
+        assert!(
+            output.ends_with("€[...truncated...]") && output.len() > 15_997,
+            "{}",
+            output.len()
+        );
         let (_, payload) = ui(returned);
-        assert_eq!(format!("1\t{}", payload["content"].as_str().unwrap()), shown);
+        assert_eq!(format!("1\t{}", payload["content"].as_str().unwrap()), output);
         assert_eq!(payload["line_range"], json!([1, 1]));
     }
 
@@ -166,7 +170,7 @@ async fn a_link_that_stays_inside_is_followed() {
 }
 
 #[tokio::test]
-async fn the_mark_of_the_storage_is_not_for_tools() {
+async fn the_storage_marker_is_hidden_from_tools() {
     let space = TestWorkspace::new();
     space.file(".abide-storage", "storage_x");
     assert_eq!(path(&space, ".abide-storage").await, "error: path_outside_roots");

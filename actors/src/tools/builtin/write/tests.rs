@@ -34,7 +34,7 @@ fn names(space: &TestWorkspace, dir: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_file_is_made_with_the_directories_above() {
+async fn a_file_is_created_with_the_directories_above_it() {
     let space = TestWorkspace::new();
     assert_eq!(write(&space, "a/b/c.txt", "äb").await, "wrote 3 bytes to a/b/c.txt");
     assert_eq!(fs::read_to_string(space.path("a/b/c.txt")).unwrap(), "äb");
@@ -45,7 +45,7 @@ async fn a_file_is_made_with_the_directories_above() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_there_is_replaced_and_keeps_its_mode() {
+async fn an_existing_file_is_replaced_and_keeps_its_mode() {
     let space = TestWorkspace::new();
     for mode in [0o755, 0o600, 0o666, 0o4711] {
         space.file("run.sh", "old");
@@ -113,7 +113,7 @@ async fn nothing_outside_is_written() {
 }
 
 #[tokio::test]
-async fn the_mark_of_the_storage_is_not_for_tools() {
+async fn the_storage_marker_is_hidden_from_tools() {
     let space = TestWorkspace::new();
     space.file(".abide-storage", "storage_x").link("mark", ".abide-storage");
     for name in [".abide-storage", "mark", "a/.abide-storage/b"] {
@@ -153,7 +153,7 @@ async fn a_reader_never_sees_a_part() {
 }
 
 #[tokio::test]
-async fn a_write_that_nobody_waits_for_any_more_does_not_happen() {
+async fn a_cancelled_write_does_not_happen() {
     let space = TestWorkspace::new();
     space.file("file", "old");
     let path = space.workspace.resolve_path("file").unwrap();
@@ -188,11 +188,12 @@ async fn a_file_that_may_not_be_written_to_is_not_replaced() {
     space.file("file", "old");
     fs::set_permissions(space.path("file"), fs::Permissions::from_mode(0o444)).unwrap();
     // Root may write to anything.
-    let (said, left) = match rustix::process::geteuid().is_root() {
-        true => ("wrote 3 bytes to file", "new"),
-        false => ("error: io_error: permission denied", "old"),
+    let (expected, left) = if rustix::process::geteuid().is_root() {
+        ("wrote 3 bytes to file", "new")
+    } else {
+        ("error: io_error: permission denied", "old")
     };
-    assert_eq!(write(&space, "file", "new").await, said);
+    assert_eq!(write(&space, "file", "new").await, expected);
     assert_eq!(fs::read_to_string(space.path("file")).unwrap(), left);
     assert_eq!(fs::metadata(space.path("file")).unwrap().mode() & 0o777, 0o444);
 }
