@@ -107,11 +107,11 @@ impl Toolbox {
     pub(crate) fn replan(
         &self,
         planned: PlannedCall,
-        said: ToolUseVerdict,
+        verdict: ToolUseVerdict,
         scope: &CallScope,
         gate: &mut Gate,
     ) -> PlannedCall {
-        plan::replan(self, planned, said, scope, gate)
+        plan::replan(self, planned, verdict, scope, gate)
     }
 
     /// Whether remembered decisions may exist for any of these tools.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Blobs in memory.
+/// A blob store in memory.
 #[derive(Default)]
 pub(crate) struct MemoryBlobs {
     pub(crate) blobs: Mutex<HashMap<BlobId, Blob>>,

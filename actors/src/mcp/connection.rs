@@ -59,10 +59,10 @@ impl Connection {
         server: &McpServer,
         client: Client,
         env: &Env,
-        changes: ChangeFlag,
+        changed: ChangeFlag,
         version: &Arc<NegotiatedVersion>,
     ) -> Result<Self, String> {
-        let handler = Handler { changed: changes, progress: Mutex::default() };
+        let handler = Handler { changed, progress: Mutex::default() };
         let lifecycle = version.lifecycle();
         // An old server may not answer a probe that it does not know. The second half of the
         // timeout is left for the fallback.
@@ -81,8 +81,8 @@ impl Connection {
                     )
                     .await
             }
-            McpTransport::Stdio { command, args, env } => {
-                let transport = stdio::start(&server.name, command, args, env, env)
+            McpTransport::Stdio { command, args, env: names } => {
+                let transport = stdio::start(&server.name, command, args, names, env)
                     .map_err(|error| format!("its program cannot start: {error}"))?;
                 handler
                     .serve_with_lifecycle(

@@ -60,18 +60,19 @@ impl Gate {
     pub fn with_remembered(
         mut self,
         state: &State,
-        agents: Vec<RememberedDecision>,
+        agent_decisions: Vec<RememberedDecision>,
         now: Timestamp,
     ) -> Self {
-        let all = state.decisions.values().cloned().chain(agents);
+        let all = state.decisions.values().cloned().chain(agent_decisions);
         self.remembered = all.filter(|decision| now < decision.expires_at).collect();
         self
     }
 
     /// Decides about a call of a tool; the verdict names the rule that decided.
     pub fn decide(&self, tool: &Tool, args: &Value, scope: &CallScope) -> Verdict {
-        let before = self.hard_denial(tool, args).or_else(|| self.decide_by_phase(tool, args));
-        let (decision, rule) = before.unwrap_or_else(|| match &tool.approval {
+        let decided_early =
+            self.hard_denial(tool, args).or_else(|| self.decide_by_phase(tool, args));
+        let (decision, rule) = decided_early.unwrap_or_else(|| match &tool.approval {
             Approval::Auto => (Decision::Allow, "approval: auto"),
             Approval::Required => (Decision::Ask, "approval: requires_approval"),
             Approval::When(condition) => {
@@ -83,7 +84,7 @@ impl Gate {
             }
         });
         let verdict = self.verdict(decision, rule, tool, args);
-        if before.is_none() && decision == Decision::Ask && !tool.strict {
+        if decided_early.is_none() && decision == Decision::Ask && !tool.strict {
             self.apply_remembered(tool, args, verdict)
         } else {
             verdict
@@ -92,20 +93,23 @@ impl Gate {
 
     /// Replaces a verdict that asks by an approver's remembered decision about such a call, if
     /// there is one. A denial wins over an approval.
-    fn apply_remembered(&self, tool: &Tool, args: &Value, asks: Verdict) -> Verdict {
+    fn apply_remembered(&self, tool: &Tool, args: &Value, verdict: Verdict) -> Verdict {
         if self.remembered.is_empty() {
-            return asks;
+            return verdict;
         }
-        let (does, exactly) = (tool.action_fingerprint(), exact_fingerprint(&tool.name, args));
-        let decides =
-            |decision: &&RememberedDecision| decision.matches(&tool.name, &does, &exactly);
-        let found = self.remembered.iter().filter(decides);
-        let Some(decided) = found.min_by_key(|decision| decision.approved) else { return asks };
+        let action = tool.action_fingerprint();
+        let exact = exact_fingerprint(&tool.name, args);
+        let applies =
+            |decision: &&RememberedDecision| decision.matches(&tool.name, &action, &exact);
+        let matching = self.remembered.iter().filter(applies);
+        let Some(remembered) = matching.min_by_key(|decision| decision.approved) else {
+            return verdict;
+        };
         Verdict {
-            decision: if decided.approved { Decision::Allow } else { Decision::Deny },
-            rule: format!("remembered: {}", decided.id),
-            by: Some(decided.by.clone()),
-            ..asks
+            decision: if remembered.approved { Decision::Allow } else { Decision::Deny },
+            rule: format!("remembered: {}", remembered.id),
+            by: Some(remembered.by.clone()),
+            ..verdict
         }
     }
 
@@ -125,8 +129,9 @@ impl Gate {
         grant: &Grant,
         scope: &CallScope,
     ) -> Verdict {
-        let asks = !grant.approved && self.decide(tool, args, scope).decision == Decision::Ask;
-        if asks {
+        let needs_approval =
+            !grant.approved && self.decide(tool, args, scope).decision == Decision::Ask;
+        if needs_approval {
             self.verdict(Decision::Deny, "middleware: needs an approval", tool, args)
         } else {
             self.recheck(tool, args, "middleware")

@@ -61,7 +61,7 @@ pub(super) fn plan(
 pub(super) fn replan(
     toolbox: &Toolbox,
     planned: PlannedCall,
-    said: ToolUseVerdict,
+    verdict: ToolUseVerdict,
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
@@ -69,7 +69,7 @@ pub(super) fn replan(
         let (id, name) = (planned.given_id.clone(), planned.tool.clone());
         plan(toolbox, &ModelToolCall { id, name, args: Ok(args), provided: None }, scope, gate)
     };
-    match said {
+    match verdict {
         // A provider's call already has its result and is not planned again.
         ToolUseVerdict::GoOn if is_provider_call(&planned.plan) => planned,
         ToolUseVerdict::GoOn => again(planned.args.clone(), gate),

@@ -1,4 +1,4 @@
-//! What becomes of a call.
+//! Tests of how calls are planned.
 
 #![allow(clippy::unwrap_used)]
 
@@ -140,7 +140,7 @@ fn a_gate_asks_when_its_condition_says_so_with_defaults_filled_in() {
     assert_eq!(gate_and_message(&free), (None, ""));
     let gated = plan("send", json!({"to": "bob"}));
     assert_eq!(gate_and_message(&gated).0, Some("ann: send 500 to bob?"));
-    assert_eq!(gated.args, json!({"to": "bob"}), "the journal has what the model said");
+    assert_eq!(gated.args, json!({"to": "bob"}), "the journal has the model's own arguments");
     assert_eq!(gate_and_message(&plan("pay", json!({}))).0, Some("Allow pay?"));
 }
 

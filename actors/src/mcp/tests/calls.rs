@@ -1,4 +1,4 @@
-//! What calls of servers' tools come to.
+//! Tests of calls of servers' tools.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn results_of_every_form_come_back_over_either_transport() {
     for entry in [stdio(Age::New), server.entry()] {
         let rig = Rig::new(entry);
         assert_eq!(rig.text("echo", json!({"text": "hi"})).await, "hi");
-        // Defaults of the listed schema are filled in.
+        // The defaults of the listed schema are filled in.
         assert_eq!(rig.text("echo", json!({})).await, "nothing");
         assert_eq!(rig.error("fail", json!({})).await, "no luck");
         let n = rig.call("structured", json!({"n": 3})).await;
@@ -80,7 +80,7 @@ async fn a_call_that_nobody_waits_for_is_cancelled_at_the_server() {
         assert!(timeout(Duration::from_millis(500), slow).await.is_err());
         let deadline = Instant::now() + Duration::from_secs(20);
         while rig.json("cancelled", json!({})).await != json!(["mine"]) {
-            assert!(Instant::now() < deadline, "it was not cancelled");
+            assert!(Instant::now() < deadline, "the call was not cancelled");
             sleep(Duration::from_millis(20)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Servers that flood, nag, babble, or are silent.
+//! Tests with servers that flood the client, ask too often, send garbage, or are silent.
 
 use std::time::Duration;
 

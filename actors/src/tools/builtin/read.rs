@@ -84,6 +84,4 @@ fn file_result(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>
 }
 
 #[cfg(test)]
-mod swapped;
-#[cfg(test)]
 mod tests;

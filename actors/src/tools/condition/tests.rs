@@ -1,4 +1,4 @@
-//! Conditions ask when in doubt, and come to an end.
+//! Tests that conditions are true in doubt, and that they end.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Which rule decides about a call, and that nothing runs without its leave.
+//! Tests of which rule decides about a call, and that nothing runs without a grant.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +44,7 @@ fn verdict_of(gate: &Gate, tool: &str, args: Value) -> String {
     format!("{:?}: {}", verdict.decision, verdict.rule)
 }
 
-/// A call that was judged when anything went.
+/// The grant of a call that was decided in the phase `bypass_permissions`.
 fn granted() -> Grant {
     Grant { phase: PermissionPhase::BypassPermissions, ..Grant::for_test("ask", json!({})) }
 }
@@ -335,12 +335,12 @@ fn a_grant_is_for_exactly_the_arguments_that_were_judged() {
     let granted = |call: &Call| Grant::of_call(call).is_some();
     assert!(granted(&a_call(verdict(Decision::Allow), args.clone(), false)));
     assert!(!granted(&a_call(verdict(Decision::Allow), json!({"to": "b"}), false)), "swapped");
-    assert!(!granted(&a_call(verdict(Decision::Ask), args.clone(), false)), "nobody said yes");
+    assert!(!granted(&a_call(verdict(Decision::Ask), args.clone(), false)), "nobody approved it");
     assert!(granted(&a_call(verdict(Decision::Ask), args.clone(), true)));
     assert!(!granted(&a_call(verdict(Decision::Deny), args.clone(), true)));
-    assert!(!granted(&a_call(None, args.clone(), true)), "the gate was never asked");
+    assert!(!granted(&a_call(None, args.clone(), true)), "the gate never decided");
     let other = Some(verdict_on(Decision::Allow, "pay", &args));
-    assert!(!granted(&a_call(other, args.clone(), true)), "another tool was judged");
+    assert!(!granted(&a_call(other, args.clone(), true)), "the verdict is about another tool");
 }
 
 #[test]
@@ -413,7 +413,11 @@ fn leave_for_other_arguments_needs_a_verdict_about_them_and_never_widens() {
     assert_eq!((verdict.rule.as_str(), verdict.phase), ("middleware", PermissionPhase::Trusted));
     let changed = grant.for_changed_args(&verdict, &args).unwrap();
     assert_eq!((changed.args(), changed.phase), (&args, PermissionPhase::Default));
-    assert_eq!(grant.for_changed_args(&verdict, &json!({"x": 3})), None, "it is about others");
+    assert_eq!(
+        grant.for_changed_args(&verdict, &json!({"x": 3})),
+        None,
+        "the verdict is about other arguments"
+    );
     assert_eq!(
         Grant::for_test("look", json!({})).for_changed_args(&verdict, &args),
         None,

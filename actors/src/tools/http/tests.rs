@@ -1,4 +1,4 @@
-//! HTTP tools against real servers on the loopback.
+//! HTTP tools against real servers on the loopback interface.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
 type Answers = Arc<Mutex<VecDeque<Answer>>>;
 
-/// A tool's server that gives these answers one after another, and keeps what it was sent.
+/// A tool's server that sends these answers in turn and stores the requests.
 async fn server(answers: Vec<Answer>) -> (String, Received) {
     let received = Received::default();
     let answers: Answers = Arc::new(Mutex::new(answers.into()));

@@ -51,13 +51,13 @@ impl Chain {
         middlewares: Vec<Arc<dyn Middleware>>,
         tool: &Tool,
         gate: &Gate,
-        end: Terminal,
+        terminal: Terminal,
     ) -> Self {
         Self {
             middlewares,
             tool: tool.clone(),
             gate: gate.clone(),
-            terminal: end,
+            terminal,
             args_record: Mutex::default(),
         }
     }
@@ -68,17 +68,18 @@ impl Chain {
         run: Run,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> (ToolReturn, ArgsRecord) {
-        let (limit, chain) = (self.tool.run_timeout, Arc::new(self));
-        let whole = Arc::clone(&chain);
+        let limit = self.tool.run_timeout;
+        let chain = Arc::new(self);
+        let shared = Arc::clone(&chain);
         let work = |progress| async move {
-            Next { chain: &whole, position: 0, run: &run, progress: &progress }.run().await
+            Next { chain: &shared, position: 0, run: &run, progress: &progress }.run().await
         };
         let returned = run_within(limit, run_isolated(report, work)).await;
         (enforce_limits(returned), chain.with_record(std::mem::take))
     }
 
-    fn with_record<T>(&self, note: impl FnOnce(&mut ArgsRecord) -> T) -> T {
-        note(&mut self.args_record.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_record<T>(&self, update: impl FnOnce(&mut ArgsRecord) -> T) -> T {
+        update(&mut self.args_record.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn run_terminal(&self, run: &Run, progress: &mpsc::Sender<Value>) -> ToolReturn {

@@ -1,4 +1,4 @@
-//! What middleware may do to a run, and what it cannot.
+//! Tests of what middleware may and may not do to a run.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ use crate::tools::{Gate, Runner};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// Notes when a run comes and goes, and does something to it.
+/// Records when a run enters and leaves, and does something to it.
 struct RecordingMiddleware(&'static str, Seen, Action);
 
 enum Action {
@@ -46,10 +46,10 @@ impl Middleware for RecordingMiddleware {
                 returned.outcome = Outcome::Ok(json!("reworded"));
                 returned
             }
-            Action::Panic => unreachable!("it was told to"),
+            Action::Panic => unreachable!("the test asked for a panic"),
             Action::PanicAfterwards => {
                 next.run().await;
-                unreachable!("it was told to")
+                unreachable!("the test asked for a panic")
             }
             Action::Sleep(seconds) => {
                 tokio::time::sleep(Duration::from_secs(*seconds)).await;
@@ -72,7 +72,7 @@ struct Scene {
     seen: Seen,
 }
 
-/// One named `m` that does this, around the tool that an entry describes.
+/// A scene with one middleware, `m`, that takes this action, around the tool of this entry.
 fn scene_of(entry: Value, action: Action) -> Scene {
     let seen = Seen::default();
     let middlewares =
@@ -309,7 +309,7 @@ async fn middleware_surrounds_the_start_of_a_child() {
     let (tea, milk) = (json!({"prompt": "tea"}), json!({"prompt": "milk"}));
     assert_eq!(ask(Action::Nothing).await, Ok((tea.clone(), false)));
     assert_eq!(ask(Action::Change(milk.clone())).await, Ok((milk, true)));
-    assert_eq!(ask(Action::Reword).await, Ok((tea, false)), "the child's answer is not here yet");
+    assert_eq!(ask(Action::Reword).await, Ok((tea, false)), "there is no answer of the child yet");
     let refusal = ToolReturn::error("not today");
     assert_eq!(ask(answers(refusal.clone())).await, Err(refusal.outcome));
     assert_eq!(ask(answers(ToolReturn::ok(4))).await, Err(Outcome::Ok(json!(4))));

@@ -1,4 +1,4 @@
-//! What native tools are given, what becomes of their failures, and how they begin and end.
+//! Tests of native tools: their arguments, their failures, and their start and stop.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,11 +28,11 @@ struct Order {
 struct Address {
     #[serde(default)]
     city: String,
-    /// No schema says so.
+    /// The schema does not express this rule.
     zip: Zip,
 }
 
-/// Five digits, which only the reading knows.
+/// Five digits; only deserialisation checks this.
 #[derive(JsonSchema)]
 #[schemars(with = "String")]
 struct Zip;
@@ -59,7 +59,7 @@ fn order() -> Extensions {
     Extensions::new().with_tool("order", order)
 }
 
-/// A run of the one tool of an agent, through the gate's door.
+/// Runs the only tool of an agent with a grant of the gate.
 async fn run_call(extensions: Extensions, native: &str, args: Value) -> ToolReturn {
     let source = source(json!([{"name": "t", "run": {"native": native}, "run_timeout": "90s"}]));
     let definition = Arc::new(Definition::parse(source, &extensions).unwrap().definition);
@@ -110,7 +110,7 @@ fn what_a_tool_returns_is_text_json_blocks_or_an_error() {
 
 struct Shop(&'static str);
 
-/// Says which shop it found, or whether it found another type.
+/// Returns which shop it found, or whether it found a dependency of another type.
 fn shops() -> Extensions {
     let shop = typed("Its shop.", |_: Empty, context: Context<'_>| {
         let found = context.dependency::<Shop>().map(|shop| shop.0);
@@ -158,7 +158,7 @@ async fn a_tool_that_is_run_directly_has_a_time_limit() {
     );
 }
 
-/// Fails as it is told, and recovers as it can.
+/// Fails as its arguments say, and recovers if it can.
 struct Shaky;
 
 #[async_trait]
@@ -173,7 +173,7 @@ impl NativeTool for Shaky {
 
     async fn run(&self, args: Value, _: Context<'_>) -> ToolReturn {
         match args["do"].as_str() {
-            Some("panic") => unreachable!("it was told to"),
+            Some("panic") => unreachable!("the test asked for a panic"),
             Some("hang") => std::future::pending().await,
             Some(error) => ToolReturn::error(error),
             None => ToolReturn::ok("fine"),
@@ -188,7 +188,7 @@ impl NativeTool for Shaky {
     ) -> Option<ToolReturn> {
         match error {
             "for good" => None,
-            "twice" => unreachable!("it was told to"),
+            "twice" => unreachable!("the test asked for a panic"),
             _ => Some(ToolReturn::ok(json!([error, kind, context.attempt]))),
         }
     }
@@ -211,7 +211,7 @@ async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
     assert_eq!(shaky(json!("hang")).await, late);
 }
 
-/// Notes how it begins and ends.
+/// Records its start and stop.
 struct Living(&'static str, Arc<Mutex<Vec<String>>>);
 
 #[async_trait]
@@ -233,7 +233,7 @@ impl NativeTool for Living {
         match self.0 {
             "broken" => Err("there is no database".to_owned()),
             "stuck" => std::future::pending().await,
-            "rude" => unreachable!("it was told to"),
+            "rude" => unreachable!("the test asked for a panic"),
             _ => Ok(()),
         }
     }
@@ -242,7 +242,7 @@ impl NativeTool for Living {
         self.1.lock().unwrap().push(format!("{} stopped", self.0));
         match self.0 {
             "clingy" => std::future::pending().await,
-            "rude" => unreachable!("it was told to"),
+            "rude" => unreachable!("the test asked for a panic"),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Native tools, well-behaved and not.
+//! Tests of the runner with native tools that behave well or badly.
 
 #![allow(clippy::unwrap_used)]
 

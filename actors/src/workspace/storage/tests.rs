@@ -1,4 +1,4 @@
-//! Where workspaces are, and what happens where their storage is not.
+//! Tests of where workspaces are, and of missing storage.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ fn rooted(root: impl Into<PathBuf>, shared: bool) -> WorkspaceRef {
     WorkspaceRef { root: Some(root.into()), shared, owner: "c1".to_owned() }
 }
 
-/// A directory by its real name.
+/// The canonical path of a directory.
 fn temporary() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().canonicalize().unwrap();
@@ -174,7 +174,7 @@ fn a_root_that_an_agent_names_is_never_created() {
 
 #[test]
 fn a_root_that_cannot_be_written_to_has_no_storage_id() {
-    // Nobody makes files here, not even root.
+    // Nobody can create files here, not even root.
     let opened = workspaces("/nowhere").open(&rooted("/sys/kernel", true), None).unwrap();
     assert_eq!(opened.storage(), None);
 }
@@ -245,5 +245,8 @@ fn a_discarded_workspace_is_gone_and_its_name_is_free() {
     assert_eq!(names(&base), [".abide-storage", "c1"]);
     assert!(workspaces.discard(&own("c2"), None).unwrap().is_none());
     let shared = rooted(&base, true);
-    assert!(workspaces.discard(&shared, Some(&storage)).unwrap().is_none(), "it is everybody's");
+    assert!(
+        workspaces.discard(&shared, Some(&storage)).unwrap().is_none(),
+        "a shared root is not discarded"
+    );
 }

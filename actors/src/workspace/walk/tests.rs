@@ -1,4 +1,4 @@
-//! What a walk comes to, and that it ends.
+//! Tests of what a walk visits, and that it ends.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn every_file_is_found_once() {
     let space = TestWorkspace::new();
     let mut expected = Vec::new();
     for n in 0..3000 {
-        // Many directories, and one that is many listings long.
+        // Many directories, and one whose listing needs many reads.
         let name = if n % 10 > 0 { format!("wide/{n:04}.txt") } else { format!("d{n:04}/e/f") };
         space.file(&name, "");
         expected.push(name);
@@ -97,7 +97,7 @@ fn a_visitor_that_panics_does_not_leave_the_others_waiting() {
     let others = Arc::clone(&tasks);
     std::panic::catch_unwind(move || {
         let _busy = tasks.next().unwrap();
-        panic!("by the test");
+        panic!("the test panics on purpose");
     })
     .unwrap_err();
     thread::spawn(move || ended.send(others.next().is_none()));
@@ -119,6 +119,6 @@ fn a_directory_without_end_takes_few_open_files() {
         }
     })
     .unwrap();
-    // Other tests have files open too.
+    // Other tests have open files, too.
     assert!(most.into_inner().unwrap() < 300);
 }

@@ -1,4 +1,4 @@
-//! What `edit` changes, and what it leaves as it is.
+//! Tests of what `edit` changes and what it leaves alone.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What `glob` finds.
+//! Tests of what `glob` finds.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +38,7 @@ async fn paths_that_match_come_sorted_and_relative() {
     assert_eq!(found(&space, "src/?.{rs,txt}").await, "src/a.rs\nsrc/a.txt");
     assert_eq!(found(&space, "src/**").await, "src/a.rs\nsrc/a.txt\nsrc/deep/er/c.rs");
     assert_eq!(found(&space, ".abide*").await, "(no matches)");
-    assert_eq!(found(&space, "src").await, "(no matches)", "a directory is no file");
+    assert_eq!(found(&space, "src").await, "(no matches)", "a directory is not a file");
     let none = glob(&space, json!({"pattern": "x"})).await;
     assert_eq!(ui(none).1, json!({"pattern": "x", "count": 0, "items": []}));
 }
@@ -84,7 +84,7 @@ async fn an_invalid_pattern_is_an_error() {
     }
     let deep = "{a,".repeat(1000);
     let long = "a".repeat(5000);
-    // Compiles to more than a machine should hold.
+    // Such a pattern compiles to too large a program.
     let large = format!("{{{}}}", ["[!a]?"; 600].join(","));
     for pattern in ["[", "{a", "a\\", &deep, &long] {
         let text = found(&space, pattern).await;

@@ -1,4 +1,4 @@
-//! What `grep` finds, and what it does not look into.
+//! Tests of what `grep` finds and which files it skips.
 
 #![allow(clippy::unwrap_used)]
 
@@ -66,7 +66,7 @@ async fn the_first_results_are_shown_whatever_thread_finds_them() {
             assert_eq!(ui(some).1["count"], most);
         }
     }
-    assert_eq!(found(&space, "hit").await.lines().count(), 201, "unless told otherwise");
+    assert_eq!(found(&space, "hit").await.lines().count(), 201, "the default limit and the mark");
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn a_cancelled_search_makes_room_for_others() {
         space.file(format!("{n}"), "hit\n".repeat(1000));
     }
     let args = json!({"pattern": "no"});
-    // More than may run at one time.
+    // More searches than may run concurrently.
     for _ in 0..50 {
         assert!(run(&space.workspace, &args).now_or_never().is_none());
     }

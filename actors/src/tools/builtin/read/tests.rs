@@ -1,6 +1,8 @@
-//! What `read` shows, and what it refuses to.
+//! Tests of what `read` shows and what it refuses.
 
 #![allow(clippy::unwrap_used)]
+
+mod symlink_swap;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -59,7 +61,7 @@ async fn there_is_nothing_after_the_end() {
 #[tokio::test]
 async fn a_long_text_is_cut_between_characters() {
     let space = TestWorkspace::new();
-    // "1\t" and 16,000 bytes less that: exactly what fits.
+    // "1\t" and 16,000 bytes less that: exactly the limit.
     space.file("fits", "x".repeat(15_998)).file("long", "x".repeat(15_999));
     assert_eq!(path(&space, "fits").await.len(), 16_000);
     let long = path(&space, "long").await;
@@ -123,7 +125,7 @@ async fn a_device_is_not_read() {
     let mode = Mode::from_raw_mode(0o600);
     match mknodat(CWD, zero, FileType::CharacterDevice, mode, makedev(1, 5)) {
         Ok(()) => assert_eq!(path(&space, "zero").await, "error: not_a_regular_file"),
-        // Only root makes devices; for anyone else the way to one leads out.
+        // Only root can create devices; for others a link to a device leads out.
         Err(_) => {
             space.link("zero", "/dev/zero");
             assert_eq!(path(&space, "zero").await, "error: path_outside_roots");

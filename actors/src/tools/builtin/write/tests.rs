@@ -1,4 +1,4 @@
-//! What `write` leaves behind, whoever looks meanwhile.
+//! Tests of what `write` leaves behind, and what concurrent readers see.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ async fn write(space: &TestWorkspace, path: &str, content: &str) -> String {
     text(&returned)
 }
 
-/// Everything below the directory, so that litter is seen.
+/// The names of everything below the directory, to find left-over files.
 fn names(space: &TestWorkspace, dir: &str) -> Vec<String> {
     let entries = fs::read_dir(space.path(dir)).unwrap();
     let mut names: Vec<String> =
@@ -53,7 +53,7 @@ async fn an_existing_file_is_replaced_and_keeps_its_mode() {
         let before = fs::metadata(space.path("run.sh")).unwrap().ino();
         assert_eq!(write(&space, "run.sh", "new").await, "wrote 3 bytes to run.sh");
         let after = fs::metadata(space.path("run.sh")).unwrap();
-        assert_eq!(after.mode() & 0o7777, mode & 0o777, "what runs as its owner does so no more");
+        assert_eq!(after.mode() & 0o7777, mode & 0o777, "set-user-id and set-group-id are removed");
         assert_ne!(after.ino(), before);
         assert_eq!(fs::read(space.path("run.sh")).unwrap(), b"new");
     }
@@ -161,7 +161,7 @@ async fn a_cancelled_write_does_not_happen() {
     let args = json!({"path": "file", "content": "new"});
     assert!(run(&space.workspace, &args).now_or_never().is_none());
     drop(turn);
-    // Whatever that one still did would be done before this one's turn.
+    // Any remaining work of the cancelled write would be done before this write's turn.
     assert_eq!(write(&space, "other", "").await, "wrote 0 bytes to other");
     let _turn = space.workspace.write_turn(&path).await;
     assert_eq!(fs::read(space.path("file")).unwrap(), b"old");

@@ -1,6 +1,4 @@
-//! All five file tools at work while what they work on is swapped for ways out.
-
-#![allow(clippy::unwrap_used)]
+//! Tests of all five file tools while their files are swapped for links that lead out.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +9,13 @@ use std::thread;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use super::super::{edit, glob, grep, read, write};
+use crate::tools::builtin::{edit, glob, grep, read, write};
 use crate::workspace::fixtures::{SECRET, TestWorkspace, text};
 
-/// Enough for both sides of a swap to be met at every step of a tool.
+/// Enough rounds that every step of a tool meets both sides of a swap.
 const ROUNDS: usize = 500;
 
-/// Swaps one name in the workspace with another beside it, at once and again and again, until it
-/// is dropped.
+/// Keeps swapping a name in the workspace atomically with one outside until it is dropped.
 struct Swapper {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -50,7 +47,7 @@ impl Drop for Swapper {
     }
 }
 
-/// A workspace whose directory `dir` and file `leaf` come and go, and the names outside.
+/// A workspace whose directory `dir` and file `leaf` are being swapped with links to the outside.
 fn swapped_workspace() -> (TestWorkspace, [Swapper; 2]) {
     let space = TestWorkspace::new();
     space.file("dir/secret.txt", "inside").file("dir/deep/file", "inside").file("leaf", "inside");
