@@ -16,9 +16,9 @@ use crate::journal::StoreError;
 /// Bytes of blobs in one request: the size of the largest blob, and about what providers accept.
 const MAX_REQUEST_BYTES: u64 = 20 << 20;
 
-const GONE: &str = "no longer stored";
-const LEFT_OUT: &str = "left out, since later ones fill the request";
-const BROKEN: &str = "cannot be shown";
+const NO_LONGER_STORED: &str = "no longer stored";
+const LEFT_OUT_OF_REQUEST: &str = "left out, since later ones fill the request";
+const CANNOT_BE_SHOWN: &str = "cannot be shown";
 
 /// Inlines the blobs that the messages refer to: all of them up to 20 MiB and 100 blobs, and beyond
 /// that the newest that fill half of this. The selection then stays the same until 10 MiB more have
@@ -53,8 +53,8 @@ pub async fn inline_media(
         for (at, (block, id)) in blocks.enumerate() {
             *block = match read.get(&id).filter(|_| at >= left_out) {
                 Some(blob) => with_bytes(block, blob),
-                None if gone[at] || at >= left_out => placeholder(block, GONE),
-                None => placeholder(block, LEFT_OUT),
+                None if gone[at] || at >= left_out => placeholder(block, NO_LONGER_STORED),
+                None => placeholder(block, LEFT_OUT_OF_REQUEST),
             };
         }
         messages
@@ -79,7 +79,7 @@ fn with_bytes(block: &Value, blob: &Blob) -> Value {
     if is_block(&with_source(block, media_type, "AAAA".to_owned())) {
         with_source(block, media_type, data)
     } else {
-        placeholder(block, BROKEN)
+        placeholder(block, CANNOT_BE_SHOWN)
     }
 }
 

@@ -54,7 +54,7 @@ fn message(content: Vec<Value>) -> Message {
     Message::new(MessageId::new("m"), Role::User, content)
 }
 
-async fn extracted(shelf: &MemoryBlobs, mut value: Value) -> Value {
+async fn extract(shelf: &MemoryBlobs, mut value: Value) -> Value {
     extract_media(shelf, &mut value).await.unwrap();
     value
 }
@@ -67,7 +67,7 @@ async fn bytes_are_extracted_from_nested_blocks_and_come_back_the_same() {
     let within = json!({"type": "tool_result", "toolUseId": "c", "name": "t",
         "content": [image(1_200)]});
     let value = json!({"photos": [image(900), generated, within], "other": "x"});
-    let named = extracted(&shelf, value.clone()).await;
+    let named = extract(&shelf, value.clone()).await;
     assert!(named.to_string().len() < 1_500, "{named}");
     assert_eq!(shelf.blobs.lock().unwrap().len(), 3);
     let source = &named["photos"][0]["source"];
@@ -94,7 +94,7 @@ async fn small_media_and_other_values_stay_in_place() {
         json!({"type": "image", "source": {"type": "url", "url": "http://a/b.png"}}),
         json!({"type": "html", "text": base64(3_000)}),
     ] {
-        assert_eq!(extracted(&shelf, value.clone()).await, value);
+        assert_eq!(extract(&shelf, value.clone()).await, value);
     }
     assert!(shelf.blobs.lock().unwrap().is_empty());
 }
@@ -123,7 +123,7 @@ async fn a_store_that_is_away_refuses_the_value() {
 #[tokio::test]
 async fn a_missing_blob_becomes_text() {
     let shelf = MemoryBlobs::default();
-    let named = extracted(&shelf, image(900)).await;
+    let named = extract(&shelf, image(900)).await;
     shelf.blobs.lock().unwrap().clear();
     let back = inline_media(&shelf, vec![message(vec![named])]).await.unwrap();
     assert_eq!(back[0].content, [json!({"type": "text", "text": "[image: no longer stored]"})]);

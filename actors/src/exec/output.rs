@@ -87,21 +87,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn captured(half: usize, pieces: &[&[u8]]) -> HeadAndTail {
-        let mut captured = HeadAndTail::new(half);
-        pieces.iter().for_each(|piece| captured.add(piece));
-        captured
+    fn capture(half: usize, pieces: &[&[u8]]) -> HeadAndTail {
+        let mut capture = HeadAndTail::new(half);
+        pieces.iter().for_each(|piece| capture.add(piece));
+        capture
     }
 
     #[test]
     fn a_short_output_is_kept_whole() {
-        assert_eq!(captured(4, &[b"abc", b"", b"defgh"]).text(8), "abcdefgh");
-        assert_eq!(captured(4, &[]).text(8), "");
+        assert_eq!(capture(4, &[b"abc", b"", b"defgh"]).text(8), "abcdefgh");
+        assert_eq!(capture(4, &[]).text(8), "");
     }
 
     #[test]
     fn head_and_tail_of_a_long_output_are_kept() {
-        let text = captured(20, &[b"first ", &[b'x'; 1000], b" last"]).text(60);
+        let text = capture(20, &[b"first ", &[b'x'; 1000], b" last"]).text(60);
         assert_eq!(
             text,
             format!("first {}{TRUNCATION_MARK}{} last", "x".repeat(14), "x".repeat(15))
@@ -110,16 +110,16 @@ mod tests {
 
     #[test]
     fn characters_are_not_cut() {
-        let text = captured(4, &["äääää".as_bytes(), "€€".as_bytes()]).text(100);
+        let text = capture(4, &["äääää".as_bytes(), "€€".as_bytes()]).text(100);
         assert_eq!(text, format!("ää{TRUNCATION_MARK}€"));
-        let text = captured(3, &["äääää".as_bytes()]).text(100);
+        let text = capture(3, &["äääää".as_bytes()]).text(100);
         assert_eq!(text, format!("ä{TRUNCATION_MARK}ä"));
         assert_eq!(truncate_middle("ääääääääääääääääää", 24), format!("ä{TRUNCATION_MARK}ä"));
     }
 
     #[test]
     fn what_is_not_text_is_replaced() {
-        assert_eq!(captured(8, &[b"a\xff\xfeb\0"]).text(100), "a\u{fffd}\u{fffd}b\0");
+        assert_eq!(capture(8, &[b"a\xff\xfeb\0"]).text(100), "a\u{fffd}\u{fffd}b\0");
     }
 
     proptest! {
@@ -129,9 +129,9 @@ mod tests {
         ) {
             let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
             let all = pieces.concat();
-            let captured = captured(50, &pieces);
-            prop_assert_eq!(captured.total(), all.len() as u64);
-            let text = captured.text(100);
+            let capture = capture(50, &pieces);
+            prop_assert_eq!(capture.total(), all.len() as u64);
+            let text = capture.text(100);
             prop_assert!(text.len() <= 100);
             let whole = String::from_utf8_lossy(&all);
             prop_assert_eq!(text == whole, whole.len() <= 100);

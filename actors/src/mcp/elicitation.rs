@@ -25,9 +25,9 @@ pub(super) enum NextStep {
 }
 
 /// Reads the server's request for input; the error names what is not supported.
-pub(super) fn next_step(required: InputRequiredResult) -> Result<NextStep, String> {
-    let request_state = required.request_state;
-    let requests = required.input_requests.unwrap_or_default();
+pub(super) fn next_step(input_required: InputRequiredResult) -> Result<NextStep, String> {
+    let request_state = input_required.request_state;
+    let requests = input_required.input_requests.unwrap_or_default();
     if requests.is_empty() {
         return Ok(NextStep::Repeat(request_state));
     }
@@ -118,10 +118,10 @@ mod tests {
                                 "properties": {field: {"type": "string"}}}}})
     }
 
-    fn required(requests: Value) -> Result<NextStep, String> {
-        let required = json!({"resultType": "input_required", "inputRequests": requests,
+    fn input_required(requests: Value) -> Result<NextStep, String> {
+        let input_required = json!({"resultType": "input_required", "inputRequests": requests,
             "requestState": "s1"});
-        next_step(serde_json::from_value(required).unwrap())
+        next_step(serde_json::from_value(input_required).unwrap())
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn forms_become_one_question_and_the_answers_find_their_way_back() {
         let two = json!({"a": form("Who?", "name"), "b": form("When?", "day")});
-        let Ok(NextStep::AskPerson(asks)) = required(two) else { unreachable!() };
+        let Ok(NextStep::AskPerson(asks)) = input_required(two) else { unreachable!() };
         assert_eq!(asks.message, "Who?\nWhen?");
         let back = |answer| {
             let input = PendingInput { attempt: 1, asks: asks.clone(), answer: Some(answer) };
@@ -164,12 +164,12 @@ mod tests {
     fn only_forms_are_asked_of_people() {
         let sampling = json!({"x": {"method": "sampling/createMessage",
             "params": {"messages": [], "maxTokens": 1}}});
-        assert!(required(sampling).is_err());
+        assert!(input_required(sampling).is_err());
         let page = json!({"x": {"method": "elicitation/create",
             "params": {"mode": "url", "message": "Go", "url": "https://a.b"}}});
-        assert!(required(page).is_err());
-        assert!(matches!(required(json!({})), Ok(NextStep::Repeat(Some(_)))));
+        assert!(input_required(page).is_err());
+        assert!(matches!(input_required(json!({})), Ok(NextStep::Repeat(Some(_)))));
         let many: Value = (0..20).map(|n| (n.to_string(), form("?", "a"))).collect();
-        assert!(required(many).is_err());
+        assert!(input_required(many).is_err());
     }
 }

@@ -26,7 +26,8 @@ const MAX_DESCRIPTION_BYTES: usize = 16_384;
 const DEFAULT_TTL: Duration = Duration::from_secs(60);
 /// The limits for a server's own TTL: below, it would be fetched with every step; above, a change
 /// would never be noticed.
-const TTL_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(600);
 
 /// The tools of a server, in its order. Immutable: a refresh makes a new one.
 #[derive(Debug)]
@@ -50,38 +51,39 @@ impl Listing {
     /// Fetches all pages, within limits. Tools beyond them are left out and logged.
     pub(super) async fn fetch(server: &str, peer: &Peer<RoleClient>) -> Result<Self, ServiceError> {
         let mut tools = Vec::new();
-        let (mut size, mut fresh, mut cursor) = (0, None, None);
+        let mut size = 0;
+        let mut ttl = None;
+        let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = peer.list_tools(Some(params)).await?;
-            fresh = fresh.or(page.ttl_ms.map(Duration::from_millis));
+            ttl = ttl.or(page.ttl_ms.map(Duration::from_millis));
             for tool in page.tools {
                 size += encoded_len(&serde_json::to_value(&tool).unwrap_or_default());
                 if tools.len() == MAX_TOOLS || size > MAX_LISTING_BYTES {
                     tracing::warn!(server, "MCP listing truncated: too large");
-                    return Ok(Self::compile(server, tools, fresh).await);
+                    return Ok(Self::compile(server, tools, ttl).await);
                 }
                 tools.push(tool);
             }
             cursor = page.next_cursor;
             if cursor.is_none() {
-                return Ok(Self::compile(server, tools, fresh).await);
+                return Ok(Self::compile(server, tools, ttl).await);
             }
         }
         tracing::warn!(server, "MCP listing truncated: too many pages");
-        Ok(Self::compile(server, tools, fresh).await)
+        Ok(Self::compile(server, tools, ttl).await)
     }
 
     /// Compiles the schemas on a blocking thread, since that may take a while.
-    async fn compile(server: &str, tools: Vec<Tool>, fresh: Option<Duration>) -> Self {
+    async fn compile(server: &str, tools: Vec<Tool>, ttl: Option<Duration>) -> Self {
         let server = server.to_owned();
         let compiled = tokio::task::spawn_blocking(move || compile_tools(&server, tools)).await;
         let tools = compiled.unwrap_or_else(|error| {
             tracing::error!(content = %error, "MCP listing lost: compilation crashed");
             Vec::new()
         });
-        let (least, most) = TTL_BOUNDS;
-        Self { tools, ttl: fresh.unwrap_or(DEFAULT_TTL).clamp(least, most) }
+        Self { tools, ttl: ttl.unwrap_or(DEFAULT_TTL).clamp(MIN_TTL, MAX_TTL) }
     }
 
     /// The tool with this name at its server.

@@ -39,7 +39,7 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 #[derive(Clone)]
 pub struct Condition {
     source: String,
-    metered: Arc<IdedExpr>,
+    expression: Arc<IdedExpr>,
 }
 
 impl Condition {
@@ -60,10 +60,10 @@ impl Condition {
             if step_budget::depth(expression) > MAX_DEPTH {
                 return Err(format!("must nest at most {MAX_DEPTH} deep"));
             }
-            Ok(Arc::new(step_budget::metered(expression.clone())))
+            Ok(Arc::new(step_budget::with_step_budget(expression.clone())))
         });
-        let metered = compiled.unwrap_or_else(|| Err("does not compile".to_owned()))?;
-        Ok(Self { source: source.to_owned(), metered })
+        let expression = compiled.unwrap_or_else(|| Err("does not compile".to_owned()))?;
+        Ok(Self { source: source.to_owned(), expression })
     }
 
     /// Whether a person must be asked: true unless the condition evaluates to false.
@@ -71,20 +71,21 @@ impl Condition {
         if encoded_len(&values) > MAX_INPUT_BYTES {
             return true;
         }
-        let metered = Arc::clone(&self.metered);
-        let evaluated = run_on_big_stack(EVALUATION_TIMEOUT, move || evaluate(&metered, &values));
+        let expression = Arc::clone(&self.expression);
+        let evaluated =
+            run_on_big_stack(EVALUATION_TIMEOUT, move || evaluate(&expression, &values));
         evaluated.flatten().unwrap_or(true)
     }
 }
 
-fn evaluate(metered: &IdedExpr, values: &Value) -> Option<bool> {
+fn evaluate(expression: &IdedExpr, values: &Value) -> Option<bool> {
     let mut context = Context::with_env(Arc::clone(&ENV));
     StepBudget::default().attach(&mut context)?;
     for (name, value) in values.as_object()? {
         context.add_variable_from_value(name.as_str(), cel_value(value));
     }
-    match cel::Value::resolve(metered, &context) {
-        Ok(cel::Value::Bool(asks)) => Some(asks),
+    match cel::Value::resolve(expression, &context) {
+        Ok(cel::Value::Bool(result)) => Some(result),
         Ok(_) | Err(_) => None,
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! #[async_trait::async_trait]
 //! impl Middleware for Frugal {
-//!     async fn call(&self, run: &Run, next: Next<'_>) -> Returned {
+//!     async fn call(&self, run: &Run, next: Next<'_>) -> ToolReturn {
 //!         match run.grant.args()["amount"].as_f64() {
 //!             Some(amount) if amount > 100.0 => ToolReturn::error("too much"),
 //!             _ => next.run().await,

@@ -101,7 +101,7 @@ pub struct Context<'a> {
     pub attempt: u32,
     pub assigns: &'a Map<String, Value>,
     pub principal: &'a Principal,
-    /// What an earlier attempt asked for with [`Returned::asking`], and the answer.
+    /// What an earlier attempt asked for with [`ToolReturn::input_required`], and the answer.
     pub input: Option<&'a PendingInput>,
     dependencies: &'a Dependencies,
     progress: &'a mpsc::Sender<Value>,
@@ -157,8 +157,8 @@ impl ToolReturn {
     /// Asks a person for input first. The call waits, for days if its timeout allows, and then runs
     /// again on any node with the answer in [`Context::input`]; nothing else of this run is kept. A
     /// user's dispatch cannot wait: it ends with an error.
-    pub fn input_required(asks: InputRequest) -> Self {
-        Self { input_request: Some(asks), ..Self::from_outcome(Outcome::Ok(Value::Null)) }
+    pub fn input_required(request: InputRequest) -> Self {
+        Self { input_request: Some(request), ..Self::from_outcome(Outcome::Ok(Value::Null)) }
     }
 
     /// Adds a payload for user interfaces.

@@ -94,8 +94,8 @@ fn is_provider_call(plan: &CallPlan) -> bool {
 fn deny_by_hook(toolbox: &Toolbox, planned: PlannedCall, rule: String, gate: &Gate) -> PlannedCall {
     let Some(tool) = toolbox.tool(&planned.tool) else { return planned };
     let verdict = gate.deny(tool, &planned.args, &rule);
-    let (executor, intent, outcome) = (tool.executor, tool.intent, verdict.denial(&tool.name));
-    let plan = CallPlan::Answer { executor, intent, outcome };
+    let outcome = verdict.denial(&tool.name);
+    let plan = CallPlan::Answer { executor: tool.executor, intent: tool.intent, outcome };
     PlannedCall { plan, gate: Some(verdict), ..planned }
 }
 

@@ -60,7 +60,7 @@ fn plan(name: &str, args: Value) -> PlannedCall {
 }
 
 #[track_caller]
-fn refused(planned: &PlannedCall) -> (&str, ErrorType) {
+fn refusal(planned: &PlannedCall) -> (&str, ErrorType) {
     match &planned.plan {
         CallPlan::Answer { outcome: Outcome::Err(message, kind), .. } => (message, *kind),
         plan => unreachable!("{plan:?}"),
@@ -94,18 +94,18 @@ fn a_tool_that_is_unknown_or_hidden_or_named_by_alias_is_not_found() {
     for name in ["nothing", "secret", "s", "mail", ""] {
         let planned = plan(name, json!({"a": 1}));
         let expected = format!("unknown tool: {name}");
-        assert_eq!(refused(&planned), (expected.as_str(), ErrorType::ToolNotFound));
+        assert_eq!(refusal(&planned), (expected.as_str(), ErrorType::ToolNotFound));
         assert_eq!(planned.args, json!({"a": 1}));
     }
     let planned = plan(&"ü".repeat(1_000_000), json!("x".repeat(10_000_000)));
-    assert!(planned.tool.len() <= 64 && refused(&planned).0.len() < 100);
+    assert!(planned.tool.len() <= 64 && refusal(&planned).0.len() < 100);
     assert!(planned.args.as_str().unwrap().len() <= 1_000);
 }
 
 #[test]
 fn arguments_that_are_not_json_or_break_the_schema_are_refused() {
     let broken = plan_of("send", Err("{\"to\":".to_owned()), None);
-    assert_eq!(refused(&broken), ("invalid tool arguments: not JSON", ErrorType::ValidationError));
+    assert_eq!(refusal(&broken), ("invalid tool arguments: not JSON", ErrorType::ValidationError));
     assert_eq!(broken.args, json!("{\"to\":"));
     for (args, part) in [
         (json!([1]), "must be an object"),
@@ -115,14 +115,14 @@ fn arguments_that_are_not_json_or_break_the_schema_are_refused() {
         (json!({"to": "x".repeat(1024 * 1024)}), "at most 1 MB"),
     ] {
         let planned = plan("send", args);
-        let (message, kind) = refused(&planned);
+        let (message, kind) = refusal(&planned);
         assert!(message.starts_with("invalid tool arguments: ") && message.contains(part));
         assert_eq!(kind, ErrorType::ValidationError);
         assert!(planned.args.to_string().len() < 17 * 1024);
     }
     let number = plan_of("send", Err("{\"to\":12345678901234567890123}".to_owned()), None);
     let expected = "invalid tool arguments: to: must fit into 64 bits";
-    assert_eq!(refused(&number), (expected, ErrorType::ValidationError));
+    assert_eq!(refusal(&number), (expected, ErrorType::ValidationError));
     let megabytes = plan_of("send", Err("ä".repeat(5_000_000)), None);
     assert!(megabytes.args.as_str().unwrap().len() <= 1_000);
 }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn named(entry: &str, url: &str) -> bool {
+    fn is_match(entry: &str, url: &str) -> bool {
         matches(entry, &Url::parse(url).unwrap())
     }
 
@@ -61,7 +61,7 @@ mod tests {
             ("[::1]:9000", "http://[::1]:9000/"),
             ("bücher.internal", "http://xn--bcher-kva.internal/"),
         ] {
-            assert!(named(entry, url), "{entry} {url}");
+            assert!(is_match(entry, url), "{entry} {url}");
         }
     }
 
@@ -81,7 +81,7 @@ mod tests {
             ("docs.internal/path", "http://docs.internal/path"),
             ("docs.internal:99999", "http://docs.internal/"),
         ] {
-            assert!(!named(entry, url), "{entry} {url}");
+            assert!(!is_match(entry, url), "{entry} {url}");
         }
     }
 }

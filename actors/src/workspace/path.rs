@@ -41,33 +41,33 @@ pub(super) fn is_reserved(name: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn normalised(given: &str) -> Result<PathBuf, FileError> {
+    fn normalise(given: &str) -> Result<PathBuf, FileError> {
         relative_path(Path::new("/work/space"), given)
     }
 
     #[test]
     fn one_file_has_one_relative_path() {
         for given in ["a/b", "./a/./b", "a//b/", "/work/space/a/b", "//work/space//a/b"] {
-            assert_eq!(normalised(given).unwrap(), Path::new("a/b"), "{given}");
+            assert_eq!(normalise(given).unwrap(), Path::new("a/b"), "{given}");
         }
         for root in [".", "./", "/work/space", "/work/space/"] {
-            assert_eq!(normalised(root).unwrap(), Path::new("."), "{root}");
+            assert_eq!(normalise(root).unwrap(), Path::new("."), "{root}");
         }
-        assert_eq!(normalised("..a/b..").unwrap(), Path::new("..a/b.."));
+        assert_eq!(normalise("..a/b..").unwrap(), Path::new("..a/b.."));
     }
 
     #[test]
     fn a_path_that_leads_out_is_refused_with_its_own_code() {
         let refused = |code| Err(FileError::new(code));
-        assert_eq!(normalised("a\0b"), refused("null_byte_in_path"));
+        assert_eq!(normalise("a\0b"), refused("null_byte_in_path"));
         for given in ["..", "../a", "a/../b", "a/..", "/work/space/../b", "/etc/../etc"] {
-            assert_eq!(normalised(given), refused("path_traversal_rejected"), "{given}");
+            assert_eq!(normalise(given), refused("path_traversal_rejected"), "{given}");
         }
         for given in ["/", "/etc/passwd", "/proc/self/environ", "/work/spaces/a", "/work"] {
-            assert_eq!(normalised(given), refused("path_outside_roots"), "{given}");
+            assert_eq!(normalise(given), refused("path_outside_roots"), "{given}");
         }
         for given in [".abide-storage", "a/.abide-storage", ".abide-write_x", ".abide-storage/a"] {
-            assert_eq!(normalised(given), refused("path_outside_roots"), "{given}");
+            assert_eq!(normalise(given), refused("path_outside_roots"), "{given}");
         }
     }
 }

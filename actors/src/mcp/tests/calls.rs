@@ -123,7 +123,7 @@ async fn a_question_waits_and_another_process_goes_on_with_its_answer() {
     ] {
         let input = answered(asks.clone(), answer);
         let Outcome::Ok(Value::String(said)) =
-            second.resumed("ask", args.clone(), input).await.outcome
+            second.resume("ask", args.clone(), input).await.outcome
         else {
             unreachable!()
         };
@@ -143,7 +143,7 @@ async fn a_call_may_ask_again_and_several_things_at_once() {
     let answer = json!({"second": {"b": "y"}, "third": {"c": "z"}});
     assert_eq!(check_answer(&second.requests, &answer), Ok(()));
     let input = answered(second, InputAnswer::Result(answer));
-    let last = rig.resumed("ask_twice", json!({}), input).await.outcome;
+    let last = rig.resume("ask_twice", json!({}), input).await.outcome;
     assert_eq!(last, Outcome::Ok(json!(r#"[["x"], [{"b": "y"}, {"c": "z"}]]"#)));
 }
 

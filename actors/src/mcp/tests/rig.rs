@@ -18,7 +18,7 @@ use crate::tools::runner::Run;
 use crate::tools::{Runner, ToolReturn, Toolbox};
 
 /// Longer than anything here takes, even on a machine that builds at the same time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starting an interpreter takes long on a busy machine.
 const START: &str = "60s";
@@ -139,7 +139,7 @@ impl Rig {
 
     /// Waits until a tool of that name exists, or no longer exists.
     pub(super) async fn until(&self, name: &str, there: bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CALL_TIMEOUT;
         while self.names().await.iter().any(|other| other == name) != there {
             assert!(Instant::now() < deadline, "{name} there: {}", !there);
             sleep(Duration::from_millis(20)).await;
@@ -185,11 +185,11 @@ impl Rig {
         args: Value,
         before: Option<PendingInput>,
     ) -> InputRequest {
-        let returned = self.resumed(tool, args, before).await;
+        let returned = self.resume(tool, args, before).await;
         returned.input_request.expect("it asks")
     }
 
-    pub(super) async fn resumed(
+    pub(super) async fn resume(
         &self,
         tool: &str,
         args: Value,
@@ -206,7 +206,7 @@ pub(super) fn answered(asks: InputRequest, answer: InputAnswer) -> Option<Pendin
 /// Waits until a process has ended.
 pub(super) async fn until_gone(process: &str) {
     let process = Pid::from_raw(process.parse().unwrap()).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CALL_TIMEOUT;
     while test_kill_process(process).is_ok() {
         assert!(Instant::now() < deadline, "{process:?} is still there");
         sleep(Duration::from_millis(20)).await;

@@ -17,7 +17,7 @@ const MAX_PATTERN_BYTES: usize = 4096;
 /// The length of the error for an invalid pattern.
 pub(super) const MAX_PATTERN_ERROR_BYTES: usize = 500;
 /// The number of results by default, and the maximum.
-const RESULT_COUNTS: (u64, u64) = (200, 5000);
+const DEFAULT_AND_MAX_RESULTS: (u64, u64) = (200, 5000);
 
 pub(super) const DESCRIPTION: &str = "Finds the files of the workspace whose path matches a \
     pattern, also hidden and ignored ones, but nothing in .git. `*` and `?` do not cross a slash, \
@@ -33,9 +33,9 @@ pub(super) fn parameters() -> Value {
             },
             "max_results": {
                 "type": ["integer", "null"],
-                "default": RESULT_COUNTS.0,
+                "default": DEFAULT_AND_MAX_RESULTS.0,
                 "minimum": 1,
-                "maximum": RESULT_COUNTS.1,
+                "maximum": DEFAULT_AND_MAX_RESULTS.1,
             },
         },
         "required": ["pattern"],
@@ -47,7 +47,7 @@ pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     let Some(pattern) = args["pattern"].as_str() else {
         return ToolReturn::builtin_error("missing_pattern", "");
     };
-    match find_files(workspace, pattern, max_results(args, RESULT_COUNTS)).await {
+    match find_files(workspace, pattern, max_results(args, DEFAULT_AND_MAX_RESULTS)).await {
         Ok(matches) => matches.into_tool_return(pattern),
         Err(refusal) => refusal.into(),
     }

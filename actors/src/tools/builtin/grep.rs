@@ -17,7 +17,7 @@ const MAX_PATTERN_BYTES: usize = 4096;
 /// proportional to this and to the length of a line; a search is not interrupted within a line.
 const MAX_PROGRAM_BYTES: usize = 512 * 1024;
 /// The number of results by default, and the maximum.
-const RESULT_COUNTS: (u64, u64) = (200, 2000);
+const DEFAULT_AND_MAX_RESULTS: (u64, u64) = (200, 2000);
 
 pub(super) const DESCRIPTION: &str = "Searches the files of the workspace for lines that match a \
     regular expression (Rust syntax, case sensitive; begin with `(?i)` to ignore case). Results \
@@ -35,9 +35,9 @@ pub(super) fn parameters() -> Value {
             },
             "max_results": {
                 "type": ["integer", "null"],
-                "default": RESULT_COUNTS.0,
+                "default": DEFAULT_AND_MAX_RESULTS.0,
                 "minimum": 1,
-                "maximum": RESULT_COUNTS.1,
+                "maximum": DEFAULT_AND_MAX_RESULTS.1,
             },
         },
         "required": ["pattern"],
@@ -63,7 +63,7 @@ async fn find_lines(
     let turn = workspace.search_permit().await;
     let (workspace, pattern) = (workspace.clone(), pattern.to_owned());
     let paths = args["path_glob"].as_str().map(str::to_owned);
-    let most = max_results(args, RESULT_COUNTS);
+    let most = max_results(args, DEFAULT_AND_MAX_RESULTS);
     run_blocking(move |cancelled| {
         let _turn = turn;
         let matcher = compile_regex(&pattern)?;

@@ -88,7 +88,7 @@ mod tests {
         site
     }
 
-    async fn fetched(args: Value) -> ToolReturn {
+    async fn fetch_page(args: Value) -> ToolReturn {
         run(&args, &["127.0.0.1".to_owned()], &Fetcher::new().unwrap()).await
     }
 
@@ -97,7 +97,7 @@ mod tests {
         let site = site().await;
         let expected = ToolReturn::ok("# Größe\n\nand weight")
             .with_ui("webpage", json!({"url": format!("{site}/page"), "status": 200}));
-        assert_eq!(fetched(json!({"url": format!("{site}/old")})).await, expected);
+        assert_eq!(fetch_page(json!({"url": format!("{site}/old")})).await, expected);
     }
 
     #[tokio::test]
@@ -106,14 +106,14 @@ mod tests {
         let url = format!("{site}/page");
         let ui = json!({"url": url, "status": 200, "truncated": true});
         let expected = ToolReturn::ok("# Grö[...truncated...]").with_ui("webpage", ui);
-        assert_eq!(fetched(json!({"url": url, "max_chars": 5})).await, expected);
-        let whole = fetched(json!({"url": url, "max_chars": 19})).await;
+        assert_eq!(fetch_page(json!({"url": url, "max_chars": 5})).await, expected);
+        let whole = fetch_page(json!({"url": url, "max_chars": 19})).await;
         assert_eq!(whole.outcome, Outcome::Ok("# Größe\n\nand weight".into()));
 
         let url = format!("{site}/big");
         let ui = json!({"url": url, "status": 200, "truncated": true});
         let expected = ToolReturn::ok("ab[...truncated...]").with_ui("webpage", ui);
-        assert_eq!(fetched(json!({"url": url})).await, expected);
+        assert_eq!(fetch_page(json!({"url": url})).await, expected);
     }
 
     #[tokio::test]
@@ -132,7 +132,7 @@ mod tests {
                 "fetch_failed: timed out after 50 ms",
             ),
         ] {
-            let Outcome::Err(message, error_type) = fetched(args).await.outcome else {
+            let Outcome::Err(message, error_type) = fetch_page(args).await.outcome else {
                 unreachable!("{expected}")
             };
             assert_eq!((message.as_str(), error_type), (expected, ErrorType::ToolError));

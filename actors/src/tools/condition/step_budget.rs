@@ -59,7 +59,7 @@ pub(super) fn depth(expression: &IdedExpr) -> usize {
 }
 
 /// Rewrites the expression so that every iteration of every loop spends steps.
-pub(super) fn metered(mut expression: IdedExpr) -> IdedExpr {
+pub(super) fn with_step_budget(mut expression: IdedExpr) -> IdedExpr {
     match &mut expression.expr {
         Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
         Expr::Call(call) => {
@@ -77,7 +77,7 @@ pub(super) fn metered(mut expression: IdedExpr) -> IdedExpr {
 
 fn meter_each<'e>(expressions: impl IntoIterator<Item = &'e mut IdedExpr>) {
     for expression in expressions {
-        *expression = metered(std::mem::take(expression));
+        *expression = with_step_budget(std::mem::take(expression));
     }
 }
 
@@ -97,11 +97,11 @@ fn meter_loop(comprehension: &mut ComprehensionExpr) {
         &mut comprehension.loop_step,
         &mut comprehension.result,
     ]);
-    let spot = metered_operand(comprehension);
-    let metered = std::mem::take(spot);
+    let slot = metered_operand(comprehension);
+    let operand = std::mem::take(slot);
     let round = call(ROUND_FUNCTION, vec![literal(LiteralValue::Int(cost.into()))]);
     let never = literal(LiteralValue::Boolean(false.into()));
-    *spot = call(operators::CONDITIONAL, vec![round, metered, never]);
+    *slot = call(operators::CONDITIONAL, vec![round, operand, never]);
 }
 
 /// The operand that a comprehension evaluates in every iteration: the guard or the item of a `map`

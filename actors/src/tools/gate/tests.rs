@@ -45,7 +45,7 @@ fn verdict_of(gate: &Gate, tool: &str, args: Value) -> String {
 }
 
 /// The grant of a call that was decided in the phase `bypass_permissions`.
-fn granted() -> Grant {
+fn bypass_grant() -> Grant {
     Grant { phase: PermissionPhase::BypassPermissions, ..Grant::for_test("ask", json!({})) }
 }
 
@@ -97,7 +97,12 @@ fn the_first_decisive_rule_wins() {
     assert_eq!(verdict_of(&gate, "pay", json!({})), "Ask: approval: when", "a gate fails closed");
 }
 
-fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> RememberedDecision {
+fn remembered_decision(
+    id: &str,
+    tool: &str,
+    approved: bool,
+    args: Option<Value>,
+) -> RememberedDecision {
     let definition = agent(json!({}));
     let does = definition.tools.iter().find(|it| it.name == tool).unwrap().action_fingerprint();
     RememberedDecision {
@@ -119,8 +124,8 @@ fn gate_with(permissions: Value, decisions: Vec<RememberedDecision>, second: i64
 
 #[test]
 fn a_remembered_decision_answers_for_the_tools_own_approval_while_it_holds() {
-    let any = || vec![remembered("d1", "send", true, None)];
-    let one = || vec![remembered("d2", "pay", true, Some(json!({"amount": 101})))];
+    let any = || vec![remembered_decision("d1", "send", true, None)];
+    let one = || vec![remembered_decision("d2", "pay", true, Some(json!({"amount": 101})))];
     let (none, asks) = (json!({}), "Ask: approval: requires_approval");
     for (gate, tool, args, expected) in [
         (gate_with(none.clone(), any(), 999), "send", json!({"a": 1}), "Allow: remembered: d1"),
@@ -136,7 +141,7 @@ fn a_remembered_decision_answers_for_the_tools_own_approval_while_it_holds() {
 
 #[test]
 fn a_tool_that_does_something_else_is_not_the_one_that_was_decided_about() {
-    let decision = remembered("d1", "send", true, None);
+    let decision = remembered_decision("d1", "send", true, None);
     let other = RememberedDecision { does: "elsewhere".to_owned(), ..decision.clone() };
     assert_eq!(
         verdict_of(&gate_with(json!({}), vec![other], 0), "send", json!({})),
@@ -150,10 +155,13 @@ fn a_tool_that_does_something_else_is_not_the_one_that_was_decided_about() {
 
 #[test]
 fn a_remembered_denial_wins_and_an_approval_opens_neither_lists_nor_phase_nor_what_is_strict() {
-    let both = vec![remembered("d1", "send", true, None), remembered("d2", "send", false, None)];
+    let both = vec![
+        remembered_decision("d1", "send", true, None),
+        remembered_decision("d2", "send", false, None),
+    ];
     let denied = gate_with(json!({}), both, 0);
     assert_eq!(verdict_of(&denied, "send", json!({})), "Deny: remembered: d2");
-    let yes = |tool: &str| vec![remembered("d1", tool, true, None)];
+    let yes = |tool: &str| vec![remembered_decision("d1", tool, true, None)];
     for (permissions, tool, args, expected) in [
         (json!({"disallowed_tools": ["send"]}), "send", json!({}), "Deny: disallowed_tools"),
         (json!({"phase": "plan"}), "send", json!({}), "Deny: phase: plan"),
@@ -259,7 +267,7 @@ fn a_child_is_never_allowed_more_than_its_parent() {
         "allowed_tools": ["bash", "free", "send", "careful"],
         "allowed_hosts": ["a", "b"], "network": true});
     let tools = BTreeSet::from(["free".to_owned(), "careful".to_owned(), "page".to_owned()]);
-    let ceiling = gate(permissions).ceiling(&granted(), Some(tools));
+    let ceiling = gate(permissions).ceiling(&bypass_grant(), Some(tools));
     let open = json!({"phase": "bypass_permissions", "allowed_hosts": ["b", "c"], "network": true});
     let child = Gate::new(agent(open), &child_of(ceiling.clone()));
     assert_eq!(child.phase(), PermissionPhase::AcceptEdits);
@@ -272,7 +280,7 @@ fn a_child_is_never_allowed_more_than_its_parent() {
     assert_eq!(child.allowed_hosts(), BTreeSet::from(["b".to_owned()]));
     assert!(child.allows_network());
     let grandchild =
-        Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(&granted(), None)));
+        Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(&bypass_grant(), None)));
     assert_eq!(grandchild.phase(), PermissionPhase::Default);
     assert_eq!(verdict_of(&grandchild, "send", json!({})), "Deny: allowed_tools");
     let strict = Gate::new(agent(json!({})), &child_of(Ceiling { network: false, ..ceiling }));
@@ -281,7 +289,7 @@ fn a_child_is_never_allowed_more_than_its_parent() {
 
 #[test]
 fn a_child_of_a_planning_parent_cannot_leave_the_plan() {
-    let ceiling = gate(json!({"phase": "plan"})).ceiling(&granted(), None);
+    let ceiling = gate(json!({"phase": "plan"})).ceiling(&bypass_grant(), None);
     let child = Gate::new(agent(json!({"phase": "trusted"})), &child_of(ceiling));
     assert_eq!(verdict_of(&child, "plan_mode", json!({"action": "exit"})), "Deny: phase: plan");
     assert_eq!(verdict_of(&child, "free", json!({})), "Deny: phase: plan");
@@ -332,15 +340,18 @@ fn a_call(verdict: Option<Verdict>, args: Value, approved: bool) -> Call {
 fn a_grant_is_for_exactly_the_arguments_that_were_judged() {
     let args = json!({"to": "a"});
     let verdict = |decision| Some(verdict_on(decision, "send", &args));
-    let granted = |call: &Call| Grant::of_call(call).is_some();
-    assert!(granted(&a_call(verdict(Decision::Allow), args.clone(), false)));
-    assert!(!granted(&a_call(verdict(Decision::Allow), json!({"to": "b"}), false)), "swapped");
-    assert!(!granted(&a_call(verdict(Decision::Ask), args.clone(), false)), "nobody approved it");
-    assert!(granted(&a_call(verdict(Decision::Ask), args.clone(), true)));
-    assert!(!granted(&a_call(verdict(Decision::Deny), args.clone(), true)));
-    assert!(!granted(&a_call(None, args.clone(), true)), "the gate never decided");
+    let is_granted = |call: &Call| Grant::of_call(call).is_some();
+    assert!(is_granted(&a_call(verdict(Decision::Allow), args.clone(), false)));
+    assert!(!is_granted(&a_call(verdict(Decision::Allow), json!({"to": "b"}), false)), "swapped");
+    assert!(
+        !is_granted(&a_call(verdict(Decision::Ask), args.clone(), false)),
+        "nobody approved it"
+    );
+    assert!(is_granted(&a_call(verdict(Decision::Ask), args.clone(), true)));
+    assert!(!is_granted(&a_call(verdict(Decision::Deny), args.clone(), true)));
+    assert!(!is_granted(&a_call(None, args.clone(), true)), "the gate never decided");
     let other = Some(verdict_on(Decision::Allow, "pay", &args));
-    assert!(!granted(&a_call(other, args.clone(), true)), "the verdict is about another tool");
+    assert!(!is_granted(&a_call(other, args.clone(), true)), "the verdict is about another tool");
 }
 
 #[test]

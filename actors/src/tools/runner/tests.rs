@@ -27,7 +27,7 @@ async fn run_with(
     (returned, reports.into_inner().unwrap())
 }
 
-async fn returned(args: Value) -> ToolReturn {
+async fn run_once(args: Value) -> ToolReturn {
     run_with(extensions(), false, args).await.0
 }
 
@@ -35,27 +35,27 @@ async fn returned(args: Value) -> ToolReturn {
 async fn a_native_tool_gets_its_call_with_defaults_filled_in() {
     let expected = json!({"args": {"do": "echo", "x": 1}, "attempt": 1, "call": "call_1",
         "assigns": {"shop": "x"}, "principal": "ann", "turn": "t1"});
-    assert_eq!(returned(json!({"x": 1})).await, ToolReturn::ok(expected));
+    assert_eq!(run_once(json!({"x": 1})).await, ToolReturn::ok(expected));
 }
 
 #[tokio::test]
 async fn a_native_tool_returns_result_error_halt_and_something_to_show() {
-    assert_eq!(returned(json!({"do": "fail"})).await, ToolReturn::error("no luck"));
-    assert_eq!(returned(json!({"do": "halt"})).await.halt.as_deref(), Some("enough"));
+    assert_eq!(run_once(json!({"do": "fail"})).await, ToolReturn::error("no luck"));
+    assert_eq!(run_once(json!({"do": "halt"})).await.halt.as_deref(), Some("enough"));
     let ui = Ui { kind: "chart".to_owned(), payload: json!({"x": 1}) };
-    assert_eq!(returned(json!({"do": "show"})).await.ui, Some(ui));
+    assert_eq!(run_once(json!({"do": "show"})).await.ui, Some(ui));
 }
 
 #[tokio::test]
 async fn a_panic_is_a_crashed_tool_and_nothing_else() {
     let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed);
-    assert_eq!(returned(json!({"do": "panic"})).await, crashed);
+    assert_eq!(run_once(json!({"do": "panic"})).await, crashed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_past_its_timeout_ends() {
     let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
-    assert_eq!(returned(json!({"do": "hang"})).await, late);
+    assert_eq!(run_once(json!({"do": "hang"})).await, late);
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn progress_is_passed_on_only_when_the_tool_streams() {
 async fn a_tool_that_is_gone_or_returns_too_much_is_an_error() {
     let (gone, _) = run_with(Extensions::new(), false, json!({})).await;
     assert_eq!(gone, ToolReturn::error("the tool is not configured"));
-    let huge = returned(json!({"do": "huge"})).await;
+    let huge = run_once(json!({"do": "huge"})).await;
     assert_eq!(huge, ToolReturn::error("the result is larger than 1 MB"));
 }
 

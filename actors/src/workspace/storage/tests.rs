@@ -16,7 +16,7 @@ fn own(owner: &str) -> WorkspaceRef {
     WorkspaceRef { root: None, shared: false, owner: owner.to_owned() }
 }
 
-fn rooted(root: impl Into<PathBuf>, shared: bool) -> WorkspaceRef {
+fn workspace_ref(root: impl Into<PathBuf>, shared: bool) -> WorkspaceRef {
     WorkspaceRef { root: Some(root.into()), shared, owner: "c1".to_owned() }
 }
 
@@ -43,8 +43,8 @@ fn a_workspace_is_where_its_reference_says() {
     let all = workspaces(&base);
     let root = |site: WorkspaceRef| all.open(&site, None).unwrap().root().to_owned();
     assert_eq!(root(own("conv_1")), base.join("conv_1"));
-    assert_eq!(root(rooted(path.join("docs"), false)), path.join("docs/c1"));
-    assert_eq!(root(rooted(path.join("docs"), true)), path.join("docs"));
+    assert_eq!(root(workspace_ref(path.join("docs"), false)), path.join("docs/c1"));
+    assert_eq!(root(workspace_ref(path.join("docs"), true)), path.join("docs"));
     let shared_base = WorkspaceRef { shared: true, ..own("conv_1") };
     assert_eq!(root(shared_base), base.join("conv_1"), "the base is never shared");
 }
@@ -141,7 +141,7 @@ fn a_node_without_the_storage_creates_no_workspace() {
     assert!(line.starts_with(&format!("workspace_unavailable: {}: ", here.display())), "{line}");
     assert!(line.contains("has no .abide-storage") && line.contains(&id), "{line}");
     for shared in [true, false] {
-        assert!(refused(&rooted(&here, shared)).contains("has no .abide-storage"));
+        assert!(refused(&workspace_ref(&here, shared)).contains("has no .abide-storage"));
     }
     assert_eq!(names(&here), [""; 0]);
 
@@ -166,7 +166,8 @@ fn a_directory_that_was_there_before_is_not_made_anew() {
 fn a_root_that_an_agent_names_is_never_created() {
     let (_dir, path) = temporary();
     for shared in [true, false] {
-        let error = workspaces(&path).open(&rooted(path.join("docs"), shared), None).unwrap_err();
+        let error =
+            workspaces(&path).open(&workspace_ref(path.join("docs"), shared), None).unwrap_err();
         assert!(error.to_string().contains("docs: cannot be opened"), "{error}");
     }
     assert_eq!(names(&path), [""; 0]);
@@ -175,7 +176,7 @@ fn a_root_that_an_agent_names_is_never_created() {
 #[test]
 fn a_root_that_cannot_be_written_to_has_no_storage_id() {
     // Nobody can create files here, not even root.
-    let opened = workspaces("/nowhere").open(&rooted("/sys/kernel", true), None).unwrap();
+    let opened = workspaces("/nowhere").open(&workspace_ref("/sys/kernel", true), None).unwrap();
     assert_eq!(opened.storage(), None);
 }
 
@@ -197,7 +198,7 @@ fn troubles_are_named_until_they_are_over() {
     for _ in 0..2 {
         all.open(&own("c1"), Some("storage_lost")).unwrap_err();
     }
-    all.open(&rooted(path.join("docs"), true), None).unwrap_err();
+    all.open(&workspace_ref(path.join("docs"), true), None).unwrap_err();
     assert_eq!(all.storage_problems().len(), 2);
 
     let id = all.open(&own("c1"), None).unwrap().storage().unwrap().to_owned();
@@ -208,7 +209,7 @@ fn troubles_are_named_until_they_are_over() {
         all.storage_problems()
     );
     fs::create_dir(path.join("docs")).unwrap();
-    all.open(&rooted(path.join("docs"), true), None).unwrap();
+    all.open(&workspace_ref(path.join("docs"), true), None).unwrap();
     assert_eq!(all.storage_problems(), [""; 0]);
 
     all.open(&own("c1"), Some("storage_lost")).unwrap_err();
@@ -244,7 +245,7 @@ fn a_discarded_workspace_is_gone_and_its_name_is_free() {
     discarded.remove();
     assert_eq!(names(&base), [".abide-storage", "c1"]);
     assert!(workspaces.discard(&own("c2"), None).unwrap().is_none());
-    let shared = rooted(&base, true);
+    let shared = workspace_ref(&base, true);
     assert!(
         workspaces.discard(&shared, Some(&storage)).unwrap().is_none(),
         "a shared root is not discarded"

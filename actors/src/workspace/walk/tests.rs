@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::super::fixtures::TestWorkspace;
 use super::*;
 
-fn walked(space: &TestWorkspace) -> Vec<String> {
+fn walk_all(space: &TestWorkspace) -> Vec<String> {
     let found = Mutex::new(Vec::new());
     walk(space.workspace.dir(), &CancelFlag::default(), || {
         |one: &WalkEntry<'_>| found.lock().unwrap().push(one.path.display().to_string())
@@ -35,7 +35,7 @@ fn every_file_is_found_once() {
     space.file(".hidden/.file", "").file(".gitignore", "*");
     expected.extend([".hidden/.file".to_owned(), ".gitignore".to_owned()]);
     expected.sort();
-    assert_eq!(walked(&space), expected);
+    assert_eq!(walk_all(&space), expected);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn links_are_shown_and_never_followed_and_nothing_else_is_shown() {
     let space = TestWorkspace::new();
     space.file("a/file", "").link("out", &space.outside).link("loop", ".").link("dead", "gone");
     space.fifo("fifo");
-    assert_eq!(walked(&space), ["a/file", "dead", "loop", "out"]);
+    assert_eq!(walk_all(&space), ["a/file", "dead", "loop", "out"]);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_walk_ends_at_its_deepest_level() {
     let space = TestWorkspace::new();
     let deep = vec!["d"; MAX_DEPTH].join("/");
     space.file(format!("{deep}/in"), "").file(format!("{deep}/d/beyond"), "");
-    assert_eq!(walked(&space), [format!("{deep}/in")]);
+    assert_eq!(walk_all(&space), [format!("{deep}/in")]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ async fn glob(space: &TestWorkspace, args: Value) -> ToolReturn {
     timeout(Duration::from_secs(20), searching).await.expect("it hangs")
 }
 
-async fn found(space: &TestWorkspace, pattern: &str) -> String {
+async fn find(space: &TestWorkspace, pattern: &str) -> String {
     text(&glob(space, json!({"pattern": pattern})).await)
 }
 
@@ -33,12 +33,12 @@ async fn paths_that_match_come_sorted_and_relative() {
     let payload = json!({"pattern": "**/*.rs", "count": 5, "items": items});
     assert_eq!(ui(returned), ("matches".to_owned(), payload));
 
-    assert_eq!(found(&space, "*.rs").await, "b.rs\nsrc-x.rs", "a star does not cross a slash");
-    assert_eq!(found(&space, "src/*").await, "src/a.rs\nsrc/a.txt");
-    assert_eq!(found(&space, "src/?.{rs,txt}").await, "src/a.rs\nsrc/a.txt");
-    assert_eq!(found(&space, "src/**").await, "src/a.rs\nsrc/a.txt\nsrc/deep/er/c.rs");
-    assert_eq!(found(&space, ".abide*").await, "(no matches)");
-    assert_eq!(found(&space, "src").await, "(no matches)", "a directory is not a file");
+    assert_eq!(find(&space, "*.rs").await, "b.rs\nsrc-x.rs", "a star does not cross a slash");
+    assert_eq!(find(&space, "src/*").await, "src/a.rs\nsrc/a.txt");
+    assert_eq!(find(&space, "src/?.{rs,txt}").await, "src/a.rs\nsrc/a.txt");
+    assert_eq!(find(&space, "src/**").await, "src/a.rs\nsrc/a.txt\nsrc/deep/er/c.rs");
+    assert_eq!(find(&space, ".abide*").await, "(no matches)");
+    assert_eq!(find(&space, "src").await, "(no matches)", "a directory is not a file");
     let none = glob(&space, json!({"pattern": "x"})).await;
     assert_eq!(ui(none).1, json!({"pattern": "x", "count": 0, "items": []}));
 }
@@ -87,11 +87,11 @@ async fn an_invalid_pattern_is_an_error() {
     // Such a pattern compiles to too large a program.
     let large = format!("{{{}}}", ["[!a]?"; 600].join(","));
     for pattern in ["[", "{a", "a\\", &deep, &long] {
-        let text = found(&space, pattern).await;
+        let text = find(&space, pattern).await;
         assert!(text.starts_with("error: invalid_pattern: ") && text.len() < 600, "{text}");
         assert_eq!(text.lines().count(), 1);
     }
-    found(&space, &large).await;
+    find(&space, &large).await;
 }
 
 #[tokio::test]
@@ -100,12 +100,12 @@ async fn only_links_to_files_inside_are_files() {
     space.file("dir/file", "").link("good", "dir/file").link("folder_in", "dir").link("dead", "x");
     space.fifo("fifo").link("to_fifo", "fifo");
     space.links_out();
-    assert_eq!(found(&space, "**").await, "dir/file\ngood");
+    assert_eq!(find(&space, "**").await, "dir/file\ngood");
 }
 
 #[tokio::test]
 async fn names_that_are_not_utf8_are_shown_as_they_can_be() {
     let space = TestWorkspace::new();
     space.file(OsStr::from_bytes(b"a\xff.rs"), "");
-    assert_eq!(found(&space, "*.rs").await, "a\u{fffd}.rs");
+    assert_eq!(find(&space, "*.rs").await, "a\u{fffd}.rs");
 }
