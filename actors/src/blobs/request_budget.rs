@@ -14,18 +14,18 @@ const MAX_INLINE_WORK_BYTES: u64 = 256 << 10;
 /// room are included, and the last one in any case if it fits by itself. So the selection stays the
 /// same, and a provider's cache valid, until half of the room is filled again. It depends only on
 /// the sizes, so every node selects the same blobs.
-pub(super) fn first_included(sizes: &[u64], most: u64) -> usize {
+pub(super) fn first_included(sizes: &[u64], max_bytes: u64) -> usize {
     let (mut first, mut sum) = (0, 0_u64);
     for (at, size) in sizes.iter().enumerate() {
         sum = sum.saturating_add(*size);
-        if sum <= most && at - first < MAX_BLOBS {
+        if sum <= max_bytes && at - first < MAX_BLOBS {
             continue;
         }
-        while first < at && (sum > most / 2 || at - first >= MAX_BLOBS / 2) {
+        while first < at && (sum > max_bytes / 2 || at - first >= MAX_BLOBS / 2) {
             sum = sum.saturating_sub(sizes[first]);
             first += 1;
         }
-        if sum > most {
+        if sum > max_bytes {
             (first, sum) = (at + 1, 0);
         }
     }

@@ -36,15 +36,15 @@ impl HeadAndTail {
         self.total
     }
 
-    /// The captured output as at most `longest` bytes of text; bytes that are not UTF-8 are
+    /// The captured output as at most `max_bytes` bytes of text; bytes that are not UTF-8 are
     /// replaced.
-    pub(super) fn text(self, longest: usize) -> String {
+    pub(super) fn text(self, max_bytes: usize) -> String {
         let whole = self.total == (self.head.len() + self.tail.len()) as u64;
         let mut head = self.head;
         let mut tail = Vec::from(self.tail);
         if whole {
             head.append(&mut tail);
-            return truncate_middle(&String::from_utf8_lossy(&head), longest);
+            return truncate_middle(&String::from_utf8_lossy(&head), max_bytes);
         }
         head.truncate(last_boundary(&head));
         // At most three bytes belong to a character whose beginning is missing.
@@ -54,17 +54,17 @@ impl HeadAndTail {
             String::from_utf8_lossy(&head),
             String::from_utf8_lossy(&tail[start..])
         );
-        truncate_middle(&text, longest)
+        truncate_middle(&text, max_bytes)
     }
 }
 
 /// Cuts the middle of a long text and marks the cut, between characters. The result has at most
-/// `longest` bytes, unless the mark alone is longer.
-pub(crate) fn truncate_middle(text: &str, longest: usize) -> String {
-    if text.len() <= longest {
+/// `max_bytes` bytes, unless the mark alone is longer.
+pub(crate) fn truncate_middle(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let half = longest.saturating_sub(TRUNCATION_MARK.len()) / 2;
+    let half = max_bytes.saturating_sub(TRUNCATION_MARK.len()) / 2;
     let head = &text[..text.floor_char_boundary(half)];
     let tail = &text[text.ceil_char_boundary(text.len() - half)..];
     format!("{head}{TRUNCATION_MARK}{tail}")

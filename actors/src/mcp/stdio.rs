@@ -34,13 +34,13 @@ pub(super) fn start(
     command: &str,
     args: &[String],
     env: &[String],
-    variables: &Env,
+    read_env: &Env,
 ) -> io::Result<StdioTransport> {
     let names = INHERITED_VARIABLES.into_iter().chain(env.iter().map(String::as_str));
     let mut child = Command::new(command)
         .args(args)
         .env_clear()
-        .envs(names.filter_map(|name| Some((name, variables(name)?))))
+        .envs(names.filter_map(|name| Some((name, read_env(name)?))))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -7,11 +7,11 @@ use std::time::Duration;
 /// Enough for the parsers' own nesting limits (96 and 150); the 2 MB of a worker thread are not.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Runs the work on its own thread; `None` if it panics or takes longer than `longest`.
+/// Runs the work on its own thread; `None` if it panics or takes longer than `timeout`.
 ///
 /// Work that timed out keeps running, so it must end by itself.
 pub(super) fn run_on_big_stack<T: Send + 'static>(
-    longest: Duration,
+    timeout: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
@@ -20,7 +20,7 @@ pub(super) fn run_on_big_stack<T: Send + 'static>(
         let _ = sender.send(work());
     };
     thread.spawn(job).ok()?;
-    receiver.recv_timeout(longest).ok()
+    receiver.recv_timeout(timeout).ok()
 }
 
 #[cfg(test)]

@@ -181,17 +181,17 @@ impl Gate {
     /// The list that forbids the tool, if one does.
     fn blocking_list(&self, tool: &Tool) -> Option<&'static str> {
         let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
-        let above = self.ceiling.as_ref();
+        let inherited = self.ceiling.as_ref();
         // A list that names a built-in tool also covers it under another name.
         let builtin = tool.builtin().map(Builtin::name);
         let named = |list: &BTreeSet<String>| {
             list.contains(&tool.name) || builtin.is_some_and(|name| list.contains(name))
         };
-        if named(disallowed_tools) || above.is_some_and(|it| named(&it.disallowed_tools)) {
+        if named(disallowed_tools) || inherited.is_some_and(|it| named(&it.disallowed_tools)) {
             return Some("disallowed_tools");
         }
         let mut lists =
-            allowed_tools.iter().chain(above.into_iter().flat_map(|it| &it.allowed_tools));
+            allowed_tools.iter().chain(inherited.into_iter().flat_map(|it| &it.allowed_tools));
         lists.any(|list| !named(list)).then_some("allowed_tools")
     }
 
@@ -202,8 +202,8 @@ impl Gate {
         }
         let planning = self.phase() == PermissionPhase::Plan;
         // A child that plans because its parent does cannot leave the plan by itself.
-        let stuck = exits_plan(tool, args) && self.base_phase() == PermissionPhase::Plan;
-        (planning && (!tool.is_allowed_in_plan() || stuck))
+        let inherited_plan = exits_plan(tool, args) && self.base_phase() == PermissionPhase::Plan;
+        (planning && (!tool.is_allowed_in_plan() || inherited_plan))
             .then_some((Decision::Deny, "phase: plan"))
     }
 
@@ -267,21 +267,21 @@ impl Gate {
 
     /// Whether commands may use the network.
     pub fn allows_network(&self) -> bool {
-        let above = self.ceiling.as_ref().is_none_or(|ceiling| ceiling.network);
-        self.definition.permissions.network && above
+        let inherited = self.ceiling.as_ref().is_none_or(|ceiling| ceiling.network);
+        self.definition.permissions.network && inherited
     }
 
     /// The most that a child may do: no more than this conversation may do now, and no more than it
     /// might when the gate decided about the call that starts the child. `tools` restricts it to
     /// these tools.
     pub fn ceiling(&self, grant: &Grant, tools: Option<BTreeSet<String>>) -> Ceiling {
-        let above = self.ceiling.clone().unwrap_or_default();
+        let inherited = self.ceiling.clone().unwrap_or_default();
         let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
-        let lists = above.allowed_tools.into_iter().chain(allowed_tools.clone()).chain(tools);
+        let lists = inherited.allowed_tools.into_iter().chain(allowed_tools.clone()).chain(tools);
         Ceiling {
             phase: self.phase().min(grant.phase),
             allowed_tools: lists.collect(),
-            disallowed_tools: &above.disallowed_tools | disallowed_tools,
+            disallowed_tools: &inherited.disallowed_tools | disallowed_tools,
             allowed_hosts: self.allowed_hosts(),
             network: self.allows_network(),
         }

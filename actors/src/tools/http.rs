@@ -21,8 +21,8 @@ use reply::{Line, LineReader};
 pub(super) struct Http(SignedClient);
 
 impl Http {
-    pub(super) fn new(clock: Arc<dyn Clock>, variables: Env) -> Result<Self, reqwest::Error> {
-        Ok(Self(SignedClient::new("the tool", clock, variables)?))
+    pub(super) fn new(clock: Arc<dyn Clock>, env: Env) -> Result<Self, reqwest::Error> {
+        Ok(Self(SignedClient::new("the tool", clock, env)?))
     }
 
     /// Calls the tool once. Every failure becomes a result, and none reveals a secret.

@@ -30,21 +30,21 @@ pub(crate) fn encoded_len(value: &impl Serialize) -> usize {
     }
 }
 
-/// Cuts the text to at most `longest` bytes, between characters, and marks the cut with `…`.
-pub(crate) fn cut(text: &str, longest: usize) -> String {
-    if text.len() <= longest {
+/// Cuts the text to at most `max_bytes` bytes, between characters, and marks the cut with `…`.
+pub(crate) fn cut(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
     let mark = '…';
-    let end = text.floor_char_boundary(longest.saturating_sub(mark.len_utf8()));
+    let end = text.floor_char_boundary(max_bytes.saturating_sub(mark.len_utf8()));
     let mut short = text[..end].to_owned();
     short.push(mark);
     short
 }
 
 /// Cuts the text and puts it on one line, for logs and lists of errors.
-pub(crate) fn one_line(text: &str, longest: usize) -> String {
-    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), longest)
+pub(crate) fn one_line(text: &str, max_bytes: usize) -> String {
+    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), max_bytes)
 }
 
 #[cfg(test)]

@@ -109,9 +109,9 @@ impl Runner {
 
     /// Creates a workspace that was not used before and returns the id of its storage; `None` if it
     /// has none. A failure is not reported here: the run itself will report it.
-    pub async fn open_workspace(&self, site: WorkspaceRef) -> Option<String> {
+    pub async fn open_workspace(&self, workspace: WorkspaceRef) -> Option<String> {
         let workspaces = self.services.workspaces.clone();
-        let opened = tokio::task::spawn_blocking(move || workspaces.open(&site, None));
+        let opened = tokio::task::spawn_blocking(move || workspaces.open(&workspace, None));
         opened.await.ok()?.ok()?.storage().map(str::to_owned)
     }
 
@@ -164,9 +164,9 @@ impl Runner {
         }
         let chain = Chain::new(middlewares, tool, gate, Terminal::Child);
         let (returned, record) = chain.run(run.clone(), &|_| {}).await;
-        let goes_on =
+        let continues =
             returned.outcome.is_ok() && returned.halt.is_none() && returned.input_request.is_none();
-        match record.child_grant.filter(|_| goes_on) {
+        match record.child_grant.filter(|_| continues) {
             Some(grant) => Ok((Run { grant, ..run }, record.effective)),
             None => Err(Box::new(ToolReturn { effective_args: record.effective, ..returned })),
         }
@@ -267,10 +267,10 @@ pub(super) fn enforce_limits(returned: ToolReturn) -> ToolReturn {
     let ToolReturn { outcome, ui, halt, state_changes: changes, input_request, effective_args } =
         returned;
     let large = |value: &Value| encoded_len(value) > MAX_VALUE_BYTES;
-    let asks_much = input_request
+    let request_too_large = input_request
         .as_ref()
         .is_some_and(|input_request| large(&input_request.requests) || input_request.is_long());
-    let (outcome, input_request) = if asks_much {
+    let (outcome, input_request) = if request_too_large {
         (Outcome::Err(INPUT_REQUEST_TOO_LARGE.to_owned(), ErrorType::ToolError), None)
     } else {
         (outcome, input_request)

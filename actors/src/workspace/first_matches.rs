@@ -21,8 +21,8 @@ pub(crate) struct FirstMatches {
 
 impl FirstMatches {
     /// An empty collection that will show at most `max_count` matches.
-    pub(crate) fn new(most: usize) -> Self {
-        Self { max_count: most, bytes: 0, matches: BTreeMap::new() }
+    pub(crate) fn new(max_count: usize) -> Self {
+        Self { max_count, bytes: 0, matches: BTreeMap::new() }
     }
 
     /// Whether a match in this file could still be among the first.
@@ -72,9 +72,9 @@ impl FirstMatches {
     }
 }
 
-fn exceeds_limits(count: usize, most: usize, bytes: usize) -> bool {
+fn exceeds_limits(count: usize, max_count: usize, bytes: usize) -> bool {
     // The last line needs no line break.
-    count > most || bytes > MAX_TEXT_BYTES + 1
+    count > max_count || bytes > MAX_TEXT_BYTES + 1
 }
 
 #[cfg(test)]

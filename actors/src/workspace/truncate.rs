@@ -3,10 +3,10 @@
 /// Marks where text was left out.
 pub(super) const TRUNCATION_MARK: &str = "[...truncated...]";
 
-/// Cuts the text to at most `longest` bytes, including the mark, between characters.
-pub(crate) fn truncate(mut text: String, longest: usize) -> String {
-    if text.len() > longest {
-        text.truncate(text.floor_char_boundary(longest.saturating_sub(TRUNCATION_MARK.len())));
+/// Cuts the text to at most `max_bytes` bytes, including the mark, between characters.
+pub(crate) fn truncate(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes.saturating_sub(TRUNCATION_MARK.len())));
         text.push_str(TRUNCATION_MARK);
     }
     text

@@ -110,8 +110,8 @@ fn changed_region<'a>(before: &'a str, after: &'a str) -> (&'a str, &'a str) {
     let (old, new) = (before.as_bytes(), after.as_bytes());
     let same = |(a, b): &(&u8, &u8)| a == b;
     let head = old.iter().zip(new).take_while(same).count();
-    let most = old.len().min(new.len()) - head;
-    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
+    let max_tail = old.len().min(new.len()) - head;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(max_tail).take_while(same).count();
     // A line break is a single byte, so that these positions are character boundaries.
     let breaks_before = old[..head].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
     let start = breaks_before.map(|(at, _)| at + 1).nth(CONTEXT_LINES).unwrap_or(0);

@@ -54,8 +54,8 @@ pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
 }
 
 /// The number of results that the arguments ask for, within the limit.
-pub(super) fn max_results(args: &Value, (default, most): (u64, u64)) -> usize {
-    let requested = args["max_results"].as_u64().unwrap_or(default).clamp(1, most);
+pub(super) fn max_results(args: &Value, (default, limit): (u64, u64)) -> usize {
+    let requested = args["max_results"].as_u64().unwrap_or(default).clamp(1, limit);
     usize::try_from(requested).unwrap_or(usize::MAX)
 }
 
@@ -76,13 +76,13 @@ pub(super) fn compile_glob(pattern: &str) -> Result<GlobSet, FileError> {
 async fn find_files(
     workspace: &Workspace,
     pattern: &str,
-    most: usize,
+    limit: usize,
 ) -> Result<FirstMatches, FileError> {
-    let turn = workspace.search_permit().await;
+    let permit = workspace.search_permit().await;
     let (workspace, pattern) = (workspace.clone(), pattern.to_owned());
     run_blocking(move |cancelled| {
-        let _turn = turn;
-        search(&workspace, cancelled, &compile_glob(&pattern)?, most)
+        let _permit = permit;
+        search(&workspace, cancelled, &compile_glob(&pattern)?, limit)
     })
     .await
 }
@@ -91,9 +91,9 @@ fn search(
     workspace: &Workspace,
     cancelled: &CancelFlag,
     glob: &GlobSet,
-    most: usize,
+    limit: usize,
 ) -> Result<FirstMatches, FileError> {
-    let matches = Mutex::new(FirstMatches::new(most));
+    let matches = Mutex::new(FirstMatches::new(limit));
     let lock = || matches.lock().unwrap_or_else(PoisonError::into_inner);
     let is_file = |found: &WalkEntry<'_>| {
         let target = |path| workspace.dir().metadata(path);

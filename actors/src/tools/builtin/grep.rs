@@ -60,15 +60,15 @@ async fn find_lines(
     pattern: &str,
     args: &Value,
 ) -> Result<FirstMatches, FileError> {
-    let turn = workspace.search_permit().await;
+    let permit = workspace.search_permit().await;
     let (workspace, pattern) = (workspace.clone(), pattern.to_owned());
     let paths = args["path_glob"].as_str().map(str::to_owned);
-    let most = max_results(args, DEFAULT_AND_MAX_RESULTS);
+    let max_matches = max_results(args, DEFAULT_AND_MAX_RESULTS);
     run_blocking(move |cancelled| {
-        let _turn = turn;
+        let _permit = permit;
         let matcher = compile_regex(&pattern)?;
         let paths = paths.as_deref().map(compile_glob).transpose()?;
-        Search { matcher, paths, max_matches: most, cancelled }.run(&workspace)
+        Search { matcher, paths, max_matches, cancelled }.run(&workspace)
     })
     .await
 }

@@ -54,10 +54,10 @@ async fn read_bytes(workspace: &Workspace, given: &str) -> Result<Vec<u8>, FileE
 
 fn file_result(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> ToolReturn {
     let first = offset.unwrap_or(1).max(1);
-    let before = usize::try_from(first - 1).unwrap_or(usize::MAX);
-    let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let skipped_lines = usize::try_from(first - 1).unwrap_or(usize::MAX);
+    let max_lines = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut text = String::new();
-    let lines = bytes.split_inclusive(|byte| *byte == b'\n').skip(before).take(most);
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').skip(skipped_lines).take(max_lines);
     for (line, number) in lines.zip(first..) {
         if text.len() > MAX_TEXT_BYTES {
             break;

@@ -110,15 +110,15 @@ fn a_directory_without_end_takes_few_open_files() {
     for n in 0..600 {
         space.file(format!("{n}/a/f"), "");
     }
-    let most = Mutex::new(0);
+    let max_open = Mutex::new(0);
     walk(space.workspace.dir(), &CancelFlag::default(), || {
         |_: &WalkEntry<'_>| {
             let open = fs::read_dir("/proc/self/fd").unwrap().count();
-            let mut most = most.lock().unwrap();
-            *most = open.max(*most);
+            let mut max_open = max_open.lock().unwrap();
+            *max_open = open.max(*max_open);
         }
     })
     .unwrap();
     // Other tests have open files, too.
-    assert!(most.into_inner().unwrap() < 300);
+    assert!(max_open.into_inner().unwrap() < 300);
 }
