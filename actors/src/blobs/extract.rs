@@ -61,20 +61,20 @@ fn extractable_base64(value: &Value) -> Option<(&str, &str)> {
     }
 }
 
-fn has_extractable(value: &Value, deep: usize) -> bool {
-    let Some(deep) = deep.checked_sub(1) else { return false };
+fn has_extractable(value: &Value, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
     match value {
-        Value::Array(list) => list.iter().any(|value| has_extractable(value, deep)),
+        Value::Array(list) => list.iter().any(|value| has_extractable(value, depth)),
         Value::Object(fields) => {
             extractable_base64(value).is_some()
-                || fields.values().any(|value| has_extractable(value, deep))
+                || fields.values().any(|value| has_extractable(value, depth))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-fn extract_blobs(value: &mut Value, deep: usize, found: &mut Vec<Blob>) {
-    let Some(deep) = deep.checked_sub(1) else { return };
+fn extract_blobs(value: &mut Value, depth: usize, found: &mut Vec<Blob>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
     let decoded = extractable_base64(value)
         .and_then(|(media_type, data)| Some(Blob::new(media_type, base64::decode(data)?)));
     if let Some(blob) = decoded {
@@ -83,9 +83,9 @@ fn extract_blobs(value: &mut Value, deep: usize, found: &mut Vec<Blob>) {
         return;
     }
     match value {
-        Value::Array(list) => list.iter_mut().for_each(|value| extract_blobs(value, deep, found)),
+        Value::Array(list) => list.iter_mut().for_each(|value| extract_blobs(value, depth, found)),
         Value::Object(fields) => {
-            fields.values_mut().for_each(|value| extract_blobs(value, deep, found))
+            fields.values_mut().for_each(|value| extract_blobs(value, depth, found))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }

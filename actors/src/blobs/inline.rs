@@ -30,36 +30,36 @@ pub async fn inline_media(
 ) -> Result<Vec<Message>, StoreError> {
     let blocks = messages.iter().flat_map(|message| &message.content);
     let ids: Vec<BlobId> = blocks.filter_map(referenced_blob).collect();
-    let mut known: HashMap<&BlobId, Option<u64>> = HashMap::new();
+    let mut stored_sizes: HashMap<&BlobId, Option<u64>> = HashMap::new();
     for id in &ids {
-        if !known.contains_key(id) {
-            known.insert(id, blobs.blob_info(id).await?.map(|info| info.size));
+        if !stored_sizes.contains_key(id) {
+            stored_sizes.insert(id, blobs.blob_info(id).await?.map(|info| info.size));
         }
     }
-    let sizes: Vec<u64> = ids.iter().map(|id| known[id].unwrap_or(0)).collect();
-    let left_out = first_included(&sizes, MAX_REQUEST_BYTES);
+    let sizes: Vec<u64> = ids.iter().map(|id| stored_sizes[id].unwrap_or(0)).collect();
+    let first = first_included(&sizes, MAX_REQUEST_BYTES);
     let mut read: HashMap<BlobId, Blob> = HashMap::new();
-    for id in &ids[left_out..] {
+    for id in &ids[first..] {
         if !read.contains_key(id)
             && let Some(blob) = blobs.blob(id).await?
         {
             read.insert(id.clone(), blob);
         }
     }
-    let gone: Vec<bool> = ids.iter().map(|id| known[id].is_none()).collect();
+    let missing: Vec<bool> = ids.iter().map(|id| stored_sizes[id].is_none()).collect();
     let fill = move || {
         let blocks = messages.iter_mut().flat_map(|message| &mut message.content);
         let blocks = blocks.filter_map(|block| referenced_blob(block).map(|id| (block, id)));
         for (at, (block, id)) in blocks.enumerate() {
-            *block = match read.get(&id).filter(|_| at >= left_out) {
+            *block = match read.get(&id).filter(|_| at >= first) {
                 Some(blob) => with_bytes(block, blob),
-                None if gone[at] || at >= left_out => placeholder(block, NO_LONGER_STORED),
+                None if missing[at] || at >= first => placeholder(block, NO_LONGER_STORED),
                 None => placeholder(block, LEFT_OUT_OF_REQUEST),
             };
         }
         messages
     };
-    run_sized(sizes[left_out..].iter().sum(), fill).await
+    run_sized(sizes[first..].iter().sum(), fill).await
 }
 
 fn referenced_blob(block: &Value) -> Option<BlobId> {

@@ -43,57 +43,54 @@ pub fn has_placeholder(value: &Value) -> bool {
     any_value(value, MAX_DEPTH, &|value| value.get(BLOB_FIELD).is_some())
 }
 
-/// Puts back, byte for byte, what [`abridged`] took, into the newest of the messages, as many as
-/// fill 10 MiB. Another one's, or one of which a blob is gone, is no longer there as its provider
-/// wrote it.
+/// Restores, byte for byte, what [`strip_base64`] replaced, in the newest messages whose blobs
+/// together have at most 10 MiB. Any other provider message with placeholders, or one with a
+/// missing blob, is removed from `verbatim`.
 pub async fn restore_base64(
     blobs: &dyn Blobs,
     messages: &[Message],
     verbatim: &mut BTreeMap<MessageId, ProviderMessage>,
 ) -> Result<(), StoreError> {
-    let mut naming: Vec<(&MessageId, Vec<BlobId>, u64)> = Vec::new();
+    let mut with_blobs: Vec<(&MessageId, Vec<BlobId>, u64)> = Vec::new();
     for id in messages.iter().map(|message| &message.id) {
         let Some(items) = verbatim.get(id).map(|verbatim| &verbatim.items) else { continue };
-        let mut named = Vec::new();
-        items.iter().for_each(|item| collect_placeholders(item, &mut named));
-        if named.is_empty() {
+        let mut ids = Vec::new();
+        items.iter().for_each(|item| collect_placeholders(item, &mut ids));
+        if ids.is_empty() {
             continue;
         }
-        match total_size(blobs, &named).await? {
-            Some(size) => naming.push((id, named.into_iter().flatten().collect(), size)),
+        match total_size(blobs, &ids).await? {
+            Some(size) => with_blobs.push((id, ids.into_iter().flatten().collect(), size)),
             None => drop(verbatim.remove(id)),
         }
     }
-    let sizes: Vec<u64> = naming.iter().map(|(_, _, size)| *size).collect();
-    let left_out = first_included(&sizes, MAX_REQUEST_BYTES);
-    for (at, (id, named, size)) in naming.into_iter().enumerate() {
-        let Some(mut whole) = verbatim.remove(id).filter(|_| at >= left_out) else { continue };
+    let sizes: Vec<u64> = with_blobs.iter().map(|(_, _, size)| *size).collect();
+    let first = first_included(&sizes, MAX_REQUEST_BYTES);
+    for (at, (id, blob_ids, size)) in with_blobs.into_iter().enumerate() {
+        let Some(mut message) = verbatim.remove(id).filter(|_| at >= first) else { continue };
         let mut read = HashMap::new();
-        for name in named {
-            let Some(blob) = blobs.blob(&name).await? else { break };
-            read.insert(name, blob);
+        for blob_id in blob_ids {
+            let Some(blob) = blobs.blob(&blob_id).await? else { break };
+            read.insert(blob_id, blob);
         }
         let work = move || {
-            whole
+            message
                 .items
                 .iter_mut()
                 .all(|item| restore_value(item, MAX_DEPTH, &read))
-                .then_some(whole)
+                .then_some(message)
         };
-        if let Some(whole) = run_sized(size, work).await? {
-            verbatim.insert(id.clone(), whole);
+        if let Some(message) = run_sized(size, work).await? {
+            verbatim.insert(id.clone(), message);
         }
     }
     Ok(())
 }
 
 /// The size of all these blobs; `None` if one no longer exists.
-async fn total_size(
-    blobs: &dyn Blobs,
-    named: &[Option<BlobId>],
-) -> Result<Option<u64>, StoreError> {
+async fn total_size(blobs: &dyn Blobs, ids: &[Option<BlobId>]) -> Result<Option<u64>, StoreError> {
     let mut size = 0_u64;
-    for id in named {
+    for id in ids {
         let Some(id) = id else { return Ok(None) };
         let Some(info) = blobs.blob_info(id).await? else { return Ok(None) };
         size = size.saturating_add(info.size);
@@ -107,8 +104,8 @@ fn split_base64(text: &str) -> Option<(&str, &str)> {
         Some(comma) => text.split_at(comma + 1),
         None => ("", text),
     };
-    let is_some = head.is_empty() || head.ends_with(";base64,");
-    (data.len() > MAX_INLINE_BASE64_BYTES && is_some && base64::is_whole(data))
+    let has_base64_head = head.is_empty() || head.ends_with(";base64,");
+    (data.len() > MAX_INLINE_BASE64_BYTES && has_base64_head && base64::is_whole(data))
         .then_some((head, data))
 }
 
@@ -118,18 +115,20 @@ fn is_sealed(field: &str) -> bool {
 }
 
 /// Whether the predicate is true for the value or anything inside it.
-fn any_value(value: &Value, deep: usize, wanted: &dyn Fn(&Value) -> bool) -> bool {
-    let Some(deep) = deep.checked_sub(1) else { return false };
-    wanted(value)
+fn any_value(value: &Value, depth: usize, predicate: &dyn Fn(&Value) -> bool) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    predicate(value)
         || match value {
-            Value::Array(list) => list.iter().any(|value| any_value(value, deep, wanted)),
-            Value::Object(fields) => fields.values().any(|value| any_value(value, deep, wanted)),
+            Value::Array(list) => list.iter().any(|value| any_value(value, depth, predicate)),
+            Value::Object(fields) => {
+                fields.values().any(|value| any_value(value, depth, predicate))
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
 }
 
-fn strip_blobs(value: &mut Value, deep: usize, found: &mut Vec<Blob>) {
-    let Some(deep) = deep.checked_sub(1) else { return };
+fn strip_blobs(value: &mut Value, depth: usize, found: &mut Vec<Blob>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
     match value {
         Value::String(text) => {
             if let Some((name, blob)) = make_placeholder(text) {
@@ -137,13 +136,13 @@ fn strip_blobs(value: &mut Value, deep: usize, found: &mut Vec<Blob>) {
                 found.push(blob);
             }
         }
-        Value::Array(list) => list.iter_mut().for_each(|value| strip_blobs(value, deep, found)),
+        Value::Array(list) => list.iter_mut().for_each(|value| strip_blobs(value, depth, found)),
         // Redacted thinking has its sealed text in the field where other blocks have bytes.
         Value::Object(fields) if fields.get("type").is_some_and(|it| it == "redacted_thinking") => {
         }
         Value::Object(fields) => {
             let open = fields.iter_mut().filter(|(field, _)| !is_sealed(field));
-            open.for_each(|(_, value)| strip_blobs(value, deep, found));
+            open.for_each(|(_, value)| strip_blobs(value, depth, found));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -178,8 +177,8 @@ fn collect_placeholders(value: &Value, found: &mut Vec<Option<BlobId>>) {
 }
 
 /// Replaces placeholders by their base64; false if a blob is missing.
-fn restore_value(value: &mut Value, deep: usize, read: &HashMap<BlobId, Blob>) -> bool {
-    let Some(deep) = deep.checked_sub(1) else { return true };
+fn restore_value(value: &mut Value, depth: usize, read: &HashMap<BlobId, Blob>) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return true };
     if let Some(name) = value.get(BLOB_FIELD) {
         let id = name.as_str().and_then(BlobId::parse);
         let Some(blob) = id.and_then(|id| read.get(&id)) else { return false };
@@ -188,8 +187,8 @@ fn restore_value(value: &mut Value, deep: usize, read: &HashMap<BlobId, Blob>) -
         return true;
     }
     match value {
-        Value::Array(list) => list.iter_mut().all(|value| restore_value(value, deep, read)),
-        Value::Object(fields) => fields.values_mut().all(|value| restore_value(value, deep, read)),
+        Value::Array(list) => list.iter_mut().all(|value| restore_value(value, depth, read)),
+        Value::Object(fields) => fields.values_mut().all(|value| restore_value(value, depth, read)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
