@@ -59,15 +59,15 @@ fn run_watched(request: &Request) -> io::Result<Option<Reply>> {
         Ok(watch) => watch,
         Err(refusal) => return Ok(Some(Err(refusal))),
     };
-    let why = watch.wait();
-    let gone = watch.end_descendants(&why);
-    Ok(match why {
+    let reason = watch.wait();
+    let all_ended = watch.end_descendants(&reason);
+    Ok(match reason {
         EndReason::Abandoned => None,
         EndReason::WatchFailed(error) => Some(Err(error.to_string())),
-        EndReason::Ended(_) if !gone => {
+        EndReason::Ended(_) if !all_ended => {
             Some(Err("processes of the command cannot be killed".to_owned()))
         }
-        EndReason::Ended(how) => Some(Ok(watch.into_output(how))),
+        EndReason::Ended(status) => Some(Ok(watch.into_output(status))),
     })
 }
 

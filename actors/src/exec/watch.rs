@@ -81,9 +81,9 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Starts the command in a process group of its own. The inner error says why it cannot run.
     pub(super) fn start(request: &'a Request) -> io::Result<Result<Self, String>> {
-        let (output, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (mut stage, config) = UnixStream::pair()?;
-        let began = Instant::now();
+        let (output, write_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (mut second_stage, config) = UnixStream::pair()?;
+        let started_at = Instant::now();
         // Fails without /proc, where the command's descendants could not be found.
         newest_pid()?;
         let child = Command::new("/proc/self/exe")
@@ -92,18 +92,18 @@ impl<'a> Watch<'a> {
             .env("TMPDIR", &request.temporary)
             .env("TERM", "dumb")
             .stdin(OwnedFd::from(config))
-            .stdout(theirs.try_clone()?)
-            .stderr(theirs)
+            .stdout(write_end.try_clone()?)
+            .stderr(write_end)
             .process_group(0)
             .spawn()?;
         let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         let main_ended = pidfd_open(main, PidfdFlags::empty())?;
-        stage.set_read_timeout(Some(START_TIMEOUT))?;
-        stage.write_all(&serde_json::to_vec(request)?)?;
-        stage.shutdown(Shutdown::Write)?;
+        second_stage.set_read_timeout(Some(START_TIMEOUT))?;
+        second_stage.write_all(&serde_json::to_vec(request)?)?;
+        second_stage.shutdown(Shutdown::Write)?;
         let mut refusal = String::new();
         // Ends when the second stage has become the command, which does not inherit the socket.
-        stage.read_to_string(&mut refusal)?;
+        second_stage.read_to_string(&mut refusal)?;
         if !refusal.is_empty() {
             return Ok(Err(refusal));
         }
@@ -116,8 +116,8 @@ impl<'a> Watch<'a> {
             childless: false,
             output: Some(output),
             captured: HeadAndTail::new(MAX_OUTPUT_BYTES / 2),
-            started_at: began,
-            scanned_at: began,
+            started_at,
+            scanned_at: started_at,
             newest_pid: None,
             scan_interval: SCAN_INTERVAL,
         }))
@@ -131,23 +131,23 @@ impl<'a> Watch<'a> {
             if let Err(error) = self.step(left.min(SCAN_INTERVAL)) {
                 return EndReason::WatchFailed(error);
             }
-            let over = match self.exit_code {
+            let exit_status = match self.exit_code {
                 _ if self.abandoned => return EndReason::Abandoned,
                 Some(code) => Some(ExitStatus::Exited(code)),
                 None if left.is_zero() => Some(ExitStatus::TimedOut),
                 None => self.exceeded_limit(),
             };
-            if let Some(how) = over {
-                return EndReason::Ended(how);
+            if let Some(status) = exit_status {
+                return EndReason::Ended(status);
             }
         }
     }
 
     /// Ends all descendants with TERM, then KILL. False if some cannot be killed.
-    pub(super) fn end_descendants(&mut self, why: &EndReason) -> bool {
+    pub(super) fn end_descendants(&mut self, reason: &EndReason) -> bool {
         // A command that floods the machine gets no grace period, in which it would go on.
         if !matches!(
-            why,
+            reason,
             EndReason::Ended(ExitStatus::TooManyProcesses | ExitStatus::TooMuchMemory)
         ) {
             let until = Instant::now() + TERM_TIMEOUT;
@@ -170,7 +170,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The result with this status and all output.
-    pub(super) fn into_output(mut self, how: ExitStatus) -> CommandOutput {
+    pub(super) fn into_output(mut self, status: ExitStatus) -> CommandOutput {
         let duration = self.started_at.elapsed();
         let mut before = None;
         // The rest in the pipe is bounded, since nobody is left to write.
@@ -179,7 +179,7 @@ impl<'a> Watch<'a> {
             let _ = self.step(Duration::ZERO);
         }
         CommandOutput {
-            status: how,
+            status,
             output: self.captured.text(MAX_OUTPUT_BYTES),
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         }

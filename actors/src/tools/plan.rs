@@ -20,22 +20,22 @@ const MAX_REFUSED_ARGS_BYTES: usize = 16 * 1024;
 
 pub(super) fn plan(
     toolbox: &Toolbox,
-    given: &ModelToolCall,
+    model_call: &ModelToolCall,
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
-    if let Some(result) = &given.provided {
-        return plan_provider_call(toolbox, given, result, scope, gate);
+    if let Some(result) = &model_call.provided {
+        return plan_provider_call(toolbox, model_call, result, scope, gate);
     }
-    let Some(tool) = toolbox.tool(&given.name).filter(|tool| tool.is_for_model()) else {
-        let name = cut(&given.name, MAX_TOOL_NAME_BYTES);
+    let Some(tool) = toolbox.tool(&model_call.name).filter(|tool| tool.is_for_model()) else {
+        let name = cut(&model_call.name, MAX_TOOL_NAME_BYTES);
         let message = format!("unknown tool: {name}");
         let plan =
             error_plan(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
-        let (given_id, args) = (given.id.clone(), args_for_journal(&given.args));
+        let (given_id, args) = (model_call.id.clone(), args_for_journal(&model_call.args));
         return PlannedCall { given_id, tool: name, args, said: None, plan, gate: None };
     };
-    let (args, plan, verdict) = match parse_args(tool, &given.args) {
+    let (args, plan, verdict) = match parse_args(tool, &model_call.args) {
         Ok(args) => {
             let verdict = gate.decide(tool, &args, scope);
             gate.advance(tool, &args, &verdict);
@@ -46,13 +46,13 @@ pub(super) fn plan(
             let message = format!("invalid tool arguments: {mistake}");
             let kind = ErrorType::ValidationError;
             (
-                args_for_journal(&given.args),
+                args_for_journal(&model_call.args),
                 error_plan(tool.executor, tool.intent, message, kind),
                 None,
             )
         }
     };
-    let (given_id, tool) = (given.id.clone(), tool.name.clone());
+    let (given_id, tool) = (model_call.id.clone(), tool.name.clone());
     PlannedCall { given_id, tool, args, said: None, plan, gate: verdict }
 }
 
@@ -169,21 +169,21 @@ fn plan_verdict(
 /// model has its result; the gate's verdict is only recorded.
 pub(super) fn plan_provider_call(
     toolbox: &Toolbox,
-    given: &ModelToolCall,
+    model_call: &ModelToolCall,
     result: &Value,
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
-    let tool = toolbox.tool(&given.name).filter(|tool| tool.executor == Executor::Provider);
-    let args = args_for_journal(&given.args);
+    let tool = toolbox.tool(&model_call.name).filter(|tool| tool.executor == Executor::Provider);
+    let args = args_for_journal(&model_call.args);
     let outcome = Outcome::Ok(match encoded_len(result) {
         small if small <= MAX_VALUE_BYTES => result.clone(),
         _ => Value::String("[the result is larger than 1 MB]".to_owned()),
     });
     let intent = tool.map(|tool| tool.intent).unwrap_or_default();
     PlannedCall {
-        given_id: given.id.clone(),
-        tool: cut(&given.name, MAX_TOOL_NAME_BYTES),
+        given_id: model_call.id.clone(),
+        tool: cut(&model_call.name, MAX_TOOL_NAME_BYTES),
         gate: tool.map(|tool| gate.decide(tool, &args, scope)),
         args,
         said: None,

@@ -264,8 +264,7 @@ pub(super) async fn run_within(
 
 /// Holds a result to what may travel between nodes: a larger one becomes an error.
 pub(super) fn enforce_limits(returned: ToolReturn) -> ToolReturn {
-    let ToolReturn { outcome, ui, halt, state_changes: changes, input_request, effective_args } =
-        returned;
+    let ToolReturn { outcome, ui, halt, state_changes, input_request, effective_args } = returned;
     let large = |value: &Value| encoded_len(value) > MAX_VALUE_BYTES;
     let request_too_large = input_request
         .as_ref()
@@ -288,7 +287,7 @@ pub(super) fn enforce_limits(returned: ToolReturn) -> ToolReturn {
         outcome,
         ui: ui.filter(|ui| !large(&ui.payload)),
         halt: halt.map(|reason| cut(&reason, MAX_ERROR_BYTES)),
-        state_changes: changes,
+        state_changes,
         input_request,
         effective_args,
     }

@@ -54,8 +54,8 @@ impl Workspace {
             if is_reserved(&name) {
                 return Err(FileError::outside());
             }
-            let above = path.parent().unwrap_or(Path::new(""));
-            let parent = self.open_or_create_dir(above)?;
+            let parent_path = path.parent().unwrap_or(Path::new(""));
+            let parent = self.open_or_create_dir(parent_path)?;
             let metadata = match parent.symlink_metadata(&name) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     return Ok(ReplaceTarget { parent, name, mode: None });
@@ -63,7 +63,7 @@ impl Workspace {
                 metadata => metadata?,
             };
             if metadata.is_symlink() {
-                path = follow_link(above, &parent.read_link_contents(&name)?)?;
+                path = follow_link(parent_path, &parent.read_link_contents(&name)?)?;
             } else if metadata.is_file() {
                 // A rename does not check whether the file is writable.
                 accessat(&parent, &name, Access::WRITE_OK, AtFlags::EACCESS)?;
@@ -90,8 +90,8 @@ impl Workspace {
     }
 }
 
-fn follow_link(above: &Path, target: &Path) -> Result<PathBuf, FileError> {
-    if target.is_absolute() { Err(FileError::outside()) } else { Ok(above.join(target)) }
+fn follow_link(parent_path: &Path, target: &Path) -> Result<PathBuf, FileError> {
+    if target.is_absolute() { Err(FileError::outside()) } else { Ok(parent_path.join(target)) }
 }
 
 fn write_new(parent: &Dir, name: &str, content: &[u8], mode: Option<u32>) -> io::Result<()> {

@@ -29,8 +29,8 @@ impl Workspace {
         path: &Path,
         cancelled: &CancelFlag,
     ) -> Result<DirectoryLock, FileError> {
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let directory = match self.dir().open(above.unwrap_or(Path::new("."))) {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = match self.dir().open(parent.unwrap_or(Path::new("."))) {
             // There are no other writers in a directory that does not exist.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(DirectoryLock { _directory: None });

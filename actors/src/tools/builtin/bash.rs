@@ -52,11 +52,11 @@ pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell)
         network,
         timeout: Duration::from_millis(timeout_ms),
     };
-    let CommandOutput { status: how, output, duration_ms } = match shell.run(command).await {
+    let CommandOutput { status, output, duration_ms } = match shell.run(command).await {
         Ok(ended) => ended,
         Err(broken) => return ToolReturn::builtin_error("shell_unavailable", &broken.to_string()),
     };
-    let (code, detail) = match how {
+    let (code, detail) = match status {
         ExitStatus::Exited(code) => {
             let shown = format!(
                 "exit {code}\n{}",
