@@ -66,11 +66,11 @@ impl Fetcher {
     }
 
     fn with_resolver(
-        names: Arc<dyn Resolve>,
+        resolver: Arc<dyn Resolve>,
         is_public: AddressRule,
     ) -> Result<Self, reqwest::Error> {
-        let judged = CheckedResolver { inner: Arc::clone(&names), is_public };
-        Ok(Self { is_public, public: client(Arc::new(judged))?, unrestricted: client(names)? })
+        let checked = CheckedResolver { inner: Arc::clone(&resolver), is_public };
+        Ok(Self { is_public, public: client(Arc::new(checked))?, unrestricted: client(resolver)? })
     }
 
     /// Gets the page at this URL, following redirects, all within the time limit.
@@ -82,11 +82,11 @@ impl Fetcher {
         &self,
         url: &str,
         allowed_hosts: &[String],
-        within: Duration,
+        timeout: Duration,
     ) -> Result<FetchedPage, FetchError> {
         let url = parse_url(url)?;
-        let late = |_| FetchError::failed(format!("timed out after {} ms", within.as_millis()));
-        tokio::time::timeout(within, self.follow(url, allowed_hosts)).await.map_err(late)?
+        let late = |_| FetchError::failed(format!("timed out after {} ms", timeout.as_millis()));
+        tokio::time::timeout(timeout, self.follow(url, allowed_hosts)).await.map_err(late)?
     }
 
     async fn follow(
@@ -124,12 +124,12 @@ impl Fetcher {
     }
 }
 
-fn client(names: Arc<dyn Resolve>) -> Result<Client, reqwest::Error> {
+fn client(resolver: Arc<dyn Resolve>) -> Result<Client, reqwest::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static(ACCEPT_TYPES));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(body::ACCEPTED_ENCODING));
     Client::builder()
-        .dns_resolver(names)
+        .dns_resolver(resolver)
         .no_proxy()
         .redirect(Policy::none())
         .pool_max_idle_per_host(0)

@@ -15,6 +15,8 @@ use crate::tools::schema::Schema;
 const MAX_REQUESTS: usize = 16;
 /// The size of all forms together; they are journalled.
 const MAX_REQUESTS_BYTES: usize = 64 * 1024;
+/// An id in an error is cut to this length.
+const MAX_SHOWN_ID_BYTES: usize = 64;
 
 /// What a call needs before it can continue.
 pub(super) enum NextStep {
@@ -97,9 +99,6 @@ pub fn check_answer(requests: &Value, answer: &Value) -> Result<(), String> {
     })
 }
 
-/// An id in an error is cut to this length.
-const MAX_SHOWN_ID_BYTES: usize = 64;
-
 fn check(request: &Value, answer: &Value) -> Result<(), String> {
     match request.pointer("/params/requestedSchema") {
         Some(schema) => Schema::compile(schema)?.check(answer),
@@ -118,10 +117,10 @@ mod tests {
                                 "properties": {field: {"type": "string"}}}}})
     }
 
-    fn input_required(requests: Value) -> Result<NextStep, String> {
-        let input_required = json!({"resultType": "input_required", "inputRequests": requests,
+    fn next_step_for(requests: Value) -> Result<NextStep, String> {
+        let reply = json!({"resultType": "input_required", "inputRequests": requests,
             "requestState": "s1"});
-        next_step(serde_json::from_value(input_required).unwrap())
+        next_step(serde_json::from_value(reply).unwrap())
     }
 
     #[test]
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn forms_become_one_question_and_the_answers_find_their_way_back() {
         let two = json!({"a": form("Who?", "name"), "b": form("When?", "day")});
-        let Ok(NextStep::AskPerson(asks)) = input_required(two) else { unreachable!() };
+        let Ok(NextStep::AskPerson(asks)) = next_step_for(two) else { unreachable!() };
         assert_eq!(asks.message, "Who?\nWhen?");
         let back = |answer| {
             let input = PendingInput { attempt: 1, asks: asks.clone(), answer: Some(answer) };
@@ -164,12 +163,12 @@ mod tests {
     fn only_forms_are_asked_of_people() {
         let sampling = json!({"x": {"method": "sampling/createMessage",
             "params": {"messages": [], "maxTokens": 1}}});
-        assert!(input_required(sampling).is_err());
+        assert!(next_step_for(sampling).is_err());
         let page = json!({"x": {"method": "elicitation/create",
             "params": {"mode": "url", "message": "Go", "url": "https://a.b"}}});
-        assert!(input_required(page).is_err());
-        assert!(matches!(input_required(json!({})), Ok(NextStep::Repeat(Some(_)))));
+        assert!(next_step_for(page).is_err());
+        assert!(matches!(next_step_for(json!({})), Ok(NextStep::Repeat(Some(_)))));
         let many: Value = (0..20).map(|n| (n.to_string(), form("?", "a"))).collect();
-        assert!(input_required(many).is_err());
+        assert!(next_step_for(many).is_err());
     }
 }

@@ -332,7 +332,7 @@ impl Grant {
 
     /// Fills in the defaults of the tool's parameters.
     pub(super) fn with_defaults(self, parameters: &Schema) -> Self {
-        Self { args: parameters.fill_defaults_in(self.args), ..self }
+        Self { args: parameters.fill_defaults(self.args), ..self }
     }
 
     /// The grant for other arguments of the same call, if the gate allows them. It never widens

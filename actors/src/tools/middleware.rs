@@ -95,9 +95,9 @@ impl Middlewares {
         agent: &[String],
         tool: &[String],
     ) -> Option<Vec<Arc<dyn Middleware>>> {
-        let everywhere = self.global.iter().map(Some);
+        let global = self.global.iter().map(Some);
         let named = agent.iter().chain(tool).map(|name| self.named.get(name));
-        everywhere.chain(named).map(|middleware| middleware.cloned()).collect()
+        global.chain(named).map(|middleware| middleware.cloned()).collect()
     }
 }
 

@@ -65,7 +65,7 @@ impl Schema {
     }
 
     /// Fills in the defaults of absent properties, in nested objects too.
-    pub fn fill_defaults_in(&self, mut value: Value) -> Value {
+    pub fn fill_defaults(&self, mut value: Value) -> Value {
         fill_defaults_in(&self.source, &mut value, MAX_DEFAULTS_DEPTH);
         value
     }
@@ -128,8 +128,7 @@ mod tests {
         let schema = json!({"properties": {
             "a": {"default": 1}, "b": {"properties": {"c": {"default": [2]}}},
             "d": {"default": {}, "properties": {"e": {"default": 3}}}, "f": {}}});
-        let filled =
-            Schema::compile(&schema).unwrap().fill_defaults_in(json!({"a": null, "b": {}}));
+        let filled = Schema::compile(&schema).unwrap().fill_defaults(json!({"a": null, "b": {}}));
         assert_eq!(filled, json!({"a": null, "b": {"c": [2]}, "d": {"e": 3}}));
     }
 
@@ -177,7 +176,7 @@ mod tests {
         for (key, depth) in [("properties", 60), ("allOf", 60), ("anyOf", 60)] {
             let schema = Schema::compile(&wrap(key, depth)).unwrap();
             let value = (0..120).fold(json!(1), |inner, _| json!({"a": inner}));
-            let _ = schema.check(&schema.fill_defaults_in(value));
+            let _ = schema.check(&schema.fill_defaults(value));
         }
     }
 }

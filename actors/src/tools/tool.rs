@@ -137,6 +137,6 @@ impl Tool {
     }
 
     pub(super) fn expression_values(&self, args: &Value, scope: &CallScope) -> Value {
-        scope.values(self.parameters.fill_defaults_in(args.clone()))
+        scope.values(self.parameters.fill_defaults(args.clone()))
     }
 }

@@ -49,7 +49,6 @@ impl Extensions {
             dependencies: &self.dependencies,
             progress: &progress,
         };
-        run_within(RUN_TIMEOUT, run_guarded(&**native, schema.fill_defaults_in(args), context))
-            .await
+        run_within(RUN_TIMEOUT, run_guarded(&**native, schema.fill_defaults(args), context)).await
     }
 }
