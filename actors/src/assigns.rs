@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// The assigns of a call: a message's win over its conversation's, those over the agent's.
+/// Merges the assigns of a call: the message's override the conversation's, which override the
+/// agent's.
 pub fn merged(
     agent: &Map<String, Value>,
     conversation: &Map<String, Value>,

@@ -1,4 +1,4 @@
-//! Blobs as a port: bytes that are kept beside the journals, so that events only name them.
+//! The port for blobs: bytes stored outside the journals, so that events only refer to them.
 
 mod extract;
 mod inline;
@@ -12,23 +12,23 @@ use sha2::{Digest, Sha256};
 
 use crate::journal::StoreError;
 
-pub use extract::stored;
-pub use inline::filled;
-pub use strip_base64::{abridged, names_any, restored};
+pub use extract::extract_media;
+pub use inline::inline_media;
+pub use strip_base64::{has_placeholder, restore_base64, strip_base64};
 
-/// The media type of bytes of which nothing is known.
-const UNKNOWN: &str = "application/octet-stream";
-/// The longest media type: it is journalled with the id, and sent as a header.
-const MEDIA_TYPE_BYTES: usize = 255;
+/// The media type of unknown bytes.
+const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
+/// The longest media type; it is journalled with the id, and sent as a header.
+const MAX_MEDIA_TYPE_BYTES: usize = 255;
 
-/// Bytes and what they are.
+/// Bytes with their media type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
     media_type: String,
     bytes: Bytes,
 }
 
-/// What there is to know of a blob without reading it.
+/// The properties of a blob without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobInfo {
     pub media_type: String,
@@ -37,17 +37,18 @@ pub struct BlobInfo {
 }
 
 impl Blob {
-    /// Bytes of a media type; one that no header could carry becomes `application/octet-stream`.
+    /// A blob of this media type; one that a header cannot carry becomes
+    /// `application/octet-stream`.
     pub fn new(media_type: &str, bytes: impl Into<Bytes>) -> Self {
         let media_type = media_type.trim();
         let visible = media_type.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        let fits = (1..=MEDIA_TYPE_BYTES).contains(&media_type.len()) && visible;
-        let media_type = if fits { media_type } else { UNKNOWN };
+        let fits = (1..=MAX_MEDIA_TYPE_BYTES).contains(&media_type.len()) && visible;
+        let media_type = if fits { media_type } else { UNKNOWN_MEDIA_TYPE };
         Self { media_type: media_type.to_owned(), bytes: bytes.into() }
     }
 
-    /// The SHA-256 of the media type, a line feed and the bytes: the same bytes as another type are
-    /// another blob, and nothing can be put under an id but what is there.
+    /// The SHA-256 of the media type, a line feed and the bytes. So the same bytes with another
+    /// type are another blob, and an id cannot be taken by other content.
     pub fn id(&self) -> BlobId {
         let mut hash = Sha256::new();
         hash.update(&self.media_type);
@@ -57,7 +58,7 @@ impl Blob {
         BlobId::new(format!("blob_{digits}"))
     }
 
-    /// What the bytes are.
+    /// The media type.
     pub fn media_type(&self) -> &str {
         &self.media_type
     }
@@ -67,27 +68,27 @@ impl Blob {
         &self.bytes
     }
 
-    /// The same without the bytes.
+    /// The properties without the bytes.
     pub fn info(&self) -> BlobInfo {
         BlobInfo { media_type: self.media_type.clone(), size: self.bytes.len() as u64 }
     }
 }
 
-/// Keeps blobs until an operator deletes them: nothing counts who names them, and they outlive the
-/// conversations that do.
+/// Stores blobs until an operator deletes them. References are not counted, and blobs outlive the
+/// conversations that refer to them.
 #[async_trait]
 pub trait Blobs: Send + Sync + 'static {
-    /// Keeps a blob under its own id, at the configured durability. Returns whether it is new;
-    /// doing it twice is harmless.
+    /// Stores a blob under its own id, with the configured durability. Returns whether it is new;
+    /// storing it twice is harmless.
     async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError>;
 
-    /// What a blob is; its bytes are not read.
+    /// The properties of a blob, without reading its bytes.
     async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError>;
 
-    /// The blob, whole.
+    /// Reads the whole blob.
     async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError>;
 
-    /// Removes a blob, whoever names it. Returns whether it was there.
+    /// Deletes a blob even if something refers to it. Returns whether it existed.
     async fn delete_blob(&self, id: &BlobId) -> Result<bool, StoreError>;
 }
 

@@ -24,7 +24,7 @@ pub use hook::{HookPoint, HookSpec, HookTarget, Matcher};
 pub use mcp_server::{McpServer, McpToolRef, McpToolSet, McpTransport};
 pub use permissions::{Permissions, WorkspaceRoot};
 pub use summary::SummaryPolicy;
-pub use tool::{Approval, Audience, Endpoint, LONGEST_NAME, Target, Tool};
+pub use tool::{Approval, Audience, Endpoint, MAX_TOOL_NAME_BYTES, Target, Tool};
 
 /// An agent: model, prompt, tools and policies, as one revision of them says.
 #[derive(Clone, Debug)]

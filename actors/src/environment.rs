@@ -2,5 +2,5 @@
 
 use std::sync::Arc;
 
-/// Reads a variable of the environment.
+/// Reads an environment variable.
 pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;

@@ -1,15 +1,15 @@
-//! Runs commands so that nothing outlives its call.
+//! Runs commands in such a way that no process outlives its call.
 //!
-//! The node runs no command itself. For each it starts its own program once more as a launcher,
-//! which watches the command, ends what came from it and ends last. A pipe between the two is the
-//! leash: when the node drops the call, or dies however suddenly, the pipe ends, and the launcher
-//! ends everything.
+//! The node runs no command itself. For each command it starts its own program again as a launcher,
+//! which watches the command, ends all processes that came from it, and exits last. A pipe between
+//! node and launcher is the leash: when the node drops the call, or dies, however suddenly, the
+//! pipe closes and the launcher ends everything.
 //!
-//! Without the [sandbox](Sandbox) a command is as mighty as the node's user: it may kill the
-//! launcher and so escape it, or read the node's environment. In the sandbox it can do neither.
+//! Without the [sandbox](Sandbox) a command has all rights of the node's user: it may kill the
+//! launcher and so escape, or read the node's environment. In the sandbox it can do neither.
 //!
-//! Not bounded: how much disk a command fills with many files, and, of what it started through
-//! other programs (such as a job that it hands to cron or to Docker), anything at all.
+//! Not limited: the disk space that a command fills with many files, and anything that it starts
+//! through other programs, such as a job for cron or Docker.
 
 mod confine;
 mod descendants;
@@ -25,7 +25,7 @@ pub use confine::confine;
 pub use launcher_process::launch;
 pub use limits::Limits;
 pub use sandbox::{Sandbox, SandboxStatus};
-pub use spawn_launcher::{CONFINE, LAUNCH, Launcher};
+pub use spawn_launcher::{CONFINE_SUBCOMMAND, LAUNCH_SUBCOMMAND, Launcher};
 
 use std::env;
 use std::io;
@@ -41,44 +41,45 @@ use tokio::time::timeout;
 
 use request::{Reply, Request};
 
-/// Each takes two processes, three pipes and up to its `Limits` of memory; the machine has an end.
-const COMMANDS_AT_ONCE: usize = 64;
-/// What is kept of an output; a model reads it with every later step.
-pub(crate) const LONGEST_OUTPUT: usize = 16_000;
-/// Beyond its time a command has the grace, and the launcher ten seconds for what ends slowly;
-/// on a machine under load all of it takes longer.
-const ALLOWANCE: Duration = Duration::from_secs(30);
-/// JSON makes at most six bytes of one.
-const LONGEST_REPLY: u64 = 6 * LONGEST_OUTPUT as u64 + 4096;
+/// Each command takes two processes, three pipes and up to its `Limits` of memory.
+const MAX_CONCURRENT_COMMANDS: usize = 64;
+/// The output is cut to this length, since a model reads it with every later step.
+pub(crate) const MAX_OUTPUT_BYTES: usize = 16_000;
+/// Time beyond the command's timeout: for its own grace period, for the launcher's ten seconds to
+/// kill what ends slowly, and for a machine under load.
+const LAUNCHER_ALLOWANCE: Duration = Duration::from_secs(30);
+/// JSON escapes one byte as at most six.
+const MAX_REPLY_BYTES: u64 = 6 * MAX_OUTPUT_BYTES as u64 + 4096;
 
-/// One command.
+/// A command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// For `/bin/bash -c`, or `/bin/sh -c` where there is no bash.
+    /// The command line for `/bin/bash -c`, or `/bin/sh -c` where there is no bash.
     pub text: String,
-    /// Where it runs, its `HOME`, and in the sandbox where it may write. Resolved once, when the
-    /// launcher starts there.
+    /// Its working directory and `HOME`, and the only directory that it may write to in the
+    /// sandbox. Resolved once, when the launcher starts there.
     pub directory: PathBuf,
-    /// Whether it may use TCP; without the sandbox it may anyway.
+    /// Whether it may use TCP; without the sandbox it always may.
     pub network: bool,
     pub timeout: Duration,
 }
 
-/// What a command came to; nothing that it started is left.
+/// How a command ended, with its output; no process that it started is left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandOutput {
-    pub how: ExitStatus,
-    /// Standard output and error in the order written, the beginning and the end of it, at most
-    /// 16 kB; bytes that are not UTF-8 are replaced.
+    #[serde(rename = "how")]
+    pub status: ExitStatus,
+    /// Standard output and error in the order written: at most 16 kB from the beginning and the
+    /// end. Bytes that are not UTF-8 are replaced.
     pub output: String,
-    /// Until it ended, what it left in the background included.
+    /// The time until all its processes had ended, including background ones.
     pub duration_ms: u64,
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
-    /// By itself, with this code; 128 and the signal's number if a signal ended it.
+    /// The command exited with this code; 128 plus the signal's number if a signal ended it.
     Exited(i32),
     TimedOut,
     Flooded,
@@ -86,16 +87,16 @@ pub enum ExitStatus {
     TooMuchMemory,
 }
 
-/// Why a command did not run, or nobody knows how it ended.
+/// The command did not run, or it is unknown how it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("{COMMANDS_AT_ONCE} commands run already")]
+    #[error("{MAX_CONCURRENT_COMMANDS} commands are already running")]
     Busy,
     #[error("the launcher cannot start in {directory}: {error}")]
     Start { directory: String, error: io::Error },
     #[error("the command cannot run: {0}")]
     Refused(String),
-    #[error("the launcher ended without an answer")]
+    #[error("the launcher exited without a reply")]
     Lost,
 }
 
@@ -109,31 +110,31 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Asks the kernel once what it has for a sandbox.
+    /// Probes the kernel once for what its sandbox supports.
     pub fn new(launcher: Launcher, sandbox: Sandbox, limits: Limits) -> Self {
         let sandbox = match sandbox {
             Sandbox::Off => SandboxStatus::Off,
             Sandbox::Auto => sandbox::probe(),
         };
-        Self::with_standing(launcher, sandbox, limits)
+        Self::with_sandbox_status(launcher, sandbox, limits)
     }
 
-    /// The same where the sandbox is known to stand so.
-    pub fn with_standing(launcher: Launcher, sandbox: SandboxStatus, limits: Limits) -> Self {
-        let permits = Arc::new(Semaphore::new(COMMANDS_AT_ONCE));
+    /// Takes the sandbox's status as given, without a probe.
+    pub fn with_sandbox_status(launcher: Launcher, sandbox: SandboxStatus, limits: Limits) -> Self {
+        let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_COMMANDS));
         Self { launcher, limits, sandbox, permits }
     }
 
-    /// Whether commands run in a sandbox.
+    /// The status of the sandbox that commands run in.
     pub fn sandbox(&self) -> &SandboxStatus {
         &self.sandbox
     }
 
-    /// Runs one command to its end; dropping the future returns at once and ends the command.
+    /// Runs one command to its end. Dropping the future returns at once and ends the command.
     ///
-    /// Beyond the command's timeout it takes two seconds when processes ignore TERM, and at most
-    /// thirty when they cannot be killed or the machine is overloaded. It waits as long as the
-    /// timeout for one of 64 places; a place is free when the launcher has ended.
+    /// It takes two seconds longer than the command's timeout if processes ignore TERM, and at most
+    /// thirty if they cannot be killed or the machine is overloaded. It waits at most the timeout
+    /// for one of 64 slots; a slot is freed when the launcher has exited.
     pub async fn run(&self, command: Command) -> Result<CommandOutput, LaunchError> {
         let waiting = timeout(command.timeout, Arc::clone(&self.permits).acquire_owned());
         let Ok(Ok(permit)) = waiting.await else { return Err(LaunchError::Busy) };
@@ -142,17 +143,17 @@ impl Shell {
             let directory = command.directory.display().to_string();
             LaunchError::Start { directory, error }
         })?;
-        let limit = command.timeout.saturating_add(ALLOWANCE);
+        let limit = command.timeout.saturating_add(LAUNCHER_ALLOWANCE);
         let leash = child.stdin.take();
-        // A task of its own, so that the place is taken until the launcher has done its work.
+        // A task of its own, so that the slot is taken until the launcher has exited.
         let answer = tokio::spawn(async move {
-            let answer = timeout(limit, answer(child)).await;
+            let answer = timeout(limit, read_reply(child)).await;
             drop(permit);
             answer.unwrap_or(Err(LaunchError::Lost))
         });
-        // Held until the answer is there.
+        // Held open until the reply has arrived.
         let mut leash = leash.ok_or(LaunchError::Lost)?;
-        // One that does not read the request has ended or hangs, and then there is no answer.
+        // A launcher that does not read the request has exited or hangs; then there is no reply.
         let _ = timeout(limit, leash.write_all(&request)).await;
         answer.await.unwrap_or(Err(LaunchError::Lost))
     }
@@ -173,11 +174,11 @@ impl Shell {
     }
 }
 
-async fn answer(mut child: Child) -> Result<CommandOutput, LaunchError> {
+async fn read_reply(mut child: Child) -> Result<CommandOutput, LaunchError> {
     let mut reply = Vec::new();
     if let Some(output) = child.stdout.take() {
-        // What cannot be read is no answer.
-        let _ = output.take(LONGEST_REPLY).read_to_end(&mut reply).await;
+        // An unreadable reply is treated as a missing one.
+        let _ = output.take(MAX_REPLY_BYTES).read_to_end(&mut reply).await;
     }
     let _ = child.wait().await;
     let reply: Reply = serde_json::from_slice(&reply).map_err(|_| LaunchError::Lost)?;

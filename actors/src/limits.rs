@@ -1,17 +1,17 @@
-//! The bounds that the tools share, and the measures that they are held to.
+//! Size limits that tools and models share, and how sizes are measured.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Arguments and answers beyond this are refused: they travel between nodes in 1 MiB frames.
-pub(crate) const LARGEST_VALUE: usize = 1024 * 1024;
-/// What is kept of text that is only shown: enough to recognise it by.
-pub(crate) const SHOWN_TEXT: usize = 1_000;
-/// An error's text goes to the model with every later step, so it stays short.
-pub(crate) const LONGEST_ERROR: usize = 4_000;
+/// Larger arguments and answers are refused: they travel between nodes in frames of 1 MiB.
+pub(crate) const MAX_VALUE_BYTES: usize = 1024 * 1024;
+/// Text that is only quoted, as in a log or a message, is cut to this: enough to recognise it.
+pub(crate) const MAX_EXCERPT_BYTES: usize = 1_000;
+/// An error text is cut to this, since it goes to the model with every later step.
+pub(crate) const MAX_ERROR_BYTES: usize = 4_000;
 
-/// The bytes that the value takes as JSON.
+/// The length of the value as JSON, in bytes.
 pub(crate) fn encoded_len(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl Write for Count {
@@ -30,21 +30,21 @@ pub(crate) fn encoded_len(value: &impl Serialize) -> usize {
     }
 }
 
-/// At most `longest` bytes of the text, whole characters, marked if something is missing.
-pub(crate) fn cut(text: &str, longest: usize) -> String {
-    if text.len() <= longest {
+/// Cuts the text to at most `max_bytes` bytes, between characters, and marks the cut with `…`.
+pub(crate) fn cut(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
     let mark = '…';
-    let end = text.floor_char_boundary(longest.saturating_sub(mark.len_utf8()));
+    let end = text.floor_char_boundary(max_bytes.saturating_sub(mark.len_utf8()));
     let mut short = text[..end].to_owned();
     short.push(mark);
     short
 }
 
-/// The same on one line, for logs and lists of mistakes.
-pub(crate) fn one_line(text: &str, longest: usize) -> String {
-    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), longest)
+/// Cuts the text and puts it on one line, for logs and lists of errors.
+pub(crate) fn one_line(text: &str, max_bytes: usize) -> String {
+    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), max_bytes)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use standardwebhooks::{
 use crate::clock::Clock;
 use crate::definition::Endpoint;
 use crate::environment::Env;
-use crate::limits::LARGEST_VALUE;
+use crate::limits::MAX_VALUE_BYTES;
 
 /// A server that does not even accept within this is away.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -77,7 +77,7 @@ impl SignedClient {
     pub(crate) async fn whole(&self, mut response: Response) -> Result<Vec<u8>, String> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
-            if body.len() + chunk.len() > LARGEST_VALUE {
+            if body.len() + chunk.len() > MAX_VALUE_BYTES {
                 return Err(format!("{}'s answer is larger than 1 MB", self.whom));
             }
             body.extend_from_slice(&chunk);

@@ -1,4 +1,4 @@
-//! The tools that a turn has, and what becomes of a call that the model makes.
+//! The tools of a turn: which ones the model is offered, and how a call that it makes is planned.
 
 pub(crate) mod builtin;
 mod call;
@@ -32,40 +32,42 @@ use mcp::Listings;
 pub use returned::ToolReturn;
 pub use runner::Runner;
 
-/// Arguments of so many bytes are checked where they are.
-const SHORT: usize = 16 * 1024;
+/// Calls with at most this many bytes of arguments are planned on the caller's thread.
+const MAX_INLINE_ARGS_BYTES: usize = 16 * 1024;
 
-/// An agent's tools, and those that a client declared for its conversation.
+/// The tools of an agent, and those that a client declared for its conversation.
 #[derive(Clone, Debug)]
 pub struct Toolbox {
     definition: Arc<Definition>,
-    /// The agent's, where MCP servers have some of them; else they are the definition's.
-    listed: Option<Arc<[Tool]>>,
-    /// The client's, without those whose names the agent's tools have.
-    own: Arc<[Tool]>,
+    /// The agent's tools with those of its MCP servers; `None` if the agent uses no MCP server, so
+    /// that the definition's list is complete.
+    agent_tools_with_mcp: Option<Arc<[Tool]>>,
+    /// The client's tools, without those whose name an agent's tool already has.
+    client_tools: Arc<[Tool]>,
 }
 
 impl Toolbox {
-    /// Joins the two; a conversation's own tool never replaces one of the agent's. Compiles nothing,
-    /// and copies the client's tools only if one of them has to be left out.
+    /// Joins the agent's tools and the client's; a client's tool never replaces one of the agent's.
+    /// Compiles nothing, and copies the client's tools only if one of them has to be left out.
     ///
-    /// What no listing has of an MCP server's tools is absent.
+    /// A tool of an MCP server is absent unless a listing contains it.
     pub fn new(
         definition: Arc<Definition>,
         listings: &Listings,
         client_tools: Arc<[Tool]>,
     ) -> Self {
-        let listed = mcp::uses(&definition).then(|| mcp::tools(&definition, listings).into());
+        let listed = mcp::uses_mcp(&definition).then(|| mcp::tools(&definition, listings).into());
         let agents: &[Tool] = listed.as_deref().unwrap_or(&definition.tools);
         let free = |tool: &&Tool| agents.iter().all(|other| other.name != tool.name);
-        let own = match client_tools.iter().all(|tool| free(&tool)) {
-            true => client_tools,
-            false => client_tools.iter().filter(free).cloned().collect(),
+        let own = if client_tools.iter().all(|tool| free(&tool)) {
+            client_tools
+        } else {
+            client_tools.iter().filter(free).cloned().collect()
         };
-        Self { definition, listed, own }
+        Self { definition, agent_tools_with_mcp: listed, client_tools: own }
     }
 
-    /// What the model is told, in the order of declaration.
+    /// The specifications that the model receives, in the order of declaration.
     pub fn specs(&self, gate: &Gate) -> Vec<ToolSpec> {
         let spec = |tool: &Tool| ToolSpec {
             name: tool.name.clone(),
@@ -77,74 +79,77 @@ impl Toolbox {
             executor: tool.executor,
             provider_options: tool.provider_options.clone(),
         };
-        // What the provider runs by itself it must not even be offered while it may not run; of the
-        // rest the phase may change with the next call.
+        // A provider tool runs without asking us, so it is not even offered while it may not run.
+        // For the other executors the phase may change with the next call, so only the lists count.
         let offered = |tool: &&Tool| match tool.executor {
-            Executor::Provider => gate.offers(tool),
-            Executor::Server | Executor::Human | Executor::Client => gate.lists(tool),
+            Executor::Provider => gate.may_run(tool),
+            Executor::Server | Executor::Human | Executor::Client => gate.is_listed(tool),
         };
         self.tools().filter(|tool| tool.is_for_model()).filter(offered).map(spec).collect()
     }
 
-    /// What is to become of a call that the model made, after those before it in its message.
+    /// Plans one call that the model made; `gate` has already seen the calls before it in the
+    /// message.
     pub fn plan(&self, given: &ModelToolCall, scope: &CallScope, gate: &mut Gate) -> PlannedCall {
         plan::plan(self, given, scope, gate)
     }
 
-    /// Whether planning these calls takes no time: they are short, and neither conditions nor
-    /// templates that compute are about them.
-    pub(crate) fn plans_quickly(&self, calls: &[ModelToolCall]) -> bool {
+    /// Whether these calls can be planned without blocking: their arguments are short, and no
+    /// condition and no computing template applies to them.
+    pub(crate) fn is_cheap_to_plan(&self, calls: &[ModelToolCall]) -> bool {
         let bytes = calls.iter().map(ModelToolCall::bytes).fold(0, usize::saturating_add);
-        let quick = |name: &str| self.tool(name).is_none_or(Tool::is_planned_quickly);
-        bytes <= SHORT && calls.iter().all(|call| quick(&call.name))
+        let quick = |name: &str| self.tool(name).is_none_or(Tool::is_cheap_to_plan);
+        bytes <= MAX_INLINE_ARGS_BYTES && calls.iter().all(|call| quick(&call.name))
     }
 
-    /// The same for a planned call that the gate let through, after what hooks said to it.
+    /// Plans a call again that the gate let through, with the verdict of the hooks on it.
     pub(crate) fn replan(
         &self,
         planned: PlannedCall,
-        said: ToolUseVerdict,
+        verdict: ToolUseVerdict,
         scope: &CallScope,
         gate: &mut Gate,
     ) -> PlannedCall {
-        plan::replan(self, planned, said, scope, gate)
+        plan::replan(self, planned, verdict, scope, gate)
     }
 
-    /// Whether decisions about calls of these tools may have been remembered.
-    pub fn recalls<'a>(&self, mut tools: impl Iterator<Item = &'a str>) -> bool {
+    /// Whether remembered decisions may exist for any of these tools.
+    pub fn uses_remembered_decisions<'a>(&self, mut tools: impl Iterator<Item = &'a str>) -> bool {
         let gated = |tool: &Tool| !matches!(tool.approval, Approval::Auto) && !tool.strict;
         tools.any(|name| self.tool(name).is_some_and(gated))
     }
 
-    /// The tool of that name, whoever may call it.
+    /// The tool of that name, whatever its audience.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools().find(|tool| tool.name == name)
     }
 
-    /// The server tool that a user's own call means: by name before alias, of any audience.
+    /// The server tool that a user's dispatch addresses, by name first and then by alias, whatever
+    /// its audience.
     pub fn dispatchable(&self, name: &str) -> Option<&Tool> {
-        let tools = || self.agents().iter().filter(|tool| tool.target.is_some());
+        let tools = || self.agent_tools().iter().filter(|tool| tool.target.is_some());
         let by_alias = || tools().find(|tool| tool.aliases.iter().any(|alias| alias == name));
         tools().find(|tool| tool.name == name).or_else(by_alias)
     }
 
-    /// Whether this may be a person's or a page's answer. A tool that is gone takes any.
+    /// Checks the answer of a person or a client against the tool's result schema. Any answer is
+    /// valid if the tool no longer exists.
     pub fn check_answer(&self, tool: &str, answer: &Value) -> Result<(), String> {
         let schema = self.tool(tool).and_then(|tool| tool.result_schema.as_ref());
         schema.map_or(Ok(()), |schema| schema.check(answer))
     }
 
-    /// The definition whose tools these are.
+    /// The definition that declares the agent's tools.
     pub fn definition(&self) -> &Arc<Definition> {
         &self.definition
     }
 
     pub(crate) fn tools(&self) -> impl Iterator<Item = &Tool> {
-        self.agents().iter().chain(self.own.iter())
+        self.agent_tools().iter().chain(self.client_tools.iter())
     }
 
-    fn agents(&self) -> &[Tool] {
-        self.listed.as_deref().unwrap_or(&self.definition.tools)
+    fn agent_tools(&self) -> &[Tool] {
+        self.agent_tools_with_mcp.as_deref().unwrap_or(&self.definition.tools)
     }
 }
 

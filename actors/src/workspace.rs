@@ -1,7 +1,8 @@
-//! The directory that a conversation works in, as a capability.
+//! The workspace of a conversation: a directory, held as a capability.
 //!
-//! Nothing here checks a path and then uses it: every file is reached through the open directory,
-//! and the system refuses what leads out of it, whatever is swapped meanwhile.
+//! No code here checks a path and then uses it. Every file is reached through the open directory,
+//! and the operating system refuses paths that lead out of it, even if something is swapped
+//! meanwhile.
 
 mod atomic_write;
 mod cancellable;
@@ -23,94 +24,94 @@ use cap_std::fs::Dir;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::Clock;
-pub(crate) use cancellable::{Cancelled, on_a_thread};
+pub(crate) use cancellable::{CancelFlag, run_blocking};
 pub(crate) use error::FileError;
 use health::StorageHealth;
-use path::relative;
-pub(crate) use read::LARGEST_FILE;
+use path::relative_path;
+pub(crate) use read::MAX_FILE_BYTES;
 pub use storage::Discarded;
-pub(crate) use truncate::{MARK, truncated};
-pub(crate) use walk::{Found, walk};
+pub(crate) use truncate::{TRUNCATION_MARK, truncate};
+pub(crate) use walk::{WalkEntry, walk};
 use write_queue::WriteQueue;
 
-/// Searches at one time: each has a few threads, and some megabytes for each of these.
-const SEARCHES: usize = 8;
+/// Concurrent searches: each has a few threads, and some megabytes for each of these.
+const MAX_CONCURRENT_SEARCHES: usize = 8;
 
 /// The workspaces of one node. Conversations that write to one file through the same `Workspaces`
-/// do so one after another.
+/// take turns.
 pub struct Workspaces {
     base: PathBuf,
     clock: Arc<dyn Clock>,
-    turns: Arc<WriteQueue>,
+    write_queue: Arc<WriteQueue>,
     searches: Arc<Semaphore>,
-    troubles: StorageHealth,
+    health: StorageHealth,
 }
 
-/// Where a conversation's workspace is.
+/// The location of a conversation's workspace.
 ///
-/// Without a root it is `base/<owner>`; with one it is `root/<owner>`, or the root itself if that
-/// is shared. A workspace whose owner begins with a dot has that dot escaped.
+/// Without a root it is `base/<owner>`; with a root it is `root/<owner>`, or the root itself if the
+/// root is shared. A dot at the beginning of an owner is escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkspaceRef {
-    /// The directory that the agent names.
+    /// The root directory that the agent definition names.
     pub root: Option<PathBuf>,
     pub shared: bool,
-    /// The id of the conversation whose workspace it is.
+    /// The id of the conversation that owns the workspace.
     pub owner: String,
 }
 
-/// Why a conversation cannot work on its files on this node.
+/// A conversation's workspace is unavailable on this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("workspace_unavailable: {directory}: {why}")]
+#[error("workspace_unavailable: {directory}: {reason}")]
 pub struct WorkspaceError {
     directory: String,
-    why: String,
-    /// The storage that was looked for and not found.
-    sought: Option<String>,
+    reason: String,
+    /// The storage that was expected but not found.
+    expected_storage: Option<String>,
 }
 
 /// An open workspace; clones share it.
 #[derive(Clone)]
-pub struct Workspace(Arc<Open>);
+pub struct Workspace(Arc<OpenWorkspace>);
 
-struct Open {
+struct OpenWorkspace {
     root: PathBuf,
     storage: Option<String>,
     dir: Dir,
     clock: Arc<dyn Clock>,
-    turns: Arc<WriteQueue>,
+    write_queue: Arc<WriteQueue>,
     searches: Arc<Semaphore>,
 }
 
 impl WorkspaceRef {
-    /// What its root is called in a journal: empty for the program's own.
+    /// The name of the root in the journal: empty for the node's own base directory.
     pub fn root_name(&self) -> String {
         self.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default()
     }
 }
 
 impl Workspaces {
-    /// Those below `base`, which is made when it is first needed. The clock gives the ids of new
-    /// storage and the names of temporary files.
+    /// Workspaces below `base`, which is created when it is first needed. The clock supplies the
+    /// ids of new storage and the names of temporary files.
     pub fn new(base: PathBuf, clock: Arc<dyn Clock>) -> Self {
         Self {
             base,
             clock,
-            turns: Arc::default(),
-            searches: Arc::new(Semaphore::new(SEARCHES)),
-            troubles: StorageHealth::default(),
+            write_queue: Arc::default(),
+            searches: Arc::new(Semaphore::new(MAX_CONCURRENT_SEARCHES)),
+            health: StorageHealth::default(),
         }
     }
 
     /// Opens a workspace; blocks.
     ///
-    /// `recorded` is the storage that the conversation was on when it last worked on files. With
-    /// it, nothing is ever made: a directory that is missing here, or is on other storage, is
-    /// `Unavailable`. Without it the conversation's own directory is made if need be; a root that
-    /// an agent names never is.
+    /// `recorded` is the storage that held the conversation's files when it last used them. With it
+    /// nothing is created: a directory that is missing here, or is on other storage, is an error.
+    /// Without it the conversation's own directory is created if necessary, but never a root that
+    /// an agent names.
     ///
-    /// Storage is known by a file `.abide-storage` in the root, made at first use. A root that
-    /// cannot be written to has none. Tools neither see nor touch this file.
+    /// A file `.abide-storage` in the root, created at first use, identifies the storage. A
+    /// read-only root has none. Tools neither see nor touch this file.
     pub fn open(
         &self,
         site: &WorkspaceRef,
@@ -118,62 +119,59 @@ impl Workspaces {
     ) -> Result<Workspace, WorkspaceError> {
         let opened = storage::open(self, site, recorded);
         match &opened {
-            Ok((root, workspace)) => self.troubles.over(root, workspace),
-            Err(unavailable) => self.troubles.add(unavailable.clone()),
+            Ok((root, workspace)) => self.health.clear(root, workspace),
+            Err(unavailable) => self.health.record(unavailable.clone()),
         }
         opened.map(|(_, workspace)| workspace)
     }
 
-    /// Takes a conversation's own directory away for good; `None` if there is none. Blocks. What a
-    /// shared root holds is not a conversation's own, and stays.
+    /// Removes a conversation's own directory; `None` if there is none. Blocks. The content of a
+    /// shared root does not belong to a conversation and stays.
     pub fn discard(
         &self,
         site: &WorkspaceRef,
         recorded: Option<&str>,
     ) -> Result<Option<Discarded>, WorkspaceError> {
-        match site.shared {
-            true => Ok(None),
-            false => storage::discard(self, site, recorded),
-        }
+        if site.shared { Ok(None) } else { storage::discard(self, site, recorded) }
     }
 
-    /// What is wrong with storage on this node, a line each: the last opens that failed, each until
+    /// The current storage problems of this node, one line each: the last failed opens, each until
     /// its directory opens again. At most 32.
-    pub fn troubles(&self) -> Vec<String> {
-        self.troubles.lines()
+    pub fn storage_problems(&self) -> Vec<String> {
+        self.health.lines()
     }
 }
 
 impl Workspace {
-    /// Its directory, without symbolic links.
+    /// The path of its directory, without symbolic links.
     pub fn root(&self) -> &Path {
         &self.0.root
     }
 
-    /// The id of the storage that it is on, for the journal; `None` if its root is read-only.
+    /// The id of its storage, for the journal; `None` if its root is read-only.
     pub fn storage(&self) -> Option<&str> {
         self.0.storage.as_deref()
     }
 
-    /// The directory itself, which leads to nothing outside.
+    /// The open directory, from which nothing outside can be reached.
     pub fn dir(&self) -> &Dir {
         &self.0.dir
     }
 
-    /// The path that an argument means, relative to the root; see [`relative`].
-    pub(crate) fn path(&self, given: &str) -> Result<PathBuf, FileError> {
-        relative(self.root(), given)
+    /// The path of an argument, relative to the root; see [`relative_path`].
+    pub(crate) fn resolve_path(&self, given: &str) -> Result<PathBuf, FileError> {
+        relative_path(self.root(), given)
     }
 
-    /// Waits until nobody else writes to the file of that name; the turn lasts as long as what it
-    /// returns. Two names of one file, by a symbolic link, are two files here.
-    pub(crate) async fn turn(&self, path: &Path) -> OwnedMutexGuard<()> {
-        self.0.turns.take(self.root().join(path)).await
+    /// Waits for the turn to write to the file of that name; it lasts until the guard is dropped.
+    /// Two names of one file, by a symbolic link, count as two files.
+    pub(crate) async fn write_turn(&self, path: &Path) -> OwnedMutexGuard<()> {
+        self.0.write_queue.wait_turn(self.root().join(path)).await
     }
 
-    /// Waits until a search of all files may begin; it lasts as long as what this returns.
-    pub(crate) async fn search_turn(&self) -> Option<OwnedSemaphorePermit> {
-        // Nobody closes it.
+    /// Waits until a search may begin; the permit is held until it is dropped.
+    pub(crate) async fn search_permit(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
         Arc::clone(&self.0.searches).acquire_owned().await.ok()
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use abide_actors::exec::{CONFINE, LAUNCH, Sandbox};
+use abide_actors::exec::{CONFINE_SUBCOMMAND, LAUNCH_SUBCOMMAND, Sandbox};
 use abide_registry::placement::Policy;
 use abide_registry::store::redis::{RedisUrl, RedisUrlError};
 use clap::builder::BoolishValueParser;
@@ -31,10 +31,10 @@ pub enum Command {
     /// Prints the OpenAPI document of the public API.
     Openapi,
     /// What a node starts for each command that an agent runs.
-    #[command(name = LAUNCH, hide = true)]
+    #[command(name = LAUNCH_SUBCOMMAND, hide = true)]
     LaunchCommand,
     /// What that starts in turn, and what becomes the command.
-    #[command(name = CONFINE, hide = true)]
+    #[command(name = CONFINE_SUBCOMMAND, hide = true)]
     ConfineCommand,
 }
 

@@ -23,7 +23,7 @@ pub fn agent(natives: &Extensions) -> Result<Parsed, String> {
 
 /// The native tools of a program, and the demo's.
 pub fn natives(own: Extensions) -> Extensions {
-    own.with("demo_send_email", SendEmail).with("demo_look_up", LookUp)
+    own.with_tool("demo_send_email", SendEmail).with_tool("demo_look_up", LookUp)
 }
 
 /// Pretends to send an e-mail.

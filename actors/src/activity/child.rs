@@ -19,9 +19,9 @@ use super::tool_run::returned;
 use crate::backoff;
 use crate::definition::{Target, Tool};
 use crate::journal::StoreError;
-use crate::limits::{LARGEST_VALUE, encoded_len};
+use crate::limits::{MAX_VALUE_BYTES, encoded_len};
 use crate::request::{Reply, Request, RequestError, SpawnRequest};
-use crate::tools::builtin::spawn_agent::{SubAgentRequest, errand, own_errand};
+use crate::tools::builtin::spawn_agent::{SubAgentRequest, agent_tool_request, sub_agent_request};
 use crate::tools::{Gate, Run, ToolReturn};
 
 /// How many children may work for a root at once; each may have half as many, so that a family never
@@ -48,16 +48,20 @@ pub(super) async fn ask(around: &ActivityContext, asked: SubAgentCall<'_>) -> Ac
     let ran = asked.ran.clone();
     let (call, attempt) = (asked.run.call.clone(), asked.run.attempt);
     let failed = |why: String| {
-        returned(&call, attempt, ToolReturn { ran: ran.clone(), ..ToolReturn::error(why) })
+        returned(
+            &call,
+            attempt,
+            ToolReturn { effective_args: ran.clone(), ..ToolReturn::error(why) },
+        )
     };
     let Some(child) = asked.child.clone() else {
         return failed("sub_agent_failed: the call has no child".to_owned());
     };
     let args = asked.run.grant.args();
     let errand = match &asked.tool.target {
-        Some(Target::Agent(agent)) => Ok(own_errand(agent, args)),
+        Some(Target::Agent(agent)) => Ok(agent_tool_request(agent, args)),
         Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => {
-            errand(args)
+            sub_agent_request(args)
         }
     };
     let errand = match errand {
@@ -221,7 +225,7 @@ async fn last_words(around: &ActivityContext, turn: &TurnId) -> Result<Value, St
 fn words(message: Message) -> Value {
     let text = message.text();
     let words = message.object.unwrap_or(Value::String(text));
-    match encoded_len(&words) > LARGEST_VALUE / 2 {
+    match encoded_len(&words) > MAX_VALUE_BYTES / 2 {
         true => Value::String("[...truncated...]".to_owned()),
         false => words,
     }

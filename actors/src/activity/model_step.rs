@@ -75,8 +75,8 @@ pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Ac
         Ok(prompt) => prompt,
         Err(instead) => return Ok(instead),
     };
-    prompt.messages = blobs::filled(&*around.deps.blobs, prompt.messages).await?;
-    blobs::restored(&*around.deps.blobs, &prompt.messages, &mut prompt.verbatim).await?;
+    prompt.messages = blobs::inline_media(&*around.deps.blobs, prompt.messages).await?;
+    blobs::restore_base64(&*around.deps.blobs, &prompt.messages, &mut prompt.verbatim).await?;
     let weight = prompt.weight;
     match step.speak(&id, prompt).await {
         Ok(heard) => step.replied(id, heard, weight).await,

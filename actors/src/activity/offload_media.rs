@@ -6,7 +6,7 @@ use abide_conversation::event::Executor;
 use abide_conversation::message::{Outcome, ProviderMessage};
 use serde_json::Value;
 
-use crate::blobs::{Blobs, abridged, names_any, stored};
+use crate::blobs::{Blobs, extract_media, has_placeholder, strip_base64};
 use crate::journal::StoreError;
 
 /// The same action with blobs in place of the bytes of media: in results, in what a model said, and
@@ -21,7 +21,7 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
                 if let CallPlan::Answer { executor, outcome, .. } = &mut call.plan {
                     result(blobs, outcome).await?;
                     if let (Executor::Provider, Outcome::Ok(value)) = (executor, outcome) {
-                        abridged(blobs, value).await?;
+                        strip_base64(blobs, value).await?;
                     }
                 }
             }
@@ -71,12 +71,12 @@ async fn written(
     verbatim: ProviderMessage,
 ) -> Result<Option<ProviderMessage>, StoreError> {
     let ProviderMessage { provider, model, items } = verbatim;
-    if items.iter().any(names_any) {
+    if items.iter().any(has_placeholder) {
         return Ok(None);
     }
     let mut kept = Vec::with_capacity(items.len());
     for mut item in items {
-        abridged(blobs, &mut item).await?;
+        strip_base64(blobs, &mut item).await?;
         kept.push(item);
     }
     Ok(Some(ProviderMessage { provider, model, items: kept }))
@@ -84,14 +84,14 @@ async fn written(
 
 async fn all(blobs: &dyn Blobs, values: &mut [Value]) -> Result<(), StoreError> {
     for value in values {
-        stored(blobs, value).await?;
+        extract_media(blobs, value).await?;
     }
     Ok(())
 }
 
 async fn result(blobs: &dyn Blobs, outcome: &mut Outcome) -> Result<(), StoreError> {
     match outcome {
-        Outcome::Ok(value) => stored(blobs, value).await,
+        Outcome::Ok(value) => extract_media(blobs, value).await,
         Outcome::Err(..) => Ok(()),
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::blobs::tests::Shelf;
+    use crate::blobs::tests::MemoryBlobs;
 
     /// A reply in which the provider ran a tool, whose item is this.
     fn replied(item: &Value) -> Action {
@@ -138,7 +138,7 @@ mod tests {
         })
     }
 
-    async fn journalled(shelf: &Shelf, item: &Value) -> ModelReplied {
+    async fn journalled(shelf: &MemoryBlobs, item: &Value) -> ModelReplied {
         match kept(shelf, replied(item)).await.unwrap() {
             Action::ModelReplied(replied) => replied,
             other => panic!("{other:?}"),
@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_base64_of_what_a_provider_ran_is_journalled() {
-        let shelf = Shelf::default();
+        let shelf = MemoryBlobs::default();
         let (data, kind) = ("AAECAwQF".repeat(1_000), "image_generation_call");
         let reply = journalled(&shelf, &json!({"type": kind, "result": data})).await;
         let told = format!("{reply:?}");
@@ -167,6 +167,6 @@ mod tests {
     #[tokio::test]
     async fn what_would_be_taken_for_a_blob_is_not_kept_as_its_provider_wrote_it() {
         let item = json!({"type": "x", "args": {"$abide_blob": "blob_1"}});
-        assert_eq!(journalled(&Shelf::default(), &item).await.verbatim, None);
+        assert_eq!(journalled(&MemoryBlobs::default(), &item).await.verbatim, None);
     }
 }

@@ -48,7 +48,14 @@ pub(super) async fn tool_run(
 
 /// The report of a run that came to an end.
 pub(super) fn returned(call: &CallId, attempt: u32, returned: ToolReturn) -> Action {
-    let ToolReturn { outcome, ui, halt, changes, asks, ran } = returned;
+    let ToolReturn {
+        outcome,
+        ui,
+        halt,
+        state_changes: changes,
+        input_request: asks,
+        effective_args: ran,
+    } = returned;
     let call = call.clone();
     Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes, asks, ran })
 }
@@ -65,7 +72,7 @@ async fn run(
     };
     let assigns = merged(&definition.assigns, &around.state.assigns, &wanted.assigns);
     let gate = Gate::new(definition.clone(), &around.state);
-    let toolbox = match mcp::may_have(&definition, &wanted.tool) {
+    let toolbox = match mcp::may_list(&definition, &wanted.tool) {
         true => around.toolbox(definition.clone()).await,
         false => Toolbox::new(definition.clone(), &Listings::new(), around.own.clone()),
     };
@@ -74,20 +81,20 @@ async fn run(
     };
     let Some(grant) = wanted.grant else {
         tracing::error!(conversation = %around.id, %call, tool = tool.name, "no leave to run");
-        return ended(ToolReturn::failed(NOT_GRANTED, ErrorType::PermissionDenied));
+        return ended(ToolReturn::failure(NOT_GRANTED, ErrorType::PermissionDenied));
     };
-    let asks_a_child = tool.asks_a_child();
+    let asks_a_child = tool.is_sub_agent();
     let place = match asks_a_child {
         true => ToolEnvironment::default(),
         false => place(around, &definition, &gate),
     };
-    let works_on_files = tool.builtin().is_some_and(Builtin::works_on_files);
+    let works_on_files = tool.builtin().is_some_and(Builtin::needs_workspace);
     if place.storage.is_none() && works_on_files {
         // Journalled before the first file is there: the call that makes it may have no result.
         // A disk that hangs hangs the run, too, which says so when its own time is over.
-        let opening = around.deps.runner.open_workspace(place.site.clone());
+        let opening = around.deps.runner.open_workspace(place.workspace.clone());
         if let Ok(Some(storage)) = timeout(tool.run_timeout, opening).await {
-            let root = place.site.root_name();
+            let root = place.workspace.root_name();
             return Ok(Action::WorkspaceOpened { root, storage });
         }
     }
@@ -101,11 +108,11 @@ async fn run(
         assigns,
         principal: wanted.principal,
         input: wanted.input,
-        place,
+        environment: place,
     };
     let runner = &around.deps.runner;
     if asks_a_child {
-        return Ok(match runner.may_ask(tool, &gate, run).await {
+        return Ok(match runner.run_child_middleware(tool, &gate, run).await {
             Ok((run, ran)) => {
                 child::ask(around, SubAgentCall { tool, gate, child: wanted.child, run, ran }).await
             }
@@ -120,14 +127,14 @@ async fn run(
 fn place(around: &ActivityContext, definition: &Arc<Definition>, gate: &Gate) -> ToolEnvironment {
     let parent = around.state.parent.as_ref();
     let owner = parent.map_or(&around.id, |parent| &parent.root_conversation_id);
-    let hosts: BTreeSet<String> = gate.hosts();
+    let hosts: BTreeSet<String> = gate.allowed_hosts();
     let site = definition.site(owner);
     ToolEnvironment {
         storage: around.state.storages.get(&site.root_name()).cloned(),
-        site,
-        hosts: hosts.into_iter().collect(),
-        network: gate.network(),
-        granted: gate.granted(),
+        workspace: site,
+        allowed_hosts: hosts.into_iter().collect(),
+        network: gate.allows_network(),
+        base_phase: gate.base_phase(),
     }
 }
 

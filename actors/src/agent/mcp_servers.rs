@@ -58,7 +58,7 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
     let document: McpServerDocument = mistakes.read(field, value)?;
     let prefix = format!("{field}.");
     let timeout = document.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
-    let reach = match (document.url, document.command) {
+    let transport = match (document.url, document.command) {
         (Some(url), None) => {
             let of_a_process = [("args", document.args.is_some()), ("env", document.env.is_some())];
             refuse(mistakes, &prefix, &of_a_process);
@@ -90,7 +90,7 @@ fn server(mistakes: &mut Mistakes, name: &str, value: Value, field: &str) -> Opt
             None
         }
     };
-    Some(McpServer { name: name.to_owned(), key, reach: reach?, timeout })
+    Some(McpServer { name: name.to_owned(), key, transport: transport?, timeout })
 }
 
 /// Refuses the keys that belong to the other transport.

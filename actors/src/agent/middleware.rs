@@ -16,7 +16,7 @@ pub(super) fn of_agent(
 ) -> Vec<String> {
     let mut known = |(at, name): (usize, Value)| {
         let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
-        if extensions.middlewares().has(&name) {
+        if extensions.middlewares().contains(&name) {
             return Some(name);
         }
         let message = format!("names no middleware of this program: {}", cut(&name, 64));
@@ -57,14 +57,15 @@ mod tests {
 
     #[async_trait]
     impl Middleware for Open {
-        async fn around(&self, _: &Run, next: Next<'_>) -> ToolReturn {
+        async fn call(&self, _: &Run, next: Next<'_>) -> ToolReturn {
             next.run().await
         }
     }
 
     fn parse(agent: Value, tool: Value) -> Result<Definition, String> {
-        let natives = Extensions::new()
-            .with_middlewares(Middlewares::new().with("audit", Open).with("cache", Open));
+        let natives = Extensions::new().with_middlewares(
+            Middlewares::new().with_named("audit", Open).with_named("cache", Open),
+        );
         let mut source = source(json!([tool]));
         source["middleware"] = agent;
         let parsed = Definition::parse(source, &natives);

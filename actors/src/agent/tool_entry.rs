@@ -17,7 +17,7 @@ use super::error::DefinitionError;
 use super::mcp_servers::Servers;
 use super::reader::Mistakes;
 use super::{middleware, schema};
-use crate::definition::{Approval, Builtin, LONGEST_NAME, McpToolSet, Target, Tool};
+use crate::definition::{Approval, Builtin, MAX_TOOL_NAME_BYTES, McpToolSet, Target, Tool};
 use crate::expressions::condition::Condition;
 use crate::expressions::schema::Schema;
 use crate::expressions::template::Template;
@@ -161,9 +161,9 @@ fn builtins(mistakes: &mut Mistakes, field: &str, set: &Value) -> Vec<Builtin> {
         Value::String(all) if all == "all" => return Builtin::ALL.to_vec(),
         Value::Array(names) if names.len() <= Builtin::ALL.len() => {
             let mut named = |(at, name): (usize, &Value)| {
-                let builtin = name.as_str().and_then(Builtin::named);
+                let builtin = name.as_str().and_then(Builtin::from_name);
                 if builtin.is_none() {
-                    let name = cut(&name.to_string(), LONGEST_NAME);
+                    let name = cut(&name.to_string(), MAX_TOOL_NAME_BYTES);
                     let message = format!("names no built-in tool: {name}");
                     mistakes.wrong(&format!("{field}[{at}]"), message);
                 }
@@ -183,14 +183,14 @@ fn misnamed(mistakes: &mut Mistakes, field: &str, given: Option<&str>) {
     let Some(given) = given else {
         return mistakes.wrong(&format!("{field}.name"), legal);
     };
-    let mut own = Mistakes::new(Some(&cut(given, LONGEST_NAME)), "");
+    let mut own = Mistakes::new(Some(&cut(given, MAX_TOOL_NAME_BYTES)), "");
     own.wrong("name", legal);
     mistakes.absorb(own);
 }
 
 fn is_name(name: &str) -> bool {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_legal)
+    (1..=MAX_TOOL_NAME_BYTES).contains(&name.len()) && name.chars().all(is_legal)
 }
 
 fn tool(

@@ -1,4 +1,4 @@
-//! Takes the bytes of media out of values before they are journalled.
+//! Moves the bytes of media out of values and into blobs before the values are journalled.
 
 use abide_conversation::message::blocks::{BlockKind, Media, Source, base64};
 use serde_json::{Value, json};
@@ -6,37 +6,39 @@ use serde_json::{Value, json};
 use super::{Blob, Blobs};
 use crate::journal::StoreError;
 
-/// Base64 of this length may stay in its block: an icon is cheaper there than a second read.
-pub(super) const STAYS: usize = 1 << 10;
-/// As deep as values from outside are.
-pub(super) const DEEPEST: usize = 128;
+/// Base64 up to this length stays in its block: for an icon this is cheaper than a second read.
+pub(super) const MAX_INLINE_BASE64_BYTES: usize = 1 << 10;
+/// The nesting depth of values from outside.
+pub(super) const MAX_DEPTH: usize = 128;
 
-/// Keeps the bytes of every block of media, wherever it stands in a value, as a blob, and names
-/// that in the block instead. Base64 of at most 1 KiB stays, as does what is none.
+/// Stores the bytes of every media block anywhere in a value as a blob, and refers to it in the
+/// block instead. Base64 of at most 1 KiB, and invalid base64, stay.
 ///
-/// When the store refuses, some of the blobs may be kept, and the value must not be used.
-pub async fn stored(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
-    match has_bytes(value, DEEPEST) {
-        true => kept(blobs, value, take).await,
-        false => Ok(()),
+/// If the store fails, some of the blobs may be stored, and the value must not be used.
+pub async fn extract_media(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
+    if has_extractable(value, MAX_DEPTH) {
+        store_extracted(blobs, value, extract_blobs).await
+    } else {
+        Ok(())
     }
 }
 
-/// Keeps the blobs that `take` finds in a value, whose places it leaves named.
-pub(super) async fn kept(
+/// Stores the blobs that `take` moves out of a value, where it leaves references.
+pub(super) async fn store_extracted(
     blobs: &dyn Blobs,
     value: &mut Value,
     take: fn(&mut Value, usize, &mut Vec<Blob>),
 ) -> Result<(), StoreError> {
-    // Megabytes are decoded and hashed: that must not hold up other conversations.
+    // Decoding and hashing megabytes must not block other conversations.
     let mut whole = value.take();
-    let taken = tokio::task::spawn_blocking(move || {
+    let extracted = tokio::task::spawn_blocking(move || {
         let mut found = Vec::new();
-        take(&mut whole, DEEPEST, &mut found);
+        take(&mut whole, MAX_DEPTH, &mut found);
         let found: Vec<_> = found.into_iter().map(|blob| (blob.id(), blob)).collect();
         (whole, found)
     });
-    let (whole, found) = taken.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    let (whole, found) =
+        extracted.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
     for (id, blob) in found {
         blobs.put_blob(&id, &blob).await?;
     }
@@ -44,11 +46,13 @@ pub(super) async fn kept(
     Ok(())
 }
 
-/// A block's own base64, if that is to be taken out.
-fn bytes(value: &Value) -> Option<(&str, &str)> {
+/// The media type and base64 of a media block, if they should be extracted.
+fn extractable_base64(value: &Value) -> Option<(&str, &str)> {
     BlockKind::of(value).filter(|kind| kind.is_media())?;
     match Media::of(value).ok()?.source {
-        Source::Base64 { media_type, data } if data.len() > STAYS => Some((media_type, data)),
+        Source::Base64 { media_type, data } if data.len() > MAX_INLINE_BASE64_BYTES => {
+            Some((media_type, data))
+        }
         Source::Base64 { .. }
         | Source::Url(_)
         | Source::Blob(_)
@@ -57,37 +61,40 @@ fn bytes(value: &Value) -> Option<(&str, &str)> {
     }
 }
 
-fn has_bytes(value: &Value, deep: usize) -> bool {
-    let Some(deep) = deep.checked_sub(1) else { return false };
+fn has_extractable(value: &Value, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
     match value {
-        Value::Array(list) => list.iter().any(|value| has_bytes(value, deep)),
+        Value::Array(list) => list.iter().any(|value| has_extractable(value, depth)),
         Value::Object(fields) => {
-            bytes(value).is_some() || fields.values().any(|value| has_bytes(value, deep))
+            extractable_base64(value).is_some()
+                || fields.values().any(|value| has_extractable(value, depth))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-fn take(value: &mut Value, deep: usize, found: &mut Vec<Blob>) {
-    let Some(deep) = deep.checked_sub(1) else { return };
-    let decoded = bytes(value)
+fn extract_blobs(value: &mut Value, depth: usize, found: &mut Vec<Blob>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
+    let decoded = extractable_base64(value)
         .and_then(|(media_type, data)| Some(Blob::new(media_type, base64::decode(data)?)));
     if let Some(blob) = decoded {
-        name(value, &blob);
+        replace_with_reference(value, &blob);
         found.push(blob);
         return;
     }
     match value {
-        Value::Array(list) => list.iter_mut().for_each(|value| take(value, deep, found)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| take(value, deep, found)),
+        Value::Array(list) => list.iter_mut().for_each(|value| extract_blobs(value, depth, found)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|value| extract_blobs(value, depth, found))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// Puts the name of the blob where its bytes were.
-fn name(block: &mut Value, blob: &Blob) {
+/// Replaces the bytes by a reference to the blob.
+fn replace_with_reference(block: &mut Value, blob: &Blob) {
     let Value::Object(fields) = block else { return };
-    // A generated image has them beside its other fields.
+    // A generated image has the bytes in a field of its own.
     fields.remove("data");
     let (id, info) = (blob.id(), blob.info());
     let source = json!({

@@ -1,4 +1,4 @@
-//! Puts the bytes of blobs back into messages, right before a model reads them.
+//! Puts the bytes of blobs back into messages before a model request.
 
 use std::collections::HashMap;
 
@@ -9,80 +9,81 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::request_budget::{first_shown, worked};
+use super::request_budget::{first_included, run_sized};
 use super::{Blob, Blobs};
 use crate::journal::StoreError;
 
-/// How many bytes of blobs go into one request: the largest blob, and about what providers take.
-const MOST_BYTES: u64 = 20 << 20;
+/// Bytes of blobs in one request: the size of the largest blob, and about what providers accept.
+const MAX_REQUEST_BYTES: u64 = 20 << 20;
 
-const GONE: &str = "no longer stored";
-const LEFT_OUT: &str = "left out, since later ones fill the request";
-const BROKEN: &str = "cannot be shown";
+const NO_LONGER_STORED: &str = "no longer stored";
+const LEFT_OUT_OF_REQUEST: &str = "left out, since later ones fill the request";
+const CANNOT_BE_SHOWN: &str = "cannot be shown";
 
-/// The same messages with the bytes of the blobs that they name: all of them up to 20 MiB and 100,
-/// and when there are more, the newest that fill half of that. What was shown so stays shown until
-/// 10 MiB are new, and the prompt only grows until then. Any other is told as text, such as
+/// Inlines the blobs that the messages refer to: all of them up to 20 MiB and 100 blobs, and beyond
+/// that the newest that fill half of this. The selection then stays the same until 10 MiB more have
+/// been added, so that until then the prompt only grows. The other blobs become text, such as
 /// `[image: no longer stored]`.
-pub async fn filled(
+pub async fn inline_media(
     blobs: &dyn Blobs,
     mut messages: Vec<Message>,
 ) -> Result<Vec<Message>, StoreError> {
     let blocks = messages.iter().flat_map(|message| &message.content);
-    let ids: Vec<BlobId> = blocks.filter_map(named).collect();
-    let mut known: HashMap<&BlobId, Option<u64>> = HashMap::new();
+    let ids: Vec<BlobId> = blocks.filter_map(referenced_blob).collect();
+    let mut stored_sizes: HashMap<&BlobId, Option<u64>> = HashMap::new();
     for id in &ids {
-        if !known.contains_key(id) {
-            known.insert(id, blobs.blob_info(id).await?.map(|info| info.size));
+        if !stored_sizes.contains_key(id) {
+            stored_sizes.insert(id, blobs.blob_info(id).await?.map(|info| info.size));
         }
     }
-    let sizes: Vec<u64> = ids.iter().map(|id| known[id].unwrap_or(0)).collect();
-    let left_out = first_shown(&sizes, MOST_BYTES);
+    let sizes: Vec<u64> = ids.iter().map(|id| stored_sizes[id].unwrap_or(0)).collect();
+    let first = first_included(&sizes, MAX_REQUEST_BYTES);
     let mut read: HashMap<BlobId, Blob> = HashMap::new();
-    for id in &ids[left_out..] {
+    for id in &ids[first..] {
         if !read.contains_key(id)
             && let Some(blob) = blobs.blob(id).await?
         {
             read.insert(id.clone(), blob);
         }
     }
-    let gone: Vec<bool> = ids.iter().map(|id| known[id].is_none()).collect();
+    let missing: Vec<bool> = ids.iter().map(|id| stored_sizes[id].is_none()).collect();
     let fill = move || {
         let blocks = messages.iter_mut().flat_map(|message| &mut message.content);
-        let blocks = blocks.filter_map(|block| named(block).map(|id| (block, id)));
+        let blocks = blocks.filter_map(|block| referenced_blob(block).map(|id| (block, id)));
         for (at, (block, id)) in blocks.enumerate() {
-            *block = match read.get(&id).filter(|_| at >= left_out) {
-                Some(blob) => shown(block, blob),
-                None if gone[at] || at >= left_out => told(block, GONE),
-                None => told(block, LEFT_OUT),
+            *block = match read.get(&id).filter(|_| at >= first) {
+                Some(blob) => with_bytes(block, blob),
+                None if missing[at] || at >= first => placeholder(block, NO_LONGER_STORED),
+                None => placeholder(block, LEFT_OUT_OF_REQUEST),
             };
         }
         messages
     };
-    worked(sizes[left_out..].iter().sum(), fill).await
+    run_sized(sizes[first..].iter().sum(), fill).await
 }
 
-fn named(block: &Value) -> Option<BlobId> {
+fn referenced_blob(block: &Value) -> Option<BlobId> {
     match Media::of(block).ok()?.source {
         Source::Blob(id) => Some(BlobId::new(id)),
         Source::Base64 { .. } | Source::Url(_) | Source::File(_) | Source::Stored { .. } => None,
     }
 }
 
-fn told(block: &Value, why: &str) -> Value {
+fn placeholder(block: &Value, why: &str) -> Value {
     text_block(format!("[{}: {why}]", block["type"].as_str().unwrap_or("media")))
 }
 
-fn shown(block: &Value, blob: &Blob) -> Value {
+fn with_bytes(block: &Value, blob: &Blob) -> Value {
     let (media_type, data) = (blob.media_type(), STANDARD.encode(blob.bytes()));
-    // Its shape is judged without its megabytes.
-    match is_block(&with(block, media_type, "AAAA".to_owned())) {
-        true => with(block, media_type, data),
-        false => told(block, BROKEN),
+    // The block's shape is checked without its megabytes.
+    if is_block(&with_source(block, media_type, "AAAA".to_owned())) {
+        with_source(block, media_type, data)
+    } else {
+        placeholder(block, CANNOT_BE_SHOWN)
     }
 }
 
-fn with(block: &Value, media_type: &str, data: String) -> Value {
+fn with_source(block: &Value, media_type: &str, data: String) -> Value {
     let mut block = block.clone();
     if block["type"] == "generated_image" {
         block["data"] = data.into();

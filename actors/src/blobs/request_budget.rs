@@ -1,47 +1,48 @@
-//! Which of the blobs that a request names go into it.
+//! Selects the blobs that fit into a model request.
 
 use crate::journal::StoreError;
 
-/// How many blobs go into one request: each is a read of the store.
-const MOST: usize = 100;
+/// Blobs in one request; each is a read of the store.
+const MAX_BLOBS: usize = 100;
 
-/// What is encoded where it is: less than a tenth of a millisecond. More would hold up others.
-const INLINE: u64 = 256 << 10;
+/// Up to this size work runs on the caller's thread: it takes less than a tenth of a millisecond.
+const MAX_INLINE_WORK_BYTES: u64 = 256 << 10;
 
-/// From which on blobs of these sizes, oldest first, are shown.
+/// The index of the first blob to include, of blobs with these sizes, oldest first.
 ///
-/// All of them as long as they fit. When one does not, only the newest that fill half of the room
-/// are, and that one in any case if it fits by itself: so what was shown stays shown, and a
-/// provider's cache holds, until half of the room is filled anew. It goes by nothing but the sizes,
-/// so every node shows the same.
-pub(super) fn first_shown(sizes: &[u64], most: u64) -> usize {
+/// All are included while they fit. When one does not fit, only the newest that fill half of the
+/// room are included, and the last one in any case if it fits by itself. So the selection stays the
+/// same, and a provider's cache valid, until half of the room is filled again. It depends only on
+/// the sizes, so every node selects the same blobs.
+pub(super) fn first_included(sizes: &[u64], max_bytes: u64) -> usize {
     let (mut first, mut sum) = (0, 0_u64);
     for (at, size) in sizes.iter().enumerate() {
         sum = sum.saturating_add(*size);
-        if sum <= most && at - first < MOST {
+        if sum <= max_bytes && at - first < MAX_BLOBS {
             continue;
         }
-        while first < at && (sum > most / 2 || at - first >= MOST / 2) {
+        while first < at && (sum > max_bytes / 2 || at - first >= MAX_BLOBS / 2) {
             sum = sum.saturating_sub(sizes[first]);
             first += 1;
         }
-        if sum > most {
+        if sum > max_bytes {
             (first, sum) = (at + 1, 0);
         }
     }
     first
 }
 
-/// Does what takes the longer, the more bytes there are.
-pub(super) async fn worked<T: Send + 'static>(
+/// Runs work whose duration grows with `bytes`, on a blocking thread if they are many.
+pub(super) async fn run_sized<T: Send + 'static>(
     bytes: u64,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
-    match bytes > INLINE {
-        true => tokio::task::spawn_blocking(work)
+    if bytes > MAX_INLINE_WORK_BYTES {
+        tokio::task::spawn_blocking(work)
             .await
-            .map_err(|error| StoreError::Unavailable(error.to_string())),
-        false => Ok(work()),
+            .map_err(|error| StoreError::Unavailable(error.to_string()))
+    } else {
+        Ok(work())
     }
 }
 
@@ -66,10 +67,10 @@ mod tests {
             (&[5, 11, 1], 2),
             (&[0, 11, 0], 2),
         ] {
-            assert_eq!(first_shown(sizes, 10), first, "{sizes:?}");
+            assert_eq!(first_included(sizes, 10), first, "{sizes:?}");
         }
-        assert_eq!(first_shown(&[0; MOST], 10), 0);
-        assert_eq!(first_shown(&[0; MOST + 1], 10), MOST / 2 + 1);
+        assert_eq!(first_included(&[0; MAX_BLOBS], 10), 0);
+        assert_eq!(first_included(&[0; MAX_BLOBS + 1], 10), MAX_BLOBS / 2 + 1);
     }
 
     proptest! {
@@ -79,12 +80,12 @@ mod tests {
         ) {
             let mut since = 0;
             for upto in 1..=sizes.len() {
-                let shown = |upto: usize| first_shown(&sizes[..upto], 100);
+                let shown = |upto: usize| first_included(&sizes[..upto], 100);
                 let sum: u64 = sizes[shown(upto)..upto].iter().sum();
-                prop_assert!(sum <= 100 && upto - shown(upto) <= MOST);
+                prop_assert!(sum <= 100 && upto - shown(upto) <= MAX_BLOBS);
                 if shown(upto) != shown(upto - 1) {
                     let new: u64 = sizes[since..upto].iter().sum();
-                    prop_assert!(new > 50 || upto - since >= MOST / 2, "{new}");
+                    prop_assert!(new > 50 || upto - since >= MAX_BLOBS / 2, "{new}");
                     since = upto;
                 }
             }

@@ -1,4 +1,4 @@
-//! Takes long base64 out of what providers wrote before that is journalled, and puts it back.
+//! Replaces long base64 in provider messages by blobs before they are journalled, and restores it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,81 +9,88 @@ use abide_conversation::message::{Message, ProviderMessage};
 use abide_conversation::{BlobId, MessageId};
 use serde_json::{Value, json};
 
-use super::extract::{DEEPEST, STAYS, kept};
-use super::request_budget::{first_shown, worked};
-use super::{Blob, Blobs, UNKNOWN};
+use super::extract::{MAX_DEPTH, MAX_INLINE_BASE64_BYTES, store_extracted};
+use super::request_budget::{first_included, run_sized};
+use super::{Blob, Blobs, UNKNOWN_MEDIA_TYPE};
 use crate::journal::StoreError;
 
-/// The field that names a blob in the place of a string, and the one that has what stood there
-/// before the base64, if anything did.
-const NAMED: &str = "$abide_blob";
-const HEAD: &str = "head";
+/// The field with the blob's id in a placeholder, and the field with the text before the base64, if
+/// there was any.
+const BLOB_FIELD: &str = "$abide_blob";
+const HEAD_FIELD: &str = "head";
 
-/// How many bytes of blobs go into one request this way. Media of messages take up to 20 MiB, and
-/// providers some tens of megabytes of base64.
-const MOST_BYTES: u64 = 10 << 20;
+/// Bytes of restored blobs in one request. Media of messages take up to 20 MiB in addition, and
+/// providers accept some tens of megabytes of base64.
+const MAX_REQUEST_BYTES: u64 = 10 << 20;
 
-/// Keeps what each string of base64 that is longer than 1 KiB stands for as a blob, also one that is
-/// a `data:` address, and puts `{"$abide_blob": "blob_…"}` in its place. What a model has sealed,
-/// such as its signed thinking, stays: it is the conversation's own, and a blob is kept for good.
+/// Stores each string of base64 longer than 1 KiB as a blob, also in a `data:` URL, and replaces it
+/// by `{"$abide_blob": "blob_…"}`. Text that a model has sealed, such as its signed thinking,
+/// stays: it belongs to the conversation, while a blob is stored for good.
 ///
-/// When the store refuses, some of the blobs may be kept, and the value must not be used.
-pub async fn abridged(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
-    match any(value, DEEPEST, &|value| value.as_str().is_some_and(|text| split(text).is_some())) {
-        true => kept(blobs, value, take).await,
-        false => Ok(()),
+/// If the store fails, some of the blobs may be stored, and the value must not be used.
+pub async fn strip_base64(blobs: &dyn Blobs, value: &mut Value) -> Result<(), StoreError> {
+    if any_value(value, MAX_DEPTH, &|value| {
+        value.as_str().is_some_and(|text| split_base64(text).is_some())
+    }) {
+        store_extracted(blobs, value, strip_blobs).await
+    } else {
+        Ok(())
     }
 }
 
-/// Whether a blob stands, or seems to, in the place of a string of the value.
-pub fn names_any(value: &Value) -> bool {
-    any(value, DEEPEST, &|value| value.get(NAMED).is_some())
+/// Whether the value contains a placeholder, or something that looks like one.
+pub fn has_placeholder(value: &Value) -> bool {
+    any_value(value, MAX_DEPTH, &|value| value.get(BLOB_FIELD).is_some())
 }
 
-/// Puts back, byte for byte, what [`abridged`] took, into the newest of the messages, as many as
-/// fill 10 MiB. Another one's, or one of which a blob is gone, is no longer there as its provider
-/// wrote it.
-pub async fn restored(
+/// Restores, byte for byte, what [`strip_base64`] replaced, in the newest messages whose blobs
+/// together have at most 10 MiB. Any other provider message with placeholders, or one with a
+/// missing blob, is removed from `verbatim`.
+pub async fn restore_base64(
     blobs: &dyn Blobs,
     messages: &[Message],
     verbatim: &mut BTreeMap<MessageId, ProviderMessage>,
 ) -> Result<(), StoreError> {
-    let mut naming: Vec<(&MessageId, Vec<BlobId>, u64)> = Vec::new();
+    let mut with_blobs: Vec<(&MessageId, Vec<BlobId>, u64)> = Vec::new();
     for id in messages.iter().map(|message| &message.id) {
         let Some(items) = verbatim.get(id).map(|verbatim| &verbatim.items) else { continue };
-        let mut named = Vec::new();
-        items.iter().for_each(|item| names(item, &mut named));
-        if named.is_empty() {
+        let mut ids = Vec::new();
+        items.iter().for_each(|item| collect_placeholders(item, &mut ids));
+        if ids.is_empty() {
             continue;
         }
-        match size(blobs, &named).await? {
-            Some(size) => naming.push((id, named.into_iter().flatten().collect(), size)),
+        match total_size(blobs, &ids).await? {
+            Some(size) => with_blobs.push((id, ids.into_iter().flatten().collect(), size)),
             None => drop(verbatim.remove(id)),
         }
     }
-    let sizes: Vec<u64> = naming.iter().map(|(_, _, size)| *size).collect();
-    let left_out = first_shown(&sizes, MOST_BYTES);
-    for (at, (id, named, size)) in naming.into_iter().enumerate() {
-        let Some(mut whole) = verbatim.remove(id).filter(|_| at >= left_out) else { continue };
+    let sizes: Vec<u64> = with_blobs.iter().map(|(_, _, size)| *size).collect();
+    let first = first_included(&sizes, MAX_REQUEST_BYTES);
+    for (at, (id, blob_ids, size)) in with_blobs.into_iter().enumerate() {
+        let Some(mut message) = verbatim.remove(id).filter(|_| at >= first) else { continue };
         let mut read = HashMap::new();
-        for name in named {
-            let Some(blob) = blobs.blob(&name).await? else { break };
-            read.insert(name, blob);
+        for blob_id in blob_ids {
+            let Some(blob) = blobs.blob(&blob_id).await? else { break };
+            read.insert(blob_id, blob);
         }
         let work = move || {
-            whole.items.iter_mut().all(|item| put_back(item, DEEPEST, &read)).then_some(whole)
+            message
+                .items
+                .iter_mut()
+                .all(|item| restore_value(item, MAX_DEPTH, &read))
+                .then_some(message)
         };
-        if let Some(whole) = worked(size, work).await? {
-            verbatim.insert(id.clone(), whole);
+        if let Some(message) = run_sized(size, work).await? {
+            verbatim.insert(id.clone(), message);
         }
     }
     Ok(())
 }
 
-/// Of all of these; `None` if one is gone.
-async fn size(blobs: &dyn Blobs, named: &[Option<BlobId>]) -> Result<Option<u64>, StoreError> {
+/// The size of all these blobs; `None` if one no longer exists.
+async fn total_size(blobs: &dyn Blobs, ids: &[Option<BlobId>]) -> Result<Option<u64>, StoreError> {
     let mut size = 0_u64;
-    for id in named {
+    for id in ids {
         let Some(id) = id else { return Ok(None) };
         let Some(info) = blobs.blob_info(id).await? else { return Ok(None) };
         size = size.saturating_add(info.size);
@@ -91,90 +98,97 @@ async fn size(blobs: &dyn Blobs, named: &[Option<BlobId>]) -> Result<Option<u64>
     Ok(Some(size))
 }
 
-/// What stands before the base64 of a long string, and that.
-fn split(text: &str) -> Option<(&str, &str)> {
+/// Splits a long string into the text before its base64, and the base64.
+fn split_base64(text: &str) -> Option<(&str, &str)> {
     let (head, data) = match text.find(',').filter(|_| text.starts_with("data:")) {
         Some(comma) => text.split_at(comma + 1),
         None => ("", text),
     };
-    let is_some = head.is_empty() || head.ends_with(";base64,");
-    (data.len() > STAYS && is_some && base64::is_whole(data)).then_some((head, data))
+    let has_base64_head = head.is_empty() || head.ends_with(";base64,");
+    (data.len() > MAX_INLINE_BASE64_BYTES && has_base64_head && base64::is_whole(data))
+        .then_some((head, data))
 }
 
-/// Whether only its model can read what is in the field.
+/// Whether only the model can read the field's content.
 fn is_sealed(field: &str) -> bool {
     field.ends_with("ignature") || field.starts_with("encrypted")
 }
 
-/// Whether a value of which all is looked at has one of a kind in it.
-fn any(value: &Value, deep: usize, wanted: &dyn Fn(&Value) -> bool) -> bool {
-    let Some(deep) = deep.checked_sub(1) else { return false };
-    wanted(value)
+/// Whether the predicate is true for the value or anything inside it.
+fn any_value(value: &Value, depth: usize, predicate: &dyn Fn(&Value) -> bool) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    predicate(value)
         || match value {
-            Value::Array(list) => list.iter().any(|value| any(value, deep, wanted)),
-            Value::Object(fields) => fields.values().any(|value| any(value, deep, wanted)),
+            Value::Array(list) => list.iter().any(|value| any_value(value, depth, predicate)),
+            Value::Object(fields) => {
+                fields.values().any(|value| any_value(value, depth, predicate))
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
 }
 
-fn take(value: &mut Value, deep: usize, found: &mut Vec<Blob>) {
-    let Some(deep) = deep.checked_sub(1) else { return };
+fn strip_blobs(value: &mut Value, depth: usize, found: &mut Vec<Blob>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
     match value {
         Value::String(text) => {
-            if let Some((name, blob)) = named(text) {
+            if let Some((name, blob)) = make_placeholder(text) {
                 *value = name;
                 found.push(blob);
             }
         }
-        Value::Array(list) => list.iter_mut().for_each(|value| take(value, deep, found)),
-        // Redacted thinking has its seal where others have bytes.
+        Value::Array(list) => list.iter_mut().for_each(|value| strip_blobs(value, depth, found)),
+        // Redacted thinking has its sealed text in the field where other blocks have bytes.
         Value::Object(fields) if fields.get("type").is_some_and(|it| it == "redacted_thinking") => {
         }
         Value::Object(fields) => {
             let open = fields.iter_mut().filter(|(field, _)| !is_sealed(field));
-            open.for_each(|(_, value)| take(value, deep, found));
+            open.for_each(|(_, value)| strip_blobs(value, depth, found));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn named(text: &str) -> Option<(Value, Blob)> {
-    let (head, data) = split(text)?;
-    let blob = Blob::new(UNKNOWN, base64::decode(data)?);
-    // Bits that stand for nothing would not come back.
+fn make_placeholder(text: &str) -> Option<(Value, Blob)> {
+    let (head, data) = split_base64(text)?;
+    let blob = Blob::new(UNKNOWN_MEDIA_TYPE, base64::decode(data)?);
+    // Base64 with non-zero padding bits could not be restored exactly.
     if STANDARD.encode(blob.bytes()) != data {
         return None;
     }
-    let mut name = json!({NAMED: blob.id()});
+    let mut name = json!({BLOB_FIELD: blob.id()});
     if !head.is_empty() {
-        name[HEAD] = head.into();
+        name[HEAD_FIELD] = head.into();
     }
     Some((name, blob))
 }
 
-/// The blobs that stand in the place of strings; `None` is one that nothing could be.
-fn names(value: &Value, found: &mut Vec<Option<BlobId>>) {
-    match (value, value.get(NAMED)) {
+/// Collects the blobs of all placeholders; `None` stands for an invalid id.
+fn collect_placeholders(value: &Value, found: &mut Vec<Option<BlobId>>) {
+    match (value, value.get(BLOB_FIELD)) {
         (_, Some(name)) => found.push(name.as_str().and_then(BlobId::parse)),
-        (Value::Array(list), None) => list.iter().for_each(|value| names(value, found)),
-        (Value::Object(fields), None) => fields.values().for_each(|value| names(value, found)),
+        (Value::Array(list), None) => {
+            list.iter().for_each(|value| collect_placeholders(value, found))
+        }
+        (Value::Object(fields), None) => {
+            fields.values().for_each(|value| collect_placeholders(value, found))
+        }
         (_, None) => {}
     }
 }
 
-/// Whether all of the blobs were there.
-fn put_back(value: &mut Value, deep: usize, read: &HashMap<BlobId, Blob>) -> bool {
-    let Some(deep) = deep.checked_sub(1) else { return true };
-    if let Some(name) = value.get(NAMED) {
+/// Replaces placeholders by their base64; false if a blob is missing.
+fn restore_value(value: &mut Value, depth: usize, read: &HashMap<BlobId, Blob>) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return true };
+    if let Some(name) = value.get(BLOB_FIELD) {
         let id = name.as_str().and_then(BlobId::parse);
         let Some(blob) = id.and_then(|id| read.get(&id)) else { return false };
-        let head = value[HEAD].as_str().unwrap_or_default();
+        let head = value[HEAD_FIELD].as_str().unwrap_or_default();
         *value = format!("{head}{}", STANDARD.encode(blob.bytes())).into();
         return true;
     }
     match value {
-        Value::Array(list) => list.iter_mut().all(|value| put_back(value, deep, read)),
-        Value::Object(fields) => fields.values_mut().all(|value| put_back(value, deep, read)),
+        Value::Array(list) => list.iter_mut().all(|value| restore_value(value, depth, read)),
+        Value::Object(fields) => fields.values_mut().all(|value| restore_value(value, depth, read)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of bytes on their way into the journal and out of it.
+//! Tests that bytes survive the way into the journal and back.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,22 +10,21 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Blobs in memory.
+/// A blob store in memory.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct MemoryBlobs {
     pub(crate) blobs: Mutex<HashMap<BlobId, Blob>>,
     away: bool,
 }
 
 #[async_trait]
-impl Blobs for Shelf {
+impl Blobs for MemoryBlobs {
     async fn put_blob(&self, id: &BlobId, blob: &Blob) -> Result<bool, StoreError> {
-        match self.away {
-            true => Err(StoreError::Unavailable("away".to_owned())),
-            false => {
-                let old = self.blobs.lock().unwrap().insert(id.clone(), blob.clone());
-                Ok(old.is_none())
-            }
+        if self.away {
+            Err(StoreError::Unavailable("away".to_owned()))
+        } else {
+            let old = self.blobs.lock().unwrap().insert(id.clone(), blob.clone());
+            Ok(old.is_none())
         }
     }
 
@@ -55,20 +54,20 @@ fn message(content: Vec<Value>) -> Message {
     Message::new(MessageId::new("m"), Role::User, content)
 }
 
-async fn taken(shelf: &Shelf, mut value: Value) -> Value {
-    stored(shelf, &mut value).await.unwrap();
+async fn extract(shelf: &MemoryBlobs, mut value: Value) -> Value {
+    extract_media(shelf, &mut value).await.unwrap();
     value
 }
 
 #[tokio::test]
-async fn bytes_leave_their_blocks_wherever_those_stand_and_come_back_the_same() {
-    let shelf = Shelf::default();
+async fn bytes_are_extracted_from_nested_blocks_and_come_back_the_same() {
+    let shelf = MemoryBlobs::default();
     let generated = json!({"type": "generated_image", "mimeType": "image/webp", "altText": "a",
         "data": base64(900)});
     let within = json!({"type": "tool_result", "toolUseId": "c", "name": "t",
         "content": [image(1_200)]});
     let value = json!({"photos": [image(900), generated, within], "other": "x"});
-    let named = taken(&shelf, value.clone()).await;
+    let named = extract(&shelf, value.clone()).await;
     assert!(named.to_string().len() < 1_500, "{named}");
     assert_eq!(shelf.blobs.lock().unwrap().len(), 3);
     let source = &named["photos"][0]["source"];
@@ -79,13 +78,13 @@ async fn bytes_leave_their_blocks_wherever_those_stand_and_come_back_the_same() 
         "size": 900})
     );
     let photos = vec![named["photos"][0].clone(), named["photos"][1].clone()];
-    let back = filled(&shelf, vec![message(photos)]).await.unwrap();
+    let back = inline_media(&shelf, vec![message(photos)]).await.unwrap();
     assert_eq!(back[0].content, value["photos"].as_array().unwrap()[..2]);
 }
 
 #[tokio::test]
-async fn what_is_small_or_no_media_stays_where_it_is() {
-    let shelf = Shelf::default();
+async fn small_media_and_other_values_stay_in_place() {
+    let shelf = MemoryBlobs::default();
     let bad = json!({"type": "image", "source":
         {"type": "base64", "mimeType": "image/png", "data": "?".repeat(2_000)}});
     for value in [
@@ -95,7 +94,7 @@ async fn what_is_small_or_no_media_stays_where_it_is() {
         json!({"type": "image", "source": {"type": "url", "url": "http://a/b.png"}}),
         json!({"type": "html", "text": base64(3_000)}),
     ] {
-        assert_eq!(taken(&shelf, value.clone()).await, value);
+        assert_eq!(extract(&shelf, value.clone()).await, value);
     }
     assert!(shelf.blobs.lock().unwrap().is_empty());
 }
@@ -116,35 +115,35 @@ async fn the_same_bytes_as_another_type_are_another_blob() {
 
 #[tokio::test]
 async fn a_store_that_is_away_refuses_the_value() {
-    let shelf = Shelf { away: true, ..Shelf::default() };
-    assert!(stored(&shelf, &mut image(900)).await.is_err());
-    assert_eq!(stored(&shelf, &mut image(30)).await, Ok(()));
+    let shelf = MemoryBlobs { away: true, ..MemoryBlobs::default() };
+    assert!(extract_media(&shelf, &mut image(900)).await.is_err());
+    assert_eq!(extract_media(&shelf, &mut image(30)).await, Ok(()));
 }
 
 #[tokio::test]
-async fn a_blob_that_is_gone_is_told_as_text() {
-    let shelf = Shelf::default();
-    let named = taken(&shelf, image(900)).await;
+async fn a_missing_blob_becomes_text() {
+    let shelf = MemoryBlobs::default();
+    let named = extract(&shelf, image(900)).await;
     shelf.blobs.lock().unwrap().clear();
-    let back = filled(&shelf, vec![message(vec![named])]).await.unwrap();
+    let back = inline_media(&shelf, vec![message(vec![named])]).await.unwrap();
     assert_eq!(back[0].content, [json!({"type": "text", "text": "[image: no longer stored]"})]);
 }
 
 #[tokio::test]
 async fn a_blob_of_another_type_than_its_block_is_not_shown() {
-    let shelf = Shelf::default();
+    let shelf = MemoryBlobs::default();
     let pdf = Blob::new("application/pdf", "x");
     shelf.put_blob(&pdf.id(), &pdf).await.unwrap();
     let block = |kind: &str| json!({"type": kind, "source": {"type": "blob", "blobId": pdf.id()}});
     let blocks = vec![block("image"), block("document")];
-    let back = filled(&shelf, vec![message(blocks)]).await.unwrap();
+    let back = inline_media(&shelf, vec![message(blocks)]).await.unwrap();
     assert_eq!(back[0].content[0]["text"], "[image: cannot be shown]");
     assert_eq!(back[0].content[1]["source"]["mimeType"], "application/pdf");
 }
 
 #[tokio::test]
 async fn the_newest_blobs_are_in_a_request_and_the_older_are_left_out() {
-    let shelf = Shelf::default();
+    let shelf = MemoryBlobs::default();
     let mut messages = Vec::new();
     for fill in 0..4_u8 {
         let blob = Blob::new("image/png", vec![fill; 8 << 20]);
@@ -152,24 +151,24 @@ async fn the_newest_blobs_are_in_a_request_and_the_older_are_left_out() {
         let source = json!({"type": "blob", "blobId": blob.id()});
         messages.push(message(vec![json!({"type": "image", "source": source})]));
     }
-    let back = filled(&shelf, messages).await.unwrap();
+    let back = inline_media(&shelf, messages).await.unwrap();
     let types: Vec<_> = back.iter().map(|it| it.content[0]["type"].clone()).collect();
     assert_eq!(types, ["text", "text", "image", "image"]);
     assert!(back[0].text().contains("left out"), "{}", back[0].text());
 }
 
-/// The verbatim items of one message, once they have gone through the journal.
-async fn back(shelf: &Shelf, items: &[Value]) -> Option<Vec<Value>> {
+/// The provider's items of one message after a restore from the journal.
+async fn back(shelf: &MemoryBlobs, items: &[Value]) -> Option<Vec<Value>> {
     let verbatim =
         ProviderMessage { provider: "p".to_owned(), model: "m".to_owned(), items: items.to_vec() };
     let mut whole = BTreeMap::from([(MessageId::new("m"), verbatim)]);
-    restored(shelf, &[message(Vec::new())], &mut whole).await.unwrap();
+    restore_base64(shelf, &[message(Vec::new())], &mut whole).await.unwrap();
     whole.remove(&MessageId::new("m")).map(|verbatim| verbatim.items)
 }
 
 #[tokio::test]
-async fn long_base64_leaves_what_a_provider_wrote_and_comes_back_byte_for_byte() {
-    let shelf = Shelf::default();
+async fn long_base64_is_stripped_from_provider_messages_and_restored_exactly() {
+    let shelf = MemoryBlobs::default();
     let (long, address) = (base64(3_000), format!("data:image/png;base64,{}", base64(900_000)));
     let written = json!([
         {"type": "image_generation_call", "id": "ig_1", "result": long},
@@ -181,20 +180,20 @@ async fn long_base64_leaves_what_a_provider_wrote_and_comes_back_byte_for_byte()
         {"odd": format!("{}AB==", "AAAA".repeat(1_000))},
     ]);
     let mut journalled = written.clone();
-    abridged(&shelf, &mut journalled).await.unwrap();
+    strip_base64(&shelf, &mut journalled).await.unwrap();
     assert_eq!(shelf.blobs.lock().unwrap().len(), 3);
     assert_eq!(
         journalled[0]["result"],
-        json!({"$abide_blob": Blob::new(UNKNOWN,
+        json!({"$abide_blob": Blob::new(UNKNOWN_MEDIA_TYPE,
         [0, 1, 2].repeat(1_000)).id()})
     );
     assert_eq!(journalled[2]["outputs"][0]["url"]["head"], "data:image/png;base64,");
     assert_eq!(journalled.as_array().unwrap()[3..], written.as_array().unwrap()[3..]);
-    assert!(names_any(&journalled) && !names_any(&written));
+    assert!(has_placeholder(&journalled) && !has_placeholder(&written));
     let items = back(&shelf, journalled.as_array().unwrap()).await.unwrap();
     assert_eq!(Value::from(items).to_string(), written.to_string());
 
-    let id = Blob::new(UNKNOWN, [0, 1, 2].repeat(1_000)).id();
+    let id = Blob::new(UNKNOWN_MEDIA_TYPE, [0, 1, 2].repeat(1_000)).id();
     shelf.delete_blob(&id).await.unwrap();
     assert_eq!(back(&shelf, journalled.as_array().unwrap()).await, None);
     assert_eq!(back(&shelf, &[json!({"$abide_blob": 7})]).await, None);
@@ -202,18 +201,18 @@ async fn long_base64_leaves_what_a_provider_wrote_and_comes_back_byte_for_byte()
 }
 
 #[tokio::test]
-async fn of_what_providers_wrote_the_newest_is_put_back() {
-    let shelf = Shelf::default();
+async fn the_newest_provider_messages_are_restored() {
+    let shelf = MemoryBlobs::default();
     let (mut messages, mut verbatim) = (Vec::new(), BTreeMap::new());
-    // Ids do not tell which is the older.
+    // The order of ids does not show which message is older.
     for (fill, id) in (0_u8..).zip(["c", "a", "b"]) {
-        let blob = Blob::new(UNKNOWN, vec![fill; 4 << 20]);
+        let blob = Blob::new(UNKNOWN_MEDIA_TYPE, vec![fill; 4 << 20]);
         shelf.put_blob(&blob.id(), &blob).await.unwrap();
         let (provider, model) = ("p".to_owned(), "m".to_owned());
         let items = vec![json!({"$abide_blob": blob.id()})];
         verbatim.insert(MessageId::new(id), ProviderMessage { provider, model, items });
         messages.push(Message { id: MessageId::new(id), ..message(Vec::new()) });
     }
-    restored(&shelf, &messages, &mut verbatim).await.unwrap();
+    restore_base64(&shelf, &messages, &mut verbatim).await.unwrap();
     assert_eq!(verbatim.keys().map(MessageId::as_str).collect::<Vec<_>>(), ["b"]);
 }

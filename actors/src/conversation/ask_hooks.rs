@@ -95,7 +95,7 @@ impl LiveConversation {
         let (definition, args) = (toolbox.definition(), args.clone());
         tool.check_args(&args).map_err(|why| RequestError::invalid("args", why))?;
         let gate = Gate::new(definition.clone(), &self.state);
-        let verdict = gate.judge_edited(tool, &args);
+        let verdict = gate.recheck_edited(tool, &args);
         let refused = verdict.decision == Decision::Deny;
         resolve.gate = Some(verdict);
         if refused || !tool_use::concerned(&definition.hooks, &tool.name) {
@@ -144,7 +144,7 @@ fn heed(resolve: &mut Resolve, gate: &Gate, tool: &Tool, args: &Value, said: Too
         ToolUseVerdict::GoOn => {}
         ToolUseVerdict::Args { hook, args } => match tool.check_args(&args) {
             Ok(()) => {
-                resolve.gate = Some(gate.judge_edited(tool, &args));
+                resolve.gate = Some(gate.recheck_edited(tool, &args));
                 if let ResolutionAnswer::Approval { args: edited, .. } = &mut resolve.answer {
                     *edited = Some(args);
                 }

@@ -43,7 +43,7 @@ impl LiveConversation {
 
     /// The tools of a definition, as its MCP servers last told of them.
     pub(super) fn toolbox_of(&self, definition: Arc<Definition>) -> Toolbox {
-        let listings = self.deps.runner.mcp().last(&definition);
+        let listings = self.deps.runner.mcp().last_listings(&definition);
         Toolbox::new(definition, &listings, self.own.clone())
     }
 
@@ -79,8 +79,8 @@ impl LiveConversation {
             | Request::FailCall(_)
             | Request::RevokeDecision(_) => return None,
         };
-        let asks =
-            mcp::may_have(&definition, tool) && self.deps.runner.mcp().known(&definition).is_none();
+        let asks = mcp::may_list(&definition, tool)
+            && self.deps.runner.mcp().cached_listings(&definition).is_none();
         asks.then_some(definition)
     }
 }

@@ -115,15 +115,15 @@ impl LiveConversation {
             metadata: self.state.metadata.clone(),
         };
         let toolbox = self.toolbox_of(definition.clone());
-        let of_agent = match toolbox
-            .recalls(toolbox.dispatchable(&tool).map(|tool| tool.name.as_str()).into_iter())
-        {
+        let of_agent = match toolbox.uses_remembered_decisions(
+            toolbox.dispatchable(&tool).map(|tool| tool.name.as_str()).into_iter(),
+        ) {
             true => self.deps.agents.decisions(&agent).await?,
             false => Vec::new(),
         };
         let now = self.deps.clock.now();
         let gate = Gate::new(definition.clone(), &self.state);
-        let gate = gate.recalling(&self.state, of_agent, now);
+        let gate = gate.with_remembered(&self.state, of_agent, now);
         // A condition may take a while; it must not hold up other conversations.
         let judged = tokio::task::spawn_blocking(move || {
             judge(&toolbox, &gate, (tool, input), approved, &scope, heard)
@@ -181,7 +181,7 @@ fn judge(
     let found = toolbox.dispatchable(&tool).ok_or(RequestError::ToolNotFound(tool))?;
     let judge = |input: &Value| {
         found.check_args(input).map_err(|why| RequestError::invalid("input", why))?;
-        let verdict = gate.judge(found, input, scope);
+        let verdict = gate.decide(found, input, scope);
         match !approved && verdict.decision == Decision::Ask {
             true => Err(RequestError::ApprovalRequired(found.name.clone())),
             false => Ok(verdict),
@@ -206,5 +206,5 @@ fn judge(
         }
     };
     let (tool, on_interrupt) = (found.name.clone(), found.on_interrupt);
-    Ok(Judged { tool, input, on_interrupt, asks: found.asks_a_child(), gate, heard: asked })
+    Ok(Judged { tool, input, on_interrupt, asks: found.is_sub_agent(), gate, heard: asked })
 }

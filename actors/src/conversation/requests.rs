@@ -254,7 +254,7 @@ impl LiveConversation {
             let tool = open.as_deref().zip(toolbox.as_ref());
             let tool = tool.and_then(|(name, toolbox)| toolbox.tool(name));
             self.may_remember(&call, tool, wish.scope)?;
-            let does = tool.map(Tool::does).unwrap_or_default();
+            let does = tool.map(Tool::action_fingerprint).unwrap_or_default();
             let RememberRequest { scope, matching, for_ms } = wish;
             let id = DecisionId::new(self.deps.clock.id("dec"));
             let fingerprint = self.exactly(&call, &resolve.answer);
@@ -273,7 +273,7 @@ impl LiveConversation {
                 checked.map_err(|why| RequestError::invalid("result", why))?;
             }
             if let ResolutionAnswer::Result(value) = &mut resolve.answer {
-                in_time(blobs::stored(&*self.deps.blobs, value)).await?;
+                in_time(blobs::extract_media(&*self.deps.blobs, value)).await?;
             }
             self.edited(&toolbox, &mut resolve, edits, heard)?;
         }

@@ -16,7 +16,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// All of them, in the order in which `{builtin: all}` adds them.
+    /// All built-in tools, in the order in which `{builtin: all}` adds them.
     pub const ALL: [Self; 10] = [
         Self::Read,
         Self::Glob,
@@ -31,11 +31,11 @@ impl Builtin {
     ];
 
     /// The built-in tool of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|builtin| builtin.name() == name)
     }
 
-    /// What definitions and models call it.
+    /// The name that definitions and models use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",

@@ -1,4 +1,4 @@
-//! What a definition says of an MCP server and of its tools.
+//! The configuration of an MCP server and of its tools in an agent definition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use reqwest::header::{HeaderMap, HeaderName};
 use crate::definition::Tool;
 use crate::expressions::schema::Schema;
 
-/// A server of an agent.
+/// An MCP server of an agent.
 #[derive(Clone, Debug)]
 pub struct McpServer {
-    /// In its agent; the beginning of its tools' names there.
+    /// Its name in the definition, and the prefix of its tools' names.
     pub name: String,
-    /// All that the definition says of it but the name: equal ones share a connection.
+    /// A key of the whole configuration except the name: servers with equal keys share a session.
     pub key: String,
-    pub reach: McpTransport,
+    pub transport: McpTransport,
     /// How long connecting and listing may take.
     pub timeout: Duration,
 }
@@ -27,32 +27,34 @@ pub enum McpTransport {
     Http {
         url: Url,
         headers: HeaderMap,
-        /// The names of the variables that hold the values; never the values.
+        /// Header names with the names of the environment variables that hold their values, never
+        /// the values.
         secret_headers: Vec<(HeaderName, String)>,
     },
-    /// A process of the node, spoken to over its standard input and output.
+    /// A child process of the node, over its standard input and output.
     Stdio {
         command: String,
         args: Vec<String>,
-        /// The names of the variables that it is given besides `PATH`, `HOME`, `LANG`, `TMPDIR`.
+        /// The environment variables that it gets in addition to `PATH`, `HOME`, `LANG` and
+        /// `TMPDIR`.
         env: Vec<String>,
     },
 }
 
-/// One tool of a server, picked by its name there.
+/// One tool of a server, by its name there.
 #[derive(Clone, Debug)]
 pub struct McpToolRef {
     pub server: Arc<McpServer>,
     pub tool: String,
-    /// What the server promises of its structured results; known of a tool that is listed.
+    /// The schema of its structured results; known only once the tool is listed.
     pub output: Option<Schema>,
 }
 
 /// All tools of a server, in its order.
 #[derive(Clone, Debug)]
 pub struct McpToolSet {
-    /// They stand before the declared tool that is this many-th from the beginning.
+    /// The index of the declared tool before which they are inserted.
     pub before: usize,
-    /// What each of them is, but for what the listing says of it.
+    /// The settings of each of them; name, description and schemas come from the listing.
     pub template: Tool,
 }

@@ -14,13 +14,13 @@ use super::{Builtin, McpToolRef};
 use crate::expressions::condition::Condition;
 use crate::expressions::schema::Schema;
 use crate::expressions::template::Template;
-use crate::limits::{LARGEST_VALUE, encoded_len};
+use crate::limits::{MAX_VALUE_BYTES, encoded_len};
 use crate::model::prompt::retention::Retention;
 
-/// The longest name of a tool, in bytes, as providers allow; a model may make up a longer one.
-pub const LONGEST_NAME: usize = 64;
+/// The longest tool name that providers allow; a model may invent a longer one.
+pub const MAX_TOOL_NAME_BYTES: usize = 64;
 
-/// A tool: what the model is told of it, who produces its results, and under which rules.
+/// A tool: how it is described to the model, who executes it, and under which rules.
 #[derive(Clone, Debug)]
 pub struct Tool {
     pub name: String,
@@ -28,36 +28,36 @@ pub struct Tool {
     pub parameters: Schema,
     pub executor: Executor,
     pub approval: Approval,
-    /// What is around its runs within the agent's own, outermost first.
+    /// The names of its middleware, inside the agent's, outermost first.
     pub middleware: Vec<String>,
-    /// How it runs; `Some` of a server tool and of no other.
+    /// How it runs; `Some` exactly for server tools.
     pub target: Option<Target>,
     pub run_timeout: Duration,
     pub on_interrupt: OnInterrupt,
-    /// Of its suspensions; else the agent's.
+    /// How long its suspensions wait; `None` means the agent's default.
     pub timeout: Option<Duration>,
-    /// Whether its progress is shown.
+    /// Whether its progress is streamed to clients.
     pub streaming: bool,
     pub intent: Intent,
     pub audience: Audience,
     pub aliases: Vec<String>,
-    /// Whether a decision about it holds for its one call only.
+    /// Whether a decision about one call is never remembered for others.
     pub strict: bool,
-    /// Whether it changes nothing, and so may run while the conversation plans.
+    /// Whether it changes nothing, and so may run in the phase `plan`.
     pub read_only: bool,
     pub confirmation_message: Option<Template>,
-    /// Of a client tool; `false`: answered at once with `default_result`.
+    /// Client tools only. If `false`, the call is answered at once with `default_result`.
     pub requires_response: bool,
     pub default_result: Value,
-    /// What a person's or a page's answer must satisfy.
+    /// The schema that a person's or a client's answer must satisfy.
     pub result_schema: Option<Schema>,
-    /// By provider, merged into the wire definition as it is.
+    /// Options by provider, merged unchanged into the definition that the provider receives.
     pub provider_options: Map<String, Value>,
-    /// How long its results stay in the prompt once room is needed.
+    /// How long its results stay in the prompt once the context has to shrink.
     pub retention: Retention,
 }
 
-/// The gate in front of a call.
+/// When a call needs an approval.
 #[derive(Clone, Debug)]
 pub enum Approval {
     Auto,
@@ -69,10 +69,10 @@ pub enum Approval {
 #[derive(Clone, Debug)]
 pub enum Target {
     Http(Endpoint),
-    /// The name in `Natives`.
+    /// A native tool, by its name in `Extensions`.
     Native(String),
     Builtin(Builtin),
-    /// A child conversation of that agent.
+    /// A child conversation with that agent.
     Agent(AgentName),
     /// A tool of an MCP server.
     Mcp(McpToolRef),
@@ -83,7 +83,7 @@ pub enum Target {
 pub struct Endpoint {
     pub url: Url,
     pub headers: HeaderMap,
-    /// The name of the variable that holds the secret; never the secret.
+    /// The name of the environment variable that holds the secret, never the secret itself.
     pub signing_secret_env: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub enum Audience {
 }
 
 impl Tool {
-    /// Whether the model is told of it and may call it.
+    /// Whether the model is offered the tool and may call it.
     pub fn is_for_model(&self) -> bool {
         match self.audience {
             Audience::Model | Audience::All => true,
@@ -107,7 +107,7 @@ impl Tool {
     }
 
     /// Whether a child conversation answers its calls.
-    pub fn asks_a_child(&self) -> bool {
+    pub fn is_sub_agent(&self) -> bool {
         match &self.target {
             Some(Target::Agent(_)) => true,
             Some(Target::Builtin(builtin)) => *builtin == Builtin::SpawnAgent,
@@ -115,12 +115,12 @@ impl Tool {
         }
     }
 
-    /// The rules for its arguments, whoever gives them; the error names each field.
+    /// Checks arguments, whoever gives them; the error names each wrong field.
     pub fn check_args(&self, args: &Value) -> Result<(), String> {
         if !args.is_object() {
             return Err("must be an object".to_owned());
         }
-        if encoded_len(args) > LARGEST_VALUE {
+        if encoded_len(args) > MAX_VALUE_BYTES {
             return Err("must be at most 1 MB".to_owned());
         }
         self.parameters.check(args)

@@ -1,29 +1,29 @@
-//! What one command may use.
+//! Resource limits of one command.
 
 use rustix::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// All commands of a node at their bound of processes. The kernel counts per user, so a smaller
-/// number would let one command starve the others; the bound of one command is `processes`. The
-/// kernel does not hold root to it.
-const PROCESSES_OF_USER: u64 = 64 * 256;
-/// As many as a login shell commonly has.
-const OPEN_FILES: u64 = 1024;
+/// The processes of all commands of a node together. The kernel counts per user, so a smaller
+/// number would let one command starve the others; the limit of one command is `processes`. The
+/// kernel does not apply this limit to root.
+const MAX_USER_PROCESSES: u64 = 64 * 256;
+/// The usual limit of a login shell.
+const MAX_OPEN_FILES: u64 = 1024;
 
-/// What one command may use, all its processes together unless said otherwise.
+/// Resource limits of one command, for all its processes together unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Processor time of each process; the kernel ends one that takes more (`exit 152`).
+    /// CPU time of each process; the kernel kills a process that takes more (`exit 152`).
     pub cpu_seconds: u64,
-    /// Bytes. No process gets more private memory than this, and the command ends when what its
-    /// processes hold resident is more; pages that they share count once for each.
+    /// In bytes. No process gets more private memory, and the command is ended when its processes
+    /// together hold more resident memory; a shared page counts once for each process.
     pub memory: u64,
-    /// Bytes of each file; the kernel ends a process that writes more (`exit 153`).
+    /// Bytes of each file; the kernel kills a process that writes more (`exit 153`).
     pub file_size: u64,
-    /// How many processes at once.
+    /// Concurrent processes.
     pub processes: usize,
-    /// Bytes of output, kept or not.
+    /// Bytes of output, including what is cut.
     pub output: u64,
 }
 
@@ -41,19 +41,19 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Holds this process, and all that it starts, to what the kernel can watch.
-    pub(super) fn take_on(&self) -> io::Result<()> {
+    /// Applies the limits that the kernel enforces to this process and all that it starts.
+    pub(super) fn apply(&self) -> io::Result<()> {
         lower(Resource::Core, 0)?;
-        lower(Resource::Nofile, OPEN_FILES)?;
-        lower(Resource::Nproc, PROCESSES_OF_USER)?;
+        lower(Resource::Nofile, MAX_OPEN_FILES)?;
+        lower(Resource::Nproc, MAX_USER_PROCESSES)?;
         lower(Resource::Fsize, self.file_size)?;
         lower(Resource::Cpu, self.cpu_seconds)?;
-        // Not the address space: runtimes reserve far more of that than they ever use.
+        // Not the address space: runtimes reserve far more of it than they ever use.
         lower(Resource::Data, self.memory)
     }
 }
 
-/// Never raises a limit that is lower already.
+/// Lowers a limit; one that is already lower stays.
 fn lower(resource: Resource, wanted: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let at_most = |limit: Option<u64>| Some(limit.map_or(wanted, |limit| limit.min(wanted)));

@@ -1,22 +1,22 @@
-//! The head and the tail of an output that may be without end.
+//! Captures the head and the tail of an output of unlimited length.
 
 use std::collections::VecDeque;
 
-/// Stands where something is missing.
-const MARK: &str = "\n[...truncated...]\n";
+/// Marks where text is missing.
+const TRUNCATION_MARK: &str = "\n[...truncated...]\n";
 
-/// Output of which only the beginning and the end are kept, so that it takes bounded memory.
+/// The beginning and the end of an output, in bounded memory.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct HeadAndTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// Bytes of the head, and of the tail.
+    /// The maximum size of the head, and of the tail.
     half: usize,
     total: u64,
 }
 
-impl Kept {
-    /// Keeps twice `half` bytes.
+impl HeadAndTail {
+    /// Captures at most `half` bytes of the head and of the tail.
     pub(super) fn new(half: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), half, total: 0 }
     }
@@ -31,45 +31,46 @@ impl Kept {
         self.tail.extend(last);
     }
 
-    /// How many bytes there were, kept or not.
+    /// The length of the whole output, in bytes.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// What was kept, as at most `longest` bytes of text; what is not UTF-8 is replaced.
-    pub(super) fn text(self, longest: usize) -> String {
+    /// The captured output as at most `max_bytes` bytes of text; bytes that are not UTF-8 are
+    /// replaced.
+    pub(super) fn text(self, max_bytes: usize) -> String {
         let whole = self.total == (self.head.len() + self.tail.len()) as u64;
         let mut head = self.head;
         let mut tail = Vec::from(self.tail);
         if whole {
             head.append(&mut tail);
-            return squeezed(&String::from_utf8_lossy(&head), longest);
+            return truncate_middle(&String::from_utf8_lossy(&head), max_bytes);
         }
         head.truncate(last_boundary(&head));
-        // At most three bytes may go on a character whose beginning is missing.
+        // At most three bytes belong to a character whose beginning is missing.
         let start = tail.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
         let text = format!(
-            "{}{MARK}{}",
+            "{}{TRUNCATION_MARK}{}",
             String::from_utf8_lossy(&head),
             String::from_utf8_lossy(&tail[start..])
         );
-        squeezed(&text, longest)
+        truncate_middle(&text, max_bytes)
     }
 }
 
-/// The text, or its beginning and its end with a mark between them; whole characters, at most
-/// `longest` bytes unless the mark alone is longer.
-pub(crate) fn squeezed(text: &str, longest: usize) -> String {
-    if text.len() <= longest {
+/// Cuts the middle of a long text and marks the cut, between characters. The result has at most
+/// `max_bytes` bytes, unless the mark alone is longer.
+pub(crate) fn truncate_middle(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let half = longest.saturating_sub(MARK.len()) / 2;
+    let half = max_bytes.saturating_sub(TRUNCATION_MARK.len()) / 2;
     let head = &text[..text.floor_char_boundary(half)];
     let tail = &text[text.ceil_char_boundary(text.len() - half)..];
-    format!("{head}{MARK}{tail}")
+    format!("{head}{TRUNCATION_MARK}{tail}")
 }
 
-/// Where the last character begins, if its end is missing; else the length.
+/// Where the last character begins if it is incomplete, else the length.
 fn last_boundary(bytes: &[u8]) -> usize {
     let Some(start) = bytes.iter().rposition(|byte| byte & 0xC0 != 0x80) else { return 0 };
     let width = match bytes[start] {
@@ -86,36 +87,39 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn kept(half: usize, pieces: &[&[u8]]) -> Kept {
-        let mut kept = Kept::new(half);
-        pieces.iter().for_each(|piece| kept.add(piece));
-        kept
+    fn capture(half: usize, pieces: &[&[u8]]) -> HeadAndTail {
+        let mut capture = HeadAndTail::new(half);
+        pieces.iter().for_each(|piece| capture.add(piece));
+        capture
     }
 
     #[test]
     fn a_short_output_is_kept_whole() {
-        assert_eq!(kept(4, &[b"abc", b"", b"defgh"]).text(8), "abcdefgh");
-        assert_eq!(kept(4, &[]).text(8), "");
+        assert_eq!(capture(4, &[b"abc", b"", b"defgh"]).text(8), "abcdefgh");
+        assert_eq!(capture(4, &[]).text(8), "");
     }
 
     #[test]
     fn head_and_tail_of_a_long_output_are_kept() {
-        let text = kept(20, &[b"first ", &[b'x'; 1000], b" last"]).text(60);
-        assert_eq!(text, format!("first {}{MARK}{} last", "x".repeat(14), "x".repeat(15)));
+        let text = capture(20, &[b"first ", &[b'x'; 1000], b" last"]).text(60);
+        assert_eq!(
+            text,
+            format!("first {}{TRUNCATION_MARK}{} last", "x".repeat(14), "x".repeat(15))
+        );
     }
 
     #[test]
     fn characters_are_not_cut() {
-        let text = kept(4, &["äääää".as_bytes(), "€€".as_bytes()]).text(100);
-        assert_eq!(text, format!("ää{MARK}€"));
-        let text = kept(3, &["äääää".as_bytes()]).text(100);
-        assert_eq!(text, format!("ä{MARK}ä"));
-        assert_eq!(squeezed("ääääääääääääääääää", 24), format!("ä{MARK}ä"));
+        let text = capture(4, &["äääää".as_bytes(), "€€".as_bytes()]).text(100);
+        assert_eq!(text, format!("ää{TRUNCATION_MARK}€"));
+        let text = capture(3, &["äääää".as_bytes()]).text(100);
+        assert_eq!(text, format!("ä{TRUNCATION_MARK}ä"));
+        assert_eq!(truncate_middle("ääääääääääääääääää", 24), format!("ä{TRUNCATION_MARK}ä"));
     }
 
     #[test]
     fn what_is_not_text_is_replaced() {
-        assert_eq!(kept(8, &[b"a\xff\xfeb\0"]).text(100), "a\u{fffd}\u{fffd}b\0");
+        assert_eq!(capture(8, &[b"a\xff\xfeb\0"]).text(100), "a\u{fffd}\u{fffd}b\0");
     }
 
     proptest! {
@@ -125,9 +129,9 @@ mod tests {
         ) {
             let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
             let all = pieces.concat();
-            let kept = kept(50, &pieces);
-            prop_assert_eq!(kept.total(), all.len() as u64);
-            let text = kept.text(100);
+            let capture = capture(50, &pieces);
+            prop_assert_eq!(capture.total(), all.len() as u64);
+            let text = capture.text(100);
             prop_assert!(text.len() <= 100);
             let whole = String::from_utf8_lossy(&all);
             prop_assert_eq!(text == whole, whole.len() <= 100);

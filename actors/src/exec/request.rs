@@ -1,4 +1,4 @@
-//! What the node says to its launcher, and the launcher to its second stage.
+//! The request to run a command, from the node to the launcher and from there to its second stage.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CommandOutput, Limits};
 
-/// One line of JSON.
+/// The request, sent as one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) command: String,
@@ -14,9 +14,10 @@ pub(super) struct Request {
     pub(super) sandboxed: bool,
     pub(super) timeout_ms: u64,
     pub(super) limits: Limits,
-    /// From the node, where temporary directories are; to the second stage, the command's own.
+    /// The directory for temporary directories, in the node's request; the command's own temporary
+    /// directory, in the launcher's.
     pub(super) temporary: PathBuf,
 }
 
-/// JSON as well; or why the command did not run.
+/// The launcher's reply, in JSON: the result, or the reason why the command did not run.
 pub(super) type Reply = Result<CommandOutput, String>;

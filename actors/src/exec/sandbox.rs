@@ -1,4 +1,4 @@
-//! What the kernel keeps a command from: Landlock, as far as the kernel has it.
+//! The sandbox of commands: Landlock, as far as the kernel supports it.
 
 use std::os::fd::AsFd;
 
@@ -9,45 +9,47 @@ use landlock::{
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use serde::Serialize;
 
-/// The newest rules that we know; an older kernel takes those that it knows.
-const RULES: ABI = ABI::V9;
-/// What any program may write to, since nothing stays there.
-const DEVICES: [&str; 6] =
+/// The newest Landlock version that we know; an older kernel applies the rules that it knows.
+const RULES_ABI: ABI = ABI::V9;
+/// Devices that every program may write to, since they store nothing.
+const WRITABLE_DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// With one of these root reads other processes' memory in spite of the rules, as kernels since
-/// 6.13 let it.
-const TOO_MIGHTY: [CapabilitySet; 3] =
+/// Capabilities with which root could read other processes' memory despite the rules, as kernels
+/// since 6.13 allow.
+const DROPPED_CAPABILITIES: [CapabilitySet; 3] =
     [CapabilitySet::SYS_ADMIN, CapabilitySet::SYS_PTRACE, CapabilitySet::PERFMON];
 
 /// Whether commands run in a sandbox.
 ///
-/// In it a command writes, creates and removes only below its workspace and its temporary
-/// directory; it cannot read the memory or the environment of a process outside, the node's
-/// included; it cannot send signals to one; and unless its call has the network it cannot open
-/// or accept TCP connections. Not covered: reading files, which stays as the node's user may;
-/// UDP and other protocols; on kernels of today sockets in the file system, such as Docker's.
+/// In the sandbox a command can write, create and remove files only below its workspace and its
+/// temporary directory. It cannot read the memory or the environment of processes outside,
+/// including the node's, and cannot signal them. Without network access it cannot open or accept
+/// TCP connections. Not covered: reading files, which remains possible for all that the node's user
+/// can read; UDP and other protocols; and, on current kernels, sockets in the file system, such as
+/// Docker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
     Off,
-    /// As much of it as the kernel has.
+    /// As much of the sandbox as the kernel supports.
     Auto,
 }
 
-/// What `/readyz` shows of the sandbox.
+/// The status of the sandbox, as shown in `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxStatus {
     Off,
-    /// With what this kernel cannot keep a command from; empty where it can do all.
+    /// Commands run in the sandbox; `gaps` are what this kernel cannot prevent, empty if it
+    /// supports everything.
     On {
         gaps: Vec<String>,
     },
-    /// Commands run without, for this reason.
+    /// Commands run without a sandbox, for this reason.
     Unavailable(String),
 }
 
-/// Asks the kernel; changes nothing.
+/// Probes the kernel without changing anything.
 pub(super) fn probe() -> SandboxStatus {
     let hard = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let base = hard().handle_access(AccessFs::from_write(ABI::V1));
@@ -63,23 +65,23 @@ pub(super) fn probe() -> SandboxStatus {
     SandboxStatus::On { gaps: gaps.map(|(what, _)| what.to_owned()).collect() }
 }
 
-/// Puts this thread, and all that it starts, into the sandbox for good.
+/// Puts this thread and all that it starts into the sandbox, irrevocably.
 pub(super) fn enter(network: bool, writable: &[impl AsFd]) -> Result<(), RulesetError> {
-    for capability in TOO_MIGHTY {
-        // Who may not drop them does not have them.
+    for capability in DROPPED_CAPABILITIES {
+        // A process that may not drop a capability does not have it.
         let _ = remove_capability_from_bounding_set(capability);
     }
-    let writing = AccessFs::from_write(RULES);
-    let mut rules = Ruleset::default().handle_access(writing)?.scope(Scope::from_all(RULES))?;
+    let writing = AccessFs::from_write(RULES_ABI);
+    let mut rules = Ruleset::default().handle_access(writing)?.scope(Scope::from_all(RULES_ABI))?;
     if !network {
-        rules = rules.handle_access(AccessNet::from_all(RULES))?;
+        rules = rules.handle_access(AccessNet::from_all(RULES_ABI))?;
     }
     let mut rules = rules.create()?;
     for directory in writable {
         rules = rules.add_rule(PathBeneath::new(directory, writing))?;
     }
-    // A device that a container lacks needs no rule.
-    for device in DEVICES.iter().filter_map(|path| PathFd::new(path).ok()) {
+    // A device that does not exist in a container needs no rule.
+    for device in WRITABLE_DEVICES.iter().filter_map(|path| PathFd::new(path).ok()) {
         let allowed = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
         rules = rules.add_rule(PathBeneath::new(device, allowed))?;
     }

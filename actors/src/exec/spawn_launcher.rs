@@ -1,4 +1,4 @@
-//! How the node starts its launcher.
+//! Starts the launcher process from the node.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::{env, io};
 
 use tokio::process::{Child, Command};
 
-/// The hidden subcommand of the program that is [`launch`](super::launcher_process).
-pub const LAUNCH: &str = "launch-command";
-/// The hidden subcommand of the program that is [`confine`](super::confine).
-pub const CONFINE: &str = "confine-command";
+/// The hidden subcommand of the program that runs [`launch`](super::launch).
+pub const LAUNCH_SUBCOMMAND: &str = "launch-command";
+/// The hidden subcommand of the program that runs [`confine`](super::confine()).
+pub const CONFINE_SUBCOMMAND: &str = "confine-command";
 
-/// The program that runs commands for the node: one whose `launch-command` is
-/// [`launch`](super::launcher_process) and whose `confine-command` is [`confine`](super::confine).
+/// The program that the node starts as launcher: its subcommand `launch-command` must run
+/// [`launch`](super::launch), and `confine-command` must run [`confine`](super::confine()).
 #[derive(Clone, Debug)]
 pub struct Launcher {
     pub program: PathBuf,
@@ -21,18 +21,19 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// This very program, also after its file was replaced or removed.
+    /// This program itself, even after its file was replaced or removed.
     pub fn this_program() -> Self {
-        // The kernel's link to what runs, and the child that follows it is still this program.
+        // The kernel's link to the running program; the child that follows it is still this
+        // program.
         Self::of("/proc/self/exe")
     }
 
-    /// A program like this one.
+    /// A program that has the same subcommands.
     pub fn of(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), args: vec![LAUNCH.into()] }
+        Self { program: program.into(), args: vec![LAUNCH_SUBCOMMAND.into()] }
     }
 
-    /// A child with pipes to its input and output. Dropping it does not end it.
+    /// Starts a child with pipes to its input and output. Dropping the child does not end it.
     pub(super) fn start(&self, directory: &Path) -> io::Result<Child> {
         Command::new(&self.program)
             .args(&self.args)
@@ -46,8 +47,8 @@ impl Launcher {
     }
 }
 
-/// What a command may know of the node's environment: where programs are, and the language and
-/// the time zone of the place. All else may be a secret.
+/// The environment variables that a command may see: where programs are, the language and the time
+/// zone. Any other may hold a secret.
 fn is_harmless(name: &OsStr) -> bool {
     name == "PATH"
         || name == "LANG"

@@ -1,4 +1,4 @@
-//! Watches one command: its output, its processes, its time, and whether anybody still waits.
+//! Watches one command: its output, its processes, its timeout, and the leash.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -14,39 +14,43 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, pidfd_open, wait};
 use tokio::time::Instant;
 
-use super::descendants::{Descendants, newest};
-use super::output::Kept;
+use super::descendants::{Descendants, newest_pid};
+use super::output::HeadAndTail;
 use super::request::Request;
-use super::spawn_launcher::CONFINE;
-use super::{CommandOutput, ExitStatus, LONGEST_OUTPUT};
+use super::spawn_launcher::CONFINE_SUBCOMMAND;
+use super::{CommandOutput, ExitStatus, MAX_OUTPUT_BYTES};
 
-/// Two processors start some hundred processes in this time.
-const LOOK: Duration = Duration::from_millis(20);
-/// Memory grows without a process more, but each process has a bound of its own.
-const LOOK_ANYWAY: Duration = Duration::from_millis(200);
-/// A look reads all of /proc; it takes at most a quarter of a processor.
-const LOOK_SHARE: u32 = 3;
-/// What a process has to tidy up after TERM.
-const GRACE: Duration = Duration::from_secs(2);
-/// KILL works at once, unless a process hangs in the kernel, as on a broken network disk.
-const KILLING: Duration = Duration::from_secs(10);
-/// How soon the end of processes that are being ended is seen.
-const SOON: Duration = Duration::from_millis(5);
-/// Our own second stage does nothing that takes time.
-const STARTING: Duration = Duration::from_secs(10);
-/// One read; a pipe holds as much.
-const CHUNK: usize = 64 * 1024;
+/// How often processes are scanned if new ones started; two processors start some hundred processes
+/// in this time.
+const SCAN_INTERVAL: Duration = Duration::from_millis(20);
+/// How often processes are scanned even if none started: memory may grow, but each process has a
+/// limit of its own.
+const UNCONDITIONAL_SCAN_INTERVAL: Duration = Duration::from_millis(200);
+/// A scan reads all of /proc. The pause is this many times as long as the scan took, so that scans
+/// take at most a quarter of a processor.
+const SCAN_PAUSE_FACTOR: u32 = 3;
+/// How long processes may take to exit after TERM.
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait after KILL, which works at once unless a process hangs in the kernel, as on a
+/// broken network disk.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How soon the exit of processes is noticed while they are being ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// How long the second stage may take, which does nothing slow.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// The size of one read; a pipe holds as much.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Why the command is over.
-pub(super) enum Why {
+/// Why watching the command ended.
+pub(super) enum EndReason {
     Ended(ExitStatus),
-    /// Nobody waits for it any more.
-    LetGo,
-    /// It cannot be watched.
-    Broken(io::Error),
+    /// The node closed the leash: nobody waits any more.
+    Abandoned,
+    /// The command cannot be watched.
+    WatchFailed(io::Error),
 }
 
-/// What a step waits for.
+/// A file descriptor that a step polls.
 #[derive(Clone, Copy, PartialEq)]
 enum Source {
     Leash,
@@ -54,52 +58,52 @@ enum Source {
     Output,
 }
 
-/// One command that runs, and all that came from it.
+/// A running command and all its descendants.
 pub(super) struct Watch<'a> {
     request: &'a Request,
     main: Pid,
-    /// Readable when `main` has ended.
+    /// Readable when `main` has exited.
     main_ended: OwnedFd,
-    let_go: bool,
-    status: Option<i32>,
-    /// Nothing that came from the command is left, dead or alive.
+    abandoned: bool,
+    exit_code: Option<i32>,
+    /// No descendant is left, dead or alive.
     childless: bool,
-    /// `None` when all of it was read.
+    /// `None` when all output was read.
     output: Option<OwnedFd>,
-    kept: Kept,
-    began: Instant,
-    /// When it was looked for processes, and which was the newest then.
-    looked: Instant,
-    newest: Option<String>,
-    look_after: Duration,
+    captured: HeadAndTail,
+    started_at: Instant,
+    /// When processes were last scanned, and the newest process id at that time.
+    scanned_at: Instant,
+    newest_pid: Option<String>,
+    scan_interval: Duration,
 }
 
 impl<'a> Watch<'a> {
-    /// Starts the command in a process group of its own; the inner error says why it cannot run.
+    /// Starts the command in a process group of its own. The inner error says why it cannot run.
     pub(super) fn start(request: &'a Request) -> io::Result<Result<Self, String>> {
-        let (output, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (mut stage, config) = UnixStream::pair()?;
-        let began = Instant::now();
-        // Without /proc, nothing that the command starts could be found again.
-        newest()?;
+        let (output, write_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (mut second_stage, config) = UnixStream::pair()?;
+        let started_at = Instant::now();
+        // Fails without /proc, where the command's descendants could not be found.
+        newest_pid()?;
         let child = Command::new("/proc/self/exe")
-            .arg(CONFINE)
+            .arg(CONFINE_SUBCOMMAND)
             .env("HOME", std::env::current_dir()?)
             .env("TMPDIR", &request.temporary)
             .env("TERM", "dumb")
             .stdin(OwnedFd::from(config))
-            .stdout(theirs.try_clone()?)
-            .stderr(theirs)
+            .stdout(write_end.try_clone()?)
+            .stderr(write_end)
             .process_group(0)
             .spawn()?;
         let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         let main_ended = pidfd_open(main, PidfdFlags::empty())?;
-        stage.set_read_timeout(Some(STARTING))?;
-        stage.write_all(&serde_json::to_vec(request)?)?;
-        stage.shutdown(Shutdown::Write)?;
+        second_stage.set_read_timeout(Some(START_TIMEOUT))?;
+        second_stage.write_all(&serde_json::to_vec(request)?)?;
+        second_stage.shutdown(Shutdown::Write)?;
         let mut refusal = String::new();
-        // Ends when the stage has become the command, which has no such socket.
-        stage.read_to_string(&mut refusal)?;
+        // Ends when the second stage has become the command, which does not inherit the socket.
+        second_stage.read_to_string(&mut refusal)?;
         if !refusal.is_empty() {
             return Ok(Err(refusal));
         }
@@ -107,120 +111,125 @@ impl<'a> Watch<'a> {
             request,
             main,
             main_ended,
-            let_go: false,
-            status: None,
+            abandoned: false,
+            exit_code: None,
             childless: false,
             output: Some(output),
-            kept: Kept::new(LONGEST_OUTPUT / 2),
-            began,
-            looked: began,
-            newest: None,
-            look_after: LOOK,
+            captured: HeadAndTail::new(MAX_OUTPUT_BYTES / 2),
+            started_at,
+            scanned_at: started_at,
+            newest_pid: None,
+            scan_interval: SCAN_INTERVAL,
         }))
     }
 
-    /// Returns when the command has ended, went beyond a bound, or is not wanted any more.
-    pub(super) fn until_it_ends(&mut self) -> Why {
-        let deadline = self.began + Duration::from_millis(self.request.timeout_ms);
+    /// Returns when the command has exited, exceeded a limit, or was abandoned.
+    pub(super) fn wait(&mut self) -> EndReason {
+        let deadline = self.started_at + Duration::from_millis(self.request.timeout_ms);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if let Err(error) = self.step(left.min(LOOK)) {
-                return Why::Broken(error);
+            if let Err(error) = self.step(left.min(SCAN_INTERVAL)) {
+                return EndReason::WatchFailed(error);
             }
-            let over = match self.status {
-                _ if self.let_go => return Why::LetGo,
+            let exit_status = match self.exit_code {
+                _ if self.abandoned => return EndReason::Abandoned,
                 Some(code) => Some(ExitStatus::Exited(code)),
                 None if left.is_zero() => Some(ExitStatus::TimedOut),
-                None => self.beyond_a_bound(),
+                None => self.exceeded_limit(),
             };
-            if let Some(how) = over {
-                return Why::Ended(how);
+            if let Some(status) = exit_status {
+                return EndReason::Ended(status);
             }
         }
     }
 
-    /// TERM to all that came from the command, then KILL. False if some of it does not end.
-    pub(super) fn end_all(&mut self, why: &Why) -> bool {
-        // Who floods the machine would use the grace for more of it.
-        if !matches!(why, Why::Ended(ExitStatus::TooManyProcesses | ExitStatus::TooMuchMemory)) {
-            let until = Instant::now() + GRACE;
-            let all = self.look();
+    /// Ends all descendants with TERM, then KILL. False if some cannot be killed.
+    pub(super) fn end_descendants(&mut self, reason: &EndReason) -> bool {
+        // A command that floods the machine gets no grace period, in which it would go on.
+        if !matches!(
+            reason,
+            EndReason::Ended(ExitStatus::TooManyProcesses | ExitStatus::TooMuchMemory)
+        ) {
+            let until = Instant::now() + TERM_TIMEOUT;
+            let all = self.scan();
             all.signal(Signal::TERM);
-            // One that is stopped hears TERM only when it goes on.
+            // A stopped process handles TERM only after CONT.
             all.signal(Signal::CONT);
-            while !self.childless && Instant::now() < until && self.beyond_a_bound().is_none() {
-                // What cannot be read is lost; the end must come all the same.
-                let _ = self.step(SOON);
+            while !self.childless && Instant::now() < until && self.exceeded_limit().is_none() {
+                // A read error loses output, but must not prevent the end.
+                let _ = self.step(POLL_INTERVAL);
             }
         }
-        let until = Instant::now() + KILLING;
+        let until = Instant::now() + KILL_TIMEOUT;
         while !self.childless && Instant::now() < until {
-            // Again and again, since what is not killed yet may start more.
-            self.look().signal(Signal::KILL);
-            let _ = self.step(SOON);
+            // Repeated, since processes that are still alive may start more.
+            self.scan().signal(Signal::KILL);
+            let _ = self.step(POLL_INTERVAL);
         }
         self.childless
     }
 
-    /// How it ended, with the output until now.
-    pub(super) fn ended(mut self, how: ExitStatus) -> CommandOutput {
-        let duration = self.began.elapsed();
+    /// The result with this status and all output.
+    pub(super) fn into_output(mut self, status: ExitStatus) -> CommandOutput {
+        let duration = self.started_at.elapsed();
         let mut before = None;
-        // A pipe holds a bounded rest, and nobody is left to write more.
-        while before != Some(self.kept.total()) {
-            before = Some(self.kept.total());
+        // The rest in the pipe is bounded, since nobody is left to write.
+        while before != Some(self.captured.total()) {
+            before = Some(self.captured.total());
             let _ = self.step(Duration::ZERO);
         }
         CommandOutput {
-            how,
-            output: self.kept.text(LONGEST_OUTPUT),
+            status,
+            output: self.captured.text(MAX_OUTPUT_BYTES),
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
-    /// Waits until something happens, reads what there is, buries the dead.
+    /// Waits for an event, reads the available output, and reaps exited processes.
     fn step(&mut self, limit: Duration) -> io::Result<()> {
         let leash = io::stdin();
         let mut sources = Vec::new();
-        if !self.let_go {
+        if !self.abandoned {
             sources.push((Source::Leash, leash.as_fd()));
         }
-        if self.status.is_none() {
+        if self.exit_code.is_none() {
             sources.push((Source::Main, self.main_ended.as_fd()));
         }
         if let Some(output) = &self.output {
             sources.push((Source::Output, output.as_fd()));
         }
-        let asked = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
-        let mut asked: Vec<_> = asked.collect();
-        poll(&mut asked, Some(&Timespec::try_from(limit).map_err(|_| Errno::INVAL)?))?;
-        let answers = asked.iter().map(|fd| !fd.revents().is_empty());
+        let polled = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+        let mut polled: Vec<_> = polled.collect();
+        poll(&mut polled, Some(&Timespec::try_from(limit).map_err(|_| Errno::INVAL)?))?;
+        let answers = polled.iter().map(|fd| !fd.revents().is_empty());
         let ready = sources.iter().zip(answers).filter(|(_, ready)| *ready);
         let ready: Vec<Source> = ready.map(|((source, _), _)| *source).collect();
-        // Nothing more comes on the leash than its end.
-        self.let_go |= ready.contains(&Source::Leash);
+        // The only event on the leash is its end.
+        self.abandoned |= ready.contains(&Source::Leash);
         if ready.contains(&Source::Output) {
             self.read()?;
         }
-        self.bury();
+        self.reap();
         Ok(())
     }
 
     fn read(&mut self) -> io::Result<()> {
         let Some(output) = &self.output else { return Ok(()) };
-        let mut chunk = [0; CHUNK];
+        let mut chunk = [0; READ_CHUNK_BYTES];
         match rustix::io::read(output, &mut chunk)? {
             0 => self.output = None,
-            length => self.kept.add(&chunk[..length]),
+            length => self.captured.add(&chunk[..length]),
         }
         Ok(())
     }
 
-    /// Every orphan among what came from the command is a child of this process.
-    fn bury(&mut self) {
+    /// Reaps exited children; every orphaned descendant becomes a child of this process.
+    fn reap(&mut self) {
         loop {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some((id, status))) if id == self.main => self.status = Some(code(status)),
+                Ok(Some((id, status))) if id == self.main => {
+                    self.exit_code = Some(shell_exit_code(status))
+                }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return,
                 Err(_) => {
@@ -231,39 +240,39 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn beyond_a_bound(&mut self) -> Option<ExitStatus> {
-        if self.kept.total() > self.request.limits.output {
+    fn exceeded_limit(&mut self) -> Option<ExitStatus> {
+        if self.captured.total() > self.request.limits.output {
             return Some(ExitStatus::Flooded);
         }
-        if !self.is_due() {
+        if !self.is_scan_due() {
             return None;
         }
-        let seen = self.look();
-        if seen.processes.len() > self.request.limits.processes {
+        let descendants = self.scan();
+        if descendants.processes.len() > self.request.limits.processes {
             return Some(ExitStatus::TooManyProcesses);
         }
-        (seen.memory > self.request.limits.memory).then_some(ExitStatus::TooMuchMemory)
+        (descendants.memory_bytes > self.request.limits.memory).then_some(ExitStatus::TooMuchMemory)
     }
 
-    /// A look costs more the more processes the machine has, and most find nothing new.
-    fn is_due(&self) -> bool {
-        let since = self.looked.elapsed();
-        since >= self.look_after.max(LOOK_ANYWAY)
-            || since >= self.look_after && newest().ok() != self.newest
+    /// A scan gets more expensive with the processes of the machine, and most find nothing new.
+    fn is_scan_due(&self) -> bool {
+        let since = self.scanned_at.elapsed();
+        since >= self.scan_interval.max(UNCONDITIONAL_SCAN_INTERVAL)
+            || since >= self.scan_interval && newest_pid().ok() != self.newest_pid
     }
 
-    fn look(&mut self) -> Descendants {
-        self.newest = newest().ok();
-        self.looked = Instant::now();
-        // Without /proc the command would not have been started.
-        let seen = Descendants::of(getpid()).unwrap_or_default();
-        self.look_after = LOOK.max(self.looked.elapsed() * LOOK_SHARE);
-        seen
+    fn scan(&mut self) -> Descendants {
+        self.newest_pid = newest_pid().ok();
+        self.scanned_at = Instant::now();
+        // /proc exists, or the command would not have been started.
+        let descendants = Descendants::of(getpid()).unwrap_or_default();
+        self.scan_interval = SCAN_INTERVAL.max(self.scanned_at.elapsed() * SCAN_PAUSE_FACTOR);
+        descendants
     }
 }
 
-/// As shells count: 128 and the signal's number for one that a signal ended.
-fn code(status: WaitStatus) -> i32 {
+/// The exit code as shells report it: 128 plus the signal's number after a signal.
+fn shell_exit_code(status: WaitStatus) -> i32 {
     let signal = status.terminating_signal().map(|signal| 128 + signal);
     status.exit_status().or(signal).unwrap_or(-1)
 }

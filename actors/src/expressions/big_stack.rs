@@ -1,26 +1,26 @@
-//! Work of interpreters that recurse as deep as their input says, on a thread with room for it.
+//! Runs interpreters that recurse as deeply as their input on a thread with a large stack.
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Enough for the parsers' own limits of nesting (96 and 150), which a worker's 2 MB is not.
-const STACK: usize = 64 * 1024 * 1024;
+/// Enough for the parsers' own nesting limits (96 and 150); the 2 MB of a worker thread are not.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Does the work aside; `None` if it panics, or takes longer than the caller would wait.
+/// Runs the work on its own thread; `None` if it panics or takes longer than `timeout`.
 ///
-/// Work that is not waited for goes on to its own end, so it must have one.
-pub(super) fn aside<T: Send + 'static>(
-    longest: Duration,
+/// Work that timed out keeps running, so it must end by itself.
+pub(super) fn run_on_big_stack<T: Send + 'static>(
+    timeout: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    let thread = thread::Builder::new().name("aside".to_owned()).stack_size(STACK);
+    let thread = thread::Builder::new().name("big-stack".to_owned()).stack_size(STACK_BYTES);
     let job = move || {
         let _ = sender.send(work());
     };
     thread.spawn(job).ok()?;
-    receiver.recv_timeout(longest).ok()
+    receiver.recv_timeout(timeout).ok()
 }
 
 #[cfg(test)]
@@ -28,11 +28,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_panics_or_is_late_comes_to_nothing() {
+    fn work_that_panics_or_is_late_returns_nothing() {
         let (hold, held) = mpsc::channel::<()>();
-        assert_eq!(aside(Duration::from_secs(9), || 1), Some(1));
-        assert_eq!(aside(Duration::from_secs(9), || -> i32 { unreachable!("on purpose") }), None);
-        assert_eq!(aside(Duration::from_millis(1), move || held.recv()), None);
+        assert_eq!(run_on_big_stack(Duration::from_secs(9), || 1), Some(1));
+        assert_eq!(
+            run_on_big_stack(Duration::from_secs(9), || -> i32 {
+                unreachable!("the work panics on purpose")
+            }),
+            None
+        );
+        assert_eq!(run_on_big_stack(Duration::from_millis(1), move || held.recv()), None);
         drop(hold);
     }
 }

@@ -1,4 +1,4 @@
-//! Conditions of an approval, in CEL: one that fails, or takes too long, asks.
+//! Conditions of an approval, in CEL. A condition that fails or takes too long counts as true.
 
 mod step_budget;
 
@@ -10,77 +10,82 @@ use cel::objects::{Key, Map};
 use cel::{Context, Env, IdedExpr};
 use serde_json::Value;
 
-use super::big_stack::aside;
+use super::big_stack::run_on_big_stack;
 use crate::limits::{encoded_len, one_line};
-use step_budget::Meter;
+use step_budget::StepBudget;
 
 /// The longest expression.
-const LONGEST_SOURCE: usize = 4_096;
-/// The most that a condition looks at; beyond it a person does.
-const LARGEST_INPUT: usize = 256 * 1024;
-/// The deepest nesting; a level of evaluation takes up to 40 kB of stack.
-const DEEPEST: usize = 64;
-/// Compiling may take this long, on the busiest machine.
-const LONGEST_COMPILE: Duration = Duration::from_secs(10);
-/// The conversation waits for its condition no longer than this.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The longest message of the parser that is passed on.
-const LONGEST_MESSAGE: usize = 300;
+const MAX_SOURCE_BYTES: usize = 4_096;
+/// The largest input of a condition; with a larger one a person is asked.
+const MAX_INPUT_BYTES: usize = 256 * 1024;
+/// The deepest nesting of an expression; a level of evaluation takes up to 40 kB of stack.
+const MAX_DEPTH: usize = 64;
+/// Compiling may take this long on a very busy machine.
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A conversation waits for its condition no longer than this.
+const EVALUATION_TIMEOUT: Duration = Duration::from_secs(1);
+/// The parser's messages are cut to this length.
+const MAX_PARSER_MESSAGE_BYTES: usize = 300;
 
 static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// A compiled condition.
 ///
-/// The library bounds neither the time nor the stack of an evaluation. Here every round of every
-/// `all`, `exists`, `map` … is counted, a pattern in it a hundredfold, up to 20,000; nesting is
-/// bounded; and the work is done on a thread with a large stack, for which nobody waits longer than
-/// a second. What goes over any of that asks.
+/// The library limits neither the time nor the stack of an evaluation. So every iteration of `all`,
+/// `exists`, `map` and the like costs one step of a budget of 20,000, and a pattern in it costs
+/// 100; nesting is limited; and the work runs on a thread with a large stack, for which a caller
+/// waits at most a second. A condition that exceeds any of these limits counts as true, and a
+/// person is asked.
 #[derive(Clone)]
 pub struct Condition {
     source: String,
-    metered: Arc<IdedExpr>,
+    expression: Arc<IdedExpr>,
 }
 
 impl Condition {
     /// Compiles an expression, at most 4 kB. An unknown name in it fails when evaluated.
     pub fn compile(source: &str) -> Result<Self, String> {
-        if source.len() > LONGEST_SOURCE {
-            return Err(format!("must be at most {LONGEST_SOURCE} bytes"));
+        if source.len() > MAX_SOURCE_BYTES {
+            return Err(format!("must be at most {MAX_SOURCE_BYTES} bytes"));
         }
         let owned = source.to_owned();
-        let compiled = aside(LONGEST_COMPILE, move || {
+        let compiled = run_on_big_stack(COMPILE_TIMEOUT, move || {
             let program = ENV.compile(&owned).map_err(|errors| {
-                format!("does not compile: {}", one_line(&errors.to_string(), LONGEST_MESSAGE))
+                format!(
+                    "does not compile: {}",
+                    one_line(&errors.to_string(), MAX_PARSER_MESSAGE_BYTES)
+                )
             })?;
             let expression = program.expression();
-            if step_budget::depth(expression) > DEEPEST {
-                return Err(format!("must nest at most {DEEPEST} deep"));
+            if step_budget::depth(expression) > MAX_DEPTH {
+                return Err(format!("must nest at most {MAX_DEPTH} deep"));
             }
-            Ok(Arc::new(step_budget::metered(expression.clone())))
+            Ok(Arc::new(step_budget::with_step_budget(expression.clone())))
         });
-        let metered = compiled.unwrap_or_else(|| Err("does not compile".to_owned()))?;
-        Ok(Self { source: source.to_owned(), metered })
+        let expression = compiled.unwrap_or_else(|| Err("does not compile".to_owned()))?;
+        Ok(Self { source: source.to_owned(), expression })
     }
 
-    /// Whether a person must be asked: true unless the condition is plainly false.
-    pub fn asks(&self, values: Value) -> bool {
-        if encoded_len(&values) > LARGEST_INPUT {
+    /// Whether a person must be asked: true unless the condition evaluates to false.
+    pub fn is_true_or_fails(&self, values: Value) -> bool {
+        if encoded_len(&values) > MAX_INPUT_BYTES {
             return true;
         }
-        let metered = Arc::clone(&self.metered);
-        let evaluated = aside(LONGEST_WAIT, move || evaluate(&metered, &values));
+        let expression = Arc::clone(&self.expression);
+        let evaluated =
+            run_on_big_stack(EVALUATION_TIMEOUT, move || evaluate(&expression, &values));
         evaluated.flatten().unwrap_or(true)
     }
 }
 
-fn evaluate(metered: &IdedExpr, values: &Value) -> Option<bool> {
+fn evaluate(expression: &IdedExpr, values: &Value) -> Option<bool> {
     let mut context = Context::with_env(Arc::clone(&ENV));
-    Meter::default().attach(&mut context)?;
+    StepBudget::default().attach(&mut context)?;
     for (name, value) in values.as_object()? {
         context.add_variable_from_value(name.as_str(), cel_value(value));
     }
-    match cel::Value::resolve(metered, &context) {
-        Ok(cel::Value::Bool(asks)) => Some(asks),
+    match cel::Value::resolve(expression, &context) {
+        Ok(cel::Value::Bool(result)) => Some(result),
         Ok(_) | Err(_) => None,
     }
 }
@@ -91,7 +96,7 @@ impl fmt::Debug for Condition {
     }
 }
 
-/// JSON in CEL's types: whole numbers are `int`, so that `args.amount * 2 > 100` works.
+/// Converts JSON to CEL's types. Whole numbers become `int`, so that `args.amount * 2 > 100` works.
 fn cel_value(value: &Value) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,

@@ -1,20 +1,20 @@
-//! JSON Schemas: compiled once, never fetching anything, with answers that name each field.
+//! Compiled JSON Schemas that never fetch anything and whose errors name each field.
 
 use std::sync::Arc;
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
-use crate::limits::{LONGEST_ERROR, cut};
+use crate::limits::{MAX_ERROR_BYTES, cut};
 
-/// Mistakes named in one answer; a model mends a few at a time.
-const MOST_MISTAKES: usize = 8;
-/// The longest text of one mistake.
-const LONGEST_MISTAKE: usize = 300;
-/// Steps a pattern may go back; a pattern that needs more counts as not matched.
-const MOST_BACKTRACKS: usize = 100_000;
-/// Defaults are filled in so deep: JSON from outside is no deeper.
-const DEEPEST: usize = 128;
+/// Errors named in one answer; a model corrects a few at a time.
+const MAX_NAMED_ERRORS: usize = 8;
+/// The longest text of one error.
+const MAX_NAMED_ERROR_BYTES: usize = 300;
+/// Backtracking steps of a pattern; one that needs more counts as not matching.
+const MAX_BACKTRACKS: usize = 100_000;
+/// Defaults are filled in down to this depth; JSON from outside is no deeper.
+const MAX_DEFAULTS_DEPTH: usize = 128;
 
 /// A compiled JSON Schema; clones share it.
 #[derive(Clone, Debug)]
@@ -29,11 +29,11 @@ impl Schema {
         if !source.is_object() {
             return Err("must be a JSON Schema object".to_owned());
         }
-        let patterns = PatternOptions::fancy_regex().backtrack_limit(MOST_BACKTRACKS);
+        let patterns = PatternOptions::fancy_regex().backtrack_limit(MAX_BACKTRACKS);
         let options = jsonschema::options().with_pattern_options(patterns).offline();
         let validator = options.build(source).map_err(|error| {
-            let at = path(&error.instance_path().to_string());
-            let message = cut(&error.masked().to_string(), LONGEST_MISTAKE);
+            let at = field_prefix(&error.instance_path().to_string());
+            let message = cut(&error.masked().to_string(), MAX_NAMED_ERROR_BYTES);
             format!("is not a valid JSON Schema: {at}{message}")
         })?;
         Ok(Self { source: Arc::new(source.clone()), validator: Arc::new(validator) })
@@ -49,35 +49,37 @@ impl Schema {
         let mut errors = self.validator.iter_errors(value);
         let named: Vec<String> = errors
             .by_ref()
-            .take(MOST_MISTAKES)
+            .take(MAX_NAMED_ERRORS)
             .map(|error| {
-                let at = path(&error.instance_path().to_string());
-                cut(&format!("{at}{}", error.masked()), LONGEST_MISTAKE)
+                let at = field_prefix(&error.instance_path().to_string());
+                cut(&format!("{at}{}", error.masked()), MAX_NAMED_ERROR_BYTES)
             })
             .collect();
         match (named.is_empty(), errors.next()) {
             (true, _) => Ok(()),
-            (false, None) => Err(cut(&named.join("; "), LONGEST_ERROR)),
-            (false, Some(_)) => Err(cut(&format!("{}; and more", named.join("; ")), LONGEST_ERROR)),
+            (false, None) => Err(cut(&named.join("; "), MAX_ERROR_BYTES)),
+            (false, Some(_)) => {
+                Err(cut(&format!("{}; and more", named.join("; ")), MAX_ERROR_BYTES))
+            }
         }
     }
 
-    /// The value with the defaults of absent properties filled in, at every depth of objects.
-    pub fn fill(&self, mut value: Value) -> Value {
-        fill(&self.source, &mut value, DEEPEST);
+    /// Fills in the defaults of absent properties, in nested objects too.
+    pub fn fill_defaults(&self, mut value: Value) -> Value {
+        fill_defaults_in(&self.source, &mut value, MAX_DEFAULTS_DEPTH);
         value
     }
 }
 
-/// `/to/0` as `to.0: `; the root as nothing, since its messages name the property.
-fn path(pointer: &str) -> String {
+/// Turns `/to/0` into `to.0: `. The root has no prefix, since its messages name the property.
+fn field_prefix(pointer: &str) -> String {
     match pointer.trim_start_matches('/') {
         "" => String::new(),
         path => format!("{}: ", path.replace('/', ".")),
     }
 }
 
-fn fill(schema: &Value, value: &mut Value, depth: usize) {
+fn fill_defaults_in(schema: &Value, value: &mut Value, depth: usize) {
     let (Some(properties), Value::Object(object)) = (properties(schema), value) else { return };
     if depth == 0 {
         return;
@@ -87,7 +89,7 @@ fn fill(schema: &Value, value: &mut Value, depth: usize) {
             object.insert(name.clone(), default.clone());
         }
         if let Some(inner) = object.get_mut(name) {
-            fill(property, inner, depth - 1);
+            fill_defaults_in(property, inner, depth - 1);
         }
     }
 }
@@ -115,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_mistakes_make_a_short_answer() {
+    fn a_thousand_errors_make_a_short_answer() {
         let schema = Schema::compile(&json!({"items": {"type": "string"}})).unwrap();
         let error = schema.check(&Value::from(vec![1; 1000])).unwrap_err();
-        assert!(error.len() <= LONGEST_ERROR && error.ends_with("and more"), "{error}");
+        assert!(error.len() <= MAX_ERROR_BYTES && error.ends_with("and more"), "{error}");
     }
 
     #[test]
@@ -126,12 +128,12 @@ mod tests {
         let schema = json!({"properties": {
             "a": {"default": 1}, "b": {"properties": {"c": {"default": [2]}}},
             "d": {"default": {}, "properties": {"e": {"default": 3}}}, "f": {}}});
-        let filled = Schema::compile(&schema).unwrap().fill(json!({"a": null, "b": {}}));
+        let filled = Schema::compile(&schema).unwrap().fill_defaults(json!({"a": null, "b": {}}));
         assert_eq!(filled, json!({"a": null, "b": {"c": [2]}, "d": {"e": 3}}));
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn an_invalid_schema_is_refused() {
         for bad in [json!(true), json!([]), json!({"type": "banana"}), json!({"pattern": "("})] {
             assert!(Schema::compile(&bad).is_err(), "{bad}");
         }
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_nothing_and_a_hostile_pattern_come_to_an_end() {
+    fn a_circular_schema_and_a_hostile_pattern_end() {
         if let Ok(schema) = Schema::compile(&json!({"$ref": "#"})) {
             let _ = schema.check(&json!({}));
         }
@@ -174,7 +176,7 @@ mod tests {
         for (key, depth) in [("properties", 60), ("allOf", 60), ("anyOf", 60)] {
             let schema = Schema::compile(&wrap(key, depth)).unwrap();
             let value = (0..120).fold(json!(1), |inner, _| json!({"a": inner}));
-            let _ = schema.check(&schema.fill(value));
+            let _ = schema.check(&schema.fill_defaults(value));
         }
     }
 }

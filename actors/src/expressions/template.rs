@@ -1,4 +1,4 @@
-//! Messages for people, as templates over the arguments and the conversation.
+//! Templates of messages for people, over the arguments and the conversation.
 
 use std::fmt;
 use std::io;
@@ -8,72 +8,72 @@ use std::time::Duration;
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
 
-use super::big_stack::aside;
+use super::big_stack::run_on_big_stack;
 use crate::limits::one_line;
 
 /// The longest template; a message is a sentence or a page, not a program.
-const LONGEST_SOURCE: usize = 4_096;
-/// Instructions one rendering may take, so that a loop within a loop ends.
-const FUEL: u64 = 50_000;
+const MAX_SOURCE_BYTES: usize = 4_096;
+/// Instructions of one rendering, so that nested loops end.
+const MAX_INSTRUCTIONS: u64 = 50_000;
 /// The longest message; it is journalled and shown in the inbox.
-const LONGEST_OUTPUT: usize = 16_384;
-/// Compiling may take this long, on the busiest machine.
-const LONGEST_COMPILE: Duration = Duration::from_secs(10);
-/// The conversation waits for its message no longer than this.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The longest name of a value that is looked up where it is.
-const LONGEST_NAME: usize = 100;
-/// The longest message of the parser that is passed on.
-const LONGEST_MESSAGE: usize = 300;
+const MAX_OUTPUT_BYTES: usize = 16_384;
+/// Compiling may take this long on a very busy machine.
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A conversation waits for its message no longer than this.
+const RENDER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest name in a template that is rendered on the caller's thread.
+const MAX_NAME_BYTES: usize = 100;
+/// The parser's messages are cut to this length.
+const MAX_PARSER_MESSAGE_BYTES: usize = 300;
 
 /// A compiled template.
 #[derive(Clone)]
 pub struct Template {
     source: String,
     environment: Arc<Environment<'static>>,
-    /// Whether it does nothing but put values in their places.
+    /// Whether it only inserts values, without expressions or loops.
     is_plain: bool,
 }
 
 impl Template {
     /// Compiles a template.
     pub fn compile(source: &str) -> Result<Self, String> {
-        if source.len() > LONGEST_SOURCE {
-            return Err(format!("must be at most {LONGEST_SOURCE} bytes"));
+        if source.len() > MAX_SOURCE_BYTES {
+            return Err(format!("must be at most {MAX_SOURCE_BYTES} bytes"));
         }
         let owned = source.to_owned();
-        let environment = aside(LONGEST_COMPILE, move || compile(owned));
+        let environment = run_on_big_stack(COMPILE_TIMEOUT, move || compile(owned));
         let environment = environment.unwrap_or_else(|| Err("does not compile".to_owned()))?;
         let is_plain = is_plain(source);
         Ok(Self { source: source.to_owned(), environment: Arc::new(environment), is_plain })
     }
 
-    /// The text, unless a value is missing or a bound is reached.
+    /// Renders the text; `None` if a value is missing or a limit is reached.
     pub fn render(&self, values: Value) -> Option<String> {
         if self.is_plain {
             return render(&self.environment, &values);
         }
         let environment = Arc::clone(&self.environment);
-        aside(LONGEST_WAIT, move || render(&environment, &values)).flatten()
+        run_on_big_stack(RENDER_TIMEOUT, move || render(&environment, &values)).flatten()
     }
 }
 
 impl Template {
-    /// Whether it renders in no time.
-    pub(crate) fn is_quick(&self) -> bool {
+    /// Whether it only inserts values, which takes no time.
+    pub(crate) fn is_plain(&self) -> bool {
         self.is_plain
     }
 }
 
-/// Whether a template is text and names of values, such as `Send to {{ args.to }}?`: it needs
-/// neither time nor a deep stack.
+/// Whether a template consists of text and names of values, such as `Send to {{ args.to }}?`. It
+/// then needs neither time nor a deep stack.
 fn is_plain(source: &str) -> bool {
     let mut pieces = source.split("{{");
     let text = |piece: &str| !piece.contains(['{', '}']);
     let name = |piece: &str| piece.chars().all(|c| c.is_ascii_alphanumeric() || "_. ".contains(c));
     pieces.next().is_some_and(text)
         && pieces.all(|piece| match piece.split_once("}}") {
-            Some((inside, after)) => inside.len() <= LONGEST_NAME && name(inside) && text(after),
+            Some((inside, after)) => inside.len() <= MAX_NAME_BYTES && name(inside) && text(after),
             None => false,
         })
 }
@@ -81,19 +81,19 @@ fn is_plain(source: &str) -> bool {
 fn compile(source: String) -> Result<Environment<'static>, String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(MAX_INSTRUCTIONS));
     for unbounded in ["indent", "format"] {
         environment.remove_filter(unbounded);
     }
     environment.add_template_owned("message", source).map_err(|error| {
-        format!("does not compile: {}", one_line(&error.to_string(), LONGEST_MESSAGE))
+        format!("does not compile: {}", one_line(&error.to_string(), MAX_PARSER_MESSAGE_BYTES))
     })?;
     Ok(environment)
 }
 
 fn render(environment: &Environment<'static>, values: &Value) -> Option<String> {
     let template = environment.get_template("message").ok()?;
-    let mut text = Bounded(Vec::new());
+    let mut text = BoundedBuffer(Vec::new());
     template.render_captured_to(minijinja::value::Serde(values), &mut text).ok()?;
     String::from_utf8(text.0).ok()
 }
@@ -104,11 +104,11 @@ impl fmt::Debug for Template {
     }
 }
 
-struct Bounded(Vec<u8>);
+struct BoundedBuffer(Vec<u8>);
 
-impl io::Write for Bounded {
+impl io::Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > LONGEST_OUTPUT {
+        if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.0.extend_from_slice(bytes);
@@ -178,7 +178,7 @@ mod tests {
             assert!(!renders, "{bad}");
         }
         assert!(Template::compile("{{").is_err());
-        assert!(Template::compile(&"x".repeat(LONGEST_SOURCE + 1)).is_err());
+        assert!(Template::compile(&"x".repeat(MAX_SOURCE_BYTES + 1)).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use abide_conversation::{CallId, ConversationId, Principal, TurnId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::limits::LARGEST_VALUE;
+use crate::limits::MAX_VALUE_BYTES;
 
 /// One call of a hook.
 #[derive(Clone, Debug, Serialize)]
@@ -88,7 +88,7 @@ pub enum Kind {
 /// The newest messages that make up 1 MB of JSON at most; the last one whatever its size.
 pub(crate) fn kept(messages: &[Message]) -> Arc<[Message]> {
     let size = |message: &Message| serde_json::to_vec(message).map_or(usize::MAX, |it| it.len());
-    let mut left = LARGEST_VALUE;
+    let mut left = MAX_VALUE_BYTES;
     let fits = |message: &&Message| {
         let size = size(message);
         let fits = size <= left;

@@ -5,7 +5,7 @@ use abide_conversation::message::text_block;
 use serde_json::{Map, Value};
 
 use crate::definition::HookPoint;
-use crate::limits::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
+use crate::limits::{MAX_ERROR_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 
 /// A hook's answer. As JSON: an object with the one key that is named here, or with none.
 ///
@@ -76,7 +76,7 @@ impl Reply {
         if !fits {
             return Err(format!("its answer does not fit {on}"));
         }
-        let short = |reason: String| cut(&reason, LONGEST_ERROR);
+        let short = |reason: String| cut(&reason, MAX_ERROR_BYTES);
         Ok(match self {
             Self::Add(blocks) => {
                 if let Some(wrong) = blocks.iter().find_map(|block| check_said(block).err()) {
@@ -85,12 +85,12 @@ impl Reply {
                 if blocks.iter().any(is_empty) {
                     return Err("its content has an empty text".to_owned());
                 }
-                if blocks.iter().map(encoded_len).sum::<usize>() > LARGEST_VALUE {
+                if blocks.iter().map(encoded_len).sum::<usize>() > MAX_VALUE_BYTES {
                     return Err("its content is larger than 1 MB".to_owned());
                 }
                 Self::Add(blocks)
             }
-            Self::Show(text) if text.len() > LARGEST_VALUE => {
+            Self::Show(text) if text.len() > MAX_VALUE_BYTES => {
                 return Err("its text is larger than 1 MB".to_owned());
             }
             Self::Halt(reason) => Self::Halt(short(reason)),

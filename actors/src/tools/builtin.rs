@@ -1,4 +1,4 @@
-//! The ten built-in tools, one file each.
+//! The ten built-in tools, one file each. See `reference/builtin-tools.md`.
 
 mod bash;
 mod edit;
@@ -23,7 +23,7 @@ use crate::exec::Shell;
 use crate::web_fetch::Fetcher;
 use crate::workspace::{Workspace, Workspaces};
 
-/// What the built-in tools of a node work with.
+/// The services that the built-in tools of a node work with.
 pub struct BuiltinServices {
     pub workspaces: Arc<Workspaces>,
     pub shell: Arc<Shell>,
@@ -31,7 +31,7 @@ pub struct BuiltinServices {
 }
 
 impl Builtin {
-    /// What the model is told of it.
+    /// The description for the model.
     pub fn description(self) -> &'static str {
         match self {
             Self::Read => read::DESCRIPTION,
@@ -47,7 +47,7 @@ impl Builtin {
         }
     }
 
-    /// The JSON Schema of its arguments, as the model is told of them.
+    /// The JSON Schema of its arguments, as the model sees it.
     pub fn parameters(self) -> Value {
         match self {
             Self::Read => read::parameters(),
@@ -63,9 +63,10 @@ impl Builtin {
         }
     }
 
-    /// What its arguments are held to before it sees them. What is missing, and what it has an error
-    /// of its own for, it judges itself.
-    pub fn checked(self) -> Value {
+    /// The JSON Schema that arguments are validated against before a run. It is laxer than
+    /// `parameters`: the tool itself reports missing fields, and fields for which it has an error
+    /// code of its own.
+    pub fn validation_schema(self) -> Value {
         let mut schema = self.parameters();
         if let Some(schema) = schema.as_object_mut() {
             schema.remove("required");
@@ -75,7 +76,7 @@ impl Builtin {
                     (Self::TodoWrite, "todos") | (Self::PlanMode, "action") => {
                         *property = json!({});
                     }
-                    // Null is the same as absent.
+                    // Null means the same as an absent field.
                     _ => {
                         let kind = property["type"].clone();
                         if kind.is_string() {
@@ -88,8 +89,8 @@ impl Builtin {
         schema
     }
 
-    /// Whether it may run while the conversation plans.
-    pub fn changes_nothing(self) -> bool {
+    /// Whether it may run in the phase `plan`.
+    pub fn is_allowed_in_plan(self) -> bool {
         match self {
             Self::Read
             | Self::Glob
@@ -106,22 +107,23 @@ impl Builtin {
         self != Self::Bash
     }
 
-    /// What calls of one message work on one after another, in call order: a file, the list, the
-    /// phase. A file that is named in two ways may still be read while it is written, never half.
+    /// The lane of a call: the calls of one message that share a lane (a file, the to-do list, the
+    /// phase) run one after another, in call order. A file addressed by two different paths may be
+    /// read while it is being written, but a reader never sees a half-written file.
     pub fn lane(self, args: &Value) -> Option<String> {
         match self {
             Self::Read | Self::Write | Self::Edit => {
-                let path = given(args, "path")?.as_str()?;
+                let path = argument(args, "path")?.as_str()?;
                 Some(format!("file: {}", path.trim_start_matches("./")))
             }
-            // The last of several is what holds.
+            // Of several calls the last one counts.
             Self::TodoWrite | Self::PlanMode => Some(self.name().to_owned()),
             Self::Glob | Self::Grep | Self::Bash | Self::WebFetch | Self::SpawnAgent => None,
         }
     }
 
     /// Whether it works in the conversation's workspace.
-    pub fn works_on_files(self) -> bool {
+    pub fn needs_workspace(self) -> bool {
         match self {
             Self::Read | Self::Glob | Self::Grep | Self::Write | Self::Edit | Self::Bash => true,
             Self::WebFetch | Self::TodoWrite | Self::PlanMode | Self::SpawnAgent => false,
@@ -129,25 +131,32 @@ impl Builtin {
     }
 
     /// Runs a call that the gate granted.
-    pub(super) async fn run(self, run: &Run, kit: &BuiltinServices) -> ToolReturn {
+    pub(super) async fn run(self, run: &Run, services: &BuiltinServices) -> ToolReturn {
         let args = run.grant.args();
         match self {
-            Self::WebFetch => web_fetch::run(args, &run.place.hosts, &kit.fetcher).await,
+            Self::WebFetch => {
+                web_fetch::run(args, &run.environment.allowed_hosts, &services.fetcher).await
+            }
             Self::TodoWrite => todo_write::run(args),
-            Self::PlanMode => plan_mode::run(args, run.place.granted),
+            Self::PlanMode => plan_mode::run(args, run.environment.base_phase),
             Self::Read | Self::Glob | Self::Grep | Self::Write | Self::Edit | Self::Bash => {
-                let workspace = match open(run, kit).await {
+                let workspace = match open_workspace(run, services).await {
                     Ok(workspace) => workspace,
                     Err(unavailable) => return ToolReturn::error(unavailable),
                 };
-                self.run_in(&workspace, run, kit).await
+                self.run_in_workspace(&workspace, run, services).await
             }
-            // A child conversation has those.
+            // A child conversation answers these calls.
             Self::SpawnAgent => ToolReturn::error("the tool does not run here"),
         }
     }
 
-    async fn run_in(self, workspace: &Workspace, run: &Run, kit: &BuiltinServices) -> ToolReturn {
+    async fn run_in_workspace(
+        self,
+        workspace: &Workspace,
+        run: &Run,
+        services: &BuiltinServices,
+    ) -> ToolReturn {
         let args = run.grant.args();
         match self {
             Self::Read => read::run(workspace, args).await,
@@ -155,7 +164,9 @@ impl Builtin {
             Self::Grep => grep::run(workspace, args).await,
             Self::Write => write::run(workspace, args).await,
             Self::Edit => edit::run(workspace, args).await,
-            Self::Bash => bash::run(args, workspace.root(), run.place.network, &kit.shell).await,
+            Self::Bash => {
+                bash::run(args, workspace.root(), run.environment.network, &services.shell).await
+            }
             Self::WebFetch | Self::TodoWrite | Self::PlanMode | Self::SpawnAgent => {
                 ToolReturn::error("the tool needs no workspace")
             }
@@ -165,10 +176,10 @@ impl Builtin {
     /// How long a run may take, unless its entry says otherwise.
     pub fn run_timeout(self) -> Duration {
         let seconds = match self {
-            // Their own time-outs come first.
+            // Longer than the tools' own timeouts, which apply first.
             Self::Bash => 660,
             Self::WebFetch => 90,
-            // A child may wait for people.
+            // A child conversation may wait for people.
             Self::SpawnAgent => 3_600,
             Self::Read
             | Self::Glob
@@ -182,19 +193,21 @@ impl Builtin {
     }
 }
 
-/// The conversation's workspace, or why there is none here; the log and `/readyz` say it, too.
-async fn open(run: &Run, kit: &BuiltinServices) -> Result<Workspace, String> {
-    let (workspaces, place) = (kit.workspaces.clone(), run.place.clone());
-    let opened =
-        tokio::task::spawn_blocking(move || workspaces.open(&place.site, place.storage.as_deref()));
+/// Opens the conversation's workspace. A failure is logged, shown in `/readyz`, and returned as the
+/// text that the model reads.
+async fn open_workspace(run: &Run, services: &BuiltinServices) -> Result<Workspace, String> {
+    let (workspaces, environment) = (services.workspaces.clone(), run.environment.clone());
+    let opened = tokio::task::spawn_blocking(move || {
+        workspaces.open(&environment.workspace, environment.storage.as_deref())
+    });
     let opened = opened.await.map_err(|error| format!("workspace_unavailable: {error}"))?;
     opened.map_err(|unavailable| {
-        tracing::error!(conversation = %run.conversation, %unavailable, "no workspace");
+        tracing::error!(conversation = %run.conversation, %unavailable, "workspace not opened");
         unavailable.to_string()
     })
 }
 
-/// The argument, unless it is missing or null.
-fn given<'a>(args: &'a Value, name: &str) -> Option<&'a Value> {
+/// The argument of that name, unless it is missing or null.
+fn argument<'a>(args: &'a Value, name: &str) -> Option<&'a Value> {
     args.get(name).filter(|value| !value.is_null())
 }

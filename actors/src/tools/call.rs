@@ -13,29 +13,29 @@ use crate::workspace::WorkspaceRef;
 pub struct Run {
     pub agent: AgentName,
     pub conversation: ConversationId,
-    /// `None` for a user's own call.
+    /// `None` for a user's dispatch.
     pub turn: Option<TurnId>,
     pub call: CallId,
     pub attempt: u32,
-    /// What may run, and with what.
+    /// Which tool may run, and with which arguments.
     pub grant: Grant,
     pub assigns: Map<String, Value>,
     pub principal: Principal,
-    /// What an earlier attempt asked a person for, and the answer.
+    /// What an earlier attempt asked a person, and the answer.
     pub input: Option<PendingInput>,
-    pub place: ToolEnvironment,
+    pub environment: ToolEnvironment,
 }
 
-/// Where a built-in tool works, and how far it may reach.
+/// The workspace of a built-in tool, and what the tool may reach.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolEnvironment {
-    pub site: WorkspaceRef,
-    /// The storage that the workspace was on when it was used before.
+    pub workspace: WorkspaceRef,
+    /// The storage that held the workspace when it was last used.
     pub storage: Option<String>,
-    /// Hosts, else refused, that may be fetched from.
-    pub hosts: Vec<String>,
+    /// Hosts that may be fetched from although their addresses are not public.
+    pub allowed_hosts: Vec<String>,
     /// Whether commands may use the network.
     pub network: bool,
-    /// The phase that holds outside of planning.
-    pub granted: PermissionPhase,
+    /// The permission phase that applies outside of planning.
+    pub base_phase: PermissionPhase,
 }

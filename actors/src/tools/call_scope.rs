@@ -1,4 +1,4 @@
-//! Where a call happens: what conditions and messages may look at besides the arguments.
+//! The scope of a call: what conditions and messages may read in addition to the arguments.
 
 use abide_conversation::{ConversationId, Principal};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::definition::{Approval, Tool};
 use crate::expressions::template::Template;
 
-/// A conversation and the principal on whose behalf a call of it is made.
+/// The conversation that a call belongs to, and the principal on whose behalf it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallScope {
     pub conversation: ConversationId,
@@ -16,7 +16,7 @@ pub struct CallScope {
 }
 
 impl CallScope {
-    /// `{args, principal, conversation: {id, assigns, metadata}}`.
+    /// The variables of an expression: `{args, principal, conversation: {id, assigns, metadata}}`.
     pub fn values(&self, args: Value) -> Value {
         json!({
             "args": args,
@@ -32,17 +32,17 @@ impl CallScope {
 
 impl Tool {
     /// The confirmation message for these arguments, if there is one and it renders.
-    pub(super) fn message(&self, args: &Value, scope: &CallScope) -> Option<String> {
-        self.confirmation_message.as_ref()?.render(self.values(args, scope))
+    pub(super) fn confirmation(&self, args: &Value, scope: &CallScope) -> Option<String> {
+        self.confirmation_message.as_ref()?.render(self.expression_values(args, scope))
     }
 
-    /// Whether nothing that an interpreter works on stands between a call and its plan.
-    pub(super) fn is_planned_quickly(&self) -> bool {
-        let asks = matches!(self.approval, Approval::When(_));
-        !asks && self.confirmation_message.as_ref().is_none_or(Template::is_quick)
+    /// Whether a call can be planned without running an interpreter (a condition or a template).
+    pub(super) fn is_cheap_to_plan(&self) -> bool {
+        let has_condition = matches!(self.approval, Approval::When(_));
+        !has_condition && self.confirmation_message.as_ref().is_none_or(Template::is_plain)
     }
 
-    pub(super) fn values(&self, args: &Value, scope: &CallScope) -> Value {
-        scope.values(self.parameters.fill(args.clone()))
+    pub(super) fn expression_values(&self, args: &Value, scope: &CallScope) -> Value {
+        scope.values(self.parameters.fill_defaults(args.clone()))
     }
 }

@@ -10,8 +10,8 @@ use super::native::NativeTool;
 use super::native::dependencies::Dependencies;
 use crate::hooks::Hooks;
 
-/// The native tools that a program offers, by the name that definitions use, what they work with,
-/// what is around all tools, and the program's hooks.
+/// What a program adds to a node: native tools by the name that definitions use, the dependencies
+/// of these tools, middleware, and hooks.
 #[derive(Clone, Default)]
 pub struct Extensions {
     pub(super) tools: BTreeMap<String, Arc<dyn NativeTool>>,
@@ -21,18 +21,18 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// None yet.
+    /// No extensions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same and one more; a later tool of one name replaces the earlier.
-    pub fn with(mut self, name: impl Into<String>, tool: impl NativeTool) -> Self {
+    /// Adds a tool; it replaces an earlier one of the same name.
+    pub fn with_tool(mut self, name: impl Into<String>, tool: impl NativeTool) -> Self {
         self.tools.insert(name.into(), Arc::new(tool));
         self
     }
 
-    /// The same with these hooks, and no others.
+    /// Sets the program's hooks, replacing earlier ones.
     pub fn with_hooks(self, hooks: Hooks) -> Self {
         Self { hooks, ..self }
     }
@@ -42,11 +42,11 @@ impl Extensions {
         &self.hooks
     }
 
-    /// The same, with a value that tools find by its type; a later one of a type replaces the
-    /// earlier.
+    /// Provides a value that tools find by its type; it replaces an earlier one of the same type.
     ///
     /// ```
-    /// use abide_actors::tools::native::{Natives, Returned, typed};
+    /// use abide_actors::tools::native::typed;
+    /// use abide_actors::tools::{Extensions, ToolReturn};
     /// use serde_json::json;
     ///
     /// struct Rate(f64);
@@ -62,11 +62,12 @@ impl Extensions {
     ///         Ok::<_, &str>(args.euros * rate)
     ///     })
     /// });
-    /// let natives = Natives::new().with("exchange", exchange).provide(Rate(1.5));
+    /// let extensions = Extensions::new().with_tool("exchange", exchange).provide(Rate(1.5));
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
     /// # .block_on(async {
-    /// assert_eq!(natives.run("exchange", json!({"euros": 2})).await, Returned::ok(3.0));
+    /// let result = extensions.run_tool("exchange", json!({"euros": 2})).await;
+    /// assert_eq!(result, ToolReturn::ok(3.0));
     /// # });
     /// ```
     pub fn provide<T: Any + Send + Sync>(mut self, value: T) -> Self {
@@ -74,23 +75,23 @@ impl Extensions {
         self
     }
 
-    /// The same for one agent, whose tools find this value and not the one for all.
+    /// Provides a value to the tools of one agent, in place of the value for all agents.
     pub fn provide_for<T: Any + Send + Sync>(mut self, agent: &str, value: T) -> Self {
         Arc::make_mut(&mut self.dependencies).provide(Some(agent), value);
         self
     }
 
-    /// The same, with this middleware and no other.
+    /// Sets the middleware, replacing earlier ones.
     pub fn with_middlewares(self, middlewares: Middlewares) -> Self {
         Self { middlewares, ..self }
     }
 
     /// The tool of that name.
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn NativeTool>> {
+    pub fn tool(&self, name: &str) -> Option<&Arc<dyn NativeTool>> {
         self.tools.get(name)
     }
 
-    /// What may be around the runs of tools.
+    /// The middleware that definitions may name.
     pub fn middlewares(&self) -> &Middlewares {
         &self.middlewares
     }

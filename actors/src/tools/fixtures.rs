@@ -23,11 +23,11 @@ use crate::exec::{Launcher, Limits, Sandbox, Shell};
 use crate::web_fetch::Fetcher;
 use crate::workspace::Workspaces;
 
-/// Does what its arguments say.
-pub(crate) struct Obedient;
+/// A native tool that does what its arguments say.
+pub(crate) struct ScriptedTool;
 
 #[async_trait]
-impl NativeTool for Obedient {
+impl NativeTool for ScriptedTool {
     fn description(&self) -> String {
         "Does what it is told.".to_owned()
     }
@@ -38,7 +38,7 @@ impl NativeTool for Obedient {
 
     async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
         match args["do"].as_str() {
-            Some("panic") => unreachable!("it was told to"),
+            Some("panic") => unreachable!("the test asked for a panic"),
             Some("hang") => std::future::pending().await,
             Some("report") => {
                 for n in 0..args["times"].as_u64().unwrap_or(3) {
@@ -57,13 +57,13 @@ impl NativeTool for Obedient {
     }
 }
 
-/// What is in a definition whatever its tools are.
+/// A definition with these tools and nothing else of interest.
 pub(crate) fn source(tools: Value) -> Value {
     json!({"name": "support", "model": {"provider": "scripted", "script": []}, "tools": tools})
 }
 
-/// Tools that can do nothing here: no test of these reaches them.
-pub(crate) fn kit() -> BuiltinServices {
+/// Services that work on nothing: no test with this runner reaches them.
+pub(crate) fn builtin_services() -> BuiltinServices {
     let shell = Shell::new(Launcher::of("/nowhere"), Sandbox::Off, Limits::default());
     BuiltinServices {
         workspaces: Arc::new(Workspaces::new("/nowhere".into(), StillClock::now())),
@@ -72,12 +72,12 @@ pub(crate) fn kit() -> BuiltinServices {
     }
 }
 
-pub(crate) fn natives() -> Extensions {
-    Extensions::new().with("obedient", Obedient)
+pub(crate) fn extensions() -> Extensions {
+    Extensions::new().with_tool("obedient", ScriptedTool)
 }
 
 pub(crate) fn parse(source: Value) -> Result<Parsed, Vec<DefinitionError>> {
-    Definition::parse(source, &natives())
+    Definition::parse(source, &extensions())
 }
 
 pub(crate) fn definition(tools: Value) -> Arc<Definition> {
@@ -100,15 +100,15 @@ pub(crate) fn a_run(tool: &str, args: Value) -> Run {
         turn: Some(TurnId::new("t1")),
         call: CallId::new("call_1"),
         attempt: 1,
-        grant: Grant::of(tool, args),
+        grant: Grant::for_test(tool, args),
         assigns: scope().assigns,
         principal: Principal::new("ann"),
         input: None,
-        place: Default::default(),
+        environment: Default::default(),
     }
 }
 
-/// Stands at the moment at which it was made.
+/// A clock that stands still at the moment when it was made.
 pub(crate) struct StillClock(Timestamp);
 
 impl StillClock {

@@ -1,5 +1,6 @@
-//! The gate that every call passes, model-called or dispatched: the lists, then the phase, then the
-//! tool's own approval. The first decisive answer wins.
+//! The permission gate, which every call passes, whether a model made it or a user dispatched it.
+//! It applies the lists, then the phase, then the tool's own approval; the first decisive rule
+//! wins. See `reference/permissions.md`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,30 +19,31 @@ use crate::definition::{Approval, Target, Tool};
 use crate::definition::{Definition, Permissions};
 use crate::expressions::schema::Schema;
 
-/// Judges the calls of one conversation, as it is now.
+/// Decides about the calls of one conversation in its current state.
 #[derive(Clone, Debug)]
 pub struct Gate {
     definition: Arc<Definition>,
     ceiling: Option<Ceiling>,
     planning: Option<bool>,
-    /// Approvers' decisions that hold now.
+    /// The approvers' decisions that have not expired.
     remembered: Vec<RememberedDecision>,
     metadata: Map<String, Value>,
 }
 
-/// Leave to run one call, with these arguments and no others. Only a verdict of the gate, read back
-/// from the journal, becomes one; or one about other arguments of a call that has leave already.
+/// Permission to run one call with exactly these arguments. A grant is made only from a verdict of
+/// the gate that was read back from the journal, or from a later verdict on changed arguments of a
+/// call that has a grant already.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     tool: String,
     args: Value,
     phase: PermissionPhase,
-    /// Whether a person said yes to the call, now or before.
+    /// Whether a person approved the call, now or by a remembered decision.
     approved: bool,
 }
 
 impl Gate {
-    /// The gate of a conversation under this revision of its agent.
+    /// The gate of a conversation under this revision of its agent's definition.
     pub fn new(definition: Arc<Definition>, state: &State) -> Self {
         let ceiling = state.parent.as_ref().map(|parent| parent.ceiling.clone());
         Self {
@@ -53,82 +55,95 @@ impl Gate {
         }
     }
 
-    /// The same, with the decisions that hold at `now`: the conversation's and its agent's.
-    pub fn recalling(
+    /// Adds the remembered decisions that are valid at `now`: the conversation's own and its
+    /// agent's.
+    pub fn with_remembered(
         mut self,
         state: &State,
-        agents: Vec<RememberedDecision>,
+        agent_decisions: Vec<RememberedDecision>,
         now: Timestamp,
     ) -> Self {
-        let all = state.decisions.values().cloned().chain(agents);
+        let all = state.decisions.values().cloned().chain(agent_decisions);
         self.remembered = all.filter(|decision| now < decision.expires_at).collect();
         self
     }
 
-    /// Decides about a call of a tool, and names the rule that decided.
-    pub fn judge(&self, tool: &Tool, args: &Value, scope: &CallScope) -> Verdict {
-        let before = self.refusal(tool, args).or_else(|| self.by_phase(tool, args));
-        let (decision, rule) = before.unwrap_or_else(|| match &tool.approval {
+    /// Decides about a call of a tool; the verdict names the rule that decided.
+    pub fn decide(&self, tool: &Tool, args: &Value, scope: &CallScope) -> Verdict {
+        let decided_early =
+            self.hard_denial(tool, args).or_else(|| self.decide_by_phase(tool, args));
+        let (decision, rule) = decided_early.unwrap_or_else(|| match &tool.approval {
             Approval::Auto => (Decision::Allow, "approval: auto"),
             Approval::Required => (Decision::Ask, "approval: requires_approval"),
-            Approval::When(condition) => match condition.asks(tool.values(args, scope)) {
-                true => (Decision::Ask, "approval: when"),
-                false => (Decision::Allow, "approval: when"),
-            },
+            Approval::When(condition) => {
+                if condition.is_true_or_fails(tool.expression_values(args, scope)) {
+                    (Decision::Ask, "approval: when")
+                } else {
+                    (Decision::Allow, "approval: when")
+                }
+            }
         });
         let verdict = self.verdict(decision, rule, tool, args);
-        match before.is_none() && decision == Decision::Ask && !tool.strict {
-            true => self.recalled(tool, args, verdict),
-            false => verdict,
+        if decided_early.is_none() && decision == Decision::Ask && !tool.strict {
+            self.apply_remembered(tool, args, verdict)
+        } else {
+            verdict
         }
     }
 
-    /// What an approver decided before about such a call; a denial wins.
-    fn recalled(&self, tool: &Tool, args: &Value, asks: Verdict) -> Verdict {
+    /// Replaces a verdict that asks by an approver's remembered decision about such a call, if
+    /// there is one. A denial wins over an approval.
+    fn apply_remembered(&self, tool: &Tool, args: &Value, verdict: Verdict) -> Verdict {
         if self.remembered.is_empty() {
-            return asks;
+            return verdict;
         }
-        let (does, exactly) = (tool.does(), exact_fingerprint(&tool.name, args));
-        let decides =
-            |decision: &&RememberedDecision| decision.matches(&tool.name, &does, &exactly);
-        let found = self.remembered.iter().filter(decides);
-        let Some(decided) = found.min_by_key(|decision| decision.approved) else { return asks };
+        let action = tool.action_fingerprint();
+        let exact = exact_fingerprint(&tool.name, args);
+        let applies =
+            |decision: &&RememberedDecision| decision.matches(&tool.name, &action, &exact);
+        let matching = self.remembered.iter().filter(applies);
+        let Some(remembered) = matching.min_by_key(|decision| decision.approved) else {
+            return verdict;
+        };
         Verdict {
-            decision: if decided.approved { Decision::Allow } else { Decision::Deny },
-            rule: format!("remembered: {}", decided.id),
-            by: Some(decided.by.clone()),
-            ..asks
+            decision: if remembered.approved { Decision::Allow } else { Decision::Deny },
+            rule: format!("remembered: {}", remembered.id),
+            by: Some(remembered.by.clone()),
+            ..verdict
         }
     }
 
-    /// The same for arguments that an approver edited: his approval covers them, the lists and the
-    /// phase still hold.
-    pub fn judge_edited(&self, tool: &Tool, args: &Value) -> Verdict {
-        self.judge_again(tool, args, "approval: edited")
+    /// Decides about arguments that an approver edited. The approval covers them, but the lists and
+    /// the phase still apply.
+    pub fn recheck_edited(&self, tool: &Tool, args: &Value) -> Verdict {
+        self.recheck(tool, args, "approval: edited")
     }
 
-    /// The same for arguments that middleware changed. Where no person approved the call, one that
-    /// would need it now is refused: there is nobody to ask in the middle of a run.
-    pub fn judge_changed(
+    /// Decides about arguments that middleware changed. If no person approved the call and the new
+    /// arguments would need an approval, the call is denied: a run in progress cannot wait for a
+    /// person.
+    pub fn recheck_changed(
         &self,
         tool: &Tool,
         args: &Value,
         grant: &Grant,
         scope: &CallScope,
     ) -> Verdict {
-        let asks = !grant.approved && self.judge(tool, args, scope).decision == Decision::Ask;
-        match asks {
-            true => self.verdict(Decision::Deny, "middleware: needs an approval", tool, args),
-            false => self.judge_again(tool, args, "middleware"),
+        let needs_approval =
+            !grant.approved && self.decide(tool, args, scope).decision == Decision::Ask;
+        if needs_approval {
+            self.verdict(Decision::Deny, "middleware: needs an approval", tool, args)
+        } else {
+            self.recheck(tool, args, "middleware")
         }
     }
 
-    fn judge_again(&self, tool: &Tool, args: &Value, rule: &'static str) -> Verdict {
-        let (decision, rule) = self.refusal(tool, args).unwrap_or((Decision::Allow, rule));
+    fn recheck(&self, tool: &Tool, args: &Value, rule: &'static str) -> Verdict {
+        let (decision, rule) = self.hard_denial(tool, args).unwrap_or((Decision::Allow, rule));
         self.verdict(decision, rule, tool, args)
     }
 
-    /// The refusal of a hook, which it decides by this rule.
+    /// The denial by a hook, which names this rule.
     pub(crate) fn deny(&self, tool: &Tool, args: &Value, rule: &str) -> Verdict {
         self.verdict(Decision::Deny, rule, tool, args)
     }
@@ -138,7 +153,7 @@ impl Gate {
         Verdict { decision, rule, phase, fingerprint: fingerprint(&tool.name, args), by: None }
     }
 
-    /// Where a run happens, for what judges its arguments anew.
+    /// The scope of a run, for deciding about its arguments again.
     pub(super) fn scope(&self, run: &Run) -> CallScope {
         CallScope {
             conversation: run.conversation.clone(),
@@ -148,51 +163,52 @@ impl Gate {
         }
     }
 
-    /// The definition whose calls it judges.
+    /// The definition of the conversation's agent.
     pub fn definition(&self) -> &Arc<Definition> {
         &self.definition
     }
 
-    /// Whether the lists and the phase let the tool run at all.
-    pub fn offers(&self, tool: &Tool) -> bool {
-        self.refusal(tool, &Value::Null).is_none()
+    /// Whether the lists and the current phase let the tool run at all.
+    pub fn may_run(&self, tool: &Tool) -> bool {
+        self.hard_denial(tool, &Value::Null).is_none()
     }
 
     /// Whether the lists let the tool run at all.
-    pub fn lists(&self, tool: &Tool) -> bool {
-        self.unlisted(tool).is_none()
+    pub fn is_listed(&self, tool: &Tool) -> bool {
+        self.blocking_list(tool).is_none()
     }
 
-    /// The list that keeps the tool from running, if one does.
-    fn unlisted(&self, tool: &Tool) -> Option<&'static str> {
+    /// The list that forbids the tool, if one does.
+    fn blocking_list(&self, tool: &Tool) -> Option<&'static str> {
         let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
-        let above = self.ceiling.as_ref();
-        // A built-in tool under another name is the same tool.
+        let inherited = self.ceiling.as_ref();
+        // A list that names a built-in tool also covers it under another name.
         let builtin = tool.builtin().map(Builtin::name);
         let named = |list: &BTreeSet<String>| {
             list.contains(&tool.name) || builtin.is_some_and(|name| list.contains(name))
         };
-        if named(disallowed_tools) || above.is_some_and(|it| named(&it.disallowed_tools)) {
+        if named(disallowed_tools) || inherited.is_some_and(|it| named(&it.disallowed_tools)) {
             return Some("disallowed_tools");
         }
         let mut lists =
-            allowed_tools.iter().chain(above.into_iter().flat_map(|it| &it.allowed_tools));
+            allowed_tools.iter().chain(inherited.into_iter().flat_map(|it| &it.allowed_tools));
         lists.any(|list| !named(list)).then_some("allowed_tools")
     }
 
-    /// What no approval changes: the lists, and a phase in which nothing is changed.
-    fn refusal(&self, tool: &Tool, args: &Value) -> Option<(Decision, &'static str)> {
-        if let Some(list) = self.unlisted(tool) {
+    /// The denial that no approval can lift: by a list, or by the `plan` phase.
+    fn hard_denial(&self, tool: &Tool, args: &Value) -> Option<(Decision, &'static str)> {
+        if let Some(list) = self.blocking_list(tool) {
             return Some((Decision::Deny, list));
         }
         let planning = self.phase() == PermissionPhase::Plan;
-        // What began in a child's plan because its parent plans ends with the parent's.
-        let stuck = leaves_plan(tool, args) && self.granted() == PermissionPhase::Plan;
-        (planning && (!tool.changes_nothing() || stuck)).then_some((Decision::Deny, "phase: plan"))
+        // A child that plans because its parent does cannot leave the plan by itself.
+        let inherited_plan = exits_plan(tool, args) && self.base_phase() == PermissionPhase::Plan;
+        (planning && (!tool.is_allowed_in_plan() || inherited_plan))
+            .then_some((Decision::Deny, "phase: plan"))
     }
 
-    /// What the phase decides without looking at the tool's own approval.
-    fn by_phase(&self, tool: &Tool, args: &Value) -> Option<(Decision, &'static str)> {
+    /// What the phase decides before the tool's own approval counts.
+    fn decide_by_phase(&self, tool: &Tool, args: &Value) -> Option<(Decision, &'static str)> {
         match self.phase() {
             PermissionPhase::BypassPermissions => {
                 Some((Decision::Allow, "phase: bypass_permissions"))
@@ -201,16 +217,16 @@ impl Gate {
             PermissionPhase::AcceptEdits if tool.is_accepted_with_edits() => {
                 Some((Decision::Allow, "phase: accept_edits"))
             }
-            PermissionPhase::Plan if leaves_plan(tool, args) && self.began_in_plan() => {
+            PermissionPhase::Plan if exits_plan(tool, args) && self.starts_in_plan() => {
                 Some((Decision::Ask, "phase: plan"))
             }
             PermissionPhase::Plan | PermissionPhase::Default | PermissionPhase::AcceptEdits => None,
         }
     }
 
-    /// What follows a call that was let through, for the calls after it in the same message:
-    /// planning begins at once.
-    pub fn follow(&mut self, tool: &Tool, args: &Value, verdict: &Verdict) {
+    /// Updates the gate after an allowed call, for the calls after it in the same message: planning
+    /// begins at once.
+    pub fn advance(&mut self, tool: &Tool, args: &Value, verdict: &Verdict) {
         let enters = tool.builtin() == Some(Builtin::PlanMode) && args["action"] == "enter";
         if enters && verdict.decision == Decision::Allow {
             self.planning = Some(true);
@@ -219,14 +235,15 @@ impl Gate {
 
     /// The phase that holds now.
     pub fn phase(&self) -> PermissionPhase {
-        match self.planning.unwrap_or(self.began_in_plan()) {
-            true => PermissionPhase::Plan,
-            false => self.granted(),
+        if self.planning.unwrap_or(self.starts_in_plan()) {
+            PermissionPhase::Plan
+        } else {
+            self.base_phase()
         }
     }
 
-    /// The phase that holds outside of planning.
-    pub fn granted(&self) -> PermissionPhase {
+    /// The phase that applies outside of planning.
+    pub fn base_phase(&self) -> PermissionPhase {
         let own = match self.definition.permissions.phase {
             PermissionPhase::Plan => PermissionPhase::Default,
             phase => phase,
@@ -234,13 +251,13 @@ impl Gate {
         self.ceiling.as_ref().map_or(own, |ceiling| own.min(ceiling.phase))
     }
 
-    /// Whether plan mode was there before the conversation could choose it.
-    fn began_in_plan(&self) -> bool {
+    /// Whether the definition itself puts the conversation into plan mode.
+    fn starts_in_plan(&self) -> bool {
         self.definition.permissions.phase == PermissionPhase::Plan
     }
 
-    /// The hosts, else refused, that may be fetched from.
-    pub fn hosts(&self) -> BTreeSet<String> {
+    /// The hosts that may be fetched from although their addresses are not public.
+    pub fn allowed_hosts(&self) -> BTreeSet<String> {
         let own = &self.definition.permissions.allowed_hosts;
         match &self.ceiling {
             Some(ceiling) => own.intersection(&ceiling.allowed_hosts).cloned().collect(),
@@ -249,36 +266,38 @@ impl Gate {
     }
 
     /// Whether commands may use the network.
-    pub fn network(&self) -> bool {
-        let above = self.ceiling.as_ref().is_none_or(|ceiling| ceiling.network);
-        self.definition.permissions.network && above
+    pub fn allows_network(&self) -> bool {
+        let inherited = self.ceiling.as_ref().is_none_or(|ceiling| ceiling.network);
+        self.definition.permissions.network && inherited
     }
 
-    /// What a child may do at most: what may be done here, and might when the call that asks it was
-    /// judged; of these tools if they are named.
+    /// The most that a child may do: no more than this conversation may do now, and no more than it
+    /// might when the gate decided about the call that starts the child. `tools` restricts it to
+    /// these tools.
     pub fn ceiling(&self, grant: &Grant, tools: Option<BTreeSet<String>>) -> Ceiling {
-        let above = self.ceiling.clone().unwrap_or_default();
+        let inherited = self.ceiling.clone().unwrap_or_default();
         let Permissions { allowed_tools, disallowed_tools, .. } = &self.definition.permissions;
-        let lists = above.allowed_tools.into_iter().chain(allowed_tools.clone()).chain(tools);
+        let lists = inherited.allowed_tools.into_iter().chain(allowed_tools.clone()).chain(tools);
         Ceiling {
             phase: self.phase().min(grant.phase),
             allowed_tools: lists.collect(),
-            disallowed_tools: &above.disallowed_tools | disallowed_tools,
-            allowed_hosts: self.hosts(),
-            network: self.network(),
+            disallowed_tools: &inherited.disallowed_tools | disallowed_tools,
+            allowed_hosts: self.allowed_hosts(),
+            network: self.allows_network(),
         }
     }
 }
 
 impl Grant {
-    /// Of a call of the open turn that the gate, or an approver, let through with the arguments that
-    /// it has now.
+    /// The grant of a call of the open turn that the gate or an approver allowed with its current
+    /// arguments.
     pub fn of_call(call: &Call) -> Option<Self> {
         let grant = Self::new(call.leave()?, &call.tool, &call.args)?;
         Some(Self { approved: grant.approved || call.approved, ..grant })
     }
 
-    /// Of a user's own call. One that had to be approved started with the approval.
+    /// The grant of a user's dispatch. A dispatch that needed an approval was started by that
+    /// approval.
     pub fn of_dispatch(run: &RunningDispatch) -> Option<Self> {
         let verdict = run.gate.as_ref().filter(|verdict| verdict.decision != Decision::Deny)?;
         Self::new(verdict, &run.tool, &run.input)
@@ -301,47 +320,48 @@ impl Grant {
         &self.tool
     }
 
-    /// What it may run with.
+    /// The arguments that it may run with.
     pub fn args(&self) -> &Value {
         &self.args
     }
 
-    /// What it may run with, and no leave any more.
+    /// Consumes the grant and returns its arguments.
     pub(super) fn into_args(self) -> Value {
         self.args
     }
 
-    /// The same, with what the arguments leave to the tool's defaults.
-    pub(super) fn filled(self, parameters: &Schema) -> Self {
-        Self { args: parameters.fill(self.args), ..self }
+    /// Fills in the defaults of the tool's parameters.
+    pub(super) fn with_defaults(self, parameters: &Schema) -> Self {
+        Self { args: parameters.fill_defaults(self.args), ..self }
     }
 
-    /// Leave for other arguments of the same call, if the gate lets them through. What a child may
-    /// do never grows by it.
-    pub(super) fn changed(&self, verdict: &Verdict, args: &Value) -> Option<Self> {
+    /// The grant for other arguments of the same call, if the gate allows them. It never widens
+    /// what a child may do.
+    pub(super) fn for_changed_args(&self, verdict: &Verdict, args: &Value) -> Option<Self> {
         let verdict = Some(verdict).filter(|verdict| verdict.decision == Decision::Allow)?;
         let grant = Self::new(verdict, &self.tool, args)?;
         Some(Self { phase: grant.phase.min(self.phase), approved: self.approved, ..grant })
     }
 
     #[cfg(test)]
-    pub(super) fn of(tool: &str, args: Value) -> Self {
+    pub(super) fn for_test(tool: &str, args: Value) -> Self {
         let phase = PermissionPhase::Default;
         Self { tool: tool.to_owned(), args, phase, approved: false }
     }
 }
 
-fn leaves_plan(tool: &Tool, args: &Value) -> bool {
+fn exits_plan(tool: &Tool, args: &Value) -> bool {
     tool.builtin() == Some(Builtin::PlanMode) && args["action"] == "exit"
 }
 
-/// See [`Remembered::fingerprint`]: the same arguments have the same, in whatever order.
+/// The fingerprint of a remembered decision ([`RememberedDecision::fingerprint`]); it does not
+/// depend on the order of the arguments' keys.
 pub(crate) fn exact_fingerprint(tool: &str, args: &Value) -> String {
     let mut digest = Sha256::new();
     digest.update(tool);
     digest.update([0]);
     let canonical = serde_json_canonicalizer::to_vec(args);
-    // A number that has no canonical form has a text, as all JSON does.
+    // A number without a canonical form still has a JSON text.
     let json = canonical.or_else(|_| serde_json::to_vec(args)).unwrap_or_default();
     digest.update(json);
     hex(digest)
@@ -356,14 +376,14 @@ fn fingerprint(tool: &str, args: &Value) -> String {
     let mut digest = Sha256::new();
     digest.update(tool);
     digest.update([0]);
-    // JSON values always have a text.
+    // Writing a JSON value never fails.
     digest.update(serde_json::to_vec(args).unwrap_or_default());
     let digest = digest.finalize();
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Tool {
-    /// The built-in tool that it is, if it is one.
+    /// The built-in tool that this entry configures, if any.
     pub fn builtin(&self) -> Option<Builtin> {
         match &self.target {
             Some(Target::Builtin(builtin)) => Some(*builtin),
@@ -372,8 +392,8 @@ impl Tool {
         }
     }
 
-    /// See [`Remembered::does`].
-    pub(crate) fn does(&self) -> String {
+    /// A fingerprint of what the tool runs, which a remembered decision is bound to.
+    pub(crate) fn action_fingerprint(&self) -> String {
         let run = match &self.target {
             None => String::new(),
             Some(Target::Http(endpoint)) => format!("http {}", endpoint.url),
@@ -385,9 +405,9 @@ impl Tool {
         hex(Sha256::new().chain_update(format!("{:?} {run}", self.executor)))
     }
 
-    /// Whether it may run while the conversation plans.
-    fn changes_nothing(&self) -> bool {
-        self.read_only || self.builtin().is_some_and(Builtin::changes_nothing)
+    /// Whether it may run in the phase `plan`.
+    fn is_allowed_in_plan(&self) -> bool {
+        self.read_only || self.builtin().is_some_and(Builtin::is_allowed_in_plan)
     }
 
     /// Whether it needs no approval in the phase `accept_edits`.

@@ -1,4 +1,4 @@
-//! HTTP tools: one POST a run, its answer read within bounds.
+//! HTTP tools: one POST for each run, with a bounded response. See `reference/http-tools.md`.
 
 mod reply;
 
@@ -16,17 +16,17 @@ use crate::definition::Endpoint;
 use crate::environment::Env;
 use crate::signed_post::SignedClient;
 use crate::trace;
-use reply::{Line, Lines};
+use reply::{Line, LineReader};
 
 /// Calls HTTP tools.
 pub(super) struct Http(SignedClient);
 
 impl Http {
-    pub(super) fn new(clock: Arc<dyn Clock>, variables: Env) -> Result<Self, reqwest::Error> {
-        Ok(Self(SignedClient::new("the tool", clock, variables)?))
+    pub(super) fn new(clock: Arc<dyn Clock>, env: Env) -> Result<Self, reqwest::Error> {
+        Ok(Self(SignedClient::new("the tool", clock, env)?))
     }
 
-    /// Calls the tool once. Every failure is a result; none of them shows a secret.
+    /// Calls the tool once. Every failure becomes a result, and none reveals a secret.
     pub(super) async fn call(
         &self,
         endpoint: &Endpoint,
@@ -36,7 +36,7 @@ impl Http {
     ) -> ToolReturn {
         match self.exchange(endpoint, tool, run, report).await {
             Ok(returned) => returned,
-            Err(message) => ToolReturn::failed(message, ErrorType::ToolError),
+            Err(message) => ToolReturn::failure(message, ErrorType::ToolError),
         }
     }
 
@@ -50,22 +50,23 @@ impl Http {
         let key = format!("{}/{}", run.conversation, run.call);
         let Run { conversation, turn, call, attempt, .. } = run;
         let trace = trace::of_attempt(conversation, turn.as_ref(), call, *attempt);
-        let response = self.0.post(endpoint, tool, &key, body(tool, run), trace).await?;
+        let response = self.0.post(endpoint, tool, &key, request_body(tool, run), trace).await?;
         if [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT].contains(&response.status()) {
             return Ok(ToolReturn::ok(Value::Null));
         }
-        match is_ndjson(response.headers()) {
-            true => self.lines(response, report).await,
-            false => reply::whole(&self.0.whole(response).await?),
+        if is_ndjson(response.headers()) {
+            self.read_ndjson(response, report).await
+        } else {
+            reply::read_whole(&self.0.whole(response).await?)
         }
     }
 
-    async fn lines(
+    async fn read_ndjson(
         &self,
         mut response: Response,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> Result<ToolReturn, String> {
-        let mut lines = Lines::default();
+        let mut lines = LineReader::default();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.0.broken(&error))? {
             lines.push(&chunk)?;
             while let Some(line) = lines.next_line()? {
@@ -84,7 +85,7 @@ impl Http {
     }
 }
 
-fn body(tool: &str, run: &Run) -> String {
+fn request_body(tool: &str, run: &Run) -> String {
     json!({
         "conversation_id": run.conversation,
         "turn_id": run.turn,

@@ -1,4 +1,4 @@
-//! Work of others in a task of its own.
+//! Runs other people's code in a task of its own.
 
 use std::future::Future;
 
@@ -9,19 +9,20 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::ToolReturn;
 
-/// Progress that waits to be passed on; a tool that reports faster loses the rest, as it may.
-pub(super) const PROGRESS_WAITING: usize = 64;
+/// Progress reports that wait to be passed on. Progress is lossy: a tool that reports faster loses
+/// the rest.
+pub(super) const MAX_PENDING_PROGRESS: usize = 64;
 
-/// Does the work in a task of its own, so that a panic ends there, and a run that never yields blocks
-/// no other. What it sends is reported while it runs; dropping the future ends the work.
-pub(super) async fn apart<F>(
+/// Runs the work in a task of its own, so that a panic ends there and a run that never yields
+/// blocks no other. Progress is reported while it runs; dropping the future aborts the task.
+pub(super) async fn run_isolated<F>(
     report: &(impl Fn(Value) + Send + Sync),
     work: impl FnOnce(mpsc::Sender<Value>) -> F,
 ) -> ToolReturn
 where
     F: Future<Output = ToolReturn> + Send + 'static,
 {
-    let (sender, mut reports) = mpsc::channel(PROGRESS_WAITING);
+    let (sender, mut reports) = mpsc::channel(MAX_PENDING_PROGRESS);
     let mut task = AbortOnDropHandle::new(tokio::spawn(work(sender)));
     let ended = loop {
         tokio::select! {
@@ -34,12 +35,12 @@ where
         report(payload);
     }
     ended.unwrap_or_else(|error| {
-        tracing::error!(said = %error, "a tool's run crashed");
-        crashed()
+        tracing::error!(content = %error, "tool run crashed");
+        crash_result()
     })
 }
 
-/// What a panic comes to.
-pub(super) fn crashed() -> ToolReturn {
-    ToolReturn::failed("tool crashed", ErrorType::ToolCrashed)
+/// The result of a run that panicked.
+pub(super) fn crash_result() -> ToolReturn {
+    ToolReturn::failure("tool crashed", ErrorType::ToolCrashed)
 }

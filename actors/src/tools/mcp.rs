@@ -1,7 +1,7 @@
-//! MCP: the servers whose tools agents use, one connection to each for the whole node.
+//! MCP clients: one session for each server whose tools the agents of this node use.
 //!
-//! Nothing here fails a model step: a server that is away keeps its last listing in use, and without
-//! one its tools are absent. A call is sent once and never again by itself.
+//! An unavailable server never fails a model step: its last listing stays in use, and without one
+//! its tools are absent. A call is sent once and never repeated automatically after an error.
 
 mod call;
 mod connection;
@@ -30,107 +30,117 @@ pub use listing::Listing;
 use session::McpSession;
 pub(crate) use tools::tools;
 
-/// The longest name of a tool that a server may have; some write paths into them.
-pub(crate) const LONGEST_TOOL_NAME: usize = 256;
-/// Distinct servers of a node. Each may have a connection or a process, and keeps its listing.
-const MOST_LINKS: usize = 128;
-/// One is what a missing slash takes.
-const MOST_REDIRECTS: usize = 3;
+/// The longest tool name of a server; some servers write paths into them.
+pub(crate) const MAX_SERVER_TOOL_NAME_BYTES: usize = 256;
+/// Distinct servers of a node. Each may have a connection or a process, and a listing in memory.
+const MAX_SESSIONS: usize = 128;
+/// A missing slash costs one redirect.
+const MAX_REDIRECTS: usize = 3;
 
-/// What is known of an agent's servers, by name. One that is absent could not be listed.
+/// The listings of an agent's servers, by name. A server without one could not be listed.
 pub type Listings = BTreeMap<String, Arc<Listing>>;
 
-/// The node's connections to MCP servers. Dropping it closes them and ends the processes.
+/// The node's sessions with MCP servers. Dropping it closes connections and ends processes.
 pub struct Mcp {
-    links: Mutex<HashMap<String, Arc<McpSession>>>,
+    sessions: Mutex<HashMap<String, Arc<McpSession>>>,
     client: Client,
-    variables: Env,
+    env: Env,
 }
 
 impl Mcp {
-    /// Connects to nothing yet. Follows redirects within one origin only, uses no proxy.
-    pub fn new(variables: Env) -> Result<Self, reqwest::Error> {
+    /// Makes the client without connecting. It follows redirects only within one origin and uses no
+    /// proxy.
+    pub fn new(env: Env) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .redirect(within_origin())
             .no_proxy()
             .connect_timeout(CONNECT_LIMIT)
             .pool_idle_timeout(IDLE_LIMIT)
             .build()?;
-        Ok(Self { links: Mutex::default(), client, variables })
+        Ok(Self { sessions: Mutex::default(), client, env })
     }
 
-    /// The listings of an agent's servers, all asked at once; waits for none of them longer than
-    /// its `timeout`, and for one that was listed before not longer than a second.
+    /// Fetches the listings of an agent's servers concurrently. Waits for each at most its
+    /// `timeout`, and at most a second if an older listing is known.
     pub async fn listings(&self, definition: &Definition) -> Listings {
         let servers = servers(definition).into_iter();
-        let asked = servers.map(|(name, server)| async move {
-            let link = self.link(server)?;
-            Some((name.to_owned(), link.listing().await?))
+        let fetches = servers.map(|(name, server)| async move {
+            let session = self.session(server)?;
+            Some((name.to_owned(), session.listing().await?))
         });
-        join_all(asked).await.into_iter().flatten().collect()
+        join_all(fetches).await.into_iter().flatten().collect()
     }
 
-    /// The same without asking anybody; `None` if asking would tell more.
-    pub fn known(&self, definition: &Definition) -> Option<Listings> {
+    /// The listings without contacting a server; `None` if a server should be contacted because its
+    /// listing is not fresh.
+    pub fn cached_listings(&self, definition: &Definition) -> Option<Listings> {
         let mut known = Listings::new();
         for (name, server) in servers(definition) {
-            if let Some(listing) = self.link(server).map_or(Some(None), |link| link.known())? {
+            if let Some(listing) =
+                self.session(server).map_or(Some(None), |session| session.cached_listing())?
+            {
                 known.insert(name.to_owned(), listing);
             }
         }
         Some(known)
     }
 
-    /// The last listings, however old they are.
-    pub fn last(&self, definition: &Definition) -> Listings {
+    /// The last known listings, however old they are.
+    pub fn last_listings(&self, definition: &Definition) -> Listings {
         let last = |(name, server): (&str, &Arc<McpServer>)| {
-            Some((name.to_owned(), self.link(server)?.last()?))
+            Some((name.to_owned(), self.session(server)?.last_listing()?))
         };
         servers(definition).into_iter().filter_map(last).collect()
     }
 
-    /// Runs a call of a tool, once. Every failure is a result; none of them shows a secret.
+    /// Calls a tool once. Every failure becomes a result, and none reveals a secret.
     pub(crate) async fn call(
         &self,
-        pick: &McpToolRef,
+        tool_ref: &McpToolRef,
         run: &Run,
         report: &(impl Fn(Value) + Send + Sync),
     ) -> ToolReturn {
-        match self.link(&pick.server) {
-            Some(link) => call::call(&link, pick, run, report).await,
+        match self.session(&tool_ref.server) {
+            Some(session) => call::call(&session, tool_ref, run, report).await,
             None => ToolReturn::error("too many MCP servers are in use"),
         }
     }
 
-    /// The way to a server, shared by all that say the same of it; `None` if there are too many.
-    fn link(&self, server: &Arc<McpServer>) -> Option<Arc<McpSession>> {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(link) = links.get(&server.key) {
-            return Some(Arc::clone(link));
+    /// The session with a server, shared by all definitions that configure the server identically;
+    /// `None` if all sessions are in use.
+    fn session(&self, server: &Arc<McpServer>) -> Option<Arc<McpSession>> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = sessions.get(&server.key) {
+            return Some(Arc::clone(session));
         }
-        if links.len() >= MOST_LINKS {
-            let idle = links.iter().filter(|(_, link)| Arc::strong_count(link) == 1);
-            let oldest = idle.min_by_key(|(_, link)| link.used()).map(|(key, _)| key.clone());
+        if sessions.len() >= MAX_SESSIONS {
+            let idle = sessions.iter().filter(|(_, session)| Arc::strong_count(session) == 1);
+            let oldest =
+                idle.min_by_key(|(_, session)| session.last_used()).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else {
-                tracing::warn!(server = server.name, "{MOST_LINKS} MCP servers are in use");
+                tracing::warn!(
+                    server = server.name,
+                    "MCP server not used: {MAX_SESSIONS} others are in use"
+                );
                 return None;
             };
-            links.remove(&oldest);
+            sessions.remove(&oldest);
         }
-        let link = McpSession::new(Arc::clone(server), self.client.clone(), self.variables.clone());
-        links.insert(server.key.clone(), Arc::clone(&link));
-        Some(link)
+        let session = McpSession::new(Arc::clone(server), self.client.clone(), self.env.clone());
+        sessions.insert(server.key.clone(), Arc::clone(&session));
+        Some(session)
     }
 }
 
-/// Older servers send `/mcp` to `/mcp/`. Anywhere else a redirect is an answer, and a wrong one.
+/// Older servers redirect `/mcp` to `/mcp/`. Any other redirect is treated as a wrong answer.
 fn within_origin() -> Policy {
     Policy::custom(|attempt| {
         let same = attempt.previous().last().map(Url::origin) == Some(attempt.url().origin());
         let repeats = matches!(attempt.status().as_u16(), 307 | 308);
-        match same && repeats && attempt.previous().len() <= MOST_REDIRECTS {
-            true => attempt.follow(),
-            false => attempt.stop(),
+        if same && repeats && attempt.previous().len() <= MAX_REDIRECTS {
+            attempt.follow()
+        } else {
+            attempt.stop()
         }
     })
 }
@@ -139,23 +149,23 @@ fn within_origin() -> Policy {
 fn servers(definition: &Definition) -> BTreeMap<&str, &Arc<McpServer>> {
     let templates = definition.sets.iter().map(|set| &set.template);
     let tools = definition.tools.iter().chain(templates);
-    let picks = tools.filter_map(|tool| match &tool.target {
-        Some(Target::Mcp(pick)) => Some(pick),
+    let tool_refs = tools.filter_map(|tool| match &tool.target {
+        Some(Target::Mcp(tool_ref)) => Some(tool_ref),
         Some(Target::Http(_) | Target::Native(_) | Target::Builtin(_) | Target::Agent(_))
         | None => None,
     });
-    picks.map(|pick| (pick.server.name.as_str(), &pick.server)).collect()
+    tool_refs.map(|tool_ref| (tool_ref.server.name.as_str(), &tool_ref.server)).collect()
 }
 
 /// Whether the agent has tools of MCP servers.
-pub(crate) fn uses(definition: &Definition) -> bool {
+pub(crate) fn uses_mcp(definition: &Definition) -> bool {
     !definition.sets.is_empty() || definition.tools.iter().any(is_listed)
 }
 
-/// Whether that name may be of a tool that only a listing tells of.
-pub(crate) fn may_have(definition: &Definition, name: &str) -> bool {
+/// Whether a tool of that name may exist that only a listing can show.
+pub(crate) fn may_list(definition: &Definition, name: &str) -> bool {
     let here = |tool: &Tool| tool.name == name && !is_listed(tool);
-    uses(definition) && !definition.tools.iter().any(here)
+    uses_mcp(definition) && !definition.tools.iter().any(here)
 }
 
 fn is_listed(tool: &Tool) -> bool {

@@ -1,7 +1,8 @@
-//! Tools in Rust, for programs that embed these crates.
+//! Native tools: tools in Rust, for programs that embed these crates.
 //!
 //! ```
-//! use abide_actors::tools::native::{Context, NativeTool, Natives, Returned};
+//! use abide_actors::tools::native::{Context, NativeTool};
+//! use abide_actors::tools::{Extensions, ToolReturn};
 //! use serde_json::{Value, json};
 //!
 //! struct Add;
@@ -17,18 +18,18 @@
 //!                "properties": {"a": {"type": "number"}, "b": {"type": "number"}}})
 //!     }
 //!
-//!     async fn run(&self, args: Value, context: Context<'_>) -> Returned {
+//!     async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn {
 //!         context.report(json!({"about_to": "add"}));
 //!         match (args["a"].as_f64(), args["b"].as_f64()) {
-//!             (Some(a), Some(b)) => Returned::ok(json!(a + b)),
-//!             _ => Returned::error("two numbers are needed"),
+//!             (Some(a), Some(b)) => ToolReturn::ok(json!(a + b)),
+//!             _ => ToolReturn::error("two numbers are needed"),
 //!         }
 //!     }
 //! }
 //!
-//! // A definition then says `run: {native: add}`.
-//! let natives = Natives::new().with("add", Add);
-//! assert!(natives.get("add").is_some());
+//! // A definition names it: `run: {native: add}`.
+//! let extensions = Extensions::new().with_tool("add", Add);
+//! assert!(extensions.tool("add").is_some());
 //! ```
 
 pub(super) mod attempt;
@@ -53,60 +54,61 @@ pub use typed::typed;
 
 /// A tool that runs in this process.
 ///
-/// It may be aborted at any await, and may run again for the same call with a higher attempt. A
-/// panic ends the call as `tool crashed` and nothing else.
+/// A run may be aborted at any await, and may be repeated for the same call with a higher attempt
+/// number. A panic ends only this call, as `tool crashed`.
 #[async_trait]
 pub trait NativeTool: Send + Sync + 'static {
-    /// What the model is told of it, unless the definition says otherwise.
+    /// The description for the model, unless the definition has its own.
     fn description(&self) -> String;
 
-    /// The JSON Schema of its arguments, an object; they satisfy it when `run` is called.
+    /// The JSON Schema of its arguments, an object. The arguments that `run` gets satisfy it.
     fn parameters(&self) -> Value;
 
     /// Runs one call.
     async fn run(&self, args: Value, context: Context<'_>) -> ToolReturn;
 
-    /// May turn an error of its run, or a crash, into something else. The run's time goes on; of one
-    /// that ran out of it there is nothing to recover.
+    /// May replace an error or a crash of the run by another result. It shares the run's time
+    /// limit, so there is no recovery from a timeout.
     async fn recover(&self, _: &str, _: ErrorType, _: Context<'_>) -> Option<ToolReturn> {
         None
     }
 
-    /// The node begins; it serves nothing before this is done, and not at all if it fails.
-    async fn started(&self) -> Result<(), String> {
+    /// Called when the node starts. The node serves nothing before this is done, and does not start
+    /// if it fails.
+    async fn on_start(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The node ends, and no call runs any more. A node that dies has no time to say so.
-    async fn stopped(&self) {}
+    /// Called when the node stops and no call runs any more; not called if the node crashes.
+    async fn on_stop(&self) {}
 }
 
-/// The call that a native tool runs for.
+/// The call that a native tool is running.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub agent: &'a AgentName,
     pub conversation: &'a ConversationId,
-    /// `None` for a user's own call.
+    /// `None` for a user's dispatch.
     pub turn: Option<&'a TurnId>,
     pub call: &'a CallId,
-    /// 1 for the first; `conversation` and `call` are the same for every attempt.
+    /// 1 for the first attempt; `conversation` and `call` are the same for every attempt.
     pub attempt: u32,
     pub assigns: &'a Map<String, Value>,
     pub principal: &'a Principal,
-    /// What an earlier attempt asked for with [`Returned::asking`], and the answer.
+    /// What an earlier attempt asked for with [`ToolReturn::input_required`], and the answer.
     pub input: Option<&'a PendingInput>,
     dependencies: &'a Dependencies,
     progress: &'a mpsc::Sender<Value>,
 }
 
 impl<'a> Context<'a> {
-    /// What the program provides of this type: for the agent, else for all.
+    /// The value of this type that the program provides for the agent, or else for all agents.
     pub fn dependency<T: Any>(&self) -> Option<&'a T> {
         self.dependencies.get(self.agent)
     }
 
-    /// Tells whoever watches how far the run has come. Lossy, and lost unless the tool is declared
-    /// `streaming`; never blocks.
+    /// Reports progress to clients. Progress is lossy, is dropped unless the tool is declared
+    /// `streaming`, and never blocks.
     pub fn report(&self, progress: Value) {
         let _ = self.progress.try_send(progress);
     }

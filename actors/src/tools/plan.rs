@@ -1,4 +1,4 @@
-//! What becomes of one call: refused, answered at once, or handed to its executor.
+//! Plans one call: refused, answered at once, or handed to its executor.
 
 use std::time::Duration;
 
@@ -10,52 +10,58 @@ use serde_json::{Map, Value};
 
 use super::call_scope::CallScope;
 use super::{Gate, Toolbox};
-use crate::definition::{LONGEST_NAME, Tool};
+use crate::definition::{MAX_TOOL_NAME_BYTES, Tool};
 use crate::hooks::tool_use::{ToolUseVerdict, spoilt};
-use crate::limits::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
+use crate::limits::{MAX_EXCERPT_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 use crate::model::{ModelToolCall, big_numbers};
 
-/// Refused arguments are kept whole up to this; no tool will see them, the model will.
-const SMALL_ARGS: usize = 16 * 1024;
+/// Refused arguments are journalled whole up to this size: the model sees them again, no tool does.
+const MAX_REFUSED_ARGS_BYTES: usize = 16 * 1024;
 
 pub(super) fn plan(
     toolbox: &Toolbox,
-    given: &ModelToolCall,
+    model_call: &ModelToolCall,
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
-    if let Some(result) = &given.provided {
-        return provided(toolbox, given, result, scope, gate);
+    if let Some(result) = &model_call.provided {
+        return plan_provider_call(toolbox, model_call, result, scope, gate);
     }
-    let Some(tool) = toolbox.tool(&given.name).filter(|tool| tool.is_for_model()) else {
-        let name = cut(&given.name, LONGEST_NAME);
+    let Some(tool) = toolbox.tool(&model_call.name).filter(|tool| tool.is_for_model()) else {
+        let name = cut(&model_call.name, MAX_TOOL_NAME_BYTES);
         let message = format!("unknown tool: {name}");
-        let plan = refusal(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
-        let (given_id, args) = (given.id.clone(), shown(&given.args));
+        let plan =
+            error_plan(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
+        let (given_id, args) = (model_call.id.clone(), args_for_journal(&model_call.args));
         return PlannedCall { given_id, tool: name, args, said: None, plan, gate: None };
     };
-    let (args, plan, verdict) = match arguments(tool, &given.args) {
+    let (args, plan, verdict) = match parse_args(tool, &model_call.args) {
         Ok(args) => {
-            let verdict = gate.judge(tool, &args, scope);
-            gate.follow(tool, &args, &verdict);
-            let plan = decide(toolbox, tool, &args, scope, &verdict);
+            let verdict = gate.decide(tool, &args, scope);
+            gate.advance(tool, &args, &verdict);
+            let plan = plan_verdict(toolbox, tool, &args, scope, &verdict);
             (args, plan, Some(verdict))
         }
         Err(mistake) => {
             let message = format!("invalid tool arguments: {mistake}");
             let kind = ErrorType::ValidationError;
-            (shown(&given.args), refusal(tool.executor, tool.intent, message, kind), None)
+            (
+                args_for_journal(&model_call.args),
+                error_plan(tool.executor, tool.intent, message, kind),
+                None,
+            )
         }
     };
-    let (given_id, tool) = (given.id.clone(), tool.name.clone());
+    let (given_id, tool) = (model_call.id.clone(), tool.name.clone());
     PlannedCall { given_id, tool, args, said: None, plan, gate: verdict }
 }
 
-/// Arguments that a hook wants are judged as if the model had given them; it said others.
+/// Plans a call again with the verdict of the hooks. Arguments from a hook are checked as if the
+/// model had given them, and the model's own are recorded beside them.
 pub(super) fn replan(
     toolbox: &Toolbox,
     planned: PlannedCall,
-    said: ToolUseVerdict,
+    verdict: ToolUseVerdict,
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
@@ -63,46 +69,46 @@ pub(super) fn replan(
         let (id, name) = (planned.given_id.clone(), planned.tool.clone());
         plan(toolbox, &ModelToolCall { id, name, args: Ok(args), provided: None }, scope, gate)
     };
-    match said {
-        // A call of the provider's own has its result, which is not planned anew.
-        ToolUseVerdict::GoOn if is_the_providers(&planned.plan) => planned,
+    match verdict {
+        // A provider's call already has its result and is not planned again.
+        ToolUseVerdict::GoOn if is_provider_call(&planned.plan) => planned,
         ToolUseVerdict::GoOn => again(planned.args.clone(), gate),
         ToolUseVerdict::Args { hook, args } => match again(args, gate) {
             changed if changed.gate.is_some() => {
                 PlannedCall { said: Some(planned.args), ..changed }
             }
-            _ => denied(toolbox, planned, spoilt(&hook), gate),
+            _ => deny_by_hook(toolbox, planned, spoilt(&hook), gate),
         },
         ToolUseVerdict::Deny(rule) | ToolUseVerdict::Halt(rule) => {
-            denied(toolbox, planned, rule, gate)
+            deny_by_hook(toolbox, planned, rule, gate)
         }
     }
 }
 
-fn is_the_providers(plan: &CallPlan) -> bool {
+fn is_provider_call(plan: &CallPlan) -> bool {
     let (CallPlan::Answer { executor, .. } | CallPlan::Execute { executor, .. }) = plan;
     *executor == Executor::Provider
 }
 
-/// The call, refused by a hook.
-fn denied(toolbox: &Toolbox, planned: PlannedCall, rule: String, gate: &Gate) -> PlannedCall {
+/// The call, denied by a hook.
+fn deny_by_hook(toolbox: &Toolbox, planned: PlannedCall, rule: String, gate: &Gate) -> PlannedCall {
     let Some(tool) = toolbox.tool(&planned.tool) else { return planned };
     let verdict = gate.deny(tool, &planned.args, &rule);
-    let (executor, intent, outcome) = (tool.executor, tool.intent, verdict.denial(&tool.name));
-    let plan = CallPlan::Answer { executor, intent, outcome };
+    let outcome = verdict.denial(&tool.name);
+    let plan = CallPlan::Answer { executor: tool.executor, intent: tool.intent, outcome };
     PlannedCall { plan, gate: Some(verdict), ..planned }
 }
 
-fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {
+fn parse_args(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String> {
     let args = match given {
         Ok(args) => args.clone(),
-        // Providers send nothing at all for a tool without arguments.
+        // Providers send an empty string for a tool without arguments.
         Err(raw) if raw.trim().is_empty() => Value::Object(Map::new()),
         Err(raw) => {
             return Err(match big_numbers::rounded(raw) {
                 Some(field) if field.is_empty() => "must be an object".to_owned(),
                 Some(field) => {
-                    format!("{}: must fit into 64 bits", cut(&field, SHOWN_TEXT))
+                    format!("{}: must fit into 64 bits", cut(&field, MAX_EXCERPT_BYTES))
                 }
                 None => "not JSON".to_owned(),
             });
@@ -111,7 +117,7 @@ fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String
     tool.check_args(&args).map(|()| args)
 }
 
-fn decide(
+fn plan_verdict(
     toolbox: &Toolbox,
     tool: &Tool,
     args: &Value,
@@ -120,7 +126,8 @@ fn decide(
 ) -> CallPlan {
     let (executor, intent) = (tool.executor, tool.intent);
     let at_once = |outcome| CallPlan::Answer { executor, intent, outcome };
-    let question = || tool.message(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
+    let question =
+        || tool.confirmation(args, scope).unwrap_or_else(|| format!("Allow {}?", tool.name));
     let gate = match verdict.decision {
         Decision::Allow => None,
         Decision::Ask => Some(question()),
@@ -139,7 +146,7 @@ fn decide(
         }
         (Executor::Server, _) => (String::new(), None),
         (Executor::Human | Executor::Client, _) => {
-            (tool.message(args, scope).unwrap_or_else(|| tool.description.clone()), None)
+            (tool.confirmation(args, scope).unwrap_or_else(|| tool.description.clone()), None)
         }
     };
     let agent = toolbox.definition();
@@ -158,42 +165,42 @@ fn decide(
     }
 }
 
-/// A call that the provider has run: nothing can keep it from that any more, and the model has its
-/// result. The gate's verdict on it is for the record.
-pub(super) fn provided(
+/// Plans a call that the provider has run already. Nothing can prevent the run any more, and the
+/// model has its result; the gate's verdict is only recorded.
+pub(super) fn plan_provider_call(
     toolbox: &Toolbox,
-    given: &ModelToolCall,
+    model_call: &ModelToolCall,
     result: &Value,
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
-    let tool = toolbox.tool(&given.name).filter(|tool| tool.executor == Executor::Provider);
-    let args = shown(&given.args);
+    let tool = toolbox.tool(&model_call.name).filter(|tool| tool.executor == Executor::Provider);
+    let args = args_for_journal(&model_call.args);
     let outcome = Outcome::Ok(match encoded_len(result) {
-        small if small <= LARGEST_VALUE => result.clone(),
+        small if small <= MAX_VALUE_BYTES => result.clone(),
         _ => Value::String("[the result is larger than 1 MB]".to_owned()),
     });
     let intent = tool.map(|tool| tool.intent).unwrap_or_default();
     PlannedCall {
-        given_id: given.id.clone(),
-        tool: cut(&given.name, LONGEST_NAME),
-        gate: tool.map(|tool| gate.judge(tool, &args, scope)),
+        given_id: model_call.id.clone(),
+        tool: cut(&model_call.name, MAX_TOOL_NAME_BYTES),
+        gate: tool.map(|tool| gate.decide(tool, &args, scope)),
         args,
         said: None,
         plan: CallPlan::Answer { executor: Executor::Provider, intent, outcome },
     }
 }
 
-fn refusal(executor: Executor, intent: Intent, message: String, kind: ErrorType) -> CallPlan {
+fn error_plan(executor: Executor, intent: Intent, message: String, kind: ErrorType) -> CallPlan {
     CallPlan::Answer { executor, intent, outcome: Outcome::Err(message, kind) }
 }
 
-/// Refused arguments as the journal keeps them: whole if small, else the beginning of their text.
-fn shown(given: &Result<Value, String>) -> Value {
+/// Refused arguments for the journal: whole if they are small, else the beginning of their text.
+fn args_for_journal(given: &Result<Value, String>) -> Value {
     match given {
-        Ok(args) if encoded_len(args) <= SMALL_ARGS => args.clone(),
-        Ok(args) => Value::String(cut(&args.to_string(), SHOWN_TEXT)),
-        Err(raw) => Value::String(cut(raw, SHOWN_TEXT)),
+        Ok(args) if encoded_len(args) <= MAX_REFUSED_ARGS_BYTES => args.clone(),
+        Ok(args) => Value::String(cut(&args.to_string(), MAX_EXCERPT_BYTES)),
+        Err(raw) => Value::String(cut(raw, MAX_EXCERPT_BYTES)),
     }
 }
 

@@ -10,78 +10,85 @@ use serde_json::Value;
 
 use crate::workspace::FileError;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolReturn {
     pub outcome: Outcome,
-    /// Shown to people, never to the model.
+    /// A payload for user interfaces, never for the model.
     pub ui: Option<Ui>,
     /// Ends the turn as halted, with this reason.
     pub halt: Option<String>,
-    /// What a built-in tool changes in its conversation, in the same commit.
-    pub(crate) changes: Vec<StateChange>,
-    /// What the tool must know first; there is no result yet.
-    pub(crate) asks: Option<InputRequest>,
-    /// With what it ran, if middleware changed the arguments.
-    pub(crate) ran: Option<EffectiveArgs>,
+    /// Changes of the conversation by a built-in tool, committed with the result.
+    pub(crate) state_changes: Vec<StateChange>,
+    /// The input that the tool needs from a person first; there is no result yet.
+    pub(crate) input_request: Option<InputRequest>,
+    /// The arguments that it ran with, if middleware changed them.
+    pub(crate) effective_args: Option<EffectiveArgs>,
 }
 
 impl ToolReturn {
-    /// A result: text, any JSON, or content blocks. Media blocks, wherever they stand in it, are
-    /// shown to the model as what they are.
+    /// A result: text, any JSON, or content blocks. The model sees media blocks anywhere in it as
+    /// media.
     pub fn ok(result: impl Into<Value>) -> Self {
-        Self::of(Outcome::Ok(result.into()))
+        Self::from_outcome(Outcome::Ok(result.into()))
     }
 
-    /// The tool failed; the model reads the message.
+    /// A failure; the model reads the message.
     pub fn error(message: impl Into<String>) -> Self {
-        Self::failed(message, ErrorType::ToolError)
+        Self::failure(message, ErrorType::ToolError)
     }
 
-    /// The turn is to end here, with this reason. The call still gets its result.
+    /// Ends the turn with this reason. The call still gets its result.
     pub fn halt(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self { halt: Some(reason.clone()), ..Self::ok(reason) }
     }
 
-    /// The tool needs something from a person first. The call waits, for days if it may, and runs
-    /// again with the answer as [`Context::input`], on whichever node; nothing else of this run is
-    /// kept. A user's own call cannot wait: it ends with an error.
-    pub fn asking(asks: InputRequest) -> Self {
-        Self { asks: Some(asks), ..Self::of(Outcome::Ok(Value::Null)) }
+    /// Asks a person for input first. The call waits, for days if its timeout allows, and then runs
+    /// again on any node with the answer in [`Context::input`]; nothing else of this run is kept. A
+    /// user's dispatch cannot wait: it ends with an error.
+    pub fn input_required(request: InputRequest) -> Self {
+        Self { input_request: Some(request), ..Self::from_outcome(Outcome::Ok(Value::Null)) }
     }
 
-    /// The same, with something to show to people.
+    /// Adds a payload for user interfaces.
     pub fn with_ui(self, kind: impl Into<String>, payload: impl Into<Value>) -> Self {
         Self { ui: Some(Ui { kind: kind.into(), payload: payload.into() }), ..self }
     }
 
     pub(crate) fn with_change(mut self, change: StateChange) -> Self {
-        self.changes.push(change);
+        self.state_changes.push(change);
         self
     }
 
-    /// This outcome and nothing else.
-    pub(crate) fn of(outcome: Outcome) -> Self {
-        Self { outcome, ui: None, halt: None, changes: Vec::new(), asks: None, ran: None }
+    /// A result with this outcome and nothing else.
+    pub(crate) fn from_outcome(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            ui: None,
+            halt: None,
+            state_changes: Vec::new(),
+            input_request: None,
+            effective_args: None,
+        }
     }
 
-    /// A built-in tool's own error: `code`, or `code: detail`.
-    pub(crate) fn coded(code: &str, detail: &str) -> Self {
+    /// An error of a built-in tool: `code`, or `code: detail`.
+    pub(crate) fn builtin_error(code: &str, detail: &str) -> Self {
         match detail {
             "" => Self::error(code),
             detail => Self::error(format!("{code}: {detail}")),
         }
     }
 
-    /// The arguments are wrong; `why` names each field.
-    pub(crate) fn invalid(why: &str) -> Self {
+    /// An error for invalid arguments; `why` names each field.
+    pub(crate) fn invalid_args(why: &str) -> Self {
         let why = format!("invalid tool arguments: {why}");
-        Self::failed(why, ErrorType::ValidationError)
+        Self::failure(why, ErrorType::ValidationError)
     }
 
-    pub(crate) fn failed(message: impl Into<String>, error_type: ErrorType) -> Self {
-        Self::of(Outcome::Err(message.into(), error_type))
+    pub(crate) fn failure(message: impl Into<String>, error_type: ErrorType) -> Self {
+        Self::from_outcome(Outcome::Err(message.into(), error_type))
     }
 }
 
@@ -97,7 +104,7 @@ macro_rules! results {
 
 results!(Value, Vec<Value>, String, &str, bool, i64, u64, f64, ());
 
-/// The model reads the error.
+/// The error becomes the text that the model reads.
 impl<T: Into<ToolReturn>, E: fmt::Display> From<Result<T, E>> for ToolReturn {
     fn from(result: Result<T, E>) -> Self {
         match result {
@@ -109,6 +116,6 @@ impl<T: Into<ToolReturn>, E: fmt::Display> From<Result<T, E>> for ToolReturn {
 
 impl From<FileError> for ToolReturn {
     fn from(refusal: FileError) -> Self {
-        Self::coded(refusal.code, &refusal.detail)
+        Self::builtin_error(refusal.code, &refusal.detail)
     }
 }

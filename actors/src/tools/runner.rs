@@ -1,4 +1,4 @@
-//! Runs one call of a server tool to its end, whatever the tool does.
+//! Runs one call of a server tool to its end, whatever its executor is.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,87 +9,87 @@ use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::Value;
 
 use super::http::Http;
-use super::middleware::{Chain, End, Middleware};
+use super::middleware::{Chain, Middleware, Terminal};
 use super::native::attempt;
 use super::{BuiltinServices, Extensions, Gate, Run, ToolReturn};
 use crate::clock::Clock;
 use crate::definition::{Target, Tool};
 use crate::environment::Env;
 use crate::hooks::HookCaller;
-use crate::limits::{LARGEST_VALUE, LONGEST_ERROR, cut, encoded_len};
+use crate::limits::{MAX_ERROR_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 use crate::tools::mcp::Mcp;
 use crate::workspace::{WorkspaceRef, Workspaces};
 
-/// What the model reads of a tool that lacks something here; the log says what.
+/// The model's error for a tool that lacks something on this node; the log says what.
 pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
 
-const ASKS_TOO_MUCH: &str = "the tool asks for more than 1 MB";
-/// What becomes of a run that the gate did not let through.
-pub(crate) const NOT_GRANTED: &str = "permission denied: the gate gave no leave";
+const INPUT_REQUEST_TOO_LARGE: &str = "the tool's request for input is larger than 1 MB";
+/// The result of a run that the gate did not grant.
+pub(crate) const NOT_GRANTED: &str = "permission denied: the gate did not grant this call";
 
-/// Why there is no runner.
+/// The runner could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("the client of tools and hooks cannot be made: {0}")]
+#[error("cannot create the HTTP client for tools and hooks: {0}")]
 pub struct RunnerError(#[source] reqwest::Error);
 
-/// Runs server tools; one for the whole program, since it keeps the connections.
+/// Runs server tools. There is one for the whole program, since it keeps the connections.
 pub struct Runner {
-    natives: Extensions,
+    extensions: Extensions,
     http: Http,
     hooks: Arc<HookCaller>,
     mcp: Mcp,
-    kit: BuiltinServices,
+    services: BuiltinServices,
 }
 
 impl Runner {
-    /// A runner that takes secrets from the environment.
+    /// A runner that reads secrets from the process's environment variables.
     pub fn new(
-        natives: Extensions,
-        kit: BuiltinServices,
+        extensions: Extensions,
+        services: BuiltinServices,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, RunnerError> {
-        Self::with_variables(natives, kit, clock, Arc::new(|name| std::env::var(name).ok()))
+        Self::with_env(extensions, services, clock, Arc::new(|name| std::env::var(name).ok()))
     }
 
-    /// A runner that takes secrets from elsewhere.
-    pub fn with_variables(
-        natives: Extensions,
-        kit: BuiltinServices,
+    /// A runner that reads secrets through `env`.
+    pub fn with_env(
+        extensions: Extensions,
+        services: BuiltinServices,
         clock: Arc<dyn Clock>,
-        variables: Env,
+        env: Env,
     ) -> Result<Self, RunnerError> {
-        let hooks = HookCaller::new(natives.hooks().clone(), clock.clone(), variables.clone());
+        let hooks = HookCaller::new(extensions.hooks().clone(), clock.clone(), env.clone());
         let hooks = Arc::new(hooks.map_err(RunnerError)?);
-        let http = Http::new(clock, variables.clone()).map_err(RunnerError)?;
-        let mcp = Mcp::new(variables).map_err(RunnerError)?;
-        Ok(Self { natives, http, hooks, mcp, kit })
+        let http = Http::new(clock, env.clone()).map_err(RunnerError)?;
+        let mcp = Mcp::new(env).map_err(RunnerError)?;
+        Ok(Self { extensions, http, hooks, mcp, services })
     }
 
-    /// What calls the hooks of agents.
+    /// The caller of the agents' hooks.
     pub fn hooks(&self) -> &Arc<HookCaller> {
         &self.hooks
     }
 
-    /// Makes a workspace that was not used before, and names the storage that it is on; `None` if
-    /// there is nothing to name. What is wrong with it, the run itself will say.
-    pub async fn open_workspace(&self, site: WorkspaceRef) -> Option<String> {
-        let workspaces = self.kit.workspaces.clone();
-        let opened = tokio::task::spawn_blocking(move || workspaces.open(&site, None));
+    /// Creates a workspace that was not used before and returns the id of its storage; `None` if it
+    /// has none. A failure is not reported here: the run itself will report it.
+    pub async fn open_workspace(&self, workspace: WorkspaceRef) -> Option<String> {
+        let workspaces = self.services.workspaces.clone();
+        let opened = tokio::task::spawn_blocking(move || workspaces.open(&workspace, None));
         opened.await.ok()?.ok()?.storage().map(str::to_owned)
     }
 
-    /// The MCP servers of this node's agents.
+    /// The sessions with the MCP servers of this node's agents.
     pub fn mcp(&self) -> &Mcp {
         &self.mcp
     }
 
-    /// Where conversations work on files.
+    /// The workspaces of the conversations.
     pub fn workspaces(&self) -> &Arc<Workspaces> {
-        &self.kit.workspaces
+        &self.services.workspaces
     }
 
-    /// Runs the call that the gate granted, with the middleware of its agent and its tool around it;
-    /// dropping the future stops it. Takes at most the tool's `run_timeout`.
+    /// Runs a granted call inside the middleware of its agent and its tool. Dropping the future
+    /// stops it. Takes at most the tool's `run_timeout`.
     ///
     /// `progress` is called while it runs, if the tool is `streaming`.
     pub async fn call(
@@ -99,50 +99,54 @@ impl Runner {
         run: Run,
         progress: impl Fn(Value) + Send + Sync,
     ) -> ToolReturn {
-        let Some(links) = self.around(tool, gate) else { return ToolReturn::error(NOT_CONFIGURED) };
-        if links.is_empty() || !is_granted(tool, &run) {
+        let Some(middlewares) = self.middleware_for(tool, gate) else {
+            return ToolReturn::error(NOT_CONFIGURED);
+        };
+        if middlewares.is_empty() || !is_granted(tool, &run) {
             return self.run(tool, run, progress).await;
         }
-        let run = Run { grant: run.grant.filled(&tool.parameters), ..run };
-        let chain = Chain::new(links, tool, gate, End::Tool(Arc::clone(self)));
-        let (returned, said) = Box::pin(chain.run(run, &progress)).await;
-        ToolReturn { ran: said.ran, ..returned }
+        let run = Run { grant: run.grant.with_defaults(&tool.parameters), ..run };
+        let chain = Chain::new(middlewares, tool, gate, Terminal::Tool(Arc::clone(self)));
+        let (returned, record) = Box::pin(chain.run(run, &progress)).await;
+        ToolReturn { effective_args: record.effective, ..returned }
     }
 
-    /// Asks the middleware around a call that a child conversation is to answer: with what the child
-    /// may be asked, and what that has changed; or what the call comes to without it.
-    pub(crate) async fn may_ask(
+    /// Runs the middleware of a call that a child conversation will answer. Returns the run to
+    /// start the child with, and the arguments if middleware changed them; or the result, if
+    /// middleware answered in the child's place.
+    pub(crate) async fn run_child_middleware(
         &self,
         tool: &Tool,
         gate: &Gate,
         run: Run,
     ) -> Result<(Run, Option<EffectiveArgs>), Box<ToolReturn>> {
-        let links = self.around(tool, gate);
-        let links = links.ok_or_else(|| Box::new(ToolReturn::error(NOT_CONFIGURED)))?;
-        if links.is_empty() {
+        let middlewares = self.middleware_for(tool, gate);
+        let middlewares = middlewares.ok_or_else(|| Box::new(ToolReturn::error(NOT_CONFIGURED)))?;
+        if middlewares.is_empty() {
             return Ok((run, None));
         }
-        let chain = Chain::new(links, tool, gate, End::Child);
-        let (returned, said) = chain.run(run.clone(), &|_| {}).await;
-        let goes_on =
-            returned.outcome.is_ok() && returned.halt.is_none() && returned.asks.is_none();
-        match said.reached.filter(|_| goes_on) {
-            Some(grant) => Ok((Run { grant, ..run }, said.ran)),
-            None => Err(Box::new(ToolReturn { ran: said.ran, ..returned })),
+        let chain = Chain::new(middlewares, tool, gate, Terminal::Child);
+        let (returned, record) = chain.run(run.clone(), &|_| {}).await;
+        let continues =
+            returned.outcome.is_ok() && returned.halt.is_none() && returned.input_request.is_none();
+        match record.child_grant.filter(|_| continues) {
+            Some(grant) => Ok((Run { grant, ..run }, record.effective)),
+            None => Err(Box::new(ToolReturn { effective_args: record.effective, ..returned })),
         }
     }
 
-    /// `None`: a definition of another version of the program names what is not here.
-    fn around(&self, tool: &Tool, gate: &Gate) -> Option<Vec<Arc<dyn Middleware>>> {
+    /// `None` if a middleware is unknown: the definition came from another version of the program.
+    fn middleware_for(&self, tool: &Tool, gate: &Gate) -> Option<Vec<Arc<dyn Middleware>>> {
         let agent = gate.definition();
-        let links = self.natives.middlewares().around(&agent.middleware, &tool.middleware);
-        if links.is_none() {
-            tracing::error!(agent = %agent.name, tool = tool.name, "no such middleware");
+        let middlewares =
+            self.extensions.middlewares().chain_for(&agent.middleware, &tool.middleware);
+        if middlewares.is_none() {
+            tracing::error!(agent = %agent.name, tool = tool.name, "tool not run: middleware missing");
         }
-        links
+        middlewares
     }
 
-    /// Runs the call that the gate granted, and nothing around it.
+    /// Runs a granted call without middleware.
     pub(crate) async fn run(
         &self,
         tool: &Tool,
@@ -150,15 +154,19 @@ impl Runner {
         progress: impl Fn(Value) + Send + Sync,
     ) -> ToolReturn {
         if !is_granted(tool, &run) {
-            tracing::error!(tool = tool.name, granted = run.grant.tool(), "no leave to run");
-            return ToolReturn::failed(NOT_GRANTED, ErrorType::PermissionDenied);
+            tracing::error!(
+                tool = tool.name,
+                granted = run.grant.tool(),
+                "tool run denied: no grant"
+            );
+            return ToolReturn::failure(NOT_GRANTED, ErrorType::PermissionDenied);
         }
-        run.grant = run.grant.filled(&tool.parameters);
-        bounded(within(tool.run_timeout, self.execute(tool, run, &progress)).await)
+        run.grant = run.grant.with_defaults(&tool.parameters);
+        enforce_limits(run_within(tool.run_timeout, self.execute(tool, run, &progress)).await)
     }
 
-    /// The tool itself, for as long as it takes. Boxed: an MCP server's takes much room, and most
-    /// tools are none.
+    /// Runs the tool itself, without a time limit. The futures are boxed: that of an MCP call is
+    /// large, and most calls are something else.
     pub(super) async fn execute(
         &self,
         tool: &Tool,
@@ -174,20 +182,24 @@ impl Runner {
             Some(Target::Http(endpoint)) => {
                 Box::pin(self.http.call(endpoint, &tool.name, &run, &report)).await
             }
-            Some(Target::Native(name)) => match self.natives.get(name) {
+            Some(Target::Native(name)) => match self.extensions.tool(name) {
                 Some(native) => {
-                    let (native, natives) = (Arc::clone(native), &self.natives);
-                    let dependencies = Arc::clone(natives.dependencies());
-                    Box::pin(attempt::run(native, dependencies, run, &report)).await
+                    let (native, extensions) = (Arc::clone(native), &self.extensions);
+                    let dependencies = Arc::clone(extensions.dependencies());
+                    Box::pin(attempt::run_call(native, dependencies, run, &report)).await
                 }
                 None => {
-                    tracing::error!(tool = tool.name, native = name, "no such native tool");
+                    tracing::error!(
+                        tool = tool.name,
+                        native = name,
+                        "tool not run: native tool missing"
+                    );
                     ToolReturn::error(NOT_CONFIGURED)
                 }
             },
-            Some(Target::Builtin(builtin)) => Box::pin(builtin.run(&run, &self.kit)).await,
-            Some(Target::Mcp(pick)) => Box::pin(self.mcp.call(pick, &run, &report)).await,
-            // A child conversation has those.
+            Some(Target::Builtin(builtin)) => Box::pin(builtin.run(&run, &self.services)).await,
+            Some(Target::Mcp(tool_ref)) => Box::pin(self.mcp.call(tool_ref, &run, &report)).await,
+            // A child conversation answers these calls.
             Some(Target::Agent(_)) | None => {
                 ToolReturn::error("the tool does not run on the server")
             }
@@ -199,47 +211,53 @@ fn is_granted(tool: &Tool, run: &Run) -> bool {
     run.grant.tool() == tool.name
 }
 
-/// What the work comes to, if it ends in time.
-pub(super) async fn within(
+/// Waits for the run, and returns a timeout error if it exceeds the limit.
+pub(super) async fn run_within(
     limit: Duration,
-    running: impl Future<Output = ToolReturn>,
+    run: impl Future<Output = ToolReturn>,
 ) -> ToolReturn {
-    match tokio::time::timeout(limit, running).await {
+    match tokio::time::timeout(limit, run).await {
         Ok(returned) => returned,
-        Err(_) => {
-            ToolReturn::failed(format!("timed out after {}", spoken(limit)), ErrorType::Timeout)
-        }
+        Err(_) => ToolReturn::failure(
+            format!("timed out after {}", format_timeout(limit)),
+            ErrorType::Timeout,
+        ),
     }
 }
 
-/// No result is larger than what may travel between nodes.
-pub(super) fn bounded(returned: ToolReturn) -> ToolReturn {
-    let ToolReturn { outcome, ui, halt, changes, asks, ran } = returned;
-    let large = |value: &Value| encoded_len(value) > LARGEST_VALUE;
-    let asks_much = asks.as_ref().is_some_and(|asks| large(&asks.requests) || asks.is_long());
-    let (outcome, asks) = match asks_much {
-        true => (Outcome::Err(ASKS_TOO_MUCH.to_owned(), ErrorType::ToolError), None),
-        false => (outcome, asks),
+/// Holds a result to what may travel between nodes: a larger one becomes an error.
+pub(super) fn enforce_limits(returned: ToolReturn) -> ToolReturn {
+    let ToolReturn { outcome, ui, halt, state_changes, input_request, effective_args } = returned;
+    let large = |value: &Value| encoded_len(value) > MAX_VALUE_BYTES;
+    let request_too_large = input_request
+        .as_ref()
+        .is_some_and(|input_request| large(&input_request.requests) || input_request.is_long());
+    let (outcome, input_request) = if request_too_large {
+        (Outcome::Err(INPUT_REQUEST_TOO_LARGE.to_owned(), ErrorType::ToolError), None)
+    } else {
+        (outcome, input_request)
     };
     let outcome = match outcome {
         Outcome::Ok(result) if large(&result) => {
             Outcome::Err("the result is larger than 1 MB".to_owned(), ErrorType::ToolError)
         }
         Outcome::Ok(result) => Outcome::Ok(result),
-        Outcome::Err(message, error_type) => Outcome::Err(cut(&message, LONGEST_ERROR), error_type),
+        Outcome::Err(message, error_type) => {
+            Outcome::Err(cut(&message, MAX_ERROR_BYTES), error_type)
+        }
     };
     ToolReturn {
         outcome,
         ui: ui.filter(|ui| !large(&ui.payload)),
-        halt: halt.map(|reason| cut(&reason, LONGEST_ERROR)),
-        changes,
-        asks,
-        ran,
+        halt: halt.map(|reason| cut(&reason, MAX_ERROR_BYTES)),
+        state_changes,
+        input_request,
+        effective_args,
     }
 }
 
 /// `60s`, `1500ms`.
-fn spoken(limit: Duration) -> String {
+fn format_timeout(limit: Duration) -> String {
     match limit.subsec_nanos() {
         0 => format!("{}s", limit.as_secs()),
         _ => format!("{}ms", limit.as_millis()),

@@ -1,4 +1,4 @@
-//! What becomes of a call.
+//! Tests of how calls are planned.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ fn plan(name: &str, args: Value) -> PlannedCall {
 }
 
 #[track_caller]
-fn refused(planned: &PlannedCall) -> (&str, ErrorType) {
+fn refusal(planned: &PlannedCall) -> (&str, ErrorType) {
     match &planned.plan {
         CallPlan::Answer { outcome: Outcome::Err(message, kind), .. } => (message, *kind),
         plan => unreachable!("{plan:?}"),
@@ -80,9 +80,9 @@ fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
     let toolbox = toolbox();
     let specs = toolbox.specs(&gate(&toolbox));
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    let wanted =
+    let expected =
         ["send", "pay", "search", "both", "ask", "page", "toast", "horn", "web", "mine", "theirs"];
-    assert_eq!(names, wanted);
+    assert_eq!(names, expected);
     assert_eq!(specs[2].description, "Finds.");
     assert_eq!(specs[2].parameters, json!({"type": "object", "properties": {}}));
     assert_eq!((specs[2].executor, specs[8].executor), (Executor::Server, Executor::Provider));
@@ -93,19 +93,19 @@ fn the_model_is_told_of_every_tool_that_is_for_it_in_order() {
 fn a_tool_that_is_unknown_or_hidden_or_named_by_alias_is_not_found() {
     for name in ["nothing", "secret", "s", "mail", ""] {
         let planned = plan(name, json!({"a": 1}));
-        let wanted = format!("unknown tool: {name}");
-        assert_eq!(refused(&planned), (wanted.as_str(), ErrorType::ToolNotFound));
+        let expected = format!("unknown tool: {name}");
+        assert_eq!(refusal(&planned), (expected.as_str(), ErrorType::ToolNotFound));
         assert_eq!(planned.args, json!({"a": 1}));
     }
     let planned = plan(&"ü".repeat(1_000_000), json!("x".repeat(10_000_000)));
-    assert!(planned.tool.len() <= 64 && refused(&planned).0.len() < 100);
+    assert!(planned.tool.len() <= 64 && refusal(&planned).0.len() < 100);
     assert!(planned.args.as_str().unwrap().len() <= 1_000);
 }
 
 #[test]
 fn arguments_that_are_not_json_or_break_the_schema_are_refused() {
     let broken = plan_of("send", Err("{\"to\":".to_owned()), None);
-    assert_eq!(refused(&broken), ("invalid tool arguments: not JSON", ErrorType::ValidationError));
+    assert_eq!(refusal(&broken), ("invalid tool arguments: not JSON", ErrorType::ValidationError));
     assert_eq!(broken.args, json!("{\"to\":"));
     for (args, part) in [
         (json!([1]), "must be an object"),
@@ -115,14 +115,14 @@ fn arguments_that_are_not_json_or_break_the_schema_are_refused() {
         (json!({"to": "x".repeat(1024 * 1024)}), "at most 1 MB"),
     ] {
         let planned = plan("send", args);
-        let (message, kind) = refused(&planned);
+        let (message, kind) = refusal(&planned);
         assert!(message.starts_with("invalid tool arguments: ") && message.contains(part));
         assert_eq!(kind, ErrorType::ValidationError);
         assert!(planned.args.to_string().len() < 17 * 1024);
     }
     let number = plan_of("send", Err("{\"to\":12345678901234567890123}".to_owned()), None);
-    let wanted = "invalid tool arguments: to: must fit into 64 bits";
-    assert_eq!(refused(&number), (wanted, ErrorType::ValidationError));
+    let expected = "invalid tool arguments: to: must fit into 64 bits";
+    assert_eq!(refusal(&number), (expected, ErrorType::ValidationError));
     let megabytes = plan_of("send", Err("ä".repeat(5_000_000)), None);
     assert!(megabytes.args.as_str().unwrap().len() <= 1_000);
 }
@@ -140,7 +140,7 @@ fn a_gate_asks_when_its_condition_says_so_with_defaults_filled_in() {
     assert_eq!(gate_and_message(&free), (None, ""));
     let gated = plan("send", json!({"to": "bob"}));
     assert_eq!(gate_and_message(&gated).0, Some("ann: send 500 to bob?"));
-    assert_eq!(gated.args, json!({"to": "bob"}), "the journal has what the model said");
+    assert_eq!(gated.args, json!({"to": "bob"}), "the journal has the model's own arguments");
     assert_eq!(gate_and_message(&plan("pay", json!({}))).0, Some("Allow pay?"));
 }
 
@@ -239,9 +239,9 @@ fn the_gate_and_check_args_agree_with_the_plan() {
     let toolbox = toolbox();
     let send = toolbox.tool("send").unwrap();
     let gate = gate(&toolbox);
-    let judged = |args| gate.judge(send, &args, &scope()).decision;
-    assert_eq!(judged(json!({"to": "b"})), Decision::Ask);
-    assert_eq!(judged(json!({"to": "b", "amount": 1})), Decision::Allow);
+    let decision_on = |args| gate.decide(send, &args, &scope()).decision;
+    assert_eq!(decision_on(json!({"to": "b"})), Decision::Ask);
+    assert_eq!(decision_on(json!({"to": "b", "amount": 1})), Decision::Allow);
     assert!(send.check_args(&json!({})).unwrap_err().contains("\"to\""));
     assert_eq!(send.check_args(&json!({"to": "b"})), Ok(()));
 }

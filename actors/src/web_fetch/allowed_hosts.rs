@@ -1,18 +1,17 @@
-//! The hosts that an agent's permissions name.
+//! Matches URLs with the `allowed_hosts` of an agent's permissions.
 
 use std::net::Ipv6Addr;
 
 use url::{Host, Url};
 
-/// Whether the entry, `host` or `host:port`, names the host (and port) of this URL. Neither case
-/// nor a last dot matters; an IPv6 address may stand in brackets. An entry that is no host names
-/// none.
-pub(super) fn names(entry: &str, url: &Url) -> bool {
+/// Whether the entry, `host` or `host:port`, matches the host (and port) of this URL. Case and a
+/// trailing dot are ignored; an IPv6 address may be in brackets. An invalid entry matches nothing.
+pub(super) fn matches(entry: &str, url: &Url) -> bool {
     let entry = match entry.parse::<Ipv6Addr>() {
         Ok(address) => format!("[{address}]"),
         Err(_) => entry.to_owned(),
     };
-    // A parser drops the port that its scheme implies, and no port is implied by both.
+    // The parser drops the default port of a scheme; no port is the default of both schemes.
     let read = |scheme: &str| Url::parse(&format!("{scheme}://{entry}")).ok();
     let (Some(plain), Some(secure)) = (read("http"), read("https")) else {
         return false;
@@ -24,11 +23,11 @@ pub(super) fn names(entry: &str, url: &Url) -> bool {
         && plain.fragment().is_none();
     let port = plain.port().or(secure.port());
     is_bare
-        && rooted(plain.host()) == rooted(url.host())
+        && without_trailing_dot(plain.host()) == without_trailing_dot(url.host())
         && (port.is_none() || port == url.port_or_known_default())
 }
 
-fn rooted(host: Option<Host<&str>>) -> Option<Host<String>> {
+fn without_trailing_dot(host: Option<Host<&str>>) -> Option<Host<String>> {
     host.map(|host| match host {
         Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_owned()),
         Host::Ipv4(address) => Host::Ipv4(address),
@@ -42,8 +41,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn named(entry: &str, url: &str) -> bool {
-        names(entry, &Url::parse(url).unwrap())
+    fn is_match(entry: &str, url: &str) -> bool {
+        matches(entry, &Url::parse(url).unwrap())
     }
 
     #[test]
@@ -62,7 +61,7 @@ mod tests {
             ("[::1]:9000", "http://[::1]:9000/"),
             ("bücher.internal", "http://xn--bcher-kva.internal/"),
         ] {
-            assert!(named(entry, url), "{entry} {url}");
+            assert!(is_match(entry, url), "{entry} {url}");
         }
     }
 
@@ -82,7 +81,7 @@ mod tests {
             ("docs.internal/path", "http://docs.internal/path"),
             ("docs.internal:99999", "http://docs.internal/"),
         ] {
-            assert!(!named(entry, url), "{entry} {url}");
+            assert!(!is_match(entry, url), "{entry} {url}");
         }
     }
 }

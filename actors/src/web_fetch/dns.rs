@@ -1,4 +1,4 @@
-//! Names become addresses, all of which are judged before any is connected to.
+//! Resolves names and checks all their addresses before a connection is made.
 
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
@@ -6,51 +6,52 @@ use std::sync::Arc;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
-use super::Rule;
+use super::AddressRule;
 
-/// The system's own look-up holds a thread and cannot be ended; names that are never answered must
-/// not take all the threads that there are for such work.
-const MOST_LOOKUPS: usize = 32;
+/// Concurrent look-ups. The system's look-up blocks a thread and cannot be cancelled; names that
+/// are never answered must not take all blocking threads.
+const MAX_CONCURRENT_LOOKUPS: usize = 32;
 
-/// Why a name gives nothing to connect to.
+/// A name has no usable address.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResolveError {
     #[error("one of its addresses is not public")]
     Blocked,
-    #[error("the name is not known")]
+    #[error("unknown host name")]
     Unknown,
 }
 
-/// Gives the addresses of a name if all of them are public.
+/// Resolves a name if all of its addresses are public.
 pub(super) struct CheckedResolver {
-    pub(super) names: Arc<dyn Resolve>,
-    pub(super) is_public: Rule,
+    pub(super) inner: Arc<dyn Resolve>,
+    pub(super) is_public: AddressRule,
 }
 
 impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let resolving = self.names.resolve(name);
+        let resolving = self.inner.resolve(name);
         let is_public = self.is_public;
         Box::pin(async move {
             let addresses: Vec<_> = resolving.await?.collect();
-            match addresses.iter().all(|address| is_public(address.ip())) {
-                true => Ok(Box::new(addresses.into_iter()) as Addrs),
-                false => Err(ResolveError::Blocked.into()),
+            if addresses.iter().all(|address| is_public(address.ip())) {
+                Ok(Box::new(addresses.into_iter()) as Addrs)
+            } else {
+                Err(ResolveError::Blocked.into())
             }
         })
     }
 }
 
-/// Asks the system, as every program on this machine does.
-pub(super) struct System(Arc<Semaphore>);
+/// Resolves names with the operating system.
+pub(super) struct SystemResolver(Arc<Semaphore>);
 
-impl System {
+impl SystemResolver {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MOST_LOOKUPS)))
+        Self(Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)))
     }
 }
 
-impl Resolve for System {
+impl Resolve for SystemResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let lookups = Arc::clone(&self.0);
         Box::pin(async move {

@@ -1,6 +1,6 @@
-//! HTML as text that a model reads: its words, with the little of its shape that carries meaning.
+//! Converts HTML into text for a model, with the little structure that carries meaning.
 //!
-//! Works on the tokens and builds no tree: the time grows with the length of the page alone,
+//! It works on tokens without building a tree, so the time grows only with the length of the page,
 //! however its elements are nested, and nothing recurses.
 
 use std::convert::Infallible;
@@ -8,25 +8,25 @@ use std::convert::Infallible;
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 
-/// Longer ones carry data rather than lead anywhere.
-const LONGEST_LINK: usize = 500;
+/// A longer link carries data rather than an address.
+const MAX_LINK_BYTES: usize = 500;
 
-/// The text of a page: paragraphs apart, `# ` before a heading (by its level), `- ` before an item,
-/// ` | ` between cells, ` (address)` after a link, as the page writes it. Scripts and styles are
-/// left out.
-pub(super) fn of_html(html: &str) -> String {
+/// Converts a page to text: blank lines between paragraphs, `# ` before a heading (by its level),
+/// `- ` before a list item, ` | ` between cells, and ` (address)` after a link, as written in the
+/// page. Scripts and styles are left out.
+pub(super) fn convert(html: &str) -> String {
     let mut writer = Writer::default();
     let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| {
         writer.take(event);
         None::<Infallible>
     });
-    // What is in a script is not read as tags.
+    // The content of a script is not read as tags.
     emitter.naively_switch_states(true);
     let Ok(()) = Tokenizer::new_with_emitter(html, emitter).finish();
     writer.text
 }
 
-/// What stands between two words; the larger one wins.
+/// The separator of two words; the larger one wins.
 #[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
 enum Gap {
     #[default]
@@ -40,20 +40,20 @@ enum Gap {
 #[derive(Default)]
 struct Writer {
     text: String,
-    /// Before the next word.
+    /// The separator before the next word.
     gap: Gap,
-    /// After the gap, before the next word.
-    mark: &'static str,
-    /// The element whose content is being left out.
-    left_out: Option<Vec<u8>>,
-    /// How many `pre` are open.
-    verbatim: usize,
-    /// Within the tag itself.
-    is_in_a: bool,
-    /// The next attribute's value is where a link leads.
-    is_link_next: bool,
+    /// The text after the gap and before the next word, such as `- `.
+    prefix: &'static str,
+    /// The element whose content is being skipped.
+    skipped_element: Option<Vec<u8>>,
+    /// The number of open `pre` elements.
+    open_pre_count: usize,
+    /// Whether the tokenizer is inside an `<a …>` tag.
+    is_in_link_tag: bool,
+    /// Whether the next attribute value is a link's address.
+    is_href_next: bool,
     link: Option<String>,
-    /// Where the link's own text begins.
+    /// Where the text of the link begins.
     link_begin: usize,
 }
 
@@ -61,17 +61,17 @@ impl Writer {
     fn take(&mut self, event: CallbackEvent<'_>) {
         match event {
             CallbackEvent::EndTag { name } => {
-                self.left_out.take_if(|left_out| left_out == name);
+                self.skipped_element.take_if(|left_out| left_out == name);
                 self.close(name);
             }
-            _ if self.left_out.is_some() => {}
+            _ if self.skipped_element.is_some() => {}
             CallbackEvent::OpenStartTag { name } => self.open(name),
-            CallbackEvent::CloseStartTag { .. } => self.is_in_a = false,
+            CallbackEvent::CloseStartTag { .. } => self.is_in_link_tag = false,
             CallbackEvent::AttributeName { name } => {
-                self.is_link_next = self.is_in_a && name == b"href";
+                self.is_href_next = self.is_in_link_tag && name == b"href";
             }
-            CallbackEvent::AttributeValue { value } if self.is_link_next => {
-                self.link = leading_somewhere(&String::from_utf8_lossy(value));
+            CallbackEvent::AttributeValue { value } if self.is_href_next => {
+                self.link = followable_link(&String::from_utf8_lossy(value));
             }
             CallbackEvent::String { value } => self.write(&String::from_utf8_lossy(value)),
             _ => {}
@@ -79,21 +79,21 @@ impl Writer {
     }
 
     fn open(&mut self, name: &[u8]) {
-        (self.is_in_a, self.is_link_next) = (name == b"a", false);
+        (self.is_in_link_tag, self.is_href_next) = (name == b"a", false);
         self.space(gap_around(name));
         match name {
             b"script" | b"style" | b"template" | b"iframe" | b"noframes" | b"noembed" => {
-                self.left_out = Some(name.to_vec());
+                self.skipped_element = Some(name.to_vec());
             }
             b"a" => (self.link, self.link_begin) = (None, self.text.len()),
-            b"pre" => self.verbatim += 1,
-            b"li" => self.mark = "- ",
-            b"h1" => self.mark = "# ",
-            b"h2" => self.mark = "## ",
-            b"h3" => self.mark = "### ",
-            b"h4" => self.mark = "#### ",
-            b"h5" => self.mark = "##### ",
-            b"h6" => self.mark = "###### ",
+            b"pre" => self.open_pre_count += 1,
+            b"li" => self.prefix = "- ",
+            b"h1" => self.prefix = "# ",
+            b"h2" => self.prefix = "## ",
+            b"h3" => self.prefix = "### ",
+            b"h4" => self.prefix = "#### ",
+            b"h5" => self.prefix = "##### ",
+            b"h6" => self.prefix = "###### ",
             _ => {}
         }
     }
@@ -106,15 +106,15 @@ impl Writer {
                     self.text.extend([" (", &link, ")"]);
                 }
             }
-            b"li" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => self.mark = "",
-            b"pre" => self.verbatim = self.verbatim.saturating_sub(1),
+            b"li" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => self.prefix = "",
+            b"pre" => self.open_pre_count = self.open_pre_count.saturating_sub(1),
             _ => {}
         }
         self.space(gap_around(name));
     }
 
     fn write(&mut self, text: &str) {
-        if self.verbatim > 0 {
+        if self.open_pre_count > 0 {
             self.push(text);
             return;
         }
@@ -141,8 +141,8 @@ impl Writer {
             Gap::Line => "\n",
             Gap::Paragraph => "\n\n",
         };
-        self.text.extend([gap, self.mark, text]);
-        (self.gap, self.mark) = (Gap::None, "");
+        self.text.extend([gap, self.prefix, text]);
+        (self.gap, self.prefix) = (Gap::None, "");
     }
 
     fn space(&mut self, gap: Gap) {
@@ -152,7 +152,7 @@ impl Writer {
     }
 }
 
-/// What separates an element from what is before and after it.
+/// The separator around an element.
 fn gap_around(name: &[u8]) -> Gap {
     match name {
         b"td" | b"th" => Gap::Cell,
@@ -166,10 +166,10 @@ fn gap_around(name: &[u8]) -> Gap {
     }
 }
 
-fn leading_somewhere(link: &str) -> Option<String> {
+fn followable_link(link: &str) -> Option<String> {
     let link = link.trim();
     let scheme = link.split(':').next().unwrap_or_default().to_ascii_lowercase();
-    let leads = !link.is_empty() && link.len() <= LONGEST_LINK && !link.starts_with('#');
+    let leads = !link.is_empty() && link.len() <= MAX_LINK_BYTES && !link.starts_with('#');
     (leads && !["javascript", "data"].contains(&scheme.as_str())).then(|| link.to_owned())
 }
 
@@ -179,7 +179,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::super::body::LARGEST_PAGE;
+    use super::super::body::MAX_PAGE_BYTES;
     use super::*;
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
             <pre>fn a() {\n    b\n}</pre><template>no</template><iframe>no</iframe>\
             <div>x</div><div>y</div></body></html>";
         assert_eq!(
-            of_html(page),
+            convert(page),
             "A page\n\n# One & two\u{a0}✓\n\nFirst bolder, x .\nNext\n\n- a\n\n- b\n\nh | i\n1 | 2\n\n\
              fn a() {\n    b\n}\n\nx\ny"
         );
@@ -202,7 +202,7 @@ mod tests {
         let page = "<a class=c href='/a?b=1&amp;c'>one</a>, <a href=https://b/>two</a> \
             <a href='#top'>three</a> <a href='JavaScript:x()'>four</a> <a name=x>five</a> \
             <a href=/img><img src=y></a><a>six</a href=/z> seven";
-        assert_eq!(of_html(page), "one (/a?b=1&c), two (https://b/) three four five six seven");
+        assert_eq!(convert(page), "one (/a?b=1&c), two (https://b/) three four five six seven");
     }
 
     #[test]
@@ -217,14 +217,14 @@ mod tests {
             ("<script>a = '<!--'</script>x", "x"),
             ("a < b && c &nosuch; &", "a < b && c &nosuch; &"),
         ] {
-            assert_eq!(of_html(page), text, "{page}");
+            assert_eq!(convert(page), text, "{page}");
         }
     }
 
-    /// A tree builder takes minutes for some of these, and a recursion does not survive others.
+    /// A tree builder needs minutes for some of these pages, and a recursion overflows on others.
     #[test]
-    fn hostile_html_costs_no_more_than_its_length() {
-        let size = LARGEST_PAGE;
+    fn hostile_html_takes_time_linear_in_its_length() {
+        let size = MAX_PAGE_BYTES;
         let repeated = |part: &str| part.repeat(size / part.len());
         let many_attributes: String = (0..size / 8).map(|n| format!(" a{n:x}=1")).collect();
         let pages = [
@@ -244,7 +244,7 @@ mod tests {
             format!("<a href=\"{}\">x</a>", repeated("y")),
         ];
         for page in pages {
-            let (begun, text) = (Instant::now(), of_html(&page));
+            let (begun, text) = (Instant::now(), convert(&page));
             let took = begun.elapsed();
             let begin = &page[..30];
             assert!(took < Duration::from_secs(5), "{begin}: {took:?}");

@@ -1,17 +1,17 @@
-//! Which addresses are on the public internet.
+//! Decides which addresses are on the public internet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Networks that are somebody's own, special, or nobody's, after the IANA registries of special
-/// addresses, and what clouds keep for themselves.
+/// Private, special and unassigned networks, from the IANA registries of special addresses, and
+/// addresses that clouds reserve.
 const REFUSED_V4: [(Ipv4Addr, u32); 18] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
-    // Link-local, and the metadata of most clouds.
+    // Link-local, including the metadata services of most clouds.
     (Ipv4Addr::new(169, 254, 0, 0), 16),
-    // Azure's own services inside a machine, metadata among them.
+    // Azure's services for virtual machines, including metadata.
     (Ipv4Addr::new(168, 63, 129, 16), 32),
     (Ipv4Addr::new(172, 16, 0, 0), 12),
     (Ipv4Addr::new(192, 0, 0, 0), 24),
@@ -27,22 +27,23 @@ const REFUSED_V4: [(Ipv4Addr, u32); 18] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// All that is allocated for unicast; loopback, unique local, link-local, site-local, multicast,
-/// IPv4-mapped, IPv4-compatible and local NAT64 addresses are outside of it.
+/// All allocated unicast addresses. Loopback, unique local, link-local, site-local, multicast,
+/// IPv4-mapped, IPv4-compatible and local NAT64 addresses are outside this range.
 const GLOBAL_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-/// What is special in there: protocols (Teredo among them), documentation, 6to4, documentation.
+/// Special networks in that range: protocols (including Teredo), documentation, 6to4,
+/// documentation.
 const REFUSED_V6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
-/// NAT64: its last 32 bits are the IPv4 address that a gateway will connect to.
+/// NAT64: the last 32 bits are the IPv4 address that a gateway connects to.
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// Whether anyone on the internet could reach it just as well, so that reaching it from here gives
-/// nothing away. A form that wraps another address is refused, NAT64 aside, which is judged by what
-/// it wraps.
+/// Whether anyone on the internet can reach the address, so that reaching it from here reveals
+/// nothing. Addresses that wrap another one are refused, except NAT64, where the wrapped address
+/// decides.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !REFUSED_V4.iter().any(|net| is_in_v4(address, *net)),
@@ -69,7 +70,7 @@ fn is_in_v6(address: Ipv6Addr, (net, bits): (Ipv6Addr, u32)) -> bool {
 mod tests {
     use super::*;
 
-    /// One inside, and the first and the last of each refused network.
+    /// An address inside each refused network, and its first and last address.
     const REFUSED: &str = "
         0.0.0.0 0.255.255.255 10.0.0.0 10.1.2.3 10.255.255.255 100.64.0.0 100.100.100.200
         100.127.255.255 127.0.0.0 127.0.0.1 127.255.255.255 168.63.129.16 169.254.0.0
@@ -83,7 +84,7 @@ mod tests {
         2001:2::1 2001:10::1 2001:1ff:ffff::1 2001:db8::1 2001:db8:ffff::1 2002:: 2002:7f00:1::1
         2002:808:808::1 2002:ffff::1 3fff::1 3fff:fff:ffff::1 4000::1 5f00::1 fc00::1
         fd00:ec2::254 fdff::1 fe80::1 febf::1 fec0::1 feff::1 ff02::1 ffff::1";
-    /// The last before and the first after each of them, and some that everybody knows.
+    /// The addresses right before and right after each of them, and some well-known ones.
     const PUBLIC: &str = "
         1.0.0.0 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0
         168.63.129.15 168.63.129.17 169.253.255.255 169.255.0.0 172.15.255.255 172.32.0.0

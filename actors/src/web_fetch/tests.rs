@@ -1,4 +1,4 @@
-//! The fetcher against real servers on the loopback.
+//! The fetcher against real servers on the loopback interface.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,15 +16,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::body::LARGEST_PAGE;
+use super::body::MAX_PAGE_BYTES;
 use super::*;
 
-/// Longer than anything here takes, so that only what is about time waits for it.
-const AMPLE: Duration = Duration::from_secs(30);
-/// Stands for a private network where the rule is a test's own.
+/// Longer than anything here takes; only a test of a timeout may reach it.
+const LONG_TIMEOUT: Duration = Duration::from_secs(30);
+/// Counts as a private address in tests with a rule of their own.
 const PRIVATE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// Serves each connection what `answer` makes of the request's path, then closes it.
+/// Serves each connection with `answer`, then closes it.
 async fn server<F>(answer: impl Fn(String, TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = std::io::Result<()>> + Send + 'static,
@@ -42,14 +42,14 @@ where
                 }
             }
             let request = String::from_utf8_lossy(&request).into_owned();
-            // The client goes away when it has what it wants.
+            // The task ends with the connection, when the client has what it wants.
             tokio::spawn(answer(request, stream));
         }
     });
     address
 }
 
-/// Serves these bytes to whoever asks.
+/// Serves these bytes to every request.
 async fn serving(bytes: impl Into<Vec<u8>>) -> SocketAddr {
     let bytes = Arc::new(bytes.into());
     let answer = move |_, mut stream: TcpStream| {
@@ -81,7 +81,7 @@ fn allowing(hosts: &[&str]) -> Vec<String> {
 
 async fn fetch(url: &str) -> Result<FetchedPage, FetchError> {
     let allowed = allowing(&["127.0.0.1"]);
-    Fetcher::new().unwrap().fetch(url, &allowed, AMPLE).await
+    Fetcher::new().unwrap().fetch(url, &allowed, LONG_TIMEOUT).await
 }
 
 async fn fetch_at(address: SocketAddr) -> Result<FetchedPage, FetchError> {
@@ -92,7 +92,7 @@ async fn text_of(headers: &str, body: &[u8]) -> Result<String, FetchError> {
     fetch_at(serving(answer(headers, body)).await).await.map(|page| page.text)
 }
 
-/// Answers each question with the next of these; a further one has no answer.
+/// A resolver that returns these answers in turn, and then fails.
 struct Given(Mutex<VecDeque<Vec<IpAddr>>>);
 
 impl Resolve for Given {
@@ -110,13 +110,13 @@ fn names(answers: &[&str]) -> Arc<Given> {
     Arc::new(Given(Mutex::new(answers.iter().map(parse).collect())))
 }
 
-/// A fetcher whose names have these addresses, one answer after another.
+/// A fetcher whose resolver returns these answers in turn.
 fn fetcher(answers: &[&str]) -> Fetcher {
-    Fetcher::with(names(answers), public_address::is_public).unwrap()
+    Fetcher::with_resolver(names(answers), public_address::is_public).unwrap()
 }
 
 #[tokio::test]
-async fn a_page_comes_with_where_it_was_in_the_end() {
+async fn a_page_comes_with_its_final_url() {
     let answers = |request: String, mut stream: TcpStream| async move {
         let bytes = match request.split(' ').nth(1).unwrap() {
             "/a/old?x" => redirect("../new"),
@@ -149,7 +149,7 @@ async fn a_refused_address_is_refused_however_it_is_written() {
         ("http://[64:ff9b::7f00:1]/", "[64:ff9b::7f00:1]"),
         ("http://[fd00:ec2::254]/", "[fd00:ec2::254]"),
     ] {
-        let fetched = fetcher.fetch(url, &[], AMPLE).await;
+        let fetched = fetcher.fetch(url, &[], LONG_TIMEOUT).await;
         assert_eq!(fetched, Err(FetchError::BlockedHost(host.to_owned())), "{url}");
     }
 }
@@ -157,36 +157,36 @@ async fn a_refused_address_is_refused_however_it_is_written() {
 #[tokio::test]
 async fn a_name_with_any_refused_address_is_refused() {
     for addresses in ["127.0.0.1", "8.8.8.8 10.0.0.1", "10.0.0.1 8.8.8.8", "2606:4700::1 ::1"] {
-        let fetched = fetcher(&[addresses]).fetch("http://Mixed.example/", &[], AMPLE).await;
+        let fetched = fetcher(&[addresses]).fetch("http://Mixed.example/", &[], LONG_TIMEOUT).await;
         let expected = FetchError::BlockedHost("mixed.example".to_owned());
         assert_eq!(fetched, Err(expected), "{addresses}");
     }
-    let fetched = Fetcher::new().unwrap().fetch("http://localhost:1/", &[], AMPLE).await;
+    let fetched = Fetcher::new().unwrap().fetch("http://localhost:1/", &[], LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("localhost".to_owned())));
 }
 
 #[tokio::test]
-async fn a_name_is_asked_for_once_and_the_judged_address_is_connected_to() {
+async fn a_name_is_resolved_once_and_the_checked_address_is_connected_to() {
     let public = serving(answer("", b"public")).await;
     let private = TcpListener::bind(("127.0.0.2", public.port())).await.unwrap();
     let url = format!("http://rebinding.example:{}/", public.port());
     let (names, is_public) = (names(&["127.0.0.1", "127.0.0.2"]), |ip| ip != PRIVATE);
-    let fetcher = Fetcher::with(names.clone(), is_public).unwrap();
-    assert_eq!(fetcher.fetch(&url, &[], AMPLE).await.unwrap().text, "public");
+    let fetcher = Fetcher::with_resolver(names.clone(), is_public).unwrap();
+    assert_eq!(fetcher.fetch(&url, &[], LONG_TIMEOUT).await.unwrap().text, "public");
     assert_eq!(names.0.lock().unwrap().len(), 1, "the second answer was asked for");
-    // The next page is a new question, and the connection is not the old one.
-    let fetched = fetcher.fetch(&url, &[], AMPLE).await;
+    // The next page resolves the name again and does not reuse the connection.
+    let fetched = fetcher.fetch(&url, &[], LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("rebinding.example".to_owned())));
     assert!(private.accept().now_or_never().is_none());
 }
 
 #[tokio::test]
-async fn a_redirect_to_the_same_name_is_judged_anew() {
+async fn a_redirect_to_the_same_name_is_checked_again() {
     let from = serving(redirect("/inner")).await;
     let url = format!("http://rebinding.example:{}/", from.port());
     let names = names(&["127.0.0.1", "127.0.0.2"]);
-    let fetcher = Fetcher::with(names, |ip| ip != PRIVATE).unwrap();
-    let fetched = fetcher.fetch(&url, &[], AMPLE).await;
+    let fetcher = Fetcher::with_resolver(names, |ip| ip != PRIVATE).unwrap();
+    let fetched = fetcher.fetch(&url, &[], LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("rebinding.example".to_owned())));
 }
 
@@ -201,18 +201,18 @@ async fn an_allowed_host_is_reached_and_no_other_from_it() {
     let fetcher = fetcher(&["127.0.0.1", "127.0.0.1", "127.0.0.1"]);
     let url = format!("http://docs.internal:{}/", secret.port());
     let allowed = allowing(&[&format!("docs.internal:{}", secret.port())]);
-    assert_eq!(fetcher.fetch(&url, &allowed, AMPLE).await.unwrap().text, "secret");
+    assert_eq!(fetcher.fetch(&url, &allowed, LONG_TIMEOUT).await.unwrap().text, "secret");
     let other_port = allowing(&["docs.internal:1"]);
-    let fetched = fetcher.fetch(&url, &other_port, AMPLE).await;
+    let fetched = fetcher.fetch(&url, &other_port, LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("docs.internal".to_owned())));
 }
 
 #[tokio::test]
-async fn a_redirect_to_a_name_is_judged_by_its_addresses() {
+async fn a_redirect_to_a_name_is_checked_by_its_addresses() {
     let from = serving(redirect("http://inner.example/")).await;
     let fetcher = fetcher(&["10.0.0.1"]);
     let url = format!("http://{from}/");
-    let fetched = fetcher.fetch(&url, &allowing(&["127.0.0.1"]), AMPLE).await;
+    let fetched = fetcher.fetch(&url, &allowing(&["127.0.0.1"]), LONG_TIMEOUT).await;
     assert_eq!(fetched, Err(FetchError::BlockedHost("inner.example".to_owned())));
 }
 
@@ -222,7 +222,7 @@ async fn a_redirect_leads_to_the_web_only() {
         ("file:///etc/passwd", FetchError::InvalidScheme("file".to_owned())),
         ("ftp://127.0.0.1/", FetchError::InvalidScheme("ftp".to_owned())),
         ("http://", FetchError::MissingHost),
-        ("http://a:b@127.0.0.1/", FetchError::failed("a URL with a user's name or password")),
+        ("http://a:b@127.0.0.1/", FetchError::failed("a URL with a user name or password")),
     ] {
         assert_eq!(fetch_at(serving(redirect(location)).await).await, Err(expected), "{location}");
     }
@@ -245,7 +245,7 @@ async fn the_fifth_redirect_is_followed_and_the_sixth_is_not() {
 }
 
 #[tokio::test]
-async fn what_is_no_url_of_the_web_is_refused() {
+async fn an_invalid_web_url_is_refused() {
     for (url, expected) in [
         ("ftp://example.com/", "invalid_scheme: ftp"),
         ("file:///etc/passwd", "invalid_scheme: file"),
@@ -255,7 +255,7 @@ async fn what_is_no_url_of_the_web_is_refused() {
         ("https://:80/", "missing_host"),
         ("http://[fe80::1%25eth0]/", "fetch_failed: not a URL: invalid IPv6 address"),
         ("http://example.com:99999/", "fetch_failed: not a URL: invalid port number"),
-        ("http://me:secret@127.0.0.1/", "fetch_failed: a URL with a user's name or password"),
+        ("http://me:secret@127.0.0.1/", "fetch_failed: a URL with a user name or password"),
         (
             &format!("http://127.0.0.1/{}", "x".repeat(9_000)),
             "fetch_failed: a URL of more than 8192 bytes",
@@ -266,14 +266,15 @@ async fn what_is_no_url_of_the_web_is_refused() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_to_the_next_server() {
+async fn nothing_is_revealed_to_the_next_server() {
     let received = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&received);
     let answers = move |request: String, mut stream: TcpStream| {
         seen.lock().unwrap().push(request.to_ascii_lowercase());
-        let bytes = match request.starts_with("GET /first ") {
-            true => b"HTTP/1.1 302 Found\r\nset-cookie: a=b\r\nlocation: /next\r\n\r\n".to_vec(),
-            false => answer("", b""),
+        let bytes = if request.starts_with("GET /first ") {
+            b"HTTP/1.1 302 Found\r\nset-cookie: a=b\r\nlocation: /next\r\n\r\n".to_vec()
+        } else {
+            answer("", b"")
         };
         async move { stream.write_all(&bytes).await }
     };
@@ -305,7 +306,7 @@ async fn no_connection_outlives_its_page_or_a_fetch_that_is_dropped() {
     let allowed = allowing(&["127.0.0.1"]);
     for path in ["page", "never"] {
         let url = format!("http://{address}/{path}");
-        let mut fetching = Box::pin(fetcher.fetch(&url, &allowed, 10 * AMPLE));
+        let mut fetching = Box::pin(fetcher.fetch(&url, &allowed, 10 * LONG_TIMEOUT));
         match path {
             "page" => assert_eq!(fetching.await.unwrap().text, "page"),
             _ => tokio::select! {
@@ -314,7 +315,7 @@ async fn no_connection_outlives_its_page_or_a_fetch_that_is_dropped() {
             },
         }
         let left = async { while seen.recv().await != Some("left") {} };
-        tokio::time::timeout(AMPLE, left).await.unwrap();
+        tokio::time::timeout(LONG_TIMEOUT, left).await.unwrap();
     }
 }
 
@@ -329,44 +330,44 @@ async fn an_answer_of_400_or_more_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_packed_page_is_unpacked_up_to_the_bound() {
+async fn a_compressed_page_is_decompressed_up_to_the_limit() {
     let headers = "content-encoding: gzip\r\n";
     assert_eq!(text_of(headers, &gzip(b"packed")).await.unwrap(), "packed");
-    let exact = vec![b'x'; LARGEST_PAGE];
+    let exact = vec![b'x'; MAX_PAGE_BYTES];
     let page = fetch_at(serving(answer(headers, &gzip(&exact))).await).await.unwrap();
-    assert_eq!((page.text.len(), page.truncated), (LARGEST_PAGE, false));
+    assert_eq!((page.text.len(), page.truncated), (MAX_PAGE_BYTES, false));
 
-    let bomb = answer(headers, &gzip(&vec![b'x'; 10 * LARGEST_PAGE]));
+    let bomb = answer(headers, &gzip(&vec![b'x'; 10 * MAX_PAGE_BYTES]));
     let answers = move |_, mut stream: TcpStream| {
         let bomb = bomb.clone();
         async move {
             stream.write_all(&bomb).await?;
-            // It never ends, and nobody waits for that.
+            // The connection never ends, and the fetch does not wait for it.
             stream.read(&mut [0]).await.map(drop)
         }
     };
     let page = fetch_at(server(answers).await).await.unwrap();
-    assert_eq!((page.text.len(), page.truncated), (LARGEST_PAGE, true));
+    assert_eq!((page.text.len(), page.truncated), (MAX_PAGE_BYTES, true));
 }
 
 #[tokio::test]
-async fn a_page_that_unpacks_to_nothing_is_read_no_further_than_the_bound() {
+async fn a_page_that_decompresses_to_nothing_is_read_up_to_the_limit() {
     let mut endless = gzip(b"");
     endless.truncate(10);
-    // Stored blocks without content.
-    endless.extend([0, 0, 0, 0xff, 0xff].repeat(LARGEST_PAGE));
+    // Stored gzip blocks without content.
+    endless.extend([0, 0, 0, 0xff, 0xff].repeat(MAX_PAGE_BYTES));
     let page = fetch_at(serving(answer("content-encoding: gzip\r\n", &endless)).await).await;
     let page = page.unwrap();
     assert_eq!((page.text.as_str(), page.truncated), ("", true));
 }
 
 #[tokio::test]
-async fn a_page_packed_otherwise_or_badly_is_refused() {
-    let broken = "the body is not the gzip that it is said to be";
+async fn a_page_with_another_encoding_or_a_broken_one_is_refused() {
+    let broken = "the body is not valid gzip";
     let packed = gzip(b"packed");
     for (encoding, body, why) in [
-        ("br", &packed[..], "packed as br, which was not asked for"),
-        ("gzip, gzip", &packed[..], "packed as gzip, gzip, which was not asked for"),
+        ("br", &packed[..], "encoded as br, which was not requested"),
+        ("gzip, gzip", &packed[..], "encoded as gzip, gzip, which was not requested"),
         ("gzip", b"plain text", broken),
         ("gzip", &packed[..packed.len() - 9], broken),
         ("gzip", &packed[..packed.len() - 4], broken),
@@ -385,13 +386,13 @@ async fn an_endless_page_is_cut() {
         }
     };
     let page = fetch_at(server(answers).await).await.unwrap();
-    // Without the character that was cut through.
-    assert_eq!((page.text.len(), page.truncated), (LARGEST_PAGE / 3 * 3, true));
+    // The character that was cut through is dropped.
+    assert_eq!((page.text.len(), page.truncated), (MAX_PAGE_BYTES / 3 * 3, true));
     assert!(page.text.ends_with('€'));
 }
 
 #[tokio::test]
-async fn a_server_that_drips_ends_at_the_time_for_all_of_it() {
+async fn a_slow_server_ends_at_the_total_timeout() {
     let answers = |_, mut stream: TcpStream| async move {
         stream.write_all(&answer("", b"")).await?;
         let mut pace = tokio::time::interval(Duration::from_millis(10));
@@ -405,7 +406,7 @@ async fn a_server_that_drips_ends_at_the_time_for_all_of_it() {
     let within = Duration::from_millis(200);
     let fetched = Fetcher::new().unwrap().fetch(&url, &allowing(&["127.0.0.1"]), within).await;
     assert_eq!(fetched, Err(FetchError::failed("timed out after 200 ms")));
-    assert!(begun.elapsed() < AMPLE);
+    assert!(begun.elapsed() < LONG_TIMEOUT);
 }
 
 #[tokio::test]
@@ -419,22 +420,22 @@ async fn headers_have_a_bound() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_or_leaves_is_told_without_its_address() {
+async fn an_error_about_an_unreachable_server_hides_its_address() {
     let left = fetch_at(serving("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await).await;
     assert_eq!(left, Err(FetchError::failed("the connection broke")));
     let fetcher = fetcher(&["127.0.0.1"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://away.internal:{}/", listener.local_addr().unwrap().port());
     drop(listener);
-    let away = fetcher.fetch(&url, &allowing(&["away.internal"]), AMPLE).await;
+    let away = fetcher.fetch(&url, &allowing(&["away.internal"]), LONG_TIMEOUT).await;
     assert_eq!(away, Err(FetchError::failed("no connection")));
-    // Longer than a label may be, so that nobody has to be asked.
+    // Longer than a DNS label may be, so that no server is queried.
     let unknown = fetch(&format!("http://{}.example/", "x".repeat(64))).await;
-    assert_eq!(unknown, Err(FetchError::failed("the host is not known")));
+    assert_eq!(unknown, Err(FetchError::failed("unknown host")));
 }
 
 #[tokio::test]
-async fn text_is_read_in_the_charset_that_it_is_said_to_have() {
+async fn text_is_decoded_in_its_declared_charset() {
     let meta = b"<html><head><meta charset=\"windows-1252\"><p>\xfcber";
     for (headers, body, text) in [
         ("content-type: text/plain\r\n", "über".as_bytes(), "über"),
@@ -458,8 +459,8 @@ async fn what_is_not_text_is_refused() {
         ("content-type: image/png\r\n", b"x", "not text: image/png"),
         ("content-type: Application/ZIP; a=b\r\n", b"x", "not text: application/zip"),
         ("content-type: application/octet-stream\r\n", b"x", "not text: application/octet-stream"),
-        ("content-type: text/plain\r\n", b"\0", "not text: it has zero bytes"),
-        ("", b"\0", "not text: it has zero bytes"),
+        ("content-type: text/plain\r\n", b"\0", "not text: it contains zero bytes"),
+        ("", b"\0", "not text: it contains zero bytes"),
     ] {
         assert_eq!(text_of(headers, body).await, Err(FetchError::failed(why)));
     }

@@ -1,4 +1,4 @@
-//! Puts a whole file in the place of another, so that nobody ever sees a part of it.
+//! Replaces whole files atomically, so that no reader sees a half-written file.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -8,32 +8,32 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt}
 use rustix::fs::{Access, AtFlags, accessat};
 
 use super::path::is_reserved;
-use super::{Cancelled, FileError, Workspace};
+use super::{CancelFlag, FileError, Workspace};
 
-/// As many links as the system itself follows.
-const MOST_LINKS: usize = 40;
+/// As many symbolic links as the operating system follows.
+const MAX_SYMLINKS: usize = 40;
 
-/// Where a file is, or is to be.
-struct Place {
+/// The place of a file to replace or to create.
+struct ReplaceTarget {
     parent: Dir,
     name: OsString,
-    /// The permissions of the file that is there.
+    /// The permissions of the existing file.
     mode: Option<u32>,
 }
 
 impl Workspace {
-    /// Makes `content` the file's content, and the directories above it. Readers see the old file
-    /// or the new one; after success the new one survives a crash.
+    /// Replaces the file's content, creating the directories above it. Readers see the old file or
+    /// the new one; after success the new one survives a crash.
     ///
-    /// A file keeps its permissions, without those to run as its owner or group. A symbolic link
-    /// stays: what it leads to is replaced. What is not a regular file is left alone.
+    /// A file keeps its permissions, without set-user-id and set-group-id. A symbolic link stays:
+    /// its target is replaced. Anything but a regular file is refused.
     pub(crate) fn replace(
         &self,
         path: &Path,
         content: &[u8],
-        cancelled: &Cancelled,
+        cancelled: &CancelFlag,
     ) -> Result<(), FileError> {
-        let Place { parent, name, mode } = self.place(path)?;
+        let ReplaceTarget { parent, name, mode } = self.replace_target(path)?;
         let temporary = format!(".abide-{}", self.0.clock.id("write"));
         let written = write_new(&parent, &temporary, content, mode)
             .map_err(FileError::from)
@@ -46,37 +46,37 @@ impl Workspace {
         Ok(parent.open(".")?.sync_all()?)
     }
 
-    /// Follows the links at the end of the path, so that the file's own directory is known.
-    fn place(&self, path: &Path) -> Result<Place, FileError> {
+    /// Follows symbolic links at the end of the path to find the file's actual directory.
+    fn replace_target(&self, path: &Path) -> Result<ReplaceTarget, FileError> {
         let mut path = path.to_owned();
-        for _ in 0..MOST_LINKS {
+        for _ in 0..MAX_SYMLINKS {
             let name = path.file_name().ok_or_else(FileError::not_a_file)?.to_owned();
             if is_reserved(&name) {
                 return Err(FileError::outside());
             }
-            let above = path.parent().unwrap_or(Path::new(""));
-            let parent = self.directory(above)?;
+            let parent_path = path.parent().unwrap_or(Path::new(""));
+            let parent = self.open_or_create_dir(parent_path)?;
             let metadata = match parent.symlink_metadata(&name) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Ok(Place { parent, name, mode: None });
+                    return Ok(ReplaceTarget { parent, name, mode: None });
                 }
                 metadata => metadata?,
             };
             if metadata.is_symlink() {
-                path = followed(above, &parent.read_link_contents(&name)?)?;
+                path = follow_link(parent_path, &parent.read_link_contents(&name)?)?;
             } else if metadata.is_file() {
-                // A rename would not ask whether the file may be written to.
+                // A rename does not check whether the file is writable.
                 accessat(&parent, &name, Access::WRITE_OK, AtFlags::EACCESS)?;
                 let mode = Some(metadata.permissions().mode() & 0o777);
-                return Ok(Place { parent, name, mode });
+                return Ok(ReplaceTarget { parent, name, mode });
             } else {
                 return Err(FileError::not_a_file());
             }
         }
-        Err(FileError::with("io_error", "too many symbolic links"))
+        Err(FileError::with_detail("io_error", "too many symbolic links"))
     }
 
-    fn directory(&self, path: &Path) -> io::Result<Dir> {
+    fn open_or_create_dir(&self, path: &Path) -> io::Result<Dir> {
         if path.as_os_str().is_empty() {
             return self.dir().try_clone();
         }
@@ -90,11 +90,8 @@ impl Workspace {
     }
 }
 
-fn followed(above: &Path, target: &Path) -> Result<PathBuf, FileError> {
-    match target.is_absolute() {
-        true => Err(FileError::outside()),
-        false => Ok(above.join(target)),
-    }
+fn follow_link(parent_path: &Path, target: &Path) -> Result<PathBuf, FileError> {
+    if target.is_absolute() { Err(FileError::outside()) } else { Ok(parent_path.join(target)) }
 }
 
 fn write_new(parent: &Dir, name: &str, content: &[u8], mode: Option<u32>) -> io::Result<()> {
@@ -102,7 +99,7 @@ fn write_new(parent: &Dir, name: &str, content: &[u8], mode: Option<u32>) -> io:
     options.write(true).create_new(true).mode(mode.unwrap_or(0o666));
     let mut file = parent.open_with(name, &options)?;
     if let Some(mode) = mode {
-        // What the process's mask took away.
+        // Restores the permissions that the process's umask removed.
         file.set_permissions(Permissions::from_mode(mode))?;
     }
     file.write_all(content)?;

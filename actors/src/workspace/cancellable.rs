@@ -1,4 +1,4 @@
-//! Work that blocks, on a thread that stops when nobody waits for it any more.
+//! Runs blocking work on a thread that stops when its caller has gone.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::FileError;
 
-/// Tells a thread that nobody waits for its work. Whoever works in steps asks at each.
+/// Tells a thread that its work is no longer wanted. Work in steps checks it at each step.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cancelled(Arc<AtomicBool>);
+pub(crate) struct CancelFlag(Arc<AtomicBool>);
 
-impl Cancelled {
+impl CancelFlag {
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// An error once it is set, which nobody reads.
+    /// An error if it is set; nobody reads that error.
     pub(crate) fn check(&self) -> Result<(), FileError> {
         if self.is_set() { Err(FileError::new("cancelled")) } else { Ok(()) }
     }
@@ -26,11 +26,11 @@ impl Cancelled {
     }
 }
 
-/// Does the work on a thread that may block; dropping the future cancels it.
-pub(crate) async fn on_a_thread<T: Send + 'static>(
-    work: impl FnOnce(&Cancelled) -> Result<T, FileError> + Send + 'static,
+/// Runs the work on a blocking thread; dropping the future cancels it.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce(&CancelFlag) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
-    let cancelled = Cancelled::default();
+    let cancelled = CancelFlag::default();
     let _cancels = SetOnDrop(cancelled.clone());
     let working = tokio::task::spawn_blocking(move || {
         cancelled.check()?;
@@ -45,7 +45,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
     }
 }
 
-struct SetOnDrop(Cancelled);
+struct SetOnDrop(CancelFlag);
 
 impl Drop for SetOnDrop {
     fn drop(&mut self) {
@@ -64,10 +64,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_hears_that_nobody_waits_for_it() {
+    async fn dropping_the_future_cancels_the_work() {
         let (began, begun) = oneshot::channel();
         let (ended, ends) = oneshot::channel();
-        let waiting = tokio::spawn(on_a_thread(move |cancelled| {
+        let waiting = tokio::spawn(run_blocking(move |cancelled| {
             began.send(()).unwrap();
             let end = Instant::now() + Duration::from_secs(20);
             while !cancelled.is_set() && Instant::now() < end {

@@ -1,10 +1,10 @@
-//! Why a tool did not do what it was asked with a file.
+//! Errors of the file tools.
 
 use std::io::{Error, ErrorKind};
 
 use rustix::io::Errno;
 
-/// A code of the tools' table of errors, and what there is to say about it.
+/// An error code of the file tools with a detail. See `reference/builtin-tools.md`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileError {
     pub(crate) code: &'static str,
@@ -13,10 +13,10 @@ pub(crate) struct FileError {
 
 impl FileError {
     pub(crate) fn new(code: &'static str) -> Self {
-        Self::with(code, "")
+        Self::with_detail(code, "")
     }
 
-    pub(crate) fn with(code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn with_detail(code: &'static str, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into() }
     }
 
@@ -33,9 +33,10 @@ impl From<Error> for FileError {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound => Self::new("enoent"),
-            // The system's own refusals have a number; that of a path that leads out has none.
+            // An error of the operating system has a number; the refusal of a path that leads out
+            // has none.
             ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Self::outside(),
-            kind => Self::with("io_error", kind.to_string()),
+            kind => Self::with_detail("io_error", kind.to_string()),
         }
     }
 }

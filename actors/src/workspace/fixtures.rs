@@ -1,4 +1,4 @@
-//! A workspace with something beside it that is none of its business.
+//! A test workspace with a secret beside it that tools must not reach.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,14 +20,14 @@ use super::{Workspace, WorkspaceRef, Workspaces};
 use crate::clock::Clock;
 use crate::tools::ToolReturn;
 
-/// What no tool may ever show.
+/// The text that no tool may ever show.
 pub(crate) const SECRET: &str = "the secret outside";
 
-/// Gives ids that nobody else gives; time stands still.
+/// A clock with unique ids; its time stands still.
 #[derive(Default)]
-pub(crate) struct Counting(AtomicU64);
+pub(crate) struct CountingClock(AtomicU64);
 
-impl Clock for Counting {
+impl Clock for CountingClock {
     fn now(&self) -> Timestamp {
         "2026-11-22T05:00:00.000Z".parse().unwrap()
     }
@@ -42,17 +42,17 @@ impl Clock for Counting {
 }
 
 pub(crate) fn workspaces(base: impl Into<PathBuf>) -> Workspaces {
-    Workspaces::new(base.into(), Arc::new(Counting::default()))
+    Workspaces::new(base.into(), Arc::new(CountingClock::default()))
 }
 
-pub(crate) struct Space {
+pub(crate) struct TestWorkspace {
     pub(crate) workspace: Workspace,
-    /// Beside the workspace, with `secret.txt` in it.
+    /// A directory beside the workspace that contains `secret.txt`.
     pub(crate) outside: PathBuf,
     _dir: TempDir,
 }
 
-impl Space {
+impl TestWorkspace {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let outside = dir.path().canonicalize().unwrap().join("outside");
@@ -67,7 +67,7 @@ impl Space {
         self.workspace.root().join(name)
     }
 
-    /// A file with this in it, and the directories above.
+    /// Creates a file with this content and the directories above it.
     pub(crate) fn file(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) -> &Self {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -86,13 +86,14 @@ impl Space {
         self
     }
 
-    /// Ten gigabytes of nothing.
+    /// A sparse file of ten gigabytes.
     pub(crate) fn sparse(&self, name: &str) -> &Self {
         fs::File::create(self.path(name)).unwrap().set_len(10_000_000_000).unwrap();
         self
     }
 
-    /// Every kind of link that leads out, by name; each ends at the secret file or its directory.
+    /// Creates every kind of symbolic link that leads out, and returns their names. Each ends at
+    /// the secret file or its directory.
     pub(crate) fn links_out(&self) -> [&'static str; 7] {
         fs::create_dir(self.path("deep")).unwrap();
         self.link("absolute", self.outside.join("secret.txt"))
@@ -122,7 +123,7 @@ impl Space {
     }
 }
 
-/// The text that the model reads, an error's with its mark.
+/// The text that the model reads; an error's text has a prefix.
 pub(crate) fn text(returned: &ToolReturn) -> String {
     match &returned.outcome {
         Outcome::Ok(Value::String(text)) => text.clone(),
@@ -131,7 +132,7 @@ pub(crate) fn text(returned: &ToolReturn) -> String {
     }
 }
 
-/// What people see: its kind, and the payload.
+/// The payload for user interfaces: its kind and its content.
 pub(crate) fn ui(returned: ToolReturn) -> (String, Value) {
     let ui = returned.ui.unwrap();
     (ui.kind, ui.payload)

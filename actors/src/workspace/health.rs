@@ -1,4 +1,4 @@
-//! What is wrong with storage on this node, for whoever asks whether it is ready.
+//! The storage problems of this node, for `/readyz`.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -7,47 +7,49 @@ use std::sync::{Mutex, PoisonError};
 use super::{Workspace, WorkspaceError};
 use crate::limits::one_line;
 
-/// As many as somebody reads; the oldest go first.
-const MOST: usize = 32;
-/// A path may be long; the line stays one.
-const LONGEST_LINE: usize = 1_000;
+/// As many as a person reads; the oldest are dropped.
+const MAX_PROBLEMS: usize = 32;
+/// A path may be long; a line is cut to this.
+const MAX_LINE_BYTES: usize = 1_000;
 
-/// The opens that failed last.
+/// The last opens that failed.
 #[derive(Debug, Default)]
 pub(super) struct StorageHealth(Mutex<VecDeque<WorkspaceError>>);
 
 impl StorageHealth {
-    pub(super) fn add(&self, trouble: WorkspaceError) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|other| !other.is_about(&trouble.directory, trouble.sought.as_deref()));
-        known.push_back(trouble);
-        if known.len() > MOST {
-            known.pop_front();
+    pub(super) fn record(&self, problem: WorkspaceError) {
+        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.retain(|other| {
+            !other.is_about(&problem.directory, problem.expected_storage.as_deref())
+        });
+        problems.push_back(problem);
+        if problems.len() > MAX_PROBLEMS {
+            problems.pop_front();
         }
     }
 
-    /// Forgets what the workspace shows to be over: its root and its directory are there, and the
-    /// storage with its id is.
-    pub(super) fn over(&self, root: &Path, workspace: &Workspace) {
+    /// Forgets the problems that this open workspace disproves: those of its root, of its
+    /// directory, and of its storage.
+    pub(super) fn clear(&self, root: &Path, workspace: &Workspace) {
         let root = root.display().to_string();
         let own = workspace.root().display().to_string();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|trouble| {
-            let is_over = trouble.is_about(&root, None)
-                || trouble.is_about(&own, None)
-                || trouble.is_about(&root, workspace.storage());
+        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.retain(|problem| {
+            let is_over = problem.is_about(&root, None)
+                || problem.is_about(&own, None)
+                || problem.is_about(&root, workspace.storage());
             !is_over
         });
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().map(|trouble| one_line(&trouble.to_string(), LONGEST_LINE)).collect()
+        let problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.iter().map(|problem| one_line(&problem.to_string(), MAX_LINE_BYTES)).collect()
     }
 }
 
 impl WorkspaceError {
     fn is_about(&self, directory: &str, sought: Option<&str>) -> bool {
-        self.directory == directory && self.sought.as_deref() == sought
+        self.directory == directory && self.expected_storage.as_deref() == sought
     }
 }

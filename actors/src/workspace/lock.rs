@@ -1,4 +1,4 @@
-//! Keeps writers of one file apart, those of other nodes too.
+//! Locks a directory, so that writers of one file take turns across nodes.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,27 +9,31 @@ use cap_std::fs::File;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{Cancelled, FileError, Workspace};
+use super::{CancelFlag, FileError, Workspace};
 
-/// How soon the end of another's write is seen; a write takes about as long.
-const SOON: Duration = Duration::from_millis(5);
+/// How often a taken lock is retried; a write takes about as long.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Holds the directory of a file against other writers until it is dropped.
-pub(crate) struct Lock {
+/// Locks a file's directory against other writers until it is dropped.
+pub(crate) struct DirectoryLock {
     _directory: Option<File>,
 }
 
 impl Workspace {
-    /// Waits until nobody writes in the directory of the file, on this node or another.
+    /// Waits until nobody writes in the file's directory, on this node or another.
     ///
-    /// The lock is the file system's, of the directory, and ends with the process. A file system
-    /// that has no such locks, as some on the network, keeps only the writers of one node apart.
-    pub(crate) fn lock(&self, path: &Path, cancelled: &Cancelled) -> Result<Lock, FileError> {
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let directory = match self.dir().open(above.unwrap_or(Path::new("."))) {
-            // Whoever makes it writes the first file in it.
+    /// The lock is a file-system lock on the directory and ends with the process. On a file system
+    /// without such locks, as on some networks, only the writers of one node take turns.
+    pub(crate) fn lock(
+        &self,
+        path: &Path,
+        cancelled: &CancelFlag,
+    ) -> Result<DirectoryLock, FileError> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = match self.dir().open(parent.unwrap_or(Path::new("."))) {
+            // There are no other writers in a directory that does not exist.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok(Lock { _directory: None });
+                return Ok(DirectoryLock { _directory: None });
             }
             opened => opened?,
         };
@@ -37,9 +41,9 @@ impl Workspace {
             match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK) => {
                     cancelled.check()?;
-                    thread::sleep(SOON);
+                    thread::sleep(RETRY_INTERVAL);
                 }
-                Ok(()) | Err(_) => return Ok(Lock { _directory: Some(directory) }),
+                Ok(()) | Err(_) => return Ok(DirectoryLock { _directory: Some(directory) }),
             }
         }
     }
@@ -53,38 +57,38 @@ mod tests {
 
     use super::super::{WorkspaceRef, Workspaces};
     use super::*;
-    use crate::workspace::fixtures::Counting;
+    use crate::workspace::fixtures::CountingClock;
 
-    /// Another program that has the same directory.
+    /// Opens the workspace as another process would.
     fn another(base: &Path) -> Workspace {
-        let workspaces = Workspaces::new(base.to_owned(), Arc::new(Counting::default()));
+        let workspaces = Workspaces::new(base.to_owned(), Arc::new(CountingClock::default()));
         workspaces
             .open(&WorkspaceRef { owner: "c1".to_owned(), ..WorkspaceRef::default() }, None)
             .unwrap()
     }
 
     #[test]
-    fn whoever_writes_elsewhere_waits_until_the_first_is_done() {
+    fn a_writer_on_another_node_waits_until_the_first_is_done() {
         let dir = tempfile::tempdir().unwrap();
         let (first, second) = (another(dir.path()), another(dir.path()));
         let released = Arc::new(AtomicBool::new(false));
-        let held = first.lock(Path::new("a"), &Cancelled::default()).unwrap();
+        let held = first.lock(Path::new("a"), &CancelFlag::default()).unwrap();
         let seen = released.clone();
         let waits = thread::spawn(move || {
-            let _lock = second.lock(Path::new("a"), &Cancelled::default()).unwrap();
+            let _lock = second.lock(Path::new("a"), &CancelFlag::default()).unwrap();
             seen.load(Ordering::SeqCst)
         });
         released.store(true, Ordering::SeqCst);
         drop(held);
-        assert!(waits.join().unwrap(), "it had the lock too early");
+        assert!(waits.join().unwrap(), "the second writer had the lock too early");
     }
 
     #[test]
-    fn whoever_is_not_waited_for_stops_waiting() {
+    fn a_cancelled_writer_stops_waiting() {
         let dir = tempfile::tempdir().unwrap();
         let (first, second) = (another(dir.path()), another(dir.path()));
-        let _held = first.lock(Path::new("a"), &Cancelled::default()).unwrap();
-        let cancelled = Cancelled::default();
+        let _held = first.lock(Path::new("a"), &CancelFlag::default()).unwrap();
+        let cancelled = CancelFlag::default();
         cancelled.set();
         assert!(second.lock(Path::new("a"), &cancelled).is_err());
     }

@@ -1,4 +1,4 @@
-//! Reads a file that is a file, and no larger than it may be.
+//! Reads a regular file of limited size.
 
 use std::io::{Error, Read};
 use std::path::Path;
@@ -9,39 +9,41 @@ use rustix::io::Errno;
 
 use super::{FileError, Workspace};
 
-/// The largest file that is read whole.
-pub(crate) const LARGEST_FILE: u64 = 2_000_000;
+/// The largest file that is read.
+pub(crate) const MAX_FILE_BYTES: u64 = 2_000_000;
 
 impl Workspace {
-    /// What is in the file, at most 2 MB.
+    /// Reads the content of a file of at most 2 MB.
     ///
-    /// Whatever else has the name, be it a directory, a FIFO or a device, is `not_a_regular_file`,
-    /// and is never waited for.
+    /// Anything else, such as a directory, a FIFO or a device, is `not_a_regular_file` and never
+    /// blocks.
     pub(crate) fn read(&self, path: &Path) -> Result<Vec<u8>, FileError> {
         let mut options = OpenOptions::new();
-        // Opening a FIFO would wait for its writer.
+        // Without NONBLOCK, opening a FIFO would wait for its writer.
         options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32);
-        let file = self.dir().open_with(path, &options).map_err(not_opened)?;
+        let file = self.dir().open_with(path, &options).map_err(open_error)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(FileError::not_a_file());
         }
         let mut bytes = Vec::new();
-        if metadata.len() <= LARGEST_FILE {
-            // It may grow meanwhile.
-            file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+        if metadata.len() <= MAX_FILE_BYTES {
+            // The file may grow meanwhile.
+            file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         }
-        match metadata.len().max(bytes.len() as u64) > LARGEST_FILE {
-            true => Err(FileError::new("file_too_large")),
-            false => Ok(bytes),
+        if metadata.len().max(bytes.len() as u64) > MAX_FILE_BYTES {
+            Err(FileError::new("file_too_large"))
+        } else {
+            Ok(bytes)
         }
     }
 }
 
-/// A socket, or a device that is not there.
-fn not_opened(error: Error) -> FileError {
-    match error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
-        true => FileError::not_a_file(),
-        false => error.into(),
+/// `ENXIO` means a socket, or a device that does not exist.
+fn open_error(error: Error) -> FileError {
+    if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
+        FileError::not_a_file()
+    } else {
+        error.into()
     }
 }

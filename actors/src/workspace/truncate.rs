@@ -1,13 +1,13 @@
-//! Text that is cut where its bound is.
+//! Cuts long text and marks the cut.
 
-/// Stands where something was left out.
-pub(crate) const MARK: &str = "[...truncated...]";
+/// Marks where text was left out.
+pub(crate) const TRUNCATION_MARK: &str = "[...truncated...]";
 
-/// At most `longest` bytes of the text: whole characters, and the mark if something is missing.
-pub(crate) fn truncated(mut text: String, longest: usize) -> String {
-    if text.len() > longest {
-        text.truncate(text.floor_char_boundary(longest.saturating_sub(MARK.len())));
-        text.push_str(MARK);
+/// Cuts the text to at most `max_bytes` bytes, including the mark, between characters.
+pub(crate) fn truncate(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes.saturating_sub(TRUNCATION_MARK.len())));
+        text.push_str(TRUNCATION_MARK);
     }
     text
 }
@@ -19,8 +19,8 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_characters_and_keeps_its_bound() {
-        assert_eq!(truncated("x".repeat(20), 20), "x".repeat(20));
-        assert_eq!(truncated("x".repeat(21), 20), format!("xxx{MARK}"));
-        assert_eq!(truncated("ä".repeat(11), 20), format!("ä{MARK}"));
+        assert_eq!(truncate("x".repeat(20), 20), "x".repeat(20));
+        assert_eq!(truncate("x".repeat(21), 20), format!("xxx{TRUNCATION_MARK}"));
+        assert_eq!(truncate("ä".repeat(11), 20), format!("ä{TRUNCATION_MARK}"));
     }
 }

@@ -1,6 +1,6 @@
-//! Walks through all files of a workspace, on several threads, by open directories alone.
+//! Visits all files of a workspace on several threads, only through open directories.
 //!
-//! A directory is opened from its parent's handle and never through a link, so nothing that is
+//! A directory is opened from its parent's handle and never through a link, so that nothing that is
 //! swapped meanwhile leads outside.
 
 use std::ffi::{CStr, CString, OsStr};
@@ -17,40 +17,40 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, RawDirEntry, openat, s
 use rustix::io::Errno;
 
 use super::path::is_reserved;
-use super::{Cancelled, FileError};
+use super::{CancelFlag, FileError};
 
-/// One walk is not to take the whole machine.
-const MOST_THREADS: usize = 4;
-/// Deeper directories are left out: each level may keep a directory open.
-const MOST_LEVELS: usize = 100;
-/// Some thousand names; what a thread takes from a directory at a time.
-const LISTED_BYTES: usize = 32 * 1024;
+/// Bounded, so that one walk does not take the whole machine.
+const MAX_THREADS: usize = 4;
+/// Deeper directories are skipped: each level may keep a directory open.
+const MAX_DEPTH: usize = 100;
+/// The buffer of a thread for one piece of a directory listing: some thousand names.
+const LISTING_BUFFER_BYTES: usize = 32 * 1024;
 
-/// A file that the walk has come to, or a symbolic link.
-pub(crate) struct Found<'a> {
-    /// Relative to the root; not always UTF-8.
+/// A file or a symbolic link that a walk visits.
+pub(crate) struct WalkEntry<'a> {
+    /// The path relative to the root; not always UTF-8.
     pub(crate) path: &'a Path,
     pub(crate) is_link: bool,
     folder: BorrowedFd<'a>,
     name: &'a CStr,
 }
 
-impl Found<'_> {
-    /// Opens the file for reading, not a link in its place. It may be anything by now: ask the
-    /// handle.
+impl WalkEntry<'_> {
+    /// Opens the file for reading, but never a link in its place. It may have been replaced by
+    /// anything: check the handle.
     pub(crate) fn open(&self) -> Result<File, Errno> {
-        // Nor does it wait for the writer of a FIFO.
+        // NONBLOCK: opening a FIFO must not wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         openat(self.folder, self.name, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
     }
 }
 
-/// Shows every regular file and every symbolic link to one of several visitors, in no order: all
-/// but what is below a directory `.git`. Ends soon after it is cancelled. What cannot be read, or
-/// goes away meanwhile, is passed over.
-pub(crate) fn walk<V: FnMut(&Found<'_>)>(
+/// Shows every regular file and every symbolic link to one of several visitors, in no particular
+/// order, except for those below a directory `.git`. Ends soon after it is cancelled. What cannot
+/// be read, or disappears meanwhile, is skipped.
+pub(crate) fn walk<V: FnMut(&WalkEntry<'_>)>(
     dir: &Dir,
-    cancelled: &Cancelled,
+    cancelled: &CancelFlag,
     visitor: impl Fn() -> V + Sync,
 ) -> Result<(), FileError> {
     let fd =
@@ -60,17 +60,17 @@ pub(crate) fn walk<V: FnMut(&Found<'_>)>(
     tasks.add(Task { folder: Arc::new(root), child: None });
     let work = || {
         let mut visit = visitor();
-        let mut listed = vec![MaybeUninit::uninit(); LISTED_BYTES];
+        let mut listed = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
         while let Some(busy) = tasks.next() {
             if !cancelled.is_set() {
                 busy.list(&mut listed, cancelled, &mut visit);
             }
         }
     };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     thread::scope(|scope| {
         for _ in 1..threads {
-            // Without another thread it only takes longer.
+            // If no thread can be started, the walk only takes longer.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -80,19 +80,19 @@ pub(crate) fn walk<V: FnMut(&Found<'_>)>(
 
 struct Folder {
     fd: OwnedFd,
-    /// Empty for the root, else with a slash at its end.
+    /// Empty for the root, else it ends with a slash.
     path: Vec<u8>,
     level: usize,
 }
 
-/// The rest of a directory, or a directory in it that is not open yet.
+/// The rest of a directory's listing, or a directory in it that is not open yet.
 struct Task {
     folder: Arc<Folder>,
     child: Option<CString>,
 }
 
-/// What is still to be done. The last comes first, so that only the directories above the present
-/// ones are open, however many there are.
+/// The tasks to do, last in first out, so that only the directories above the current ones are
+/// open, however many there are.
 #[derive(Default)]
 struct Tasks {
     queue: Mutex<Queue>,
@@ -106,8 +106,8 @@ struct Queue {
     idle: usize,
 }
 
-/// A task in hand, which may make more.
-struct Busy<'a> {
+/// A task that a thread works on, which may add more.
+struct ActiveTask<'a> {
     tasks: &'a Tasks,
     task: Task,
 }
@@ -121,13 +121,13 @@ impl Tasks {
         }
     }
 
-    /// The next task; `None` when there is none and nobody can make one.
-    fn next(&self) -> Option<Busy<'_>> {
+    /// Waits for the next task; `None` when there are none and no thread can add one.
+    fn next(&self) -> Option<ActiveTask<'_>> {
         let mut queue = self.lock();
         loop {
             if let Some(task) = queue.waiting.pop() {
                 queue.busy += 1;
-                return Some(Busy { tasks: self, task });
+                return Some(ActiveTask { tasks: self, task });
             }
             if queue.busy == 0 {
                 return None;
@@ -143,8 +143,8 @@ impl Tasks {
     }
 }
 
-/// Also when a visitor panics, or the others would wait for ever.
-impl Drop for Busy<'_> {
+/// Must also happen when a visitor panics, or the other threads would wait for ever.
+impl Drop for ActiveTask<'_> {
     fn drop(&mut self) {
         let mut queue = self.tasks.lock();
         queue.busy -= 1;
@@ -154,15 +154,16 @@ impl Drop for Busy<'_> {
     }
 }
 
-impl Busy<'_> {
-    /// Reads one piece of the directory's listing, leaves the rest to whoever is free, and visits.
+impl ActiveTask<'_> {
+    /// Reads one piece of the directory's listing, queues the rest for another thread, and visits
+    /// the piece.
     fn list(
         &self,
         listed: &mut [MaybeUninit<u8>],
-        cancelled: &Cancelled,
-        visit: &mut impl FnMut(&Found<'_>),
+        cancelled: &CancelFlag,
+        visit: &mut impl FnMut(&WalkEntry<'_>),
     ) {
-        let Some(folder) = self.task.opened() else { return };
+        let Some(folder) = self.task.open_folder() else { return };
         let mut entries = RawDir::new(&folder.fd, listed);
         let mut path = folder.path.clone();
         let mut is_first = true;
@@ -174,39 +175,39 @@ impl Busy<'_> {
             if cancelled.is_set() {
                 return;
             }
-            self.entry(&folder, &entry, &mut path, visit);
+            self.visit_entry(&folder, &entry, &mut path, visit);
             if entries.is_buffer_empty() {
                 return;
             }
         }
     }
 
-    fn entry(
+    fn visit_entry(
         &self,
         folder: &Arc<Folder>,
         entry: &RawDirEntry<'_>,
         path: &mut Vec<u8>,
-        visit: &mut impl FnMut(&Found<'_>),
+        visit: &mut impl FnMut(&WalkEntry<'_>),
     ) {
         let name = entry.file_name();
         if [c".", c".."].contains(&name) || is_reserved(OsStr::from_bytes(name.to_bytes())) {
             return;
         }
         let kind = match entry.file_type() {
-            // Some file systems do not say.
+            // Some file systems do not report the type.
             FileType::Unknown => statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW)
                 .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
             kind => kind,
         };
         match kind {
-            FileType::Directory if name != c".git" && folder.level < MOST_LEVELS => {
+            FileType::Directory if name != c".git" && folder.level < MAX_DEPTH => {
                 let child = Some(name.to_owned());
                 self.tasks.add(Task { folder: Arc::clone(folder), child });
             }
             FileType::RegularFile | FileType::Symlink => {
                 path.truncate(folder.path.len());
                 path.extend_from_slice(name.to_bytes());
-                visit(&Found {
+                visit(&WalkEntry {
                     path: Path::new(OsStr::from_bytes(path)),
                     is_link: kind == FileType::Symlink,
                     folder: folder.fd.as_fd(),
@@ -219,8 +220,8 @@ impl Busy<'_> {
 }
 
 impl Task {
-    /// `None` if the child cannot be opened, or is no directory any more.
-    fn opened(&self) -> Option<Arc<Folder>> {
+    /// Opens the directory; `None` if it cannot be opened, or is no longer a directory.
+    fn open_folder(&self) -> Option<Arc<Folder>> {
         let Some(name) = &self.child else { return Some(Arc::clone(&self.folder)) };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(&self.folder.fd, name, flags, Mode::empty()).ok()?;

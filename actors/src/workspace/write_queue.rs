@@ -1,4 +1,4 @@
-//! Whose turn it is to write to a file.
+//! Queues the writers of each file.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex as Short, PoisonError, Weak};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// A queue for each file that somebody writes to now, and for no other.
+/// One queue for each file that somebody is writing to.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue(Short<HashMap<PathBuf, Weak<Mutex<()>>>>);
 
 impl WriteQueue {
-    /// Waits for the turn, which ends when the result is dropped.
-    pub(super) async fn take(&self, path: PathBuf) -> OwnedMutexGuard<()> {
+    /// Waits for the turn, which ends when the guard is dropped.
+    pub(super) async fn wait_turn(&self, path: PathBuf) -> OwnedMutexGuard<()> {
         let queue = {
             let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // So that there are never more than those who write and wait, and one.
+            // Keeps only the queues in use, plus this one.
             queues.retain(|_, queue| queue.strong_count() > 0);
             let entry = queues.entry(path).or_default();
             entry.upgrade().unwrap_or_else(|| {
@@ -36,16 +36,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_path_is_written_by_one_at_a_time_and_forgotten_after() {
+    async fn one_path_has_one_writer_at_a_time_and_is_forgotten_after() {
         let turns = WriteQueue::default();
-        let first = turns.take("a".into()).await;
-        assert!(turns.take("a".into()).now_or_never().is_none());
-        let other = turns.take("b".into()).now_or_never();
+        let first = turns.wait_turn("a".into()).await;
+        assert!(turns.wait_turn("a".into()).now_or_never().is_none());
+        let other = turns.wait_turn("b".into()).now_or_never();
         assert!(other.is_some());
         drop(first);
-        assert!(turns.take("a".into()).now_or_never().is_some());
+        assert!(turns.wait_turn("a".into()).now_or_never().is_some());
         drop(other);
-        let _last = turns.take("c".into()).await;
+        let _last = turns.wait_turn("c".into()).await;
         assert_eq!(turns.0.lock().unwrap().len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Messages: said, and read back.
 
-use abide_actors::blobs::stored;
+use abide_actors::blobs::extract_media;
 use abide_actors::expressions::schema::Schema;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
@@ -110,7 +110,7 @@ pub(super) async fn send(
     repeats.extend(said.message_id.as_deref().map(|id| named(id, &content)).transpose()?);
     blobs::checked(&*api.store, &mut content).await?;
     for block in &mut content {
-        stored(&*api.store, block).await?;
+        extract_media(&*api.store, block).await?;
     }
     let request = Request::Send(SendRequest {
         agent: said.agent.as_deref().map(agent_name).transpose()?,

@@ -32,7 +32,7 @@ pub struct ReadinessNotes {
 impl ReadinessNotes {
     /// A line each.
     pub fn lines(&self) -> Vec<String> {
-        let troubles = self.workspaces.troubles().into_iter();
+        let troubles = self.workspaces.storage_problems().into_iter();
         self.lasting.iter().cloned().chain(troubles).collect()
     }
 }

@@ -30,12 +30,12 @@ impl NativeTool for Pool {
         ToolReturn::ok(())
     }
 
-    async fn started(&self) -> Result<(), String> {
+    async fn on_start(&self) -> Result<(), String> {
         self.0.lock().unwrap().push("started");
         self.1.clone()
     }
 
-    async fn stopped(&self) {
+    async fn on_stop(&self) {
         self.0.lock().unwrap().push("stopped");
     }
 }
@@ -49,7 +49,7 @@ fn config(store: &str) -> Config {
 #[tokio::test]
 async fn native_tools_start_before_their_node_serves_and_stop_after_it() {
     let seen = Seen::default();
-    let natives = Extensions::new().with("pool", Pool(seen.clone(), Ok(())));
+    let natives = Extensions::new().with_tool("pool", Pool(seen.clone(), Ok(())));
     let node = Node::start_with(config("memory"), None, natives).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), ["started"]);
     node.stop().await;
@@ -60,7 +60,7 @@ async fn native_tools_start_before_their_node_serves_and_stop_after_it() {
 async fn a_native_tool_that_cannot_start_keeps_its_node_from_serving() {
     let broken = Pool(Seen::default(), Err("there is no database".to_owned()));
     let refused =
-        Node::start_with(config("memory"), None, Extensions::new().with("pool", broken)).await;
+        Node::start_with(config("memory"), None, Extensions::new().with_tool("pool", broken)).await;
     let Err(StartError::Broken(why)) = refused else { panic!("it serves") };
     assert_eq!(why, "the native tool pool did not start: there is no database");
 }
@@ -71,7 +71,7 @@ async fn the_tools_of_a_node_that_cannot_begin_are_stopped_again() {
     let occupied = dir.path().join("file");
     std::fs::write(&occupied, "no store").unwrap();
     let seen = Seen::default();
-    let natives = Extensions::new().with("pool", Pool(seen.clone(), Ok(())));
+    let natives = Extensions::new().with_tool("pool", Pool(seen.clone(), Ok(())));
     let store = format!("embedded:{}", occupied.display());
     assert!(Node::start_with(config(&store), None, natives).await.is_err());
     assert_eq!(*seen.lock().unwrap(), ["started", "stopped"]);

@@ -10,7 +10,7 @@ use crate::rig::{PATIENCE, Rig, alive, long};
 async fn a_timeout_shows_the_output_so_far() {
     let rig = Rig::new();
     let ended = rig.run_for(Duration::from_millis(300), "echo so far; sleep 100").await.unwrap();
-    assert_eq!((ended.how, ended.output.as_str()), (ExitStatus::TimedOut, "so far\n"));
+    assert_eq!((ended.status, ended.output.as_str()), (ExitStatus::TimedOut, "so far\n"));
     assert!((300..5_000).contains(&ended.duration_ms), "{}", ended.duration_ms);
 }
 
@@ -18,7 +18,7 @@ async fn a_timeout_shows_the_output_so_far() {
 async fn a_flood_of_output_ends_soon() {
     let start = Instant::now();
     let ended = Rig::new().run("yes").await;
-    assert_eq!(ended.how, ExitStatus::Flooded);
+    assert_eq!(ended.status, ExitStatus::Flooded);
     assert!(ended.output.len() <= 16_000 && ended.output.starts_with("y\ny\n"));
     assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
 }
@@ -30,7 +30,7 @@ async fn a_fork_bomb_ends_soon() {
     let more = "bomb $(($1 - 1)) | bomb $(($1 - 1)) &";
     let bomb = format!("bomb() {{ if (($1)); then {more} else sleep 50; fi; wait; }}");
     let ended = Rig::new().run(&format!("{bomb}; bomb 10; sleep 100")).await;
-    assert_eq!(ended.how, ExitStatus::TooManyProcesses);
+    assert_eq!(ended.status, ExitStatus::TooManyProcesses);
     assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
 }
 
@@ -39,9 +39,9 @@ async fn too_many_processes_are_ended() {
     let rig = Rig::with(Limits { processes: 100, ..Limits::default() });
     let (few, many) = (long(), long());
     let ended = rig.run(&format!("for i in $(seq 90); do sleep {few} & done; echo fine")).await;
-    assert_eq!((ended.how, ended.output.as_str()), (ExitStatus::Exited(0), "fine\n"));
+    assert_eq!((ended.status, ended.output.as_str()), (ExitStatus::Exited(0), "fine\n"));
     let ended = rig.run(&format!("for i in $(seq 110); do sleep {many} & done; wait")).await;
-    assert_eq!(ended.how, ExitStatus::TooManyProcesses);
+    assert_eq!(ended.status, ExitStatus::TooManyProcesses);
     assert_eq!(alive(&few) + alive(&many), 0);
 }
 
@@ -50,7 +50,7 @@ async fn processor_time_is_bounded() {
     let rig = Rig::with(Limits { cpu_seconds: 1, ..Limits::default() });
     let ended = rig.run("while :; do :; done").await;
     // The kernel sends KILL where the soft limit is also the hard one.
-    assert!(matches!(ended.how, ExitStatus::Exited(137 | 152)), "{:?}", ended.how);
+    assert!(matches!(ended.status, ExitStatus::Exited(137 | 152)), "{:?}", ended.status);
 }
 
 #[tokio::test]
@@ -62,16 +62,16 @@ async fn memory_is_bounded() {
     // Two that have less each, and together more.
     let half = "head -c 70M /dev/zero | tail -n 1 > /dev/null";
     let ended = rig.run(half).await;
-    assert_eq!(ended.how, ExitStatus::Exited(0), "{}", ended.output);
+    assert_eq!(ended.status, ExitStatus::Exited(0), "{}", ended.output);
     let held = "(head -c 70M /dev/zero; sleep 100) | tail -n 1 > /dev/null";
     let ended = rig.run(&format!("{held} & {held}")).await;
-    assert_eq!(ended.how, ExitStatus::TooMuchMemory);
+    assert_eq!(ended.status, ExitStatus::TooMuchMemory);
 }
 
 #[tokio::test]
 async fn a_file_is_bounded() {
     let rig = Rig::with(Limits { file_size: 1 << 20, ..Limits::default() });
     let ended = rig.run("head -c 2M /dev/zero > f").await;
-    assert_eq!(ended.how, ExitStatus::Exited(128 + 25), "{}", ended.output);
+    assert_eq!(ended.status, ExitStatus::Exited(128 + 25), "{}", ended.output);
     assert_eq!(rig.workspace.path().join("f").metadata().unwrap().len(), 1 << 20);
 }

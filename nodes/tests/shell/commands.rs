@@ -12,9 +12,9 @@ use crate::rig::Rig;
 async fn a_command_gives_its_code_and_its_output_in_the_order_written() {
     let rig = Rig::new();
     let ended = rig.run("echo one; echo two >&2; echo three; exit 7").await;
-    assert_eq!((ended.how, ended.output.as_str()), (ExitStatus::Exited(7), "one\ntwo\nthree\n"));
-    assert_eq!(rig.run("kill -9 $$").await.how, ExitStatus::Exited(128 + 9));
-    assert_eq!(rig.run("--help").await.how, ExitStatus::Exited(127));
+    assert_eq!((ended.status, ended.output.as_str()), (ExitStatus::Exited(7), "one\ntwo\nthree\n"));
+    assert_eq!(rig.run("kill -9 $$").await.status, ExitStatus::Exited(128 + 9));
+    assert_eq!(rig.run("--help").await.status, ExitStatus::Exited(127));
 }
 
 #[tokio::test]
@@ -112,6 +112,6 @@ async fn the_sixty_fifth_waits_for_a_place() {
     };
     let (ended, refused) = futures::join!(running, refused);
     assert!(matches!(refused, Err(LaunchError::Busy)), "{refused:?}");
-    assert!(ended.iter().all(|ended| ended.how == ExitStatus::Exited(0)));
+    assert!(ended.iter().all(|ended| ended.status == ExitStatus::Exited(0)));
     assert_eq!(rig.output("echo free").await, "free\n");
 }

@@ -26,7 +26,7 @@ async fn what_stays_in_the_background_ends_with_the_command() {
         let wait = format!("until pgrep -f '^sleep {long}' > /dev/null; do sleep 0.01; done");
         let ended = rig.run(&format!("{escape} {wait}; echo started")).await;
         assert_eq!(
-            (ended.how, ended.output.as_str()),
+            (ended.status, ended.output.as_str()),
             (ExitStatus::Exited(0), "started\n"),
             "{escape}"
         );
@@ -53,7 +53,7 @@ async fn a_command_that_ignores_term_is_killed() {
     let stubborn = format!("trap '' TERM; echo stubborn; sleep {long}; sleep {long}");
     let start = Instant::now();
     let ended = rig.run_for(Duration::from_millis(500), &stubborn).await.unwrap();
-    assert_eq!((ended.how, ended.output.as_str()), (ExitStatus::TimedOut, "stubborn\n"));
+    assert_eq!((ended.status, ended.output.as_str()), (ExitStatus::TimedOut, "stubborn\n"));
     assert!(start.elapsed() >= Duration::from_millis(2500), "it had no grace");
     assert_eq!(alive(&long), 0);
 }
@@ -63,7 +63,7 @@ async fn a_command_hears_term_and_may_tidy_up() {
     let rig = Rig::new();
     let tidy = "trap 'echo tidy; exit' TERM; echo began; while :; do sleep 0.05; done";
     let ended = rig.run_for(Duration::from_millis(500), tidy).await.unwrap();
-    assert_eq!(ended.how, ExitStatus::TimedOut);
+    assert_eq!(ended.status, ExitStatus::TimedOut);
     assert!(ended.output.ends_with("tidy\n"), "{}", ended.output);
     assert!(ended.duration_ms < 2500, "it did not end at TERM: {} ms", ended.duration_ms);
 }
@@ -73,7 +73,7 @@ async fn a_stopped_process_is_no_hindrance() {
     let rig = Rig::new();
     let long = long();
     let ended = rig.run(&format!("sleep {long} & kill -STOP $!; echo done")).await;
-    assert_eq!(ended.how, ExitStatus::Exited(0));
+    assert_eq!(ended.status, ExitStatus::Exited(0));
     assert!(ended.duration_ms < 2000, "it did not go on to hear TERM: {} ms", ended.duration_ms);
     assert_eq!(alive(&long), 0);
 }
@@ -81,7 +81,7 @@ async fn a_stopped_process_is_no_hindrance() {
 #[tokio::test]
 async fn a_command_that_closed_its_output_is_still_waited_for() {
     let ended = Rig::new().run("exec > /dev/null 2>&1; sleep 0.3; exit 3").await;
-    assert_eq!(ended.how, ExitStatus::Exited(3));
+    assert_eq!(ended.status, ExitStatus::Exited(3));
     assert!(ended.duration_ms >= 300);
 }
 

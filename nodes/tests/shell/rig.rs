@@ -48,7 +48,7 @@ impl Rig {
     /// What a command that ends well says.
     pub(crate) async fn output(&self, text: &str) -> String {
         let ended = self.run(text).await;
-        assert_eq!(ended.how, ExitStatus::Exited(0), "{}", ended.output);
+        assert_eq!(ended.status, ExitStatus::Exited(0), "{}", ended.output);
         ended.output
     }
 

@@ -45,10 +45,13 @@ async fn tcp_needs_the_network() {
     let listen = "python3 -c 'import socket; socket.create_server((\"127.0.0.1\", 0))'";
     for text in [connect.as_str(), listen] {
         let ended = rig.run(text).await;
-        assert!(ended.how != ExitStatus::Exited(0) && ended.output.contains("denied"), "{ended:?}");
+        assert!(
+            ended.status != ExitStatus::Exited(0) && ended.output.contains("denied"),
+            "{ended:?}"
+        );
         let command = Command { network: true, ..rig.command(text) };
         let ended = rig.shell.run(command).await.unwrap();
-        assert_eq!(ended.how, ExitStatus::Exited(0), "{}", ended.output);
+        assert_eq!(ended.status, ExitStatus::Exited(0), "{}", ended.output);
     }
 }
 
@@ -68,7 +71,7 @@ async fn processes_outside_are_out_of_reach() {
         "echo '{}' > /proc/$PPID/fd/1".to_owned(),
     ] {
         let ended = rig.run(&refused).await;
-        assert_eq!(ended.how, ExitStatus::Exited(1), "{refused}: {}", ended.output);
+        assert_eq!(ended.status, ExitStatus::Exited(1), "{refused}: {}", ended.output);
         let denied = ["not permitted", "denied"].iter().any(|word| ended.output.contains(word));
         assert!(denied, "{refused}: {}", ended.output);
     }
@@ -83,7 +86,7 @@ async fn commands_run_without_a_sandbox_where_there_is_none() {
     let write = format!("echo new > {}", file.to_str().unwrap());
     let none = SandboxStatus::Unavailable("this kernel has none".to_owned());
     let without = [
-        Shell::with_standing(launcher(), none, Limits::default()),
+        Shell::with_sandbox_status(launcher(), none, Limits::default()),
         Shell::new(launcher(), Sandbox::Off, Limits::default()),
     ];
     for shell in without {

@@ -33,7 +33,7 @@ impl NativeTool for Seat {
                 ToolReturn::ok(json!({"seat": seat, "state": state, "attempt": context.attempt}))
             }
             Some((_, elicitation::InputAnswer::Error(_))) => ToolReturn::error("no seat, no trip"),
-            Some(_) | None => ToolReturn::asking(InputRequest {
+            Some(_) | None => ToolReturn::input_required(InputRequest {
                 message: "Which seat?".to_owned(),
                 requests: json!({"seat": {"type": "string"}}),
                 request_state: Some(format!("asked by attempt {}", context.attempt)),

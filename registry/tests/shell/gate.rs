@@ -394,7 +394,7 @@ fn users_call_done(data: &EventData) -> Option<&Outcome> {
 #[tokio::test]
 async fn a_verdict_is_leave_for_its_own_arguments_and_no_others() {
     let server = Server::start().await;
-    let why = "permission denied: the gate gave no leave".to_owned();
+    let why = "permission denied: the gate did not grant this call".to_owned();
     let refused = Outcome::Err(why, ErrorType::PermissionDenied);
     for kind in kinds(&server.url).into_iter().filter(Kind::is_server) {
         let (name, agent) = (kind.name, agent(std::slice::from_ref(&kind), &json!({}), None));

@@ -79,7 +79,7 @@ async fn bytes(rig: &Rig, source: &Value) -> Vec<u8> {
 
 #[tokio::test(start_paused = true)]
 async fn a_tools_image_is_journalled_as_a_blob_and_the_model_reads_its_bytes() {
-    let natives = Extensions::new().with("photo", Photo::new(1));
+    let natives = Extensions::new().with_tool("photo", Photo::new(1));
     let rig = Rig::with(natives, Arc::new(Memory::default()), PHOTO).await;
     rig.send("x", "go").await.unwrap();
     assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
@@ -107,7 +107,7 @@ async fn a_persons_image_is_journalled_as_a_blob() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_take_the_bytes_makes_the_tool_run_again() {
     let tool = Photo::new(0);
-    let natives = Extensions::new().with("photo", tool.clone());
+    let natives = Extensions::new().with_tool("photo", tool.clone());
     let store = Arc::new(Flaky::default());
     let rig = Rig::with(natives, store.clone(), PHOTO).await;
     rig.send("x", "go").await.unwrap();
@@ -134,7 +134,7 @@ async fn a_store_that_does_not_take_the_bytes_makes_the_tool_run_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_blob_that_is_gone_is_told_and_stops_no_turn() {
-    let natives = Extensions::new().with("photo", Photo::new(2));
+    let natives = Extensions::new().with_tool("photo", Photo::new(2));
     let rig = Rig::with(natives, Arc::new(Memory::default()), PHOTO).await;
     rig.send("x", "go").await.unwrap();
     rig.ended("x", 1).await;

@@ -22,7 +22,7 @@ struct Noted(&'static str, Seen, Option<Value>);
 
 #[async_trait]
 impl Middleware for Noted {
-    async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn {
+    async fn call(&self, run: &Run, next: Next<'_>) -> ToolReturn {
         let said = format!("{} {} {} {}", self.0, run.call, run.attempt, run.principal);
         self.1.lock().unwrap().push(said);
         match &self.2 {
@@ -37,7 +37,7 @@ struct Closed;
 
 #[async_trait]
 impl Middleware for Closed {
-    async fn around(&self, _: &Run, _: Next<'_>) -> ToolReturn {
+    async fn call(&self, _: &Run, _: Next<'_>) -> ToolReturn {
         ToolReturn::error("closed")
     }
 }
@@ -46,13 +46,13 @@ async fn rig(agent: &str) -> (Rig, Seen) {
     let seen = Seen::default();
     let noted = |name, args| Noted(name, seen.clone(), args);
     let middlewares = Middlewares::new()
-        .everywhere(noted("service", None))
-        .with("agent", noted("agent", None))
-        .with("tool", noted("tool", None))
-        .with("two", noted("two", Some(json!({"n": 2}))))
-        .with("none", noted("none", Some(json!({"n": "none"}))))
-        .with("milk", noted("milk", Some(json!({"prompt": "milk"}))))
-        .with("closed", Closed);
+        .with_global(noted("service", None))
+        .with_named("agent", noted("agent", None))
+        .with_named("tool", noted("tool", None))
+        .with_named("two", noted("two", Some(json!({"n": 2}))))
+        .with_named("none", noted("none", Some(json!({"n": "none"}))))
+        .with_named("milk", noted("milk", Some(json!({"prompt": "milk"}))))
+        .with_named("closed", Closed);
     let natives = Extensions::new().with_middlewares(middlewares);
     (Rig::with(natives, Arc::new(Memory::default()), agent).await, seen)
 }

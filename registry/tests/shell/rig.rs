@@ -135,12 +135,12 @@ impl Rig {
         let Site { clock, store, membership, holder, policy, natives } = site;
         let tools = Tools::default();
         let natives = natives
-            .with("hold", Hold(tools.clone()))
-            .with("nap", Nap(tools.clone()))
-            .with("boom", Boom)
-            .with("halt", Halt)
-            .with("echo", Echo)
-            .with("seat", Seat)
+            .with_tool("hold", Hold(tools.clone()))
+            .with_tool("nap", Nap(tools.clone()))
+            .with_tool("boom", Boom)
+            .with_tool("halt", Halt)
+            .with_tool("echo", Echo)
+            .with_tool("seat", Seat)
             .with_hooks(crate::hooks::hooks(&tools));
         let catalogue = AgentCatalog::new(store.clone(), Arc::new(natives.clone()), clock.clone());
         let catalogue = Arc::new(catalogue);

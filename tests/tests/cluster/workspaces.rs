@@ -60,7 +60,10 @@ async fn storage_that_is_gone_is_an_error_that_everybody_is_told_and_nothing_is_
         assert!(error.starts_with("workspace_unavailable: "), "{result}");
         assert!(readiness(&site).await.lines().any(|line| line == error), "{error}");
         let log = site.log();
-        assert!(log.contains("no workspace") && log.contains(error), "{error} is not in {log}");
+        assert!(
+            log.contains("workspace not opened") && log.contains(error),
+            "{error} is not in {log}"
+        );
         assert!(!lost.exists(), "{lost:?} was made");
 
         std::fs::rename(&away, lost).unwrap();

@@ -12,7 +12,7 @@ use super::Step;
 use super::hooks::is_let_through;
 use crate::assigns::merged;
 use crate::clock::Clock;
-use crate::definition::{LONGEST_NAME, Tool};
+use crate::definition::{MAX_TOOL_NAME_BYTES, Tool};
 use crate::hooks::tool_use::ToolUseVerdict;
 use crate::journal::StoreError;
 use crate::model::{MOST_CALLS, ModelToolCall};
@@ -31,7 +31,7 @@ impl Step<'_> {
         }
         let planner = self.planner(&calls).await?;
         let again = planner.clone();
-        let quick = self.toolbox.plans_quickly(&calls);
+        let quick = self.toolbox.is_cheap_to_plan(&calls);
         let Some(planned) = self.aside(quick, move || planner.plan(&calls)).await else {
             return Ok(None);
         };
@@ -54,10 +54,11 @@ impl Step<'_> {
     async fn planner(&self, calls: &[ModelToolCall]) -> Result<Planner, StoreError> {
         let (around, deps) = (self.around, &self.around.deps);
         let toolbox = self.toolbox.clone();
-        let of_agent = match toolbox.recalls(calls.iter().map(|call| call.name.as_str())) {
-            true => deps.agents.decisions(&self.turn.agent).await?,
-            false => Vec::new(),
-        };
+        let of_agent =
+            match toolbox.uses_remembered_decisions(calls.iter().map(|call| call.name.as_str())) {
+                true => deps.agents.decisions(&self.turn.agent).await?,
+                false => Vec::new(),
+            };
         let assigns = merged(&self.definition.assigns, &around.state.assigns, &self.turn.assigns);
         let scope = CallScope {
             conversation: around.id.clone(),
@@ -66,7 +67,7 @@ impl Step<'_> {
             metadata: around.state.metadata.clone(),
         };
         let clock = deps.clock.clone();
-        let gate = self.gate().recalling(&around.state, of_agent, clock.now());
+        let gate = self.gate().with_remembered(&around.state, of_agent, clock.now());
         Ok(Planner { toolbox, scope, gate, clock })
     }
 
@@ -127,7 +128,7 @@ impl Planner {
     }
 
     fn with_child(&self, mut planned: PlannedCall) -> PlannedCall {
-        let asks = self.toolbox.tool(&planned.tool).is_some_and(Tool::asks_a_child);
+        let asks = self.toolbox.tool(&planned.tool).is_some_and(Tool::is_sub_agent);
         if let CallPlan::Execute { child, .. } = &mut planned.plan {
             *child = asks.then(|| ConversationId::new(self.clock.id("conv")));
         }
@@ -140,7 +141,7 @@ fn too_many(given: &ModelToolCall) -> PlannedCall {
     let outcome = Outcome::Err(error, ErrorType::ValidationError);
     PlannedCall {
         given_id: given.id.clone(),
-        tool: given.name.chars().take(LONGEST_NAME).collect(),
+        tool: given.name.chars().take(MAX_TOOL_NAME_BYTES).collect(),
         args: Value::Object(Default::default()),
         said: None,
         plan: CallPlan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },

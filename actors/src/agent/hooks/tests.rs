@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::agent::{DefinitionError, Parsed};
 use crate::hooks::{Hook, HookEvent, Hooks, Reply};
-use crate::tools::fixtures::{natives, source};
+use crate::tools::fixtures::{extensions, source};
 
 struct Guard;
 
@@ -22,7 +22,7 @@ impl Hook for Guard {
 fn parse(hooks: Value) -> Result<Parsed, Vec<DefinitionError>> {
     let mut source = source(json!([{"builtin": ["read", "write"]}]));
     source["hooks"] = hooks;
-    let natives = natives().with_hooks(Hooks::new().with("guard", Guard));
+    let natives = extensions().with_hooks(Hooks::new().with("guard", Guard));
     Definition::parse(source, &natives)
 }
 
@@ -92,7 +92,7 @@ fn what_is_wrong_with_a_hook_is_named_by_its_place() {
     let mut source = source(json!([]));
     for reserve in [json!(0), json!(1_000_001), json!("much")] {
         source["injection_reserve"] = reserve;
-        let refused = Definition::parse(source.clone(), &natives()).unwrap_err();
+        let refused = Definition::parse(source.clone(), &extensions()).unwrap_err();
         assert_eq!(refused[0].field, "injection_reserve");
     }
 }

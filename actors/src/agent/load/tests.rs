@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::json;
 
 use super::*;
-use crate::tools::fixtures::natives;
+use crate::tools::fixtures::extensions;
 
 const AGENT: &str = "name: NAME\nmodel: {provider: scripted, script: []}\n";
 
@@ -75,7 +75,7 @@ fn a_directory_is_read_in_the_order_of_its_names() {
         &json!({"name": "three", "model": {"provider": "scripted", "script": []}}).to_string(),
     );
     write("readme.md", "not one of them");
-    let loaded = load_dir(directory.path(), &natives()).unwrap();
+    let loaded = load_dir(directory.path(), &extensions()).unwrap();
     let names: Vec<&str> = loaded.iter().map(|it| it.definition.name.as_str()).collect();
     assert_eq!(names, ["one", "two", "three"]);
 }
@@ -84,7 +84,7 @@ fn a_directory_is_read_in_the_order_of_its_names() {
 fn what_is_wrong_in_a_directory_is_named_by_its_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = |file: &str| directory.path().join(file);
-    let load = || load_dir(directory.path(), &natives()).unwrap_err().to_string();
+    let load = || load_dir(directory.path(), &extensions()).unwrap_err().to_string();
     fs::write(path("a.yaml"), AGENT.replace("NAME", "one")).unwrap();
     fs::write(
         path("b.json"),
@@ -101,6 +101,6 @@ fn what_is_wrong_in_a_directory_is_named_by_its_file() {
     assert!(load().contains("b.json"), "{}", load());
     fs::write(path("b.json"), " ".repeat(MAX_DEFINITION_BYTES + 1)).unwrap();
     assert!(load().contains("b.json: definition: must be at most 1 MB"), "{}", load());
-    let missing = load_dir(&path("nowhere"), &natives()).unwrap_err().to_string();
+    let missing = load_dir(&path("nowhere"), &extensions()).unwrap_err().to_string();
     assert!(missing.contains("nowhere"), "{missing}");
 }

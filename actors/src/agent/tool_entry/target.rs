@@ -10,9 +10,9 @@ use super::KnownNames;
 use crate::agent::document::{McpToolDocument, RunDocument, Text, ToolDocument};
 use crate::agent::endpoint;
 use crate::agent::reader::Mistakes;
-use crate::definition::{Builtin, LONGEST_NAME, McpToolRef, Target};
+use crate::definition::{Builtin, MAX_TOOL_NAME_BYTES, McpToolRef, Target};
 use crate::limits::cut;
-use crate::tools::mcp::LONGEST_TOOL_NAME;
+use crate::tools::mcp::MAX_SERVER_TOOL_NAME_BYTES;
 
 /// A target, and the description, parameters and timeout that it brings along.
 #[derive(Default)]
@@ -94,7 +94,7 @@ fn native(
     Text(name): Text<256>,
     known: &KnownNames<'_>,
 ) -> Option<ToolDescription> {
-    let Some(tool) = known.extensions.get(&name) else {
+    let Some(tool) = known.extensions.tool(&name) else {
         let message = format!("names no native tool of this program: {}", cut(&name, 64));
         mistakes.wrong("run.native", message);
         return None;
@@ -108,14 +108,14 @@ fn native(
 }
 
 fn builtin(mistakes: &mut Mistakes, Text(name): Text<256>) -> Option<ToolDescription> {
-    let Some(builtin) = Builtin::named(&name) else {
+    let Some(builtin) = Builtin::from_name(&name) else {
         mistakes.wrong("run.builtin", format!("names no built-in tool: {}", cut(&name, 64)));
         return None;
     };
     Some(ToolDescription {
         target: Some(Target::Builtin(builtin)),
         description: Some(builtin.description().to_owned()),
-        parameters: Some(builtin.checked()),
+        parameters: Some(builtin.validation_schema()),
         run_timeout: Some(builtin.run_timeout()),
     })
 }
@@ -137,7 +137,7 @@ fn mcp(
 ) -> Option<ToolDescription> {
     let server = present(mistakes, "run.mcp.server", server);
     let tool = present(mistakes, "run.mcp.tool", tool);
-    let tool = tool.filter(|tool| tool.len() <= LONGEST_TOOL_NAME);
+    let tool = tool.filter(|tool| tool.len() <= MAX_SERVER_TOOL_NAME_BYTES);
     let server = server.and_then(|name| {
         let server = known.servers.get(&name).cloned();
         if server.is_none() {
@@ -163,5 +163,5 @@ fn present(mistakes: &mut Mistakes, field: &str, text: Option<Text<256>>) -> Opt
 
 /// Says that a name belongs to no server of the agent.
 pub(super) fn no_server(name: &str) -> String {
-    format!("names no MCP server of this agent: {}", cut(name, LONGEST_NAME))
+    format!("names no MCP server of this agent: {}", cut(name, MAX_TOOL_NAME_BYTES))
 }

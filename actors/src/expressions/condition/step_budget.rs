@@ -1,4 +1,4 @@
-//! Bounds what an expression may do, by counting the rounds of its loops from the inside.
+//! Limits the work of an expression by counting the iterations of its loops from the inside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,33 +6,34 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
 use cel::{Context, ExecutionError, IdedExpr};
 
-/// The function that the metered expression calls once a round; no identifier can name it.
-const ROUND: &str = "@round";
-/// Rounds that one evaluation may take.
-const BUDGET: i64 = 20_000;
-/// What a call of `matches` counts in a round: it compiles its pattern every time.
-const PATTERN: i64 = 100;
+/// The function that a metered expression calls in every iteration; no identifier can spell it.
+const ROUND_FUNCTION: &str = "@round";
+/// Steps that one evaluation may take.
+const MAX_STEPS: i64 = 20_000;
+/// The steps of one call of `matches`, which compiles its pattern every time.
+const PATTERN_STEPS: i64 = 100;
 
-/// What is left of one evaluation's budget.
-pub(super) struct Meter(Arc<AtomicI64>);
+/// The steps that one evaluation has left.
+pub(super) struct StepBudget(Arc<AtomicI64>);
 
-impl Default for Meter {
+impl Default for StepBudget {
     fn default() -> Self {
-        Self(Arc::new(AtomicI64::new(BUDGET)))
+        Self(Arc::new(AtomicI64::new(MAX_STEPS)))
     }
 }
 
-impl Meter {
-    /// Lets the expressions of a context spend this budget.
+impl StepBudget {
+    /// Makes the metered expressions of a context spend this budget.
     pub(super) fn attach(&self, context: &mut Context<'_, '_>) -> Option<()> {
         let left = Arc::clone(&self.0);
         let round = move |cost: i64| -> Result<bool, ExecutionError> {
-            match left.fetch_sub(cost, Ordering::Relaxed) >= cost {
-                true => Ok(true),
-                false => Err(ExecutionError::function_error("round", "over the budget")),
+            if left.fetch_sub(cost, Ordering::Relaxed) >= cost {
+                Ok(true)
+            } else {
+                Err(ExecutionError::function_error("round", "step budget exceeded"))
             }
         };
-        context.add_function(ROUND, round).ok()
+        context.add_function(ROUND_FUNCTION, round).ok()
     }
 }
 
@@ -57,55 +58,56 @@ pub(super) fn depth(expression: &IdedExpr) -> usize {
     1 + deepest.unwrap_or(0)
 }
 
-/// The same expression, in which every round of every loop spends from the meter.
-pub(super) fn metered(mut expression: IdedExpr) -> IdedExpr {
+/// Rewrites the expression so that every iteration of every loop spends steps.
+pub(super) fn with_step_budget(mut expression: IdedExpr) -> IdedExpr {
     match &mut expression.expr {
         Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
         Expr::Call(call) => {
-            each(call.target.as_deref_mut());
-            each(&mut call.args);
+            meter_each(call.target.as_deref_mut());
+            meter_each(&mut call.args);
         }
-        Expr::Comprehension(comprehension) => meter(comprehension),
-        Expr::List(list) => each(&mut list.elements),
-        Expr::Map(map) => map.entries.iter_mut().for_each(|entry| each_entry(&mut entry.expr)),
-        Expr::Struct(it) => it.entries.iter_mut().for_each(|entry| each_entry(&mut entry.expr)),
-        Expr::Select(select) => each([&mut *select.operand]),
+        Expr::Comprehension(comprehension) => meter_loop(comprehension),
+        Expr::List(list) => meter_each(&mut list.elements),
+        Expr::Map(map) => map.entries.iter_mut().for_each(|entry| meter_entry(&mut entry.expr)),
+        Expr::Struct(it) => it.entries.iter_mut().for_each(|entry| meter_entry(&mut entry.expr)),
+        Expr::Select(select) => meter_each([&mut *select.operand]),
     }
     expression
 }
 
-fn each<'e>(expressions: impl IntoIterator<Item = &'e mut IdedExpr>) {
+fn meter_each<'e>(expressions: impl IntoIterator<Item = &'e mut IdedExpr>) {
     for expression in expressions {
-        *expression = metered(std::mem::take(expression));
+        *expression = with_step_budget(std::mem::take(expression));
     }
 }
 
-fn each_entry(entry: &mut EntryExpr) {
+fn meter_entry(entry: &mut EntryExpr) {
     match entry {
-        EntryExpr::StructField(field) => each([&mut field.value]),
-        EntryExpr::MapEntry(entry) => each([&mut entry.key, &mut entry.value]),
+        EntryExpr::StructField(field) => meter_each([&mut field.value]),
+        EntryExpr::MapEntry(entry) => meter_each([&mut entry.key, &mut entry.value]),
     }
 }
 
-fn meter(comprehension: &mut ComprehensionExpr) {
-    let cost = 1 + PATTERN * patterns(&comprehension.loop_step);
-    each([
+fn meter_loop(comprehension: &mut ComprehensionExpr) {
+    let cost = 1 + PATTERN_STEPS * pattern_count(&comprehension.loop_step);
+    meter_each([
         &mut comprehension.iter_range,
         &mut comprehension.accu_init,
         &mut comprehension.loop_cond,
         &mut comprehension.loop_step,
         &mut comprehension.result,
     ]);
-    let spot = spot(comprehension);
-    let metered = std::mem::take(spot);
-    let round = call(ROUND, vec![literal(LiteralValue::Int(cost.into()))]);
+    let slot = metered_operand(comprehension);
+    let operand = std::mem::take(slot);
+    let round = call(ROUND_FUNCTION, vec![literal(LiteralValue::Int(cost.into()))]);
     let never = literal(LiteralValue::Boolean(false.into()));
-    *spot = call(operators::CONDITIONAL, vec![round, metered, never]);
+    *slot = call(operators::CONDITIONAL, vec![round, operand, never]);
 }
 
-/// What a comprehension evaluates once a round: the guard or item of a `map` or `filter`, whose
-/// shape must stay so that the library appends in place, else the condition to go on.
-fn spot(comprehension: &mut ComprehensionExpr) -> &mut IdedExpr {
+/// The operand that a comprehension evaluates in every iteration: the guard or the item of a `map`
+/// or `filter`, whose shape must stay so that the library appends in place, else the loop
+/// condition.
+fn metered_operand(comprehension: &mut ComprehensionExpr) -> &mut IdedExpr {
     let ComprehensionExpr { loop_step, loop_cond, .. } = comprehension;
     match &mut loop_step.expr {
         Expr::Call(step) => match (step.func_name.as_str(), step.args.as_mut_slice()) {
@@ -124,7 +126,7 @@ fn spot(comprehension: &mut ComprehensionExpr) -> &mut IdedExpr {
     }
 }
 
-/// Whether it is `list + [item]`.
+/// Whether the step is `list + [item]`.
 fn appends(step: &IdedExpr) -> bool {
     let Expr::Call(step) = &step.expr else { return false };
     let list = |arg: &IdedExpr| matches!(&arg.expr, Expr::List(list) if !list.elements.is_empty());
@@ -136,26 +138,26 @@ fn appended_item(list: &mut IdedExpr) -> Option<&mut IdedExpr> {
     list.elements.first_mut()
 }
 
-/// How many patterns one round of a loop may compile, loops within it not counted twice.
-fn patterns(expression: &IdedExpr) -> i64 {
-    let all = |them: &[IdedExpr]| them.iter().map(patterns).sum::<i64>();
+/// The number of patterns that one iteration may compile; nested loops are counted by themselves.
+fn pattern_count(expression: &IdedExpr) -> i64 {
+    let all = |them: &[IdedExpr]| them.iter().map(pattern_count).sum::<i64>();
     match &expression.expr {
         Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Comprehension(_) => 0,
         Expr::Call(call) => {
             let own = i64::from(call.func_name == "matches");
-            own + call.target.as_deref().map_or(0, patterns) + all(&call.args)
+            own + call.target.as_deref().map_or(0, pattern_count) + all(&call.args)
         }
         Expr::List(list) => all(&list.elements),
-        Expr::Map(map) => map.entries.iter().map(|entry| entry_patterns(&entry.expr)).sum(),
-        Expr::Struct(it) => it.entries.iter().map(|entry| entry_patterns(&entry.expr)).sum(),
-        Expr::Select(select) => patterns(&select.operand),
+        Expr::Map(map) => map.entries.iter().map(|entry| entry_pattern_count(&entry.expr)).sum(),
+        Expr::Struct(it) => it.entries.iter().map(|entry| entry_pattern_count(&entry.expr)).sum(),
+        Expr::Select(select) => pattern_count(&select.operand),
     }
 }
 
-fn entry_patterns(entry: &EntryExpr) -> i64 {
+fn entry_pattern_count(entry: &EntryExpr) -> i64 {
     match entry {
-        EntryExpr::StructField(field) => patterns(&field.value),
-        EntryExpr::MapEntry(entry) => patterns(&entry.key) + patterns(&entry.value),
+        EntryExpr::StructField(field) => pattern_count(&field.value),
+        EntryExpr::MapEntry(entry) => pattern_count(&entry.key) + pattern_count(&entry.value),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Conditions ask when in doubt, and come to an end.
+//! Tests that conditions are true in doubt, and that they end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,25 +6,25 @@ use serde_json::json;
 
 use super::*;
 
-fn asks(source: &str, args: Value) -> bool {
+fn is_true(source: &str, args: Value) -> bool {
     let conversation = json!({"id": "c1", "assigns": {"limit": 10}, "metadata": {}});
     let values = json!({"args": args, "principal": "ann", "conversation": conversation});
-    Condition::compile(source).unwrap().asks(values)
+    Condition::compile(source).unwrap().is_true_or_fails(values)
 }
 
 #[test]
 fn a_condition_sees_arguments_principal_and_conversation() {
     for amount in [json!(101), json!(100.5), json!(u64::MAX)] {
-        assert!(asks("args.amount > 100", json!({"amount": amount})));
+        assert!(is_true("args.amount > 100", json!({"amount": amount})));
     }
     for amount in [json!(100), json!(99.5), json!(-1)] {
-        assert!(!asks("args.amount > 100", json!({"amount": amount})));
+        assert!(!is_true("args.amount > 100", json!({"amount": amount})));
     }
-    assert!(!asks("principal != 'ann'", json!({})));
-    assert!(!asks("conversation.id != 'c1' || conversation.assigns.limit * 2 > 20", json!({})));
-    assert!(!asks("has(args.to) && args.to.endsWith('.org')", json!({"to": "a@b.c"})));
-    assert!(!asks("args.to.exists(to, !to.matches('^[a-z]+$'))", json!({"to": ["a", "b"]})));
-    assert!(!asks("args.l.map(x, x * 2).filter(x, x > 3).size() > 2", json!({"l": [1, 2, 3]})));
+    assert!(!is_true("principal != 'ann'", json!({})));
+    assert!(!is_true("conversation.id != 'c1' || conversation.assigns.limit * 2 > 20", json!({})));
+    assert!(!is_true("has(args.to) && args.to.endsWith('.org')", json!({"to": "a@b.c"})));
+    assert!(!is_true("args.to.exists(to, !to.matches('^[a-z]+$'))", json!({"to": ["a", "b"]})));
+    assert!(!is_true("args.l.map(x, x * 2).filter(x, x > 3).size() > 2", json!({"l": [1, 2, 3]})));
 }
 
 #[test]
@@ -32,10 +32,10 @@ fn a_condition_that_fails_or_is_not_boolean_asks() {
     for source in
         ["amount > 100", "args.amount > 100", "args.amount", "1", "'text'", "args", "1 / 0 == 1"]
     {
-        assert!(asks(source, json!({"amount": "text"})), "{source}");
-        assert!(asks(source, json!({})), "{source}");
+        assert!(is_true(source, json!({"amount": "text"})), "{source}");
+        assert!(is_true(source, json!({})), "{source}");
     }
-    assert!(asks("args.n + 1 == 0", json!({"n": i64::MAX})));
+    assert!(is_true("args.n + 1 == 0", json!({"n": i64::MAX})));
 }
 
 #[test]
@@ -51,36 +51,37 @@ fn a_condition_that_does_not_compile_is_refused() {
 fn loops_within_loops_are_cut_short_and_ask() {
     let args = json!({"l": vec![1; 1000]});
     let deep = "args.l.exists(a, args.l.exists(b, args.l.exists(c, a + b + c > 3)))";
-    assert!(asks(deep, args.clone()));
-    assert!(asks("args.l.map(a, args.l.map(b, args.l.map(c, 1))).size() < 0", args.clone()));
-    assert!(asks("args.l.exists(a, args.p.matches('x'))", json!({"l": vec![1; 300], "p": "y"})));
-    assert!(!asks("args.l.exists(a, a > 1)", args));
+    assert!(is_true(deep, args.clone()));
+    assert!(is_true("args.l.map(a, args.l.map(b, args.l.map(c, 1))).size() < 0", args.clone()));
+    assert!(is_true("args.l.exists(a, args.p.matches('x'))", json!({"l": vec![1; 300], "p": "y"})));
+    assert!(!is_true("args.l.exists(a, a > 1)", args));
 }
 
 #[test]
 fn more_than_a_condition_can_look_at_asks() {
-    assert!(asks("false", json!({"text": "x".repeat(LARGEST_INPUT)})));
-    assert!(!asks("false", json!({"text": "x".repeat(LARGEST_INPUT / 2)})));
+    assert!(is_true("false", json!({"text": "x".repeat(MAX_INPUT_BYTES)})));
+    assert!(!is_true("false", json!({"text": "x".repeat(MAX_INPUT_BYTES / 2)})));
 }
 #[test]
 fn nesting_ends_in_a_refusal_and_never_in_an_overflow() {
-    let around = |open: &str, close: &str, n: usize| open.repeat(n) + "1" + &close.repeat(n);
+    let nested = |open: &str, close: &str, n: usize| open.repeat(n) + "1" + &close.repeat(n);
     for source in [
-        around("(", ")", 95),
-        around("(", ")", 1300),
-        around("size([", "])", 45),
-        around("[", "]", 1300),
-        around("{1: ", "}", 600),
-        around("true ? 1 : ", "", 90),
-        around("1 + ", "", 1000),
-        around("!", "", 3000),
+        nested("(", ")", 95),
+        nested("(", ")", 1300),
+        nested("size([", "])", 45),
+        nested("[", "]", 1300),
+        nested("{1: ", "}", 600),
+        nested("true ? 1 : ", "", 90),
+        nested("1 + ", "", 1000),
+        nested("!", "", 3000),
         "args".to_owned() + &".a".repeat(1500),
         "args".to_owned() + &"[0]".repeat(1300),
-        around("[1].exists(x, ", ")", 90),
+        nested("[1].exists(x, ", ")", 90),
     ] {
-        let _ = Condition::compile(&source).map(|condition| condition.asks(json!({"args": {}})));
+        let _ = Condition::compile(&source)
+            .map(|condition| condition.is_true_or_fails(json!({"args": {}})));
     }
-    let sum = |n| Condition::compile(&(around("1 + ", "", n) + " < 0"));
-    assert!(!sum(40).unwrap().asks(json!({})));
+    let sum = |n| Condition::compile(&(nested("1 + ", "", n) + " < 0"));
+    assert!(!sum(40).unwrap().is_true_or_fails(json!({})));
     assert!(sum(100).unwrap_err().contains("deep"));
 }

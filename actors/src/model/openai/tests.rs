@@ -17,7 +17,7 @@ use crate::model::test_server::{
 use crate::model::{
     Model, ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
 };
-use crate::tools::fixtures::log::Log;
+use crate::tools::fixtures::log::ErrorLog;
 
 const KEY: &str = "sk-test-0123456789";
 
@@ -405,7 +405,7 @@ async fn a_key_is_sent_and_never_told() {
     assert_eq!(asked[0].headers["authorization"], format!("Bearer {KEY}"));
 
     request.settings.api_key_env = Some("NO_KEY".to_owned());
-    let log = Log::of_errors();
+    let log = ErrorLog::capture();
     let missing = failure(answered(&openai, request).await);
     assert!(log.lines().contains("variable=\"NO_KEY\""), "{}", log.lines());
     assert_eq!(missing, ModelError::permanent("the model's key is not configured"));

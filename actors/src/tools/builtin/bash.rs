@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::exec::output::squeezed;
-use crate::exec::{Command, CommandOutput, ExitStatus, LONGEST_OUTPUT, Shell};
-use crate::limits::LONGEST_ERROR;
+use crate::exec::output::truncate_middle;
+use crate::exec::{Command, CommandOutput, ExitStatus, MAX_OUTPUT_BYTES, Shell};
+use crate::limits::MAX_ERROR_BYTES;
 use crate::tools::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "\
@@ -16,10 +16,10 @@ output and standard error together; of a long output the beginning and the end. 
 and whatever it leaves running in the background is ended with it.";
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
-const LONGEST_TIMEOUT_MS: u64 = 600_000;
+const MAX_TIMEOUT_MS: u64 = 600_000;
 
-/// What the code and the words before the output may take.
-const PREFIX: usize = 100;
+/// Room for the exit code and the text before the output.
+const MAX_PREFIX_BYTES: usize = 100;
 
 pub(super) fn parameters() -> Value {
     json!({
@@ -30,7 +30,7 @@ pub(super) fn parameters() -> Value {
                 "type": "integer",
                 "description": "How long it may take, in milliseconds.",
                 "minimum": 1,
-                "maximum": LONGEST_TIMEOUT_MS,
+                "maximum": MAX_TIMEOUT_MS,
                 "default": DEFAULT_TIMEOUT_MS,
             },
         },
@@ -39,26 +39,29 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-/// Runs the command in `root`; `network` says whether it may use TCP in the sandbox.
+/// Runs the command in `root`; `network` says whether it may use TCP inside the sandbox.
 pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell) -> ToolReturn {
     let Some(text) = args["command"].as_str().filter(|text| !text.trim().is_empty()) else {
-        return ToolReturn::coded("missing_command", "");
+        return ToolReturn::builtin_error("missing_command", "");
     };
     let timeout_ms = args["timeout_ms"].as_u64().unwrap_or(DEFAULT_TIMEOUT_MS);
-    let timeout_ms = timeout_ms.clamp(1, LONGEST_TIMEOUT_MS);
+    let timeout_ms = timeout_ms.clamp(1, MAX_TIMEOUT_MS);
     let command = Command {
         text: text.to_owned(),
         directory: root.to_owned(),
         network,
         timeout: Duration::from_millis(timeout_ms),
     };
-    let CommandOutput { how, output, duration_ms } = match shell.run(command).await {
+    let CommandOutput { status, output, duration_ms } = match shell.run(command).await {
         Ok(ended) => ended,
-        Err(broken) => return ToolReturn::coded("shell_unavailable", &broken.to_string()),
+        Err(broken) => return ToolReturn::builtin_error("shell_unavailable", &broken.to_string()),
     };
-    let (code, detail) = match how {
+    let (code, detail) = match status {
         ExitStatus::Exited(code) => {
-            let shown = format!("exit {code}\n{}", squeezed(&output, LONGEST_OUTPUT - PREFIX));
+            let shown = format!(
+                "exit {code}\n{}",
+                truncate_middle(&output, MAX_OUTPUT_BYTES - MAX_PREFIX_BYTES)
+            );
             let payload = json!({
                 "command": text,
                 "exit_code": code,
@@ -72,6 +75,6 @@ pub(super) async fn run(args: &Value, root: &Path, network: bool, shell: &Shell)
         ExitStatus::TooManyProcesses => ("too_many_processes", "they were ended".to_owned()),
         ExitStatus::TooMuchMemory => ("too_much_memory", "the command was ended".to_owned()),
     };
-    let output = squeezed(&output, LONGEST_ERROR - PREFIX);
-    ToolReturn::coded(code, &format!("{detail}\n{output}"))
+    let output = truncate_middle(&output, MAX_ERROR_BYTES - MAX_PREFIX_BYTES);
+    ToolReturn::builtin_error(code, &format!("{detail}\n{output}"))
 }

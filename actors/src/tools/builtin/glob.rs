@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use crate::limits::one_line;
 use crate::tools::ToolReturn;
-use crate::tools::builtin::first_matches::Matches;
-use crate::workspace::{Cancelled, FileError, Found, Workspace, on_a_thread, walk};
+use crate::tools::builtin::first_matches::FirstMatches;
+use crate::workspace::{CancelFlag, FileError, WalkEntry, Workspace, run_blocking, walk};
 
-/// As long as a path may be.
-const LONGEST_PATTERN: usize = 4096;
-/// What is said of a pattern that is none.
-pub(super) const LONGEST_WHY: usize = 500;
-/// If the arguments do not say, and at most.
-const MATCHES: (u64, u64) = (200, 5000);
+/// As long as a path can be.
+const MAX_PATTERN_BYTES: usize = 4096;
+/// The length of the error for an invalid pattern.
+pub(super) const MAX_PATTERN_ERROR_BYTES: usize = 500;
+/// The number of results by default, and the maximum.
+const DEFAULT_AND_MAX_RESULTS: (u64, u64) = (200, 5000);
 
 pub(super) const DESCRIPTION: &str = "Finds the files of the workspace whose path matches a \
     pattern, also hidden and ignored ones, but nothing in .git. `*` and `?` do not cross a slash, \
@@ -32,9 +32,9 @@ pub(super) fn parameters() -> Value {
             },
             "max_results": {
                 "type": ["integer", "null"],
-                "default": MATCHES.0,
+                "default": DEFAULT_AND_MAX_RESULTS.0,
                 "minimum": 1,
-                "maximum": MATCHES.1,
+                "maximum": DEFAULT_AND_MAX_RESULTS.1,
             },
         },
         "required": ["pattern"],
@@ -44,56 +44,62 @@ pub(super) fn parameters() -> Value {
 
 pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     let Some(pattern) = args["pattern"].as_str() else {
-        return ToolReturn::coded("missing_pattern", "");
+        return ToolReturn::builtin_error("missing_pattern", "");
     };
-    match found(workspace, pattern, most(args, MATCHES)).await {
-        Ok(matches) => matches.returned(pattern),
+    match find_files(workspace, pattern, max_results(args, DEFAULT_AND_MAX_RESULTS)).await {
+        Ok(matches) => matches.into_tool_return(pattern),
         Err(refusal) => refusal.into(),
     }
 }
 
-/// How many results the arguments ask for.
-pub(super) fn most(args: &Value, (default, most): (u64, u64)) -> usize {
-    let asked = args["max_results"].as_u64().unwrap_or(default).clamp(1, most);
-    usize::try_from(asked).unwrap_or(usize::MAX)
+/// The number of results that the arguments ask for, within the limit.
+pub(super) fn max_results(args: &Value, (default, limit): (u64, u64)) -> usize {
+    let requested = args["max_results"].as_u64().unwrap_or(default).clamp(1, limit);
+    usize::try_from(requested).unwrap_or(usize::MAX)
 }
 
-/// The pattern, compiled.
-pub(super) fn compiled(pattern: &str) -> Result<GlobSet, FileError> {
-    let invalid = |why: &str| FileError::with("invalid_pattern", one_line(why, LONGEST_WHY));
-    if pattern.len() > LONGEST_PATTERN {
+/// Compiles the pattern.
+pub(super) fn compile_glob(pattern: &str) -> Result<GlobSet, FileError> {
+    let invalid = |why: &str| {
+        FileError::with_detail("invalid_pattern", one_line(why, MAX_PATTERN_ERROR_BYTES))
+    };
+    if pattern.len() > MAX_PATTERN_BYTES {
         return Err(invalid("longer than 4096 bytes"));
     }
     let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
-    // A set of one: compiling a lone glob panics if it is too large.
+    // A set of one glob: compiling a single large glob without a set panics.
     let set = glob.and_then(|glob| GlobSetBuilder::new().add(glob).build());
     set.map_err(|error| invalid(&error.to_string()))
 }
 
-async fn found(workspace: &Workspace, pattern: &str, most: usize) -> Result<Matches, FileError> {
-    let turn = workspace.search_turn().await;
+async fn find_files(
+    workspace: &Workspace,
+    pattern: &str,
+    limit: usize,
+) -> Result<FirstMatches, FileError> {
+    let permit = workspace.search_permit().await;
     let (workspace, pattern) = (workspace.clone(), pattern.to_owned());
-    on_a_thread(move |cancelled| {
-        let _turn = turn;
-        search(&workspace, cancelled, &compiled(&pattern)?, most)
+    run_blocking(move |cancelled| {
+        let _permit = permit;
+        search(&workspace, cancelled, &compile_glob(&pattern)?, limit)
     })
     .await
 }
 
 fn search(
     workspace: &Workspace,
-    cancelled: &Cancelled,
+    cancelled: &CancelFlag,
     glob: &GlobSet,
-    most: usize,
-) -> Result<Matches, FileError> {
-    let matches = Mutex::new(Matches::new(most));
+    limit: usize,
+) -> Result<FirstMatches, FileError> {
+    let matches = Mutex::new(FirstMatches::new(limit));
     let lock = || matches.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_file = |found: &Found<'_>| {
+    let is_file = |found: &WalkEntry<'_>| {
         let target = |path| workspace.dir().metadata(path);
         !found.is_link || target(found.path).is_ok_and(|metadata| metadata.is_file())
     };
     walk(workspace.dir(), cancelled, || {
-        |found: &Found<'_>| {
+        |found: &WalkEntry<'_>| {
             let bytes = found.path.as_os_str().as_bytes();
             if glob.is_match(found.path) && lock().has_room(bytes) && is_file(found) {
                 lock().add(bytes, 0, found.path.to_string_lossy().into_owned());

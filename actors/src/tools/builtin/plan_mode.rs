@@ -1,4 +1,4 @@
-//! `plan_mode`: enters and leaves the phase in which nothing is changed.
+//! `plan_mode`: enters and exits the phase `plan`, in which nothing may be changed.
 
 use abide_conversation::command::StateChange;
 use abide_conversation::permission::PermissionPhase;
@@ -10,27 +10,29 @@ pub(super) const DESCRIPTION: &str = "Enters plan mode, in which nothing can be 
     it. Enter it to look around and make a plan; exit it to carry the plan out, with the plan as \
     the reason.";
 
-/// The reason is what a person reads who has to approve the exit.
-const LONGEST: usize = 10_000;
+/// The person who approves the exit reads the reason.
+const MAX_REASON_CHARS: usize = 10_000;
 
 pub(super) fn parameters() -> Value {
     json!({
         "type": "object",
         "properties": {
             "action": {"enum": ["enter", "exit"]},
-            "reason": {"type": "string", "maxLength": LONGEST},
+            "reason": {"type": "string", "maxLength": MAX_REASON_CHARS},
         },
         "required": ["action"],
         "additionalProperties": false,
     })
 }
 
-/// `granted` is the phase that holds outside of planning.
+/// `granted` is the phase that applies outside of planning.
 pub(super) fn run(args: &Value, granted: PermissionPhase) -> ToolReturn {
     let (text, phase) = match args["action"].as_str() {
         Some("enter") => ("entered plan mode", PermissionPhase::Plan),
         Some("exit") => ("exited plan mode", granted),
-        Some(_) | None => return ToolReturn::coded("invalid_action", "must be enter or exit"),
+        Some(_) | None => {
+            return ToolReturn::builtin_error("invalid_action", "must be enter or exit");
+        }
     };
     let planning = phase == PermissionPhase::Plan;
     ToolReturn::ok(text).with_change(StateChange::Phase { phase, planning })
@@ -51,7 +53,7 @@ mod tests {
         ] {
             let returned = run(&json!({"action": action}), trusted);
             assert_eq!(returned.outcome, Outcome::Ok(json!(text)));
-            assert_eq!(returned.changes, [StateChange::Phase { phase, planning }]);
+            assert_eq!(returned.state_changes, [StateChange::Phase { phase, planning }]);
         }
     }
 

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::tools::ToolReturn;
-use crate::workspace::{FileError, Workspace, on_a_thread, truncated};
+use crate::workspace::{FileError, Workspace, run_blocking, truncate};
 
-/// What the model reads of it at once.
-const LONGEST_TEXT: usize = 16_000;
+/// The text that the model gets from one call.
+const MAX_TEXT_BYTES: usize = 16_000;
 
 pub(super) const DESCRIPTION: &str = "Reads a text file of the workspace. Each line comes with its \
     number and a tab before it. At most 16 kB are shown, of a file of at most 2 MB; `offset` and \
@@ -38,51 +38,50 @@ pub(super) fn parameters() -> Value {
 
 pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     let Some(given) = args["path"].as_str() else {
-        return ToolReturn::coded("missing_path", "");
+        return ToolReturn::builtin_error("missing_path", "");
     };
-    match bytes(workspace, given).await {
-        Ok(bytes) => shown(given, &bytes, args["offset"].as_u64(), args["limit"].as_u64()),
+    match read_bytes(workspace, given).await {
+        Ok(bytes) => file_result(given, &bytes, args["offset"].as_u64(), args["limit"].as_u64()),
         Err(refusal) => refusal.into(),
     }
 }
 
-async fn bytes(workspace: &Workspace, given: &str) -> Result<Vec<u8>, FileError> {
-    let path = workspace.path(given)?;
+async fn read_bytes(workspace: &Workspace, given: &str) -> Result<Vec<u8>, FileError> {
+    let path = workspace.resolve_path(given)?;
     let workspace = workspace.clone();
-    on_a_thread(move |_| workspace.read(&path)).await
+    run_blocking(move |_| workspace.read(&path)).await
 }
 
-fn shown(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> ToolReturn {
+fn file_result(path: &str, bytes: &[u8], offset: Option<u64>, limit: Option<u64>) -> ToolReturn {
     let first = offset.unwrap_or(1).max(1);
-    let before = usize::try_from(first - 1).unwrap_or(usize::MAX);
-    let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let skipped_lines = usize::try_from(first - 1).unwrap_or(usize::MAX);
+    let max_lines = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut text = String::new();
-    let lines = bytes.split_inclusive(|byte| *byte == b'\n').skip(before).take(most);
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').skip(skipped_lines).take(max_lines);
     for (line, number) in lines.zip(first..) {
-        if text.len() > LONGEST_TEXT {
+        if text.len() > MAX_TEXT_BYTES {
             break;
         }
         if number > first {
             text.push('\n');
         }
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = String::from_utf8_lossy(&line[..line.len().min(LONGEST_TEXT)]);
+        let line = String::from_utf8_lossy(&line[..line.len().min(MAX_TEXT_BYTES)]);
         text.push_str(&format!("{number}\t{line}"));
     }
-    let is_whole = offset.is_none() && limit.is_none() && text.len() <= LONGEST_TEXT;
-    let text = truncated(text, LONGEST_TEXT);
+    let is_whole = offset.is_none() && limit.is_none() && text.len() <= MAX_TEXT_BYTES;
+    let text = truncate(text, MAX_TEXT_BYTES);
     let without_number =
         |line: &str| line.split_once('\t').map_or(line, |(_, rest)| rest).to_owned();
     let content: Vec<String> = text.split('\n').map(without_number).collect();
-    let range = match is_whole || text.is_empty() {
-        true => Value::Null,
-        false => json!([first, first + content.len() as u64 - 1]),
+    let range = if is_whole || text.is_empty() {
+        Value::Null
+    } else {
+        json!([first, first + content.len() as u64 - 1])
     };
     let payload = json!({"path": path, "content": content.join("\n"), "line_range": range});
     ToolReturn::ok(text).with_ui("file", payload)
 }
 
-#[cfg(test)]
-mod swapped;
 #[cfg(test)]
 mod tests;

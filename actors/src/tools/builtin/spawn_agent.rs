@@ -1,4 +1,4 @@
-//! `spawn_agent`: what a model may ask of another agent; the asking is `activity::child`'s.
+//! `spawn_agent`: the arguments of a call that starts another agent; `activity::child` starts it.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use abide_conversation::AgentName;
 use abide_conversation::message::text_block;
 use serde_json::{Value, json};
 
-use super::given;
-use crate::definition::LONGEST_NAME;
+use super::argument;
+use crate::definition::MAX_TOOL_NAME_BYTES;
 
 pub(super) const DESCRIPTION: &str = "Asks another agent, in a conversation of its own, and waits \
     for its last message. It knows nothing of this conversation but the prompt. Without an agent's \
@@ -21,7 +21,7 @@ pub(super) fn parameters() -> Value {
             "agent": {"type": "string", "description": "The agent's name."},
             "tools": {
                 "type": "array",
-                "items": {"type": "string", "maxLength": LONGEST_NAME},
+                "items": {"type": "string", "maxLength": MAX_TOOL_NAME_BYTES},
                 "maxItems": 256,
                 "description": "The tools that it may use, of those that it has.",
             },
@@ -31,35 +31,35 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-/// What is asked of a child.
+/// The task for a child conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SubAgentRequest {
-    /// `None`: the parent's own.
+    /// `None`: the parent's own agent.
     pub(crate) agent: Option<AgentName>,
     pub(crate) content: Value,
-    /// `None`: all that it has.
+    /// `None`: all tools of that agent.
     pub(crate) tools: Option<BTreeSet<String>>,
 }
 
-/// Reads the arguments of a call; the error is the one that the model reads.
-pub(crate) fn errand(args: &Value) -> Result<SubAgentRequest, String> {
-    let prompt = given(args, "prompt").and_then(Value::as_str);
+/// Reads the arguments of a `spawn_agent` call; the error is the text that the model reads.
+pub(crate) fn sub_agent_request(args: &Value) -> Result<SubAgentRequest, String> {
+    let prompt = argument(args, "prompt").and_then(Value::as_str);
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or("missing_prompt")?;
-    let agent = match given(args, "agent").and_then(Value::as_str) {
+    let agent = match argument(args, "agent").and_then(Value::as_str) {
         None => None,
         Some(name) => {
             let missing = "sub_agent_failed: no agent has that name";
             Some(AgentName::parse(name).ok_or(missing)?)
         }
     };
-    let tools = given(args, "tools").and_then(Value::as_array);
+    let tools = argument(args, "tools").and_then(Value::as_array);
     let name = |tool: &Value| tool.as_str().map(str::to_owned);
     let tools = tools.map(|tools| tools.iter().filter_map(name).collect());
     Ok(SubAgentRequest { agent, content: text_block(prompt), tools })
 }
 
-/// What a tool with `run: {agent}` asks: its one `prompt` as text, any other arguments as they are.
-pub(crate) fn own_errand(agent: &AgentName, args: &Value) -> SubAgentRequest {
+/// The task of a tool with `run: {agent}`: a single `prompt` as text, any other arguments as JSON.
+pub(crate) fn agent_tool_request(agent: &AgentName, args: &Value) -> SubAgentRequest {
     let prompt =
         args.as_object().filter(|args| args.len() == 1).and_then(|args| args.get("prompt"));
     let content = match prompt.and_then(Value::as_str) {
@@ -75,28 +75,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_errand_is_read_from_the_arguments() {
-        let read = errand(&json!({"prompt": "go", "agent": "kid", "tools": ["read"]})).unwrap();
+    fn a_request_is_read_from_the_arguments() {
+        let read =
+            sub_agent_request(&json!({"prompt": "go", "agent": "kid", "tools": ["read"]})).unwrap();
         assert_eq!((read.agent, read.content), (AgentName::parse("kid"), text_block("go")));
         assert_eq!(read.tools, Some(BTreeSet::from(["read".to_owned()])));
-        assert_eq!(errand(&json!({"prompt": "go"})).unwrap().tools, None);
+        assert_eq!(sub_agent_request(&json!({"prompt": "go"})).unwrap().tools, None);
     }
 
     #[test]
-    fn an_errand_without_a_prompt_or_for_nobody_is_refused() {
+    fn a_request_without_a_prompt_or_with_an_invalid_agent_is_refused() {
         for prompt in [json!({}), json!({"prompt": null}), json!({"prompt": " "})] {
-            assert_eq!(errand(&prompt).unwrap_err(), "missing_prompt");
+            assert_eq!(sub_agent_request(&prompt).unwrap_err(), "missing_prompt");
         }
-        let nobody = errand(&json!({"prompt": "go", "agent": "No Body"})).unwrap_err();
+        let nobody = sub_agent_request(&json!({"prompt": "go", "agent": "No Body"})).unwrap_err();
         assert!(nobody.starts_with("sub_agent_failed"), "{nobody}");
     }
 
     #[test]
     fn a_tools_own_arguments_are_the_message() {
         let kid = AgentName::new("kid");
-        assert_eq!(own_errand(&kid, &json!({"prompt": "go"})).content, text_block("go"));
+        assert_eq!(agent_tool_request(&kid, &json!({"prompt": "go"})).content, text_block("go"));
         let args = json!({"prompt": "go", "topic": "x"});
         let block = json!({"type": "json", "data": args});
-        assert_eq!(own_errand(&kid, &args).content, block);
+        assert_eq!(agent_tool_request(&kid, &args).content, block);
     }
 }

@@ -1,31 +1,31 @@
-//! `todo_write`: keeps the list of what is to be done.
+//! `todo_write`: replaces the conversation's to-do list.
 
 use abide_conversation::command::StateChange;
 use abide_conversation::event::{Todo, TodoStatus};
 use serde_json::{Value, json};
 
-use super::given;
+use super::argument;
 use crate::tools::ToolReturn;
 
 pub(super) const DESCRIPTION: &str = "Replaces the list of what is to be done, which people see. \
     Keep it up to date while you work: at most one thing in progress, each one completed as soon \
     as it is.";
 
-/// The list is part of every snapshot.
-const MOST: usize = 200;
-const LONGEST: usize = 1_000;
+/// Bounded, since the list is part of every snapshot.
+const MAX_TODOS: usize = 200;
+const MAX_TODO_CHARS: usize = 1_000;
 
 pub(super) fn parameters() -> Value {
     json!({
         "type": "object",
         "properties": {"todos": {
             "type": "array",
-            "maxItems": MOST,
+            "maxItems": MAX_TODOS,
             "description": "The whole list, in order.",
             "items": {
                 "type": "object",
                 "properties": {
-                    "content": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+                    "content": {"type": "string", "minLength": 1, "maxLength": MAX_TODO_CHARS},
                     "status": {"enum": ["pending", "in_progress", "completed"]},
                 },
                 "required": ["content", "status"],
@@ -37,31 +37,32 @@ pub(super) fn parameters() -> Value {
 }
 
 pub(super) fn run(args: &Value) -> ToolReturn {
-    match todos(args) {
+    match parse_todos(args) {
         Ok(todos) => {
             let lines: Vec<String> = todos.iter().map(line).collect();
             ToolReturn::ok(lines.join("\n")).with_change(StateChange::Todos(todos))
         }
-        Err((code, detail)) => ToolReturn::coded(code, &detail),
+        Err((code, detail)) => ToolReturn::builtin_error(code, &detail),
     }
 }
 
-type Mistake = (&'static str, String);
+type CodedError = (&'static str, String);
 
-fn todos(args: &Value) -> Result<Vec<Todo>, Mistake> {
-    let given = given(args, "todos").ok_or(("missing_todos", String::new()))?;
+fn parse_todos(args: &Value) -> Result<Vec<Todo>, CodedError> {
+    let given = argument(args, "todos").ok_or(("missing_todos", String::new()))?;
     let items = given.as_array().ok_or(("invalid_todo", "todos must be a list".to_owned()))?;
-    if items.len() > MOST {
-        return Err(("invalid_todo", format!("at most {MOST} are kept")));
+    if items.len() > MAX_TODOS {
+        return Err(("invalid_todo", format!("at most {MAX_TODOS} are kept")));
     }
-    items.iter().enumerate().map(|(at, item)| todo(at, item)).collect()
+    items.iter().enumerate().map(|(at, item)| parse_todo(at, item)).collect()
 }
 
-fn todo(at: usize, item: &Value) -> Result<Todo, Mistake> {
+fn parse_todo(at: usize, item: &Value) -> Result<Todo, CodedError> {
     let wrong = |code, why: &str| (code, format!("todos[{at}] {why}"));
     let fields = item.as_object().ok_or(wrong("invalid_todo", "must be an object"))?;
     let content = fields.get("content").and_then(Value::as_str);
-    let content = content.filter(|text| !text.trim().is_empty() && text.chars().count() <= LONGEST);
+    let content =
+        content.filter(|text| !text.trim().is_empty() && text.chars().count() <= MAX_TODO_CHARS);
     let content =
         content.ok_or(wrong("invalid_content", "must have a content of 1 to 1000 characters"))?;
     let status = match fields.get("status").and_then(Value::as_str) {
@@ -92,14 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_told_a_line_each_and_kept() {
+    fn the_result_has_a_line_for_each_todo_and_the_list_is_stored() {
         let returned = run(&json!({"todos": [
             {"content": "a", "status": "pending"},
             {"content": "b", "status": "in_progress"},
             {"content": "c", "status": "completed"},
         ]}));
         assert_eq!(returned.outcome, Outcome::Ok(json!("[ ] a\n[~] b\n[x] c")));
-        let [StateChange::Todos(todos)] = &returned.changes[..] else { unreachable!() };
+        let [StateChange::Todos(todos)] = &returned.state_changes[..] else { unreachable!() };
         assert_eq!(todos.len(), 3);
     }
 
@@ -120,7 +121,7 @@ mod tests {
         ] {
             let returned = run(&args);
             let Outcome::Err(error, _) = &returned.outcome else { unreachable!("{args}") };
-            assert!(error.starts_with(code) && returned.changes.is_empty(), "{error}");
+            assert!(error.starts_with(code) && returned.state_changes.is_empty(), "{error}");
         }
     }
 }

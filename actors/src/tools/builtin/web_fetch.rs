@@ -1,4 +1,4 @@
-//! `web_fetch`: fetches a page.
+//! `web_fetch`: fetches a page from the public web.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ pub(super) const DESCRIPTION: &str = "Fetches a page of the public web by HTTP G
     body; HTML is turned into text, with the address of each link in parentheses after it. \
     Follows up to 5 redirects. Hosts with private addresses are refused unless they were allowed.";
 
-const TIMEOUT_MS: u64 = 10_000;
-const LONGEST_TIMEOUT_MS: u64 = 60_000;
-const CHARS: u64 = 20_000;
-const MOST_CHARS: u64 = 100_000;
-const CUT: &str = "[...truncated...]";
+const DEFAULT_TIMEOUT_MS: u64 = 10_000;
+const MAX_TIMEOUT_MS: u64 = 60_000;
+const DEFAULT_CHARS: u64 = 20_000;
+const MAX_CHARS: u64 = 100_000;
+const TRUNCATION_MARK: &str = "[...truncated...]";
 
 pub(super) fn parameters() -> Value {
     json!({
@@ -23,12 +23,12 @@ pub(super) fn parameters() -> Value {
         "properties": {
             "url": {"type": "string", "description": "An absolute http or https URL."},
             "timeout_ms": {
-                "type": "integer", "minimum": 1, "maximum": LONGEST_TIMEOUT_MS,
-                "default": TIMEOUT_MS,
+                "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS,
+                "default": DEFAULT_TIMEOUT_MS,
                 "description": "The time for all of it, redirects included.",
             },
             "max_chars": {
-                "type": "integer", "minimum": 1, "maximum": MOST_CHARS, "default": CHARS,
+                "type": "integer", "minimum": 1, "maximum": MAX_CHARS, "default": DEFAULT_CHARS,
                 "description": "Longer text is cut here.",
             },
         },
@@ -37,14 +37,14 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-/// Fetches the page. Its text is cut after `max_chars` characters and marked, also where the page
-/// itself was not read to its end.
+/// Fetches the page. The text is cut after `max_chars` characters. A mark shows that it was cut, or
+/// that the page was not read to its end.
 pub(super) async fn run(args: &Value, allowed_hosts: &[String], fetcher: &Fetcher) -> ToolReturn {
     let Some(url) = args["url"].as_str().filter(|url| !url.trim().is_empty()) else {
-        return ToolReturn::coded("missing_url", "");
+        return ToolReturn::builtin_error("missing_url", "");
     };
-    let timeout_ms = args["timeout_ms"].as_u64().unwrap_or(TIMEOUT_MS).min(LONGEST_TIMEOUT_MS);
-    let max_chars = args["max_chars"].as_u64().unwrap_or(CHARS).min(MOST_CHARS);
+    let timeout_ms = args["timeout_ms"].as_u64().unwrap_or(DEFAULT_TIMEOUT_MS).min(MAX_TIMEOUT_MS);
+    let max_chars = args["max_chars"].as_u64().unwrap_or(DEFAULT_CHARS).min(MAX_CHARS);
     let page = match fetcher.fetch(url, allowed_hosts, Duration::from_millis(timeout_ms)).await {
         Ok(page) => page,
         // An error's text begins with its code.
@@ -56,7 +56,7 @@ pub(super) async fn run(args: &Value, allowed_hosts: &[String], fetcher: &Fetche
     let mut payload = json!({"url": page.url, "status": page.status});
     if truncated {
         text.truncate(end.unwrap_or(text.len()));
-        text.push_str(CUT);
+        text.push_str(TRUNCATION_MARK);
         payload["truncated"] = true.into();
     }
     ToolReturn::ok(text).with_ui("webpage", payload)
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// A site that is gone when its runtime is.
+    /// Serves a site until the test's runtime ends.
     async fn site() -> String {
         let app = Router::new()
             .route("/old", get(|| async { Redirect::permanent("/page") }))
@@ -88,16 +88,16 @@ mod tests {
         site
     }
 
-    async fn fetched(args: Value) -> ToolReturn {
+    async fn fetch_page(args: Value) -> ToolReturn {
         run(&args, &["127.0.0.1".to_owned()], &Fetcher::new().unwrap()).await
     }
 
     #[tokio::test]
-    async fn a_page_is_its_text_and_where_it_was_found() {
+    async fn a_page_returns_its_text_and_its_final_url() {
         let site = site().await;
         let expected = ToolReturn::ok("# Größe\n\nand weight")
             .with_ui("webpage", json!({"url": format!("{site}/page"), "status": 200}));
-        assert_eq!(fetched(json!({"url": format!("{site}/old")})).await, expected);
+        assert_eq!(fetch_page(json!({"url": format!("{site}/old")})).await, expected);
     }
 
     #[tokio::test]
@@ -106,14 +106,14 @@ mod tests {
         let url = format!("{site}/page");
         let ui = json!({"url": url, "status": 200, "truncated": true});
         let expected = ToolReturn::ok("# Grö[...truncated...]").with_ui("webpage", ui);
-        assert_eq!(fetched(json!({"url": url, "max_chars": 5})).await, expected);
-        let whole = fetched(json!({"url": url, "max_chars": 19})).await;
+        assert_eq!(fetch_page(json!({"url": url, "max_chars": 5})).await, expected);
+        let whole = fetch_page(json!({"url": url, "max_chars": 19})).await;
         assert_eq!(whole.outcome, Outcome::Ok("# Größe\n\nand weight".into()));
 
         let url = format!("{site}/big");
         let ui = json!({"url": url, "status": 200, "truncated": true});
         let expected = ToolReturn::ok("ab[...truncated...]").with_ui("webpage", ui);
-        assert_eq!(fetched(json!({"url": url})).await, expected);
+        assert_eq!(fetch_page(json!({"url": url})).await, expected);
     }
 
     #[tokio::test]
@@ -132,7 +132,7 @@ mod tests {
                 "fetch_failed: timed out after 50 ms",
             ),
         ] {
-            let Outcome::Err(message, error_type) = fetched(args).await.outcome else {
+            let Outcome::Err(message, error_type) = fetch_page(args).await.outcome else {
                 unreachable!("{expected}")
             };
             assert_eq!((message.as_str(), error_type), (expected, ErrorType::ToolError));

@@ -1,9 +1,9 @@
-//! `write`: writes a file.
+//! `write`: writes a whole file.
 
 use serde_json::{Value, json};
 
 use crate::tools::ToolReturn;
-use crate::workspace::{FileError, Workspace, on_a_thread};
+use crate::workspace::{FileError, Workspace, run_blocking};
 
 pub(super) const DESCRIPTION: &str = "Writes a text file of the workspace, and the directories \
     above it. A file that is there is replaced as a whole; to change a part of it use `edit`.";
@@ -25,23 +25,23 @@ pub(super) fn parameters() -> Value {
 
 pub(super) async fn run(workspace: &Workspace, args: &Value) -> ToolReturn {
     let Some(path) = args["path"].as_str() else {
-        return ToolReturn::coded("missing_path", "");
+        return ToolReturn::builtin_error("missing_path", "");
     };
     let Some(content) = args["content"].as_str() else {
-        return ToolReturn::coded("missing_content", "");
+        return ToolReturn::builtin_error("missing_content", "");
     };
-    match written(workspace, path, content).await {
+    match write_file(workspace, path, content).await {
         Ok(()) => ToolReturn::ok(format!("wrote {} bytes to {path}", content.len())),
         Err(refusal) => refusal.into(),
     }
 }
 
-async fn written(workspace: &Workspace, given: &str, content: &str) -> Result<(), FileError> {
-    let path = workspace.path(given)?;
-    let turn = workspace.turn(&path).await;
+async fn write_file(workspace: &Workspace, given: &str, content: &str) -> Result<(), FileError> {
+    let path = workspace.resolve_path(given)?;
+    let turn = workspace.write_turn(&path).await;
     let (workspace, content) = (workspace.clone(), content.to_owned());
-    on_a_thread(move |cancelled| {
-        // The turn is the thread's: it ends with the work, also when nobody waits for it.
+    run_blocking(move |cancelled| {
+        // The thread owns the turn: it ends with the work, even if the caller has gone.
         let _turn = turn;
         let _lock = workspace.lock(&path, cancelled)?;
         workspace.replace(&path, content.as_bytes(), cancelled)

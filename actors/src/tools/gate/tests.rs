@@ -1,4 +1,4 @@
-//! Which rule decides about a call, and that nothing runs without its leave.
+//! Tests of which rule decides about a call, and that nothing runs without a grant.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,15 +38,15 @@ fn gate(permissions: Value) -> Gate {
     Gate::new(agent(permissions), &State::default())
 }
 
-fn judged(gate: &Gate, tool: &str, args: Value) -> String {
+fn verdict_of(gate: &Gate, tool: &str, args: Value) -> String {
     let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
-    let verdict = gate.judge(toolbox.tool(tool).unwrap(), &args, &scope());
+    let verdict = gate.decide(toolbox.tool(tool).unwrap(), &args, &scope());
     format!("{:?}: {}", verdict.decision, verdict.rule)
 }
 
-/// A call that was judged when anything went.
-fn granted() -> Grant {
-    Grant { phase: PermissionPhase::BypassPermissions, ..Grant::of("ask", json!({})) }
+/// The grant of a call that was decided in the phase `bypass_permissions`.
+fn bypass_grant() -> Grant {
+    Grant { phase: PermissionPhase::BypassPermissions, ..Grant::for_test("ask", json!({})) }
 }
 
 fn child_of(ceiling: Ceiling) -> State {
@@ -65,7 +65,7 @@ fn child_of(ceiling: Ceiling) -> State {
 #[test]
 fn the_first_decisive_rule_wins() {
     let lists = json!({"disallowed_tools": ["send", "free"], "allowed_tools": ["free", "look"]});
-    for (permissions, tool, said) in [
+    for (permissions, tool, expected) in [
         (lists.clone(), "free", "Deny: disallowed_tools"),
         (lists.clone(), "pay", "Deny: allowed_tools"),
         (lists, "look", "Allow: approval: auto"),
@@ -85,17 +85,26 @@ fn the_first_decisive_rule_wins() {
             "Deny: disallowed_tools",
         ),
     ] {
-        assert_eq!(judged(&gate(permissions.clone()), tool, json!({})), said, "{permissions}");
+        assert_eq!(
+            verdict_of(&gate(permissions.clone()), tool, json!({})),
+            expected,
+            "{permissions}"
+        );
     }
     let gate = gate(json!({}));
-    assert_eq!(judged(&gate, "pay", json!({"amount": 101})), "Ask: approval: when");
-    assert_eq!(judged(&gate, "pay", json!({"amount": 1})), "Allow: approval: when");
-    assert_eq!(judged(&gate, "pay", json!({})), "Ask: approval: when", "a gate fails closed");
+    assert_eq!(verdict_of(&gate, "pay", json!({"amount": 101})), "Ask: approval: when");
+    assert_eq!(verdict_of(&gate, "pay", json!({"amount": 1})), "Allow: approval: when");
+    assert_eq!(verdict_of(&gate, "pay", json!({})), "Ask: approval: when", "a gate fails closed");
 }
 
-fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> RememberedDecision {
+fn remembered_decision(
+    id: &str,
+    tool: &str,
+    approved: bool,
+    args: Option<Value>,
+) -> RememberedDecision {
     let definition = agent(json!({}));
-    let does = definition.tools.iter().find(|it| it.name == tool).unwrap().does();
+    let does = definition.tools.iter().find(|it| it.name == tool).unwrap().action_fingerprint();
     RememberedDecision {
         id: DecisionId::new(id),
         tool: tool.to_owned(),
@@ -108,78 +117,85 @@ fn remembered(id: &str, tool: &str, approved: bool, args: Option<Value>) -> Reme
     }
 }
 
-fn recalling(permissions: Value, decisions: Vec<RememberedDecision>, second: i64) -> Gate {
+fn gate_with(permissions: Value, decisions: Vec<RememberedDecision>, second: i64) -> Gate {
     let now = Timestamp::from_second(second).unwrap();
-    gate(permissions).recalling(&State::default(), decisions, now)
+    gate(permissions).with_remembered(&State::default(), decisions, now)
 }
 
 #[test]
 fn a_remembered_decision_answers_for_the_tools_own_approval_while_it_holds() {
-    let any = || vec![remembered("d1", "send", true, None)];
-    let one = || vec![remembered("d2", "pay", true, Some(json!({"amount": 101})))];
+    let any = || vec![remembered_decision("d1", "send", true, None)];
+    let one = || vec![remembered_decision("d2", "pay", true, Some(json!({"amount": 101})))];
     let (none, asks) = (json!({}), "Ask: approval: requires_approval");
-    for (gate, tool, args, said) in [
-        (recalling(none.clone(), any(), 999), "send", json!({"a": 1}), "Allow: remembered: d1"),
-        (recalling(none.clone(), any(), 1_000), "send", json!({}), asks),
-        (recalling(none.clone(), any(), 0), "page", json!({}), asks),
-        (recalling(none.clone(), one(), 0), "pay", json!({"amount": 101}), "Allow: remembered: d2"),
-        (recalling(none.clone(), one(), 0), "pay", json!({"amount": 102}), "Ask: approval: when"),
-        (recalling(none, one(), 0), "pay", json!({"amount": 1}), "Allow: approval: when"),
+    for (gate, tool, args, expected) in [
+        (gate_with(none.clone(), any(), 999), "send", json!({"a": 1}), "Allow: remembered: d1"),
+        (gate_with(none.clone(), any(), 1_000), "send", json!({}), asks),
+        (gate_with(none.clone(), any(), 0), "page", json!({}), asks),
+        (gate_with(none.clone(), one(), 0), "pay", json!({"amount": 101}), "Allow: remembered: d2"),
+        (gate_with(none.clone(), one(), 0), "pay", json!({"amount": 102}), "Ask: approval: when"),
+        (gate_with(none, one(), 0), "pay", json!({"amount": 1}), "Allow: approval: when"),
     ] {
-        assert_eq!(judged(&gate, tool, args), said);
+        assert_eq!(verdict_of(&gate, tool, args), expected);
     }
 }
 
 #[test]
 fn a_tool_that_does_something_else_is_not_the_one_that_was_decided_about() {
-    let decision = remembered("d1", "send", true, None);
+    let decision = remembered_decision("d1", "send", true, None);
     let other = RememberedDecision { does: "elsewhere".to_owned(), ..decision.clone() };
     assert_eq!(
-        judged(&recalling(json!({}), vec![other], 0), "send", json!({})),
+        verdict_of(&gate_with(json!({}), vec![other], 0), "send", json!({})),
         "Ask: approval: requires_approval"
     );
     assert_eq!(
-        judged(&recalling(json!({}), vec![decision], 0), "send", json!({})),
+        verdict_of(&gate_with(json!({}), vec![decision], 0), "send", json!({})),
         "Allow: remembered: d1"
     );
 }
 
 #[test]
 fn a_remembered_denial_wins_and_an_approval_opens_neither_lists_nor_phase_nor_what_is_strict() {
-    let both = vec![remembered("d1", "send", true, None), remembered("d2", "send", false, None)];
-    let denied = recalling(json!({}), both, 0);
-    assert_eq!(judged(&denied, "send", json!({})), "Deny: remembered: d2");
-    let yes = |tool: &str| vec![remembered("d1", tool, true, None)];
-    for (permissions, tool, args, said) in [
+    let both = vec![
+        remembered_decision("d1", "send", true, None),
+        remembered_decision("d2", "send", false, None),
+    ];
+    let denied = gate_with(json!({}), both, 0);
+    assert_eq!(verdict_of(&denied, "send", json!({})), "Deny: remembered: d2");
+    let yes = |tool: &str| vec![remembered_decision("d1", tool, true, None)];
+    for (permissions, tool, args, expected) in [
         (json!({"disallowed_tools": ["send"]}), "send", json!({}), "Deny: disallowed_tools"),
         (json!({"phase": "plan"}), "send", json!({}), "Deny: phase: plan"),
         (json!({"phase": "plan"}), "plan_mode", json!({"action": "exit"}), "Ask: phase: plan"),
         (json!({}), "vault", json!({}), "Ask: approval: requires_approval"),
     ] {
-        assert_eq!(judged(&recalling(permissions, yes(tool), 0), tool, args), said);
+        assert_eq!(verdict_of(&gate_with(permissions, yes(tool), 0), tool, args), expected);
     }
 }
 
 #[test]
 fn middleware_gets_no_arguments_past_an_approval_that_nobody_gave() {
-    let judged = |tool: &str, args: Value, approved: bool, permissions: Value| {
+    let verdict_of = |tool: &str, args: Value, approved: bool, permissions: Value| {
         let gate = gate(permissions);
         let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
-        let grant = Grant { approved, ..Grant::of(tool, json!({})) };
+        let grant = Grant { approved, ..Grant::for_test(tool, json!({})) };
         let tool = toolbox.tool(tool).unwrap();
-        let verdict = gate.judge_changed(tool, &args, &grant, &scope());
+        let verdict = gate.recheck_changed(tool, &args, &grant, &scope());
         format!("{:?}: {}", verdict.decision, verdict.rule)
     };
     let refused = "Deny: middleware: needs an approval";
     let exit = json!({"action": "exit"});
-    for (tool, args, approved, permissions, said) in [
+    for (tool, args, approved, permissions, expected) in [
         ("pay", json!({"amount": 500}), false, json!({}), refused),
         ("pay", json!({"amount": 5}), false, json!({}), "Allow: middleware"),
         ("pay", json!({"amount": 500}), true, json!({}), "Allow: middleware"),
         ("pay", json!({"amount": 500}), false, json!({"phase": "trusted"}), "Allow: middleware"),
         ("plan_mode", exit, false, json!({"phase": "plan"}), refused),
     ] {
-        assert_eq!(judged(tool, args.clone(), approved, permissions), said, "{tool} {args}");
+        assert_eq!(
+            verdict_of(tool, args.clone(), approved, permissions),
+            expected,
+            "{tool} {args}"
+        );
     }
 }
 
@@ -195,11 +211,12 @@ fn a_plan_lets_through_what_the_table_says_and_nothing_else() {
     let gate = gate(json!({"phase": "plan"}));
     for builtin in Builtin::ALL {
         let reads = ["read", "glob", "grep", "web_fetch", "plan_mode", "spawn_agent"];
-        let said = match reads.contains(&builtin.name()) {
-            true => "Allow: approval: auto",
-            false => "Deny: phase: plan",
+        let expected = if reads.contains(&builtin.name()) {
+            "Allow: approval: auto"
+        } else {
+            "Deny: phase: plan"
         };
-        assert_eq!(judged(&gate, builtin.name(), json!({})), said, "{}", builtin.name());
+        assert_eq!(verdict_of(&gate, builtin.name(), json!({})), expected, "{}", builtin.name());
     }
 }
 
@@ -211,24 +228,24 @@ fn accept_edits_lets_all_through_but_commands() {
 }
 
 #[test]
-fn a_plan_that_was_there_first_is_left_with_an_approval_only() {
+fn a_plan_that_the_definition_started_is_exited_only_with_an_approval() {
     let exit = json!({"action": "exit"});
     let began = gate(json!({"phase": "plan"}));
-    assert_eq!(judged(&began, "plan_mode", exit.clone()), "Ask: phase: plan");
-    assert_eq!(began.granted(), PermissionPhase::Default);
+    assert_eq!(verdict_of(&began, "plan_mode", exit.clone()), "Ask: phase: plan");
+    assert_eq!(began.base_phase(), PermissionPhase::Default);
     let definition = agent(json!({"phase": "trusted"}));
     let planning = State { planning: Some(true), ..State::default() };
     let entered = Gate::new(definition, &planning);
     assert_eq!(entered.phase(), PermissionPhase::Plan);
-    assert_eq!(entered.granted(), PermissionPhase::Trusted);
-    assert_eq!(judged(&entered, "free", json!({})), "Deny: phase: plan");
-    assert_eq!(judged(&entered, "plan_mode", exit.clone()), "Allow: approval: auto");
+    assert_eq!(entered.base_phase(), PermissionPhase::Trusted);
+    assert_eq!(verdict_of(&entered, "free", json!({})), "Deny: phase: plan");
+    assert_eq!(verdict_of(&entered, "plan_mode", exit.clone()), "Allow: approval: auto");
     let left = State { planning: Some(false), ..State::default() };
     let left = Gate::new(agent(json!({"phase": "plan"})), &left);
     assert_eq!(left.phase(), PermissionPhase::Default);
     let again = State { planning: Some(true), ..State::default() };
     let again = Gate::new(agent(json!({"phase": "plan"})), &again);
-    assert_eq!(judged(&again, "plan_mode", exit), "Ask: phase: plan");
+    assert_eq!(verdict_of(&again, "plan_mode", exit), "Ask: phase: plan");
 }
 
 #[test]
@@ -238,10 +255,10 @@ fn planning_begins_with_the_next_call_of_the_same_message() {
     let tool = toolbox.tool("plan_mode").unwrap();
     for action in ["exit", "enter", "exit"] {
         let args = json!({"action": action});
-        let verdict = gate.judge(tool, &args, &scope());
-        gate.follow(tool, &args, &verdict);
+        let verdict = gate.decide(tool, &args, &scope());
+        gate.advance(tool, &args, &verdict);
     }
-    assert_eq!(judged(&gate, "free", json!({})), "Deny: phase: plan");
+    assert_eq!(verdict_of(&gate, "free", json!({})), "Deny: phase: plan");
 }
 
 #[test]
@@ -250,39 +267,39 @@ fn a_child_is_never_allowed_more_than_its_parent() {
         "allowed_tools": ["bash", "free", "send", "careful"],
         "allowed_hosts": ["a", "b"], "network": true});
     let tools = BTreeSet::from(["free".to_owned(), "careful".to_owned(), "page".to_owned()]);
-    let ceiling = gate(permissions).ceiling(&granted(), Some(tools));
+    let ceiling = gate(permissions).ceiling(&bypass_grant(), Some(tools));
     let open = json!({"phase": "bypass_permissions", "allowed_hosts": ["b", "c"], "network": true});
     let child = Gate::new(agent(open), &child_of(ceiling.clone()));
     assert_eq!(child.phase(), PermissionPhase::AcceptEdits);
-    assert_eq!(judged(&child, "free", json!({})), "Allow: approval: auto");
-    assert_eq!(judged(&child, "careful", json!({})), "Allow: phase: accept_edits");
+    assert_eq!(verdict_of(&child, "free", json!({})), "Allow: approval: auto");
+    assert_eq!(verdict_of(&child, "careful", json!({})), "Allow: phase: accept_edits");
     for refused in ["send", "page", "look"] {
-        assert_eq!(judged(&child, refused, json!({})), "Deny: allowed_tools", "{refused}");
+        assert_eq!(verdict_of(&child, refused, json!({})), "Deny: allowed_tools", "{refused}");
     }
-    assert_eq!(judged(&child, "bash", json!({})), "Deny: disallowed_tools");
-    assert_eq!(child.hosts(), BTreeSet::from(["b".to_owned()]));
-    assert!(child.network());
+    assert_eq!(verdict_of(&child, "bash", json!({})), "Deny: disallowed_tools");
+    assert_eq!(child.allowed_hosts(), BTreeSet::from(["b".to_owned()]));
+    assert!(child.allows_network());
     let grandchild =
-        Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(&granted(), None)));
+        Gate::new(agent(json!({"network": true})), &child_of(child.ceiling(&bypass_grant(), None)));
     assert_eq!(grandchild.phase(), PermissionPhase::Default);
-    assert_eq!(judged(&grandchild, "send", json!({})), "Deny: allowed_tools");
+    assert_eq!(verdict_of(&grandchild, "send", json!({})), "Deny: allowed_tools");
     let strict = Gate::new(agent(json!({})), &child_of(Ceiling { network: false, ..ceiling }));
-    assert!(!strict.network());
+    assert!(!strict.allows_network());
 }
 
 #[test]
 fn a_child_of_a_planning_parent_cannot_leave_the_plan() {
-    let ceiling = gate(json!({"phase": "plan"})).ceiling(&granted(), None);
+    let ceiling = gate(json!({"phase": "plan"})).ceiling(&bypass_grant(), None);
     let child = Gate::new(agent(json!({"phase": "trusted"})), &child_of(ceiling));
-    assert_eq!(judged(&child, "plan_mode", json!({"action": "exit"})), "Deny: phase: plan");
-    assert_eq!(judged(&child, "free", json!({})), "Deny: phase: plan");
+    assert_eq!(verdict_of(&child, "plan_mode", json!({"action": "exit"})), "Deny: phase: plan");
+    assert_eq!(verdict_of(&child, "free", json!({})), "Deny: phase: plan");
 }
 
 #[test]
 fn edited_arguments_meet_the_lists_and_the_phase_but_no_second_approval() {
     let judge = |gate: &Gate| {
         let toolbox = Toolbox::new(gate.definition.clone(), &Listings::new(), Arc::from([]));
-        gate.judge_edited(toolbox.tool("send").unwrap(), &json!({"n": 2})).decision
+        gate.recheck_edited(toolbox.tool("send").unwrap(), &json!({"n": 2})).decision
     };
     assert_eq!(judge(&gate(json!({}))), Decision::Allow);
     assert_eq!(judge(&gate(json!({"disallowed_tools": ["send"]}))), Decision::Deny);
@@ -303,7 +320,7 @@ fn a_model_is_not_offered_what_a_list_refuses_nor_a_provider_what_may_not_run_no
     assert_eq!(offered(json!({"phase": "plan"})), (false, true));
 }
 
-fn judged_as(decision: Decision, tool: &str, args: &Value) -> Verdict {
+fn verdict_on(decision: Decision, tool: &str, args: &Value) -> Verdict {
     let (rule, phase) = ("approval: auto".to_owned(), PermissionPhase::Default);
     Verdict { decision, rule, phase, fingerprint: fingerprint(tool, args), by: None }
 }
@@ -322,20 +339,23 @@ fn a_call(verdict: Option<Verdict>, args: Value, approved: bool) -> Call {
 #[test]
 fn a_grant_is_for_exactly_the_arguments_that_were_judged() {
     let args = json!({"to": "a"});
-    let verdict = |decision| Some(judged_as(decision, "send", &args));
-    let granted = |call: &Call| Grant::of_call(call).is_some();
-    assert!(granted(&a_call(verdict(Decision::Allow), args.clone(), false)));
-    assert!(!granted(&a_call(verdict(Decision::Allow), json!({"to": "b"}), false)), "swapped");
-    assert!(!granted(&a_call(verdict(Decision::Ask), args.clone(), false)), "nobody said yes");
-    assert!(granted(&a_call(verdict(Decision::Ask), args.clone(), true)));
-    assert!(!granted(&a_call(verdict(Decision::Deny), args.clone(), true)));
-    assert!(!granted(&a_call(None, args.clone(), true)), "the gate was never asked");
-    let other = Some(judged_as(Decision::Allow, "pay", &args));
-    assert!(!granted(&a_call(other, args.clone(), true)), "another tool was judged");
+    let verdict = |decision| Some(verdict_on(decision, "send", &args));
+    let is_granted = |call: &Call| Grant::of_call(call).is_some();
+    assert!(is_granted(&a_call(verdict(Decision::Allow), args.clone(), false)));
+    assert!(!is_granted(&a_call(verdict(Decision::Allow), json!({"to": "b"}), false)), "swapped");
+    assert!(
+        !is_granted(&a_call(verdict(Decision::Ask), args.clone(), false)),
+        "nobody approved it"
+    );
+    assert!(is_granted(&a_call(verdict(Decision::Ask), args.clone(), true)));
+    assert!(!is_granted(&a_call(verdict(Decision::Deny), args.clone(), true)));
+    assert!(!is_granted(&a_call(None, args.clone(), true)), "the gate never decided");
+    let other = Some(verdict_on(Decision::Allow, "pay", &args));
+    assert!(!is_granted(&a_call(other, args.clone(), true)), "the verdict is about another tool");
 }
 
 #[test]
-fn a_users_own_call_needs_leave_too() {
+fn a_users_dispatch_needs_a_grant_too() {
     let input = json!({"to": "a"});
     let run = |gate: Option<Verdict>, input: Value| RunningDispatch {
         tool: "send".to_owned(),
@@ -349,10 +369,10 @@ fn a_users_own_call_needs_leave_too() {
         child: None,
         delegated: None,
     };
-    let ask = Some(judged_as(Decision::Ask, "send", &input));
+    let ask = Some(verdict_on(Decision::Ask, "send", &input));
     assert!(Grant::of_dispatch(&run(ask.clone(), input.clone())).is_some());
     assert!(Grant::of_dispatch(&run(ask, json!({"to": "b"}))).is_none());
-    let deny = Some(judged_as(Decision::Deny, "send", &input));
+    let deny = Some(verdict_on(Decision::Deny, "send", &input));
     assert!(Grant::of_dispatch(&run(deny, input.clone())).is_none());
     assert!(Grant::of_dispatch(&run(None, input)).is_none());
 }
@@ -361,32 +381,32 @@ fn a_users_own_call_needs_leave_too() {
 fn every_builtin_is_known_by_its_name_and_brings_its_arguments() {
     let definition = agent(json!({}));
     for builtin in Builtin::ALL {
-        assert_eq!(Builtin::named(builtin.name()), Some(builtin));
+        assert_eq!(Builtin::from_name(builtin.name()), Some(builtin));
         let tool = definition.tools.iter().find(|tool| tool.name == builtin.name()).unwrap();
         assert!(!tool.description.is_empty() && tool.target.is_some());
         assert_eq!(tool.check_args(&json!({})), Ok(()), "{}", builtin.name());
     }
     let kid = definition.tools.iter().find(|tool| tool.name == "kid").unwrap();
-    assert!(kid.asks_a_child());
+    assert!(kid.is_sub_agent());
 }
 
 #[test]
 fn a_list_that_names_a_built_in_tool_means_it_under_any_name() {
-    for (list, said) in [
+    for (list, expected) in [
         (json!({"disallowed_tools": ["write"]}), "Deny: disallowed_tools"),
         (json!({"allowed_tools": ["write"]}), "Ask: approval: requires_approval"),
     ] {
-        assert_eq!(judged(&gate(list), "careful", json!({})), said);
+        assert_eq!(verdict_of(&gate(list), "careful", json!({})), expected);
     }
 }
 
 #[test]
-fn a_child_has_the_phase_in_which_its_call_was_judged() {
+fn a_child_has_the_phase_in_which_its_call_was_decided() {
     let planning = State { planning: Some(true), ..State::default() };
     let judged_in_plan = Gate::new(agent(json!({"phase": "trusted"})), &planning);
     let toolbox = Toolbox::new(judged_in_plan.definition.clone(), &Listings::new(), Arc::from([]));
     let kid = toolbox.tool("spawn_agent").unwrap();
-    let verdict = judged_in_plan.judge(kid, &json!({}), &scope());
+    let verdict = judged_in_plan.decide(kid, &json!({}), &scope());
     let call = a_call(Some(verdict), json!({}), false);
     let grant = Grant::of_call(&Call { tool: "spawn_agent".to_owned(), ..call }).unwrap();
     let later = gate(json!({"phase": "trusted"}));
@@ -398,15 +418,23 @@ fn leave_for_other_arguments_needs_a_verdict_about_them_and_never_widens() {
     let agent = agent(json!({"phase": "trusted"}));
     let toolbox = Toolbox::new(agent.clone(), &Listings::new(), Arc::from([]));
     let (free, args) = (toolbox.tool("free").unwrap(), json!({"x": 2}));
-    let grant = Grant::of("free", json!({"x": 1}));
+    let grant = Grant::for_test("free", json!({"x": 1}));
     let gate = Gate::new(agent, &State::default());
-    let verdict = gate.judge_changed(free, &args, &grant, &scope());
+    let verdict = gate.recheck_changed(free, &args, &grant, &scope());
     assert_eq!((verdict.rule.as_str(), verdict.phase), ("middleware", PermissionPhase::Trusted));
-    let changed = grant.changed(&verdict, &args).unwrap();
+    let changed = grant.for_changed_args(&verdict, &args).unwrap();
     assert_eq!((changed.args(), changed.phase), (&args, PermissionPhase::Default));
-    assert_eq!(grant.changed(&verdict, &json!({"x": 3})), None, "it is about others");
-    assert_eq!(Grant::of("look", json!({})).changed(&verdict, &args), None, "and another tool");
+    assert_eq!(
+        grant.for_changed_args(&verdict, &json!({"x": 3})),
+        None,
+        "the verdict is about other arguments"
+    );
+    assert_eq!(
+        Grant::for_test("look", json!({})).for_changed_args(&verdict, &args),
+        None,
+        "and another tool"
+    );
     for decision in [Decision::Ask, Decision::Deny] {
-        assert_eq!(grant.changed(&Verdict { decision, ..verdict.clone() }, &args), None);
+        assert_eq!(grant.for_changed_args(&Verdict { decision, ..verdict.clone() }, &args), None);
     }
 }

@@ -1,17 +1,17 @@
-//! What the bytes of a tool's answer say.
+//! Parses an HTTP tool's response. See `reference/http-tools.md`.
 
 use abide_conversation::message::{ErrorType, Outcome, Ui};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::limits::LARGEST_VALUE;
+use crate::limits::MAX_VALUE_BYTES;
 use crate::tools::ToolReturn;
 
-const TOO_LARGE: &str = "the tool's answer is larger than 1 MB";
+const REPLY_TOO_LARGE: &str = "the tool's answer is larger than 1 MB";
 
-/// Reads an answer that is one JSON value: `{"ok": …}` as it is, anything else as the result. No
-/// byte at all is null, as with 204.
-pub(super) fn whole(body: &[u8]) -> Result<ToolReturn, String> {
+/// Reads a response that is one JSON value: `{"ok": …}` is the envelope, anything else is the
+/// result itself. An empty body is null, as with 204.
+pub(super) fn read_whole(body: &[u8]) -> Result<ToolReturn, String> {
     if body.is_empty() {
         return Ok(ToolReturn::ok(Value::Null));
     }
@@ -19,14 +19,14 @@ pub(super) fn whole(body: &[u8]) -> Result<ToolReturn, String> {
         serde_json::from_slice(body).map_err(|_| "the tool's answer is not JSON".to_owned())?;
     Ok(match value {
         Value::Object(mut object) => match object.get("ok").and_then(Value::as_bool) {
-            Some(ok) => envelope(ok, &mut object),
+            Some(ok) => read_envelope(ok, &mut object),
             None => ToolReturn::ok(object),
         },
         value => ToolReturn::ok(value),
     })
 }
 
-/// One line of an answer in ndjson.
+/// One line of an NDJSON response.
 #[derive(Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub(super) enum Line {
@@ -34,48 +34,49 @@ pub(super) enum Line {
     Last(ToolReturn),
 }
 
-/// Puts lines together from fragments that are split anywhere.
+/// Assembles lines from fragments that are split anywhere.
 #[derive(Default)]
-pub(super) struct Lines {
-    received: usize,
-    waiting: Vec<u8>,
-    /// Where the next line begins.
-    begin: usize,
-    /// From `begin` to here no line ends, so that a long line is searched once.
-    searched: usize,
+pub(super) struct LineReader {
+    received_bytes: usize,
+    buffer: Vec<u8>,
+    /// Where the next line begins in the buffer.
+    line_start: usize,
+    /// No line ends before this position, so that a long line is searched only once.
+    searched_to: usize,
 }
 
-impl Lines {
-    /// Takes the next fragment; all of them together are bounded.
+impl LineReader {
+    /// Takes the next fragment; the total size is bounded.
     pub(super) fn push(&mut self, fragment: &[u8]) -> Result<(), String> {
-        self.received = self.received.saturating_add(fragment.len());
-        if self.received > LARGEST_VALUE {
-            return Err(TOO_LARGE.to_owned());
+        self.received_bytes = self.received_bytes.saturating_add(fragment.len());
+        if self.received_bytes > MAX_VALUE_BYTES {
+            return Err(REPLY_TOO_LARGE.to_owned());
         }
-        self.waiting.drain(..self.begin);
-        self.searched -= self.begin;
-        self.begin = 0;
-        self.waiting.extend_from_slice(fragment);
+        self.buffer.drain(..self.line_start);
+        self.searched_to -= self.line_start;
+        self.line_start = 0;
+        self.buffer.extend_from_slice(fragment);
         Ok(())
     }
 
     /// The next whole line that is not blank.
     pub(super) fn next_line(&mut self) -> Result<Option<Line>, String> {
-        while let Some(at) = self.waiting[self.searched..].iter().position(|byte| *byte == b'\n') {
-            let end = self.searched + at;
-            let line = read_line(&self.waiting[self.begin..end]);
-            (self.begin, self.searched) = (end + 1, end + 1);
+        while let Some(at) = self.buffer[self.searched_to..].iter().position(|byte| *byte == b'\n')
+        {
+            let end = self.searched_to + at;
+            let line = read_line(&self.buffer[self.line_start..end]);
+            (self.line_start, self.searched_to) = (end + 1, end + 1);
             if let Some(line) = line? {
                 return Ok(Some(line));
             }
         }
-        self.searched = self.waiting.len();
+        self.searched_to = self.buffer.len();
         Ok(None)
     }
 
-    /// The last line, if the answer ended without a line break.
+    /// The last line, if the response ended without a line break.
     pub(super) fn rest(self) -> Result<Option<Line>, String> {
-        read_line(&self.waiting[self.begin..])
+        read_line(&self.buffer[self.line_start..])
     }
 }
 
@@ -89,33 +90,32 @@ fn read_line(line: &[u8]) -> Result<Option<Line>, String> {
     if let Some(payload) = line.remove("progress") {
         return Ok(Some(Line::Progress(payload)));
     }
-    // A tool that only ends the turn has a result of nothing.
+    // A line with only `halt` has the result null.
     let ok = line.contains_key("result") || !line.contains_key("error");
     if ok && !line.contains_key("result") && !line.contains_key("halt") {
         return Err(broken());
     }
-    Ok(Some(Line::Last(envelope(ok, &mut line))))
+    Ok(Some(Line::Last(read_envelope(ok, &mut line))))
 }
 
-fn envelope(ok: bool, object: &mut Map<String, Value>) -> ToolReturn {
+fn read_envelope(ok: bool, object: &mut Map<String, Value>) -> ToolReturn {
     let mut take = |name: &str| object.remove(name).unwrap_or_default();
-    let outcome = match ok {
-        true => Outcome::Ok(take("result")),
-        false => {
-            let error_type = ErrorType::deserialize(take("error_type"));
-            Outcome::Err(text(take("error")), error_type.unwrap_or(ErrorType::ToolError))
-        }
+    let outcome = if ok {
+        Outcome::Ok(take("result"))
+    } else {
+        let error_type = ErrorType::deserialize(take("error_type"));
+        Outcome::Err(error_text(take("error")), error_type.unwrap_or(ErrorType::ToolError))
     };
     let ui = serde_json::from_value::<Option<Ui>>(take("ui"));
     let ui = ui.unwrap_or_else(|error| {
-        tracing::warn!(said = %error, "a tool's ui is not {{kind, payload}}");
+        tracing::warn!(content = %error, "tool ui ignored: not {{kind, payload}}");
         None
     });
-    let halt = Some(take("halt")).filter(|halt| !halt.is_null()).map(text);
-    ToolReturn { ui, halt, ..ToolReturn::of(outcome) }
+    let halt = Some(take("halt")).filter(|halt| !halt.is_null()).map(error_text);
+    ToolReturn { ui, halt, ..ToolReturn::from_outcome(outcome) }
 }
 
-fn text(error: Value) -> String {
+fn error_text(error: Value) -> String {
     match error {
         Value::String(text) => text,
         Value::Null => "the tool failed".to_owned(),

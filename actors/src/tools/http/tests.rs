@@ -1,4 +1,4 @@
-//! HTTP tools against real servers on the loopback.
+//! HTTP tools against real servers on the loopback interface.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,9 +17,9 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::definition::Tool;
-use crate::limits::LARGEST_VALUE;
-use crate::tools::fixtures::log::Log;
-use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
+use crate::limits::MAX_VALUE_BYTES;
+use crate::tools::fixtures::log::ErrorLog;
+use crate::tools::fixtures::{StillClock, a_run, builtin_services, definition, extensions};
 use crate::tools::runner::Runner;
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -27,7 +27,7 @@ const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
 type Answers = Arc<Mutex<VecDeque<Answer>>>;
 
-/// A tool's server that gives these answers one after another, and keeps what it was sent.
+/// A tool's server that sends these answers in turn and stores the requests.
 async fn server(answers: Vec<Answer>) -> (String, Received) {
     let received = Received::default();
     let answers: Answers = Arc::new(Mutex::new(answers.into()));
@@ -79,10 +79,11 @@ fn runner() -> Runner {
         "GARBLED" => Some("whsec_not base64!".to_owned()),
         _ => None,
     };
-    Runner::with_variables(natives(), kit(), StillClock::now(), Arc::new(variable)).unwrap()
+    Runner::with_env(extensions(), builtin_services(), StillClock::now(), Arc::new(variable))
+        .unwrap()
 }
 
-async fn called(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {
+async fn call_tool(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let returned =
@@ -90,9 +91,9 @@ async fn called(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {
     (returned, reports.into_inner().unwrap())
 }
 
-async fn answered(answer: Answer) -> ToolReturn {
+async fn call_with_answer(answer: Answer) -> ToolReturn {
     let (url, _) = server(vec![answer]).await;
-    called(&url, json!({})).await.0
+    call_tool(&url, json!({})).await.0
 }
 
 fn an_answer(status: u16, kind: Option<&str>, body: impl Into<Body>) -> Answer {
@@ -116,7 +117,7 @@ fn failure(returned: &ToolReturn) -> &str {
 #[tokio::test]
 async fn a_tool_is_sent_its_call_and_its_answer_is_wrapped() {
     let (url, received) = server(vec![json_answer(r#"{"sent": true}"#)]).await;
-    let (returned, _) = called(&url, json!({})).await;
+    let (returned, _) = call_tool(&url, json!({})).await;
     assert_eq!(returned, ToolReturn::ok(json!({"sent": true})));
     let (headers, body) = received.lock().unwrap().remove(0);
     assert_eq!(headers["idempotency-key"], "c1/call_1");
@@ -124,10 +125,10 @@ async fn a_tool_is_sent_its_call_and_its_answer_is_wrapped() {
     assert_eq!(headers["x-team"], "support");
     assert!(!headers.contains_key("webhook-id"));
     let body: Value = serde_json::from_slice(&body).unwrap();
-    let wanted = json!({"conversation_id": "c1", "turn_id": "t1", "call_id": "call_1",
+    let expected = json!({"conversation_id": "c1", "turn_id": "t1", "call_id": "call_1",
         "attempt": 1, "tool": "send", "args": {"to": "a", "cc": "none"},
         "assigns": {"shop": "x"}, "principal": "ann"});
-    assert_eq!(body, wanted);
+    assert_eq!(body, expected);
 }
 
 #[tokio::test]
@@ -148,7 +149,7 @@ async fn a_second_attempt_has_the_same_key() {
 #[tokio::test]
 async fn a_signed_call_verifies_and_a_changed_one_does_not() {
     let (url, received) = server(vec![json_answer("1")]).await;
-    let (returned, _) = called(&url, json!({"signing_secret_env": "SECRET"})).await;
+    let (returned, _) = call_tool(&url, json!({"signing_secret_env": "SECRET"})).await;
     assert_eq!(returned, ToolReturn::ok(1));
     let (headers, body) = received.lock().unwrap().remove(0);
     let webhook = Webhook::new(SECRET).unwrap();
@@ -161,8 +162,8 @@ async fn a_signed_call_verifies_and_a_changed_one_does_not() {
 async fn the_model_is_not_told_which_secret_is_missing_or_unfit_and_nothing_is_sent() {
     let (url, received) = server(vec![]).await;
     for name in ["MISSING", "GARBLED"] {
-        let log = Log::of_errors();
-        let (returned, _) = called(&url, json!({"signing_secret_env": name})).await;
+        let log = ErrorLog::capture();
+        let (returned, _) = call_tool(&url, json!({"signing_secret_env": name})).await;
         assert_eq!(failure(&returned), "the tool is not configured", "{name}");
         let named = format!("name=\"send\" variable=\"{name}\"");
         assert!(log.lines().contains(&named), "{}", log.lines());
@@ -174,13 +175,16 @@ async fn the_model_is_not_told_which_secret_is_missing_or_unfit_and_nothing_is_s
 async fn an_envelope_is_taken_as_it_is() {
     let ui = Some(Ui { kind: "chart".to_owned(), payload: json!([1]) });
     let text = r#"{"ok": true, "result": [2], "ui": {"kind": "chart", "payload": [1]}}"#;
-    assert_eq!(answered(json_answer(text)).await, ToolReturn { ui, ..ToolReturn::ok(vec![2]) });
-    let failed = answered(json_answer(r#"{"ok": false, "error": "no stock"}"#)).await;
+    assert_eq!(
+        call_with_answer(json_answer(text)).await,
+        ToolReturn { ui, ..ToolReturn::ok(vec![2]) }
+    );
+    let failed = call_with_answer(json_answer(r#"{"ok": false, "error": "no stock"}"#)).await;
     assert_eq!(failed, ToolReturn::error("no stock"));
     let failed = r#"{"ok": false, "error": "no", "error_type": "PERMISSION_DENIED"}"#;
-    let denied = ToolReturn::failed("no", ErrorType::PermissionDenied);
-    assert_eq!(answered(json_answer(failed)).await, denied);
-    for (text, wanted) in [
+    let denied = ToolReturn::failure("no", ErrorType::PermissionDenied);
+    assert_eq!(call_with_answer(json_answer(failed)).await, denied);
+    for (text, expected) in [
         (r#"{"ok": true}"#, ToolReturn::ok(Value::Null)),
         (r#"{"ok": false}"#, ToolReturn::error("the tool failed")),
         (r#"{"ok": true, "result": 1, "ui": 7}"#, ToolReturn::ok(1)),
@@ -189,19 +193,19 @@ async fn an_envelope_is_taken_as_it_is() {
         ("\"text\"", ToolReturn::ok("text")),
         (" null ", ToolReturn::ok(Value::Null)),
     ] {
-        assert_eq!(answered(json_answer(text)).await, wanted, "{text}");
+        assert_eq!(call_with_answer(json_answer(text)).await, expected, "{text}");
     }
 }
 
 #[tokio::test]
 async fn json_is_json_whatever_its_content_type_and_anything_else_is_an_error() {
     for kind in [None, Some("text/plain"), Some("application/problem+json; charset=utf-8")] {
-        assert_eq!(answered(an_answer(201, kind, "[1]")).await, ToolReturn::ok(vec![1]));
+        assert_eq!(call_with_answer(an_answer(201, kind, "[1]")).await, ToolReturn::ok(vec![1]));
     }
     for body in
         [&b"<html>"[..], b" ", b"{\"a\":", b"\"\xff\xfe\"", b"1 2", b"{\"progress\": 1}\n{}"]
     {
-        let returned = answered(json_answer(body.to_vec())).await;
+        let returned = call_with_answer(json_answer(body.to_vec())).await;
         assert_eq!(failure(&returned), "the tool's answer is not JSON");
     }
 }
@@ -209,7 +213,7 @@ async fn json_is_json_whatever_its_content_type_and_anything_else_is_an_error() 
 #[tokio::test]
 async fn an_answer_without_a_body_is_null() {
     for status in [200, 202, 204, 205] {
-        let returned = answered(an_answer(status, Some("application/json"), "")).await;
+        let returned = call_with_answer(an_answer(status, Some("application/json"), "")).await;
         assert_eq!(returned, ToolReturn::ok(Value::Null), "{status}");
     }
 }
@@ -217,13 +221,14 @@ async fn an_answer_without_a_body_is_null() {
 #[tokio::test]
 async fn any_other_status_is_an_error_and_a_redirect_is_not_followed() {
     for status in [400, 401, 404, 429, 500, 503] {
-        let returned = answered(an_answer(status, None, "{\"ok\": true, \"secret\": 1}")).await;
+        let returned =
+            call_with_answer(an_answer(status, None, "{\"ok\": true, \"secret\": 1}")).await;
         assert_eq!(failure(&returned), format!("the tool answered {status}"));
     }
     let (target, reached) = server(vec![json_answer("1")]).await;
     for status in [301, 302, 303, 307, 308] {
         let answer = Answer::builder().status(status).header("location", &target);
-        let returned = answered(answer.body(Body::empty()).unwrap()).await;
+        let returned = call_with_answer(answer.body(Body::empty()).unwrap()).await;
         assert_eq!(failure(&returned), format!("the tool answered {status}, a redirect"));
     }
     assert!(reached.lock().unwrap().is_empty());
@@ -232,16 +237,16 @@ async fn any_other_status_is_an_error_and_a_redirect_is_not_followed() {
 #[tokio::test]
 async fn a_body_of_one_megabyte_is_read_and_one_byte_more_is_not() {
     let body = |size: usize| format!("\"{}\"", "x".repeat(size - 2));
-    let whole = answered(json_answer(body(LARGEST_VALUE))).await;
-    assert_eq!(whole, ToolReturn::ok("x".repeat(LARGEST_VALUE - 2)));
-    let more = answered(json_answer(body(LARGEST_VALUE + 1))).await;
+    let whole = call_with_answer(json_answer(body(MAX_VALUE_BYTES))).await;
+    assert_eq!(whole, ToolReturn::ok("x".repeat(MAX_VALUE_BYTES - 2)));
+    let more = call_with_answer(json_answer(body(MAX_VALUE_BYTES + 1))).await;
     assert_eq!(failure(&more), "the tool's answer is larger than 1 MB");
     let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 65_536]));
-    let endless = answered(json_answer(Body::from_stream(endless))).await;
+    let endless = call_with_answer(json_answer(Body::from_stream(endless))).await;
     assert_eq!(failure(&endless), "the tool's answer is larger than 1 MB");
     let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'\n'; 65_536]));
     let lines = an_answer(200, Some("application/x-ndjson"), Body::from_stream(endless));
-    assert_eq!(failure(&answered(lines).await), "the tool's answer is larger than 1 MB");
+    assert_eq!(failure(&call_with_answer(lines).await), "the tool's answer is larger than 1 MB");
 }
 
 #[tokio::test]
@@ -249,7 +254,7 @@ async fn a_connection_that_is_refused_or_breaks_is_an_error_without_the_url() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/tool?token=hush", listener.local_addr().unwrap());
     drop(listener);
-    assert_eq!(failure(&called(&url, json!({})).await.0), "no connection to the tool");
+    assert_eq!(failure(&call_tool(&url, json!({})).await.0), "no connection to the tool");
     for bytes in [
         &b""[..],
         b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\"",
@@ -257,7 +262,7 @@ async fn a_connection_that_is_refused_or_breaks_is_an_error_without_the_url() {
         b"not HTTP at all\r\n\r\n",
     ] {
         let url = raw(bytes.to_vec(), false).await;
-        let returned = called(&url, json!({})).await.0;
+        let returned = call_tool(&url, json!({})).await.0;
         assert_eq!(failure(&returned), "the connection to the tool broke");
     }
 }
@@ -266,9 +271,9 @@ async fn a_connection_that_is_refused_or_breaks_is_an_error_without_the_url() {
 async fn a_server_that_says_nothing_more_runs_into_the_time_limit() {
     for bytes in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\""] {
         let url = raw(bytes.to_vec(), true).await;
-        let (returned, _) = called(&url, json!({"run_timeout": "150ms"})).await;
-        let wanted = ToolReturn::failed("timed out after 150ms", ErrorType::Timeout);
-        assert_eq!(returned, wanted);
+        let (returned, _) = call_tool(&url, json!({"run_timeout": "150ms"})).await;
+        let expected = ToolReturn::failure("timed out after 150ms", ErrorType::Timeout);
+        assert_eq!(returned, expected);
     }
 }
 
@@ -279,7 +284,7 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
     for (text, ended) in [(LINES.to_owned(), false), (format!("{LINES}\n"), true)] {
         for at in 0..=text.len() {
             let (head, tail) = text.as_bytes().split_at(at);
-            let mut lines = Lines::default();
+            let mut lines = LineReader::default();
             let mut read = Vec::new();
             for fragment in [head, tail] {
                 lines.push(fragment).unwrap();
@@ -289,12 +294,12 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
             }
             assert_eq!(read.len(), if ended { 3 } else { 2 }, "split at {at}");
             read.extend(lines.rest().unwrap());
-            let wanted = [
+            let expected = [
                 Line::Progress(json!({"at": "ä"})),
                 Line::Progress(json!(2)),
                 Line::Last(ToolReturn::ok(vec![3])),
             ];
-            assert_eq!(read, wanted, "split at {at}");
+            assert_eq!(read, expected, "split at {at}");
         }
     }
 }
@@ -302,20 +307,20 @@ fn lines_are_the_same_wherever_their_fragments_are_split() {
 #[tokio::test]
 async fn progress_comes_while_the_tool_runs_and_only_if_it_streams() {
     let single = |byte: u8| Ok::<_, std::io::Error>(vec![byte]);
-    for (more, wanted) in
+    for (more, expected) in
         [(json!({"streaming": true}), vec![json!({"at": "ä"}), json!(2)]), (json!({}), Vec::new())]
     {
         let body = Body::from_stream(futures::stream::iter(LINES.bytes().map(single)));
         let kind = Some("Application/X-NDJSON; charset=utf-8");
         let (url, _) = server(vec![an_answer(200, kind, body)]).await;
-        assert_eq!(called(&url, more).await, (ToolReturn::ok(vec![3]), wanted));
+        assert_eq!(call_tool(&url, more).await, (ToolReturn::ok(vec![3]), expected));
     }
 }
 
 #[tokio::test]
 async fn lines_end_with_a_result_or_an_error_or_the_answer_is_broken() {
     let broken = "a line of the tool's answer is none of progress, result, error, halt";
-    for (text, wanted) in [
+    for (text, expected) in [
         ("{\"error\": \"no stock\"}\n", "no stock"),
         ("{\"error\": {\"code\": 1}}\n", "{\"code\":1}"),
         ("", "the tool's answer ended without a result"),
@@ -327,10 +332,10 @@ async fn lines_end_with_a_result_or_an_error_or_the_answer_is_broken() {
         ("{\"result\": ", broken),
     ] {
         let answer = an_answer(200, Some("application/x-ndjson"), text);
-        assert_eq!(failure(&answered(answer).await), wanted, "{text}");
+        assert_eq!(failure(&call_with_answer(answer).await), expected, "{text}");
     }
     let answer = "{\"result\": 1, \"ui\": {\"kind\": \"k\", \"payload\": 2}}\ngarbage";
-    let returned = answered(an_answer(200, Some("application/x-ndjson"), answer)).await;
+    let returned = call_with_answer(an_answer(200, Some("application/x-ndjson"), answer)).await;
     assert_eq!(returned, ToolReturn::ok(1).with_ui("k", 2));
 }
 
@@ -339,7 +344,7 @@ async fn a_tool_may_end_the_turn_in_both_forms_of_an_answer() {
     let whole = json_answer("{\"ok\": true, \"result\": 1, \"halt\": \"enough\"}");
     let lines = an_answer(200, Some("application/x-ndjson"), "{\"halt\": \"enough\"}\n");
     for (answer, result) in [(whole, json!(1)), (lines, json!(null))] {
-        let returned = answered(answer).await;
+        let returned = call_with_answer(answer).await;
         assert_eq!(returned.halt.as_deref(), Some("enough"));
         assert_eq!(returned.outcome, Outcome::Ok(result));
     }

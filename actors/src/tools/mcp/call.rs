@@ -1,4 +1,4 @@
-//! One call of a tool: sent once, cancelled when nobody waits for it any more.
+//! One call of a tool: sent once, and cancelled at the server when the future is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,48 +15,56 @@ use tokio::sync::mpsc;
 
 use super::connection::Connection;
 use super::elicitation;
-use super::elicitation::Wanted;
+use super::elicitation::NextStep;
 use super::result;
 use super::session::McpSession;
 use crate::backoff;
 use crate::definition::McpToolRef;
-use crate::limits::{LONGEST_ERROR, SHOWN_TEXT, cut, one_line};
+use crate::limits::{MAX_ERROR_BYTES, MAX_EXCERPT_BYTES, cut, one_line};
 use crate::tools::Run;
 use crate::tools::ToolReturn;
 
-/// How often a server may want a call again without asking anybody, as one does that is busy.
-const MOST_ROUNDS: u32 = 8;
-/// How long it is given before the first repeat; twice as long before each further one.
-const AGAIN: Duration = Duration::from_millis(100);
+/// How often a server may request the same call again without a question to a person, as a busy
+/// server does.
+const MAX_ROUNDS: u32 = 8;
+/// The delay before the first repeat; it doubles with each further one.
+const REPEAT_DELAY: Duration = Duration::from_millis(100);
 
-/// Calls the tool. Takes as long as the server does; dropping the future cancels the request.
+/// Calls the tool, without a time limit of its own; dropping the future cancels the request.
 pub(super) async fn call(
-    link: &Arc<McpSession>,
-    pick: &McpToolRef,
+    session: &Arc<McpSession>,
+    tool_ref: &McpToolRef,
     run: &Run,
     report: &(impl Fn(Value) + Send + Sync),
 ) -> ToolReturn {
-    let server = &link.server.name;
-    let Ok(connection) = link.connection().await else {
+    let server = &session.server.name;
+    let Ok(connection) = session.connection().await else {
         return ToolReturn::error(format!("the MCP server {server} cannot be reached"));
     };
-    match rounds(&connection, params(pick, run), report).await {
-        Ok(Answered::Result(result)) => result::returned(result, pick.output.as_ref()),
-        Ok(Answered::Asks(asks)) => ToolReturn::asking(asks),
-        Ok(Answered::Wrong(why)) => ToolReturn::error(why),
-        Err(ServiceError::McpError(error)) => ToolReturn::error(cut(&error.message, LONGEST_ERROR)),
+    match call_until_result(&connection, params(tool_ref, run), report).await {
+        Ok(CallReply::Result(result)) => result::to_tool_return(result, tool_ref.output.as_ref()),
+        Ok(CallReply::InputRequired(request)) => ToolReturn::input_required(request),
+        Ok(CallReply::Invalid(why)) => ToolReturn::error(why),
+        Err(ServiceError::McpError(error)) => {
+            ToolReturn::error(cut(&error.message, MAX_ERROR_BYTES))
+        }
         Err(error) => {
-            // Sent or not: whether it ran is not known, so it is not sent again.
-            link.forget(&connection).await;
-            let why = one_line(&error.to_string(), SHOWN_TEXT);
-            tracing::warn!(server, tool = pick.tool, said = why, "a call of an MCP server broke");
+            // Whether the call ran is unknown, so it is not sent again.
+            session.discard(&connection).await;
+            let why = one_line(&error.to_string(), MAX_EXCERPT_BYTES);
+            tracing::warn!(
+                server,
+                tool = tool_ref.tool,
+                content = why,
+                "MCP call failed: connection broke"
+            );
             ToolReturn::error(format!("the connection to the MCP server {server} broke"))
         }
     }
 }
 
-fn params(pick: &McpToolRef, run: &Run) -> CallToolRequestParams {
-    let mut params = CallToolRequestParams::new(pick.tool.clone());
+fn params(tool_ref: &McpToolRef, run: &Run) -> CallToolRequestParams {
+    let mut params = CallToolRequestParams::new(tool_ref.tool.clone());
     params.arguments = run.grant.args().as_object().cloned();
     params.meta = Some(meta(run));
     if let Some((responses, state)) = run.input.as_ref().and_then(elicitation::responses) {
@@ -66,7 +74,7 @@ fn params(pick: &McpToolRef, run: &Run) -> CallToolRequestParams {
     params
 }
 
-/// The same key for every attempt, as HTTP tools have it.
+/// The metadata with an idempotency key, which is the same for every attempt, as with HTTP tools.
 fn meta(run: &Run) -> RequestMetaObject {
     let mut meta = MetaObject::new();
     let key = format!("{}/{}", run.conversation, run.call);
@@ -75,33 +83,33 @@ fn meta(run: &Run) -> RequestMetaObject {
     RequestMetaObject(meta)
 }
 
-/// Repeats the call for as long as the server wants nothing but that.
-async fn rounds(
+/// Sends the call, and repeats it while the server requests only that.
+async fn call_until_result(
     connection: &Connection,
     mut params: CallToolRequestParams,
     report: &(impl Fn(Value) + Send + Sync),
-) -> Result<Answered, ServiceError> {
-    let wrong = |why: &str| Ok(Answered::Wrong(why.to_owned()));
-    for round in 0..MOST_ROUNDS {
-        let asked = match exchange(connection, params.clone(), report).await? {
-            ServerResult::CallToolResult(result) => return Ok(Answered::Result(result)),
-            ServerResult::InputRequiredResult(asked) => asked,
-            _ => return wrong("the MCP server's answer is no result"),
+) -> Result<CallReply, ServiceError> {
+    let wrong = |why: &str| Ok(CallReply::Invalid(why.to_owned()));
+    for round in 0..MAX_ROUNDS {
+        let required = match send(connection, params.clone(), report).await? {
+            ServerResult::CallToolResult(result) => return Ok(CallReply::Result(result)),
+            ServerResult::InputRequiredResult(required) => required,
+            _ => return wrong("the MCP server's answer is not a tool result"),
         };
-        match elicitation::wanted(asked) {
-            Ok(Wanted::Person(asks)) => return Ok(Answered::Asks(asks)),
-            Ok(Wanted::Again(state)) => {
+        match elicitation::next_step(required) {
+            Ok(NextStep::AskPerson(request)) => return Ok(CallReply::InputRequired(request)),
+            Ok(NextStep::Repeat(state)) => {
                 (params.input_responses, params.request_state) = (None, state);
-                let wait = AGAIN.saturating_mul(1 << round);
-                backoff::pause("the MCP server wants the call again", wait).await;
+                let wait = REPEAT_DELAY.saturating_mul(1 << round);
+                backoff::pause("MCP server requested the call again", wait).await;
             }
-            Err(why) => return Ok(Answered::Wrong(why)),
+            Err(why) => return Ok(CallReply::Invalid(why)),
         }
     }
-    wrong("the MCP server wanted the same call again and again")
+    wrong("the MCP server requested the same call too often")
 }
 
-async fn exchange(
+async fn send(
     connection: &Connection,
     params: CallToolRequestParams,
     report: &(impl Fn(Value) + Send + Sync),
@@ -109,14 +117,14 @@ async fn exchange(
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     let peer = connection.peer();
     let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
-    let mut abandoned = Abandoned { peer, id: Some(sent.id.clone()) };
+    let mut abandoned = CancelOnDrop { peer, id: Some(sent.id.clone()) };
     let progress = connection.progress(sent.progress_token.clone());
-    let answered = answered(sent, progress, report).await;
+    let answered = await_reply(sent, progress, report).await;
     abandoned.id = None;
     answered
 }
 
-async fn answered(
+async fn await_reply(
     mut sent: RequestHandle<RoleClient>,
     mut progress: mpsc::Receiver<Value>,
     report: &(impl Fn(Value) + Send + Sync),
@@ -132,27 +140,27 @@ async fn answered(
     }
 }
 
-/// What a call came to.
-enum Answered {
+/// The server's reply to a call.
+enum CallReply {
     Result(CallToolResult),
-    Asks(InputRequest),
-    /// With something that is neither.
-    Wrong(String),
+    InputRequired(InputRequest),
+    /// Something else, which is an error.
+    Invalid(String),
 }
 
-/// Tells the server when the call is dropped before its answer came.
-struct Abandoned<'a> {
+/// Cancels the request at the server when the call is dropped before its answer.
+struct CancelOnDrop<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
 }
 
-impl Drop for Abandoned<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
-        // Whoever drops it cannot wait; a connection that is gone needs no telling.
+        // A drop cannot wait, and a closed connection needs no cancellation.
         tokio::spawn(async move {
-            let reason = Some("nobody waits for it any more".to_owned());
+            let reason = Some("the caller stopped waiting".to_owned());
             let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
         });
     }

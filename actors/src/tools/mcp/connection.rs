@@ -1,4 +1,5 @@
-//! One connection to a server: the handshake of either protocol, and what the server says unasked.
+//! One connection to a server: the handshake of either protocol version, and the server's
+//! notifications.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,77 +23,79 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::stdio;
-use super::transport::{BoundedTransport, LARGEST_MESSAGE, NegotiatedVersion};
+use super::transport::{BoundedTransport, MAX_MESSAGE_BYTES, NegotiatedVersion};
 use crate::definition::{McpServer, McpTransport};
 use crate::environment::Env;
 use crate::limits::encoded_len;
 
-/// Progress that waits to be passed on; a server that reports faster loses the rest, as it may.
-const PROGRESS_WAITING: usize = 64;
-/// Progress is shown, and kept for whoever looks later.
-const LARGEST_PROGRESS: usize = 16 * 1024;
+/// Progress reports that wait to be passed on. Progress is lossy: a server that reports faster
+/// loses the rest.
+const MAX_PENDING_PROGRESS: usize = 64;
+/// Larger progress is dropped, since it is kept for clients that connect later.
+const MAX_PROGRESS_BYTES: usize = 16 * 1024;
 
-/// After ten seconds the library would go on by itself, and take the late answer for a wrong one.
-const LONGEST_PROBE: Duration = Duration::from_secs(9);
+/// After ten seconds the library falls back by itself and takes the late answer for a wrong one.
+const MAX_PROBE_TIMEOUT: Duration = Duration::from_secs(9);
 
-/// A connection, closed when the last who has it drops it.
+/// A connection, closed when its last owner drops it.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
-    since: Instant,
+    opened_at: Instant,
 }
 
-/// Where a server's word that its tools have changed is noted.
+/// Set when a server notifies us that its tools have changed.
 #[derive(Clone)]
-pub(super) struct Changes(pub(super) Arc<AtomicBool>);
+pub(super) struct ChangeFlag(pub(super) Arc<AtomicBool>);
 
-impl Changes {
-    fn note(&self) {
+impl ChangeFlag {
+    fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
 impl Connection {
-    /// Connects, with the protocol of 2026-07-28 or, if the server does not know it, an older one.
+    /// Connects with protocol version 2026-07-28, or an older one if the server does not know it.
     pub(super) async fn open(
         server: &McpServer,
         client: Client,
-        variables: &Env,
-        changes: Changes,
-        era: &Arc<NegotiatedVersion>,
+        env: &Env,
+        changed: ChangeFlag,
+        version: &Arc<NegotiatedVersion>,
     ) -> Result<Self, String> {
-        let handler = Handler { changes, progress: Mutex::default() };
-        let lifecycle = era.lifecycle();
-        // An old server may be silent about what it does not know; it is to have as long again.
-        let probe = (server.timeout / 2).min(LONGEST_PROBE);
-        let connected = match &server.reach {
+        let handler = Handler { changed, progress: Mutex::default() };
+        let lifecycle = version.lifecycle();
+        // An old server may not answer a probe that it does not know. The second half of the
+        // timeout is left for the fallback.
+        let probe = (server.timeout / 2).min(MAX_PROBE_TIMEOUT);
+        let connected = match &server.transport {
             McpTransport::Http { url, headers, secret_headers } => {
                 let mut headers = headers.clone();
                 for (name, variable) in secret_headers {
-                    headers.insert(name.clone(), secret(variable, variables)?);
+                    headers.insert(name.clone(), secret_header(variable, env)?);
                 }
-                let transport = http(url.as_str(), headers, client);
+                let transport = http_transport(url.as_str(), headers, client);
                 handler
                     .serve_with_lifecycle(
-                        BoundedTransport::new(transport, probe, Arc::clone(era)),
+                        BoundedTransport::new(transport, probe, Arc::clone(version)),
                         lifecycle,
                     )
                     .await
             }
-            McpTransport::Stdio { command, args, env } => {
-                let transport = stdio::start(&server.name, command, args, env, variables)
-                    .map_err(|error| format!("its program cannot be started: {error}"))?;
+            McpTransport::Stdio { command, args, env: names } => {
+                let transport = stdio::start(&server.name, command, args, names, env)
+                    .map_err(|error| format!("its program cannot start: {error}"))?;
                 handler
                     .serve_with_lifecycle(
-                        BoundedTransport::new(transport, probe, Arc::clone(era)),
+                        BoundedTransport::new(transport, probe, Arc::clone(version)),
                         lifecycle,
                     )
                     .await
             }
         };
         let service = connected.map_err(|error| error.to_string())?;
-        // The link keeps the listing, by its own rules.
+        // The session caches the listing, by its own rules.
         service.set_response_cache_config(ClientCacheConfig::disabled()).await;
-        Ok(Self { service, since: Instant::now() })
+        Ok(Self { service, opened_at: Instant::now() })
     }
 
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
@@ -104,22 +107,22 @@ impl Connection {
     }
 
     pub(super) fn age(&self) -> Duration {
-        self.since.elapsed()
+        self.opened_at.elapsed()
     }
 
-    /// What is reported of a request, until the receiver is dropped.
+    /// The progress of a request, until the receiver is dropped.
     pub(super) fn progress(&self, token: ProgressToken) -> mpsc::Receiver<Value> {
-        let (sender, receiver) = mpsc::channel(PROGRESS_WAITING);
+        let (sender, receiver) = mpsc::channel(MAX_PENDING_PROGRESS);
         let mut progress = self.service.service().progress();
         progress.retain(|_, sender| !sender.is_closed());
         progress.insert(token, sender);
         receiver
     }
 
-    /// Notes changes of the tools for as long as the server tells them: since 2026-07-28 it has to
-    /// be asked to.
-    pub(super) fn changes(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (peer, changes) = (self.peer().clone(), self.service.service().changes.clone());
+    /// Watches for changes of the tools for as long as the server sends them. Since 2026-07-28 a
+    /// client has to subscribe to them.
+    pub(super) fn watch_changes(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (peer, changes) = (self.peer().clone(), self.service.service().changed.clone());
         async move {
             let info = peer.peer_info();
             let tells = info.is_some_and(|info| {
@@ -130,37 +133,41 @@ impl Connection {
             let filter = SubscriptionFilter::builder().tools_list_changed().build();
             if tells && let Ok(mut subscription) = peer.listen(filter).await {
                 while let Ok(Some(_)) = subscription.next().await {
-                    changes.note();
+                    changes.set();
                 }
             }
-            // Whatever comes is then heard of when the listing is not fresh any more.
+            // Without a subscription a change is noticed when the listing expires.
             std::future::pending().await
         }
     }
 }
 
-fn http(url: &str, headers: HeaderMap, client: Client) -> StreamableHttpClientTransport<Client> {
+fn http_transport(
+    url: &str,
+    headers: HeaderMap,
+    client: Client,
+) -> StreamableHttpClientTransport<Client> {
     let headers = headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect();
     let config = StreamableHttpClientTransportConfig::with_uri(url)
         .custom_headers(headers)
-        .max_sse_event_size(LARGEST_MESSAGE)
-        // That would send calls again, too.
+        .max_sse_event_size(MAX_MESSAGE_BYTES)
+        // Reinitialising would repeat calls, too.
         .reinit_on_expired_session(false);
     StreamableHttpClientTransport::with_client(client, config)
 }
 
-/// A header's value that must not be shown.
-fn secret(variable: &str, variables: &Env) -> Result<HeaderValue, String> {
-    let value = variables(variable).ok_or_else(|| format!("{variable} is not set"))?;
+/// A header value from a secret, marked so that it is never logged.
+fn secret_header(variable: &str, env: &Env) -> Result<HeaderValue, String> {
+    let value = env(variable).ok_or_else(|| format!("{variable} is not set"))?;
     let mut value = HeaderValue::from_str(&value)
         .map_err(|_| format!("{variable} does not fit into a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// Hears what the server says by itself. What it asks of us beside a call is declined.
+/// Handles the server's notifications. Requests of the server outside a call are declined.
 pub(super) struct Handler {
-    changes: Changes,
+    changed: ChangeFlag,
     progress: Mutex<HashMap<ProgressToken, mpsc::Sender<Value>>>,
 }
 
@@ -180,25 +187,25 @@ impl ClientHandler for Handler {
 
     async fn on_progress(
         &self,
-        said: ProgressNotificationParam,
+        notification: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        let mut payload = json!({"progress": said.progress});
-        if let Some(total) = said.total {
+        let mut payload = json!({"progress": notification.progress});
+        if let Some(total) = notification.total {
             payload["total"] = json!(total);
         }
-        if let Some(message) = said.message {
+        if let Some(message) = notification.message {
             payload["message"] = message.into();
         }
-        if encoded_len(&payload) > LARGEST_PROGRESS {
+        if encoded_len(&payload) > MAX_PROGRESS_BYTES {
             return;
         }
-        if let Some(sender) = self.progress().get(&said.progress_token) {
+        if let Some(sender) = self.progress().get(&notification.progress_token) {
             let _ = sender.try_send(payload);
         }
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changes.note();
+        self.changed.set();
     }
 }

@@ -1,4 +1,4 @@
-//! What a server asks of a person in the middle of a call, and the answer on its way back.
+//! Elicitation: the questions that a server asks a person in the middle of a call, and the answers.
 
 use std::collections::BTreeMap;
 
@@ -9,49 +9,52 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use crate::expressions::schema::Schema;
-use crate::limits::{LONGEST_ERROR, cut, encoded_len};
+use crate::limits::{MAX_ERROR_BYTES, cut, encoded_len};
 
-/// Forms that a server may ask for at once; each is shown to a person.
-const MOST_REQUESTS: usize = 16;
-/// All of them together; they stand in the journal.
-const LARGEST_REQUESTS: usize = 64 * 1024;
+/// Forms of one request; each is shown to a person.
+const MAX_REQUESTS: usize = 16;
+/// The size of all forms together; they are journalled.
+const MAX_REQUESTS_BYTES: usize = 64 * 1024;
+/// An id in an error is cut to this length.
+const MAX_SHOWN_ID_BYTES: usize = 64;
 
-/// What is to be done before a call can go on.
-pub(super) enum Wanted {
-    /// A person has to answer.
-    Person(InputRequest),
-    /// Nobody: the server wants the same call again with this state.
-    Again(Option<String>),
+/// What a call needs before it can continue.
+pub(super) enum NextStep {
+    /// A person's answer.
+    AskPerson(InputRequest),
+    /// Nothing but the same call again, with this state.
+    Repeat(Option<String>),
 }
 
-/// What the server wants; the error says what of it we have not.
-pub(super) fn wanted(asked: InputRequiredResult) -> Result<Wanted, String> {
-    let request_state = asked.request_state;
-    let requests = asked.input_requests.unwrap_or_default();
+/// Reads the server's request for input; the error names what is not supported.
+pub(super) fn next_step(input_required: InputRequiredResult) -> Result<NextStep, String> {
+    let request_state = input_required.request_state;
+    let requests = input_required.input_requests.unwrap_or_default();
     if requests.is_empty() {
-        return Ok(Wanted::Again(request_state));
+        return Ok(NextStep::Repeat(request_state));
     }
-    if requests.len() > MOST_REQUESTS {
+    if requests.len() > MAX_REQUESTS {
         return Err("the MCP server asks too many questions at once".to_owned());
     }
     let mut messages = Vec::new();
     for request in requests.values() {
         messages.push(message(request)?);
     }
-    let message = cut(&messages.join("\n"), LONGEST_ERROR);
+    let message = cut(&messages.join("\n"), MAX_ERROR_BYTES);
     let requests = serde_json::to_value(requests).map_err(|error| error.to_string())?;
-    if encoded_len(&requests) > LARGEST_REQUESTS {
+    if encoded_len(&requests) > MAX_REQUESTS_BYTES {
         return Err("the MCP server's questions are too large".to_owned());
     }
     let forms = requests.as_object().into_iter().flat_map(|all| all.values());
     for schema in forms.filter_map(|form| form.pointer("/params/requestedSchema")) {
-        // No answer could ever satisfy it.
-        Schema::compile(schema).map_err(|why| format!("the MCP server's form is none: {why}"))?;
+        // No answer could satisfy an invalid schema.
+        Schema::compile(schema)
+            .map_err(|why| format!("the MCP server's form is invalid: {why}"))?;
     }
-    Ok(Wanted::Person(InputRequest { message, requests, request_state }))
+    Ok(NextStep::AskPerson(InputRequest { message, requests, request_state }))
 }
 
-/// The question of a form; whatever else a server may want is not ours to give.
+/// The question of a form; other kinds of requests are refused.
 fn message(request: &McpInputRequest) -> Result<&str, String> {
     match request {
         McpInputRequest::Elicitation(elicitation) => match &elicitation.params {
@@ -62,7 +65,7 @@ fn message(request: &McpInputRequest) -> Result<&str, String> {
     }
 }
 
-/// What goes back to the server: the answer to each request, and its state.
+/// The answer to each request, and the server's state, for the repeated call.
 pub(super) fn responses(input: &PendingInput) -> Option<(InputResponses, Option<String>)> {
     let answer = input.answer.as_ref()?;
     let requests = input.asks.requests.as_object()?;
@@ -77,8 +80,8 @@ pub(super) fn responses(input: &PendingInput) -> Option<(InputResponses, Option<
     Some((responses, input.asks.request_state.clone()))
 }
 
-/// Whether a person's answer is what a server asked for: the content of its one question, or for
-/// several an object with the content of each under the question's id.
+/// Checks a person's answer: the content for a single question, or for several an object with the
+/// content for each under the question's id.
 pub fn check_answer(requests: &Value, answer: &Value) -> Result<(), String> {
     let Some(requests) = requests.as_object() else { return Ok(()) };
     if requests.len() == 1 {
@@ -88,16 +91,13 @@ pub fn check_answer(requests: &Value, answer: &Value) -> Result<(), String> {
         return Err("must be an object with an answer for each request".to_owned());
     };
     if let Some(unknown) = answers.keys().find(|id| !requests.contains_key(*id)) {
-        return Err(format!("{}: answers no request", cut(unknown, LONGEST_ID)));
+        return Err(format!("{}: answers no request", cut(unknown, MAX_SHOWN_ID_BYTES)));
     }
     requests.iter().try_for_each(|(id, request)| match answers.get(id) {
         Some(answer) => check(request, answer).map_err(|why| format!("{id}: {why}")),
         None => Err(format!("{id}: is missing")),
     })
 }
-
-/// As much of an id as an error shows.
-const LONGEST_ID: usize = 64;
 
 fn check(request: &Value, answer: &Value) -> Result<(), String> {
     match request.pointer("/params/requestedSchema") {
@@ -117,10 +117,10 @@ mod tests {
                                 "properties": {field: {"type": "string"}}}}})
     }
 
-    fn asked(requests: Value) -> Result<Wanted, String> {
-        let asked = json!({"resultType": "input_required", "inputRequests": requests,
+    fn next_step_for(requests: Value) -> Result<NextStep, String> {
+        let reply = json!({"resultType": "input_required", "inputRequests": requests,
             "requestState": "s1"});
-        wanted(serde_json::from_value(asked).unwrap())
+        next_step(serde_json::from_value(reply).unwrap())
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn forms_become_one_question_and_the_answers_find_their_way_back() {
         let two = json!({"a": form("Who?", "name"), "b": form("When?", "day")});
-        let Ok(Wanted::Person(asks)) = asked(two) else { unreachable!() };
+        let Ok(NextStep::AskPerson(asks)) = next_step_for(two) else { unreachable!() };
         assert_eq!(asks.message, "Who?\nWhen?");
         let back = |answer| {
             let input = PendingInput { attempt: 1, asks: asks.clone(), answer: Some(answer) };
@@ -163,12 +163,12 @@ mod tests {
     fn only_forms_are_asked_of_people() {
         let sampling = json!({"x": {"method": "sampling/createMessage",
             "params": {"messages": [], "maxTokens": 1}}});
-        assert!(asked(sampling).is_err());
+        assert!(next_step_for(sampling).is_err());
         let page = json!({"x": {"method": "elicitation/create",
             "params": {"mode": "url", "message": "Go", "url": "https://a.b"}}});
-        assert!(asked(page).is_err());
-        assert!(matches!(asked(json!({})), Ok(Wanted::Again(Some(_)))));
+        assert!(next_step_for(page).is_err());
+        assert!(matches!(next_step_for(json!({})), Ok(NextStep::Repeat(Some(_)))));
         let many: Value = (0..20).map(|n| (n.to_string(), form("?", "a"))).collect();
-        assert!(asked(many).is_err());
+        assert!(next_step_for(many).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What a server returned, as our result.
+//! Converts a server's result into ours.
 
 use abide_conversation::message::text_block;
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use crate::expressions::schema::Schema;
 use crate::tools::ToolReturn;
 
-/// The result: what is structured, else a single text as such, else content blocks. An error is its
-/// text. What breaks the schema that the server promised is an error, too.
-pub(super) fn returned(result: CallToolResult, promised: Option<&Schema>) -> ToolReturn {
+/// Converts a result: structured content first, else a single text as text, else content blocks. An
+/// error becomes its text. Structured content that violates the tool's output schema is an error,
+/// too.
+pub(super) fn to_tool_return(result: CallToolResult, promised: Option<&Schema>) -> ToolReturn {
     if result.is_error == Some(true) {
         let texts = result.content.iter().filter_map(ContentBlock::as_text);
         let text = texts.map(|text| text.text.as_str()).collect::<Vec<_>>().join("\n");
@@ -22,7 +23,9 @@ pub(super) fn returned(result: CallToolResult, promised: Option<&Schema>) -> Too
     if let Some(value) = result.structured_content {
         return match promised.map_or(Ok(()), |schema| schema.check(&value)) {
             Ok(()) => ToolReturn::ok(value),
-            Err(why) => ToolReturn::error(format!("the tool's result is not what it lists: {why}")),
+            Err(why) => {
+                ToolReturn::error(format!("the tool's result violates its output schema: {why}"))
+            }
         };
     }
     let mut blocks = result.content;
@@ -30,38 +33,38 @@ pub(super) fn returned(result: CallToolResult, promised: Option<&Schema>) -> Too
         (_, None) => ToolReturn::ok(Value::Null),
         (1, Some(ContentBlock::Text(text))) => ToolReturn::ok(text.text),
         (_, Some(last)) => {
-            ToolReturn::ok(blocks.into_iter().chain([last]).map(block).collect::<Vec<_>>())
+            ToolReturn::ok(blocks.into_iter().chain([last]).map(convert_block).collect::<Vec<_>>())
         }
     }
 }
 
-/// One of MCP's content blocks as one of ours.
-fn block(block: ContentBlock) -> Value {
+/// Converts an MCP content block into one of ours.
+fn convert_block(block: ContentBlock) -> Value {
     match block {
         ContentBlock::Text(text) => text_block(text.text),
-        ContentBlock::Image(image) => media("image", image.mime_type, image.data),
-        ContentBlock::Audio(audio) => media("audio", audio.mime_type, audio.data),
+        ContentBlock::Image(image) => media_block("image", image.mime_type, image.data),
+        ContentBlock::Audio(audio) => media_block("audio", audio.mime_type, audio.data),
         ContentBlock::Resource(embedded) => match embedded.resource {
             ResourceContents::TextResourceContents { text, .. } => text_block(text),
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
                 let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-                let mut document = media("document", kind, blob);
+                let mut document = media_block("document", kind, blob);
                 document["title"] = uri.into();
                 document
             }
-            _ => unknown(),
+            _ => unknown_block(),
         },
-        ContentBlock::ResourceLink(link) => linked(link),
-        _ => unknown(),
+        ContentBlock::ResourceLink(link) => convert_link(link),
+        _ => unknown_block(),
     }
 }
 
-fn media(kind: &str, mime_type: String, data: String) -> Value {
+fn media_block(kind: &str, mime_type: String, data: String) -> Value {
     json!({"type": kind, "source": {"type": "base64", "mimeType": mime_type, "data": data}})
 }
 
-/// A model can follow an address of the web; any other means something to the server only.
-fn linked(link: Resource) -> Value {
+/// A model can follow a web address; any other URI has a meaning only for the server.
+fn convert_link(link: Resource) -> Value {
     let title = link.title.unwrap_or(link.name);
     if link.uri.starts_with("http://") || link.uri.starts_with("https://") {
         let mut source = json!({"type": "url", "url": link.uri});
@@ -74,7 +77,7 @@ fn linked(link: Resource) -> Value {
     text_block(format!("{title} ({}){about}", link.uri))
 }
 
-fn unknown() -> Value {
+fn unknown_block() -> Value {
     text_block("[content of an unknown kind]")
 }
 
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     fn of(result: Value) -> Outcome {
-        returned(serde_json::from_value(result).unwrap(), None).outcome
+        to_tool_return(serde_json::from_value(result).unwrap(), None).outcome
     }
 
     #[test]
@@ -136,7 +139,7 @@ mod tests {
         let promised = Schema::compile(&json!({"properties": {"n": {"type": "number"}}})).unwrap();
         let result = |n: Value| {
             let result = json!({"content": [], "structuredContent": {"n": n}});
-            returned(serde_json::from_value(result).unwrap(), Some(&promised)).outcome
+            to_tool_return(serde_json::from_value(result).unwrap(), Some(&promised)).outcome
         };
         assert_eq!(result(json!(1)), Outcome::Ok(json!({"n": 1})));
         let Outcome::Err(error, ErrorType::ToolError) = result(json!("x")) else { unreachable!() };

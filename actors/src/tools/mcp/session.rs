@@ -1,4 +1,4 @@
-//! The way to one server: its connection, made when it is needed, and its last listing.
+//! The session with one server: its connection, made on demand, and its last listing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,137 +8,137 @@ use reqwest::Client;
 use rmcp::service::ServiceError;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
-use super::connection::{Changes, Connection};
+use super::connection::{ChangeFlag, Connection};
 use super::listing::Listing;
 use super::transport::NegotiatedVersion;
 use crate::definition::McpServer;
 use crate::environment::Env;
-use crate::limits::{SHOWN_TEXT, one_line};
+use crate::limits::{MAX_EXCERPT_BYTES, one_line};
 
-/// A connection that nobody used for so long is closed; connecting anew is cheap beside that.
-pub(super) const IDLE: Duration = Duration::from_secs(300);
-/// How often it is looked for idleness.
-pub(super) const LOOK: Duration = Duration::from_secs(30);
-/// A server that ends sooner after it was connected to than this has failed, and is left alone for
-/// a while.
-const YOUNG: Duration = Duration::from_secs(10);
-/// How long a step waits for a server whose tools it knows from before.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a server is left alone after its first failure; twice as long after each further one.
-const BACK_OFF: Duration = Duration::from_millis(250);
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
+/// A connection that is unused for this long is closed; reconnecting is cheap in comparison.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// How often a connection is checked for idleness.
+pub(super) const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// A connection that ends sooner than this after it was made counts as a failure, so that
+/// reconnecting backs off.
+const EARLY_END_THRESHOLD: Duration = Duration::from_secs(10);
+/// How long a step waits for a fresh listing if an older one is known.
+const STALE_REFRESH_TIMEOUT: Duration = Duration::from_secs(1);
+/// The backoff after a server's first failure; it doubles with each further one.
+const MIN_BACKOFF: Duration = Duration::from_millis(250);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// Shared by all conversations whose agents say the same of the server.
+/// The session with one server, shared by all conversations whose agents configure it identically.
 pub(super) struct McpSession {
     pub(super) server: Arc<McpServer>,
     client: Client,
-    variables: Env,
-    facts: Mutex<Facts>,
-    /// Its server said that the tools are others now.
-    changed: Arc<AtomicBool>,
-    era: Arc<NegotiatedVersion>,
-    /// Held while connecting, so that one connection is made.
+    env: Env,
+    state: Mutex<SessionState>,
+    /// The server has notified us that its tools changed.
+    tools_changed: Arc<AtomicBool>,
+    version: Arc<NegotiatedVersion>,
+    /// Locked while connecting, so that only one connection is made.
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
-    /// Held while listing, so that all who wait get the one answer.
+    /// Locked while listing, so that all waiters share one answer.
     listing: tokio::sync::Mutex<()>,
 }
 
-struct Facts {
+struct SessionState {
     listing: Option<Arc<Listing>>,
     fresh_until: Option<Instant>,
     failures: u32,
-    /// Until then the server is left alone.
+    /// The backoff: the server is not contacted before this moment.
     not_before: Option<Instant>,
-    used: Instant,
+    last_used: Instant,
 }
 
-/// The server cannot be used now; the log has why.
+/// The server cannot be used now, for this reason.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct McpUnavailable(pub(super) String);
 
 impl McpSession {
-    pub(super) fn new(server: Arc<McpServer>, client: Client, variables: Env) -> Arc<Self> {
-        let facts = Facts {
+    pub(super) fn new(server: Arc<McpServer>, client: Client, env: Env) -> Arc<Self> {
+        let state = SessionState {
             listing: None,
             fresh_until: None,
             failures: 0,
             not_before: None,
-            used: Instant::now(),
+            last_used: Instant::now(),
         };
         Arc::new(Self {
             server,
             client,
-            variables,
-            facts: Mutex::new(facts),
-            changed: Arc::default(),
-            era: Arc::default(),
+            env,
+            state: Mutex::new(state),
+            tools_changed: Arc::default(),
+            version: Arc::default(),
             connection: tokio::sync::Mutex::default(),
             listing: tokio::sync::Mutex::default(),
         })
     }
 
-    /// When it was used last.
-    pub(super) fn used(&self) -> Instant {
-        self.facts().used
+    /// When the session was last used.
+    pub(super) fn last_used(&self) -> Instant {
+        self.state().last_used
     }
 
-    /// The listing, if asking the server now would tell no more: it is fresh, or the server failed
-    /// just before.
-    pub(super) fn known(&self) -> Option<Option<Arc<Listing>>> {
-        let facts = self.facts();
+    /// The cached listing, if the server need not be contacted: the listing is fresh, or the server
+    /// is backing off. The inner `None` means that no listing is known.
+    pub(super) fn cached_listing(&self) -> Option<Option<Arc<Listing>>> {
+        let state = self.state();
         let later = |moment: Option<Instant>| moment.is_some_and(|moment| Instant::now() < moment);
-        let fresh = later(facts.fresh_until) && !self.changed.load(Ordering::Acquire);
-        (fresh || later(facts.not_before)).then(|| facts.listing.clone())
+        let fresh = later(state.fresh_until) && !self.tools_changed.load(Ordering::Acquire);
+        (fresh || later(state.not_before)).then(|| state.listing.clone())
     }
 
-    /// The listing as it is.
-    pub(super) fn last(&self) -> Option<Arc<Listing>> {
-        self.facts().listing.clone()
+    /// The last listing, however old it is.
+    pub(super) fn last_listing(&self) -> Option<Arc<Listing>> {
+        self.state().listing.clone()
     }
 
-    /// The listing, asked for if the last is not fresh; the last one when that fails, or takes long:
-    /// then it is asked for all the same, for whoever comes next. Without a last one it takes at most
-    /// the server's `timeout`.
+    /// A fresh listing. Fetches one if the cached one has expired, and returns the old one if that
+    /// fails or takes longer than a second; the fetch then goes on for the next caller. Without an
+    /// old one it takes at most the server's `timeout`.
     pub(super) async fn listing(self: &Arc<Self>) -> Option<Arc<Listing>> {
-        self.facts().used = Instant::now();
-        if let Some(known) = self.known() {
+        self.state().last_used = Instant::now();
+        if let Some(known) = self.cached_listing() {
             return known;
         }
-        let link = Arc::clone(self);
+        let session = Arc::clone(self);
         let refresh = tokio::spawn(async move {
-            if timeout(link.server.timeout, link.refresh()).await.is_err() {
-                link.failed("it took too long to list its tools");
+            if timeout(session.server.timeout, session.refresh()).await.is_err() {
+                session.record_failure("it took too long to list its tools");
             }
         });
-        // Late or not, what is known then is what there is.
-        match self.last() {
-            Some(_) => drop(timeout(PATIENCE, refresh).await),
+        // The outcome is in the state; after a timeout the old listing is used.
+        match self.last_listing() {
+            Some(_) => drop(timeout(STALE_REFRESH_TIMEOUT, refresh).await),
             None => drop(refresh.await),
         }
-        self.last()
+        self.last_listing()
     }
 
     async fn refresh(self: &Arc<Self>) {
         let _alone = self.listing.lock().await;
-        if self.known().is_some() {
+        if self.cached_listing().is_some() {
             return;
         }
-        // A change that is told while the answer is under way counts for the next one.
-        self.changed.store(false, Ordering::Release);
-        match self.fetch().await {
+        // Cleared before the fetch: a change during the fetch expires the next listing.
+        self.tools_changed.store(false, Ordering::Release);
+        match self.fetch_listing().await {
             Ok(listing) => {
-                let mut facts = self.facts();
-                facts.fresh_until = Some(Instant::now() + listing.fresh);
-                facts.listing = Some(Arc::new(listing));
-                (facts.failures, facts.not_before) = (0, None);
+                let mut state = self.state();
+                state.fresh_until = Some(Instant::now() + listing.ttl);
+                state.listing = Some(Arc::new(listing));
+                (state.failures, state.not_before) = (0, None);
             }
-            Err(McpUnavailable(why)) => self.failed(&why),
+            Err(McpUnavailable(why)) => self.record_failure(&why),
         }
     }
 
-    /// A connection that is lost on the way is made anew, once.
-    async fn fetch(self: &Arc<Self>) -> Result<Listing, McpUnavailable> {
+    /// Fetches the listing; reconnects once if the connection breaks meanwhile.
+    async fn fetch_listing(self: &Arc<Self>) -> Result<Listing, McpUnavailable> {
         let mut lost = false;
         loop {
             let connection = self.connection().await?;
@@ -150,42 +150,42 @@ impl McpSession {
                 Err(error) if lost => return Err(McpUnavailable(error.to_string())),
                 Err(_) => {
                     lost = true;
-                    self.forget(&connection).await;
+                    self.discard(&connection).await;
                 }
             }
         }
     }
 
-    /// The connection, made if there is none. Waits until a server that failed may be asked again,
-    /// if that is soon.
+    /// The connection, made if there is none. Waits for the end of the server's backoff if that is
+    /// within its timeout.
     pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, McpUnavailable> {
         let mut slot = self.connection.lock().await;
-        self.facts().used = Instant::now();
+        self.state().last_used = Instant::now();
         if let Some(connection) = slot.take() {
             if !connection.is_closed() {
                 *slot = Some(Arc::clone(&connection));
                 return Ok(connection);
             }
-            if connection.age() < YOUNG {
-                self.failed("it ended right after it was connected to");
+            if connection.age() < EARLY_END_THRESHOLD {
+                self.record_failure("it ended right after it was connected to");
             }
         }
-        let not_before = self.facts().not_before;
+        let not_before = self.state().not_before;
         if let Some(moment) = not_before {
             if moment > Instant::now() + self.server.timeout {
                 return Err(McpUnavailable("it failed several times".to_owned()));
             }
             sleep_until(moment).await;
         }
-        let changes = Changes(Arc::clone(&self.changed));
+        let changes = ChangeFlag(Arc::clone(&self.tools_changed));
         let connecting = async {
-            let known = self.era.is_known();
+            let known = self.version.is_known();
             let open = || {
                 let client = self.client.clone();
-                Connection::open(&self.server, client, &self.variables, changes.clone(), &self.era)
+                Connection::open(&self.server, client, &self.env, changes.clone(), &self.version)
             };
             match open().await {
-                Err(_) if !known && self.era.is_known() => open().await,
+                Err(_) if !known && self.version.is_known() => open().await,
                 opened => opened,
             }
         };
@@ -194,58 +194,61 @@ impl McpSession {
             Err(_) => Err("it took too long to connect".to_owned()),
         };
         let connection = Arc::new(connected.map_err(|why| {
-            self.failed(&why);
+            self.record_failure(&why);
             McpUnavailable(why)
         })?);
         *slot = Some(Arc::clone(&connection));
-        tokio::spawn(keep(Arc::downgrade(self), Arc::downgrade(&connection)));
+        tokio::spawn(supervise(Arc::downgrade(self), Arc::downgrade(&connection)));
         Ok(connection)
     }
 
-    /// This connection is of no use any more; who still uses it may end what he does.
-    pub(super) async fn forget(&self, connection: &Arc<Connection>) {
+    /// Drops this connection from the session; callers that still use it may finish.
+    pub(super) async fn discard(&self, connection: &Arc<Connection>) {
         let mut slot = self.connection.lock().await;
         if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
             *slot = None;
         }
     }
 
-    /// Leaves the server alone for a while. Said once until it works again.
-    fn failed(&self, why: &str) {
-        let mut facts = self.facts();
+    /// Records a failure and backs off. Only the first failure in a row is logged.
+    fn record_failure(&self, why: &str) {
+        let mut state = self.state();
         let now = Instant::now();
-        facts.fresh_until = None;
-        if facts.not_before.is_some_and(|moment| now < moment) {
+        state.fresh_until = None;
+        if state.not_before.is_some_and(|moment| now < moment) {
             return;
         }
-        let wait = BACK_OFF.saturating_mul(1 << facts.failures.min(16)).min(LONGEST_BACK_OFF);
-        facts.not_before = Some(now + wait);
-        facts.failures = facts.failures.saturating_add(1);
-        if facts.failures == 1 {
-            let why = one_line(why, SHOWN_TEXT);
-            tracing::warn!(server = self.server.name, said = why, "an MCP server cannot be used");
+        let wait = MIN_BACKOFF.saturating_mul(1 << state.failures.min(16)).min(MAX_BACKOFF);
+        state.not_before = Some(now + wait);
+        state.failures = state.failures.saturating_add(1);
+        if state.failures == 1 {
+            let why = one_line(why, MAX_EXCERPT_BYTES);
+            tracing::warn!(server = self.server.name, content = why, "MCP server unavailable");
         }
     }
 
-    fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Hears of changes as long as the connection stands, and closes it when nobody uses it.
-async fn keep(link: Weak<McpSession>, connection: Weak<Connection>) {
-    let Some(changes) = connection.upgrade().map(|connection| connection.changes()) else { return };
+/// Watches for changes of the tools while the connection is open, and closes it when it is idle.
+async fn supervise(session: Weak<McpSession>, connection: Weak<Connection>) {
+    let Some(changes) = connection.upgrade().map(|connection| connection.watch_changes()) else {
+        return;
+    };
     let idle = async {
-        let mut looks = interval(LOOK);
+        let mut looks = interval(IDLE_CHECK_INTERVAL);
         loop {
             looks.tick().await;
-            let (Some(link), Some(connection)) = (link.upgrade(), connection.upgrade()) else {
+            let (Some(session), Some(connection)) = (session.upgrade(), connection.upgrade())
+            else {
                 return;
             };
-            // The link has it, and this task.
+            // The session and this task hold one reference each.
             let unused = Arc::strong_count(&connection) <= 2;
-            if connection.is_closed() || unused && link.used().elapsed() > IDLE {
-                return link.forget(&connection).await;
+            if connection.is_closed() || unused && session.last_used().elapsed() > IDLE_TIMEOUT {
+                return session.discard(&connection).await;
             }
         }
     };

@@ -1,7 +1,7 @@
-//! A server that is a process of the node, in a process group of its own.
+//! An MCP server that is a child process of the node, in a process group of its own.
 //!
-//! It ends when its connection is dropped, with all of its group. When the node dies, the end of its
-//! standard input tells it to end; one that does not heed that stays.
+//! The process group is ended when the connection is dropped. If the node crashes, the end of its
+//! standard input tells the server to end; a server that ignores it survives.
 
 use std::io;
 use std::pin::Pin;
@@ -17,30 +17,30 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::transport::LARGEST_MESSAGE;
+use super::transport::MAX_MESSAGE_BYTES;
 use crate::environment::Env;
-use crate::limits::{SHOWN_TEXT, one_line};
+use crate::limits::{MAX_EXCERPT_BYTES, one_line};
 
-/// What every process knows: where programs are, where its user's files are, the language.
-const VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
-/// What a process has to tidy up in after its input ended, and once more after TERM.
-const GRACE: Duration = Duration::from_secs(2);
-/// One read of what it logs.
-const CHUNK: usize = 4 * 1024;
+/// Variables that every server inherits: where programs and the user's files are, and the language.
+const INHERITED_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+/// How long a process may take to exit after the end of its input, and again after TERM.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The size of one read of its log.
+const LOG_CHUNK_BYTES: usize = 4 * 1024;
 
-/// Starts the program with pipes to its input and output; what it logs goes into ours.
+/// Starts the program with pipes to its input and output; its log goes into ours.
 pub(super) fn start(
     server: &str,
     command: &str,
     args: &[String],
     env: &[String],
-    variables: &Env,
+    read_env: &Env,
 ) -> io::Result<StdioTransport> {
-    let names = VARIABLES.into_iter().chain(env.iter().map(String::as_str));
+    let names = INHERITED_VARIABLES.into_iter().chain(env.iter().map(String::as_str));
     let mut child = Command::new(command)
         .args(args)
         .env_clear()
-        .envs(names.filter_map(|name| Some((name, variables(name)?))))
+        .envs(names.filter_map(|name| Some((name, read_env(name)?))))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -52,25 +52,25 @@ pub(super) fn start(
     let (Some(output), Some(input), Some(log)) = pipes else {
         return Err(io::Error::other("it has no pipes"));
     };
-    tokio::spawn(drain(server.to_owned(), log));
-    let output = Lines { inner: output, length: 0 };
+    tokio::spawn(drain_log(server.to_owned(), log));
+    let output = BoundedLines { inner: output, length: 0 };
     Ok(StdioTransport { inner: AsyncRwTransport::new_client(output, input), process })
 }
 
-/// Reads what the server logs, so that it never waits for that.
-async fn drain(server: String, mut log: ChildStderr) {
-    let mut chunk = [0; CHUNK];
+/// Reads the server's log, so that the server never blocks on writing it.
+async fn drain_log(server: String, mut log: ChildStderr) {
+    let mut chunk = [0; LOG_CHUNK_BYTES];
     while let Ok(length @ 1..) = log.read(&mut chunk).await {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let text = one_line(&String::from_utf8_lossy(&chunk[..length]), SHOWN_TEXT);
-            tracing::debug!(server, said = text, "an MCP server logs");
+            let text = one_line(&String::from_utf8_lossy(&chunk[..length]), MAX_EXCERPT_BYTES);
+            tracing::debug!(server, content = text, "MCP server log");
         }
     }
 }
 
 /// The transport over a process's pipes.
 pub(super) struct StdioTransport {
-    inner: AsyncRwTransport<RoleClient, Lines<ChildStdout>, ChildStdin>,
+    inner: AsyncRwTransport<RoleClient, BoundedLines<ChildStdout>, ChildStdin>,
     process: Process,
 }
 
@@ -95,18 +95,19 @@ impl Transport<RoleClient> for StdioTransport {
     }
 }
 
-/// A process and its group, which end with this.
+/// A process and its group, which are killed when this is dropped.
 struct Process {
     child: Child,
     group: Option<Pid>,
 }
 
 impl Process {
-    /// Its input has ended: waits for it, then TERM, then KILL to what is left of its group.
+    /// Ends the process after its input was closed: waits for it, sends TERM, and then KILL to the
+    /// rest of its group.
     async fn end(&mut self) {
-        if timeout(GRACE, self.child.wait()).await.is_err() {
+        if timeout(EXIT_TIMEOUT, self.child.wait()).await.is_err() {
             self.signal(Signal::TERM);
-            let _ = timeout(GRACE, self.child.wait()).await;
+            let _ = timeout(EXIT_TIMEOUT, self.child.wait()).await;
         }
         self.signal(Signal::KILL);
         self.group = None;
@@ -114,7 +115,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // A group of which nobody is left hears nothing.
+            // An empty group is no error.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -126,14 +127,14 @@ impl Drop for Process {
     }
 }
 
-/// A reader that fails when a line gets too long, rather than keeping it.
-struct Lines<R> {
+/// A reader that fails when a line gets too long, instead of buffering it.
+struct BoundedLines<R> {
     inner: R,
-    /// Of the line that has not ended.
+    /// The length of the line that has not ended.
     length: usize,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -146,7 +147,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             Some(at) => read.len() - at - 1,
             None => self.length + read.len(),
         };
-        if self.length > LARGEST_MESSAGE {
+        if self.length > MAX_MESSAGE_BYTES {
             return Poll::Ready(Err(io::Error::other("a message is too large")));
         }
         Poll::Ready(Ok(()))

@@ -1,4 +1,4 @@
-//! Against real servers of either protocol, and one that no library would let be so bad.
+//! MCP clients against real servers of either protocol version, and against a hostile one.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,60 +1,60 @@
-//! An agent's tools where some are MCP servers': declarations and listings put together.
+//! Joins an agent's declared tools with the listings of its MCP servers.
 
 use std::collections::HashSet;
 
 use sha2::{Digest, Sha256};
 
 use super::Listings;
-use super::listing::Listed;
+use super::listing::ListedTool;
 use crate::definition::Definition;
-use crate::definition::{LONGEST_NAME, Target, Tool};
+use crate::definition::{MAX_TOOL_NAME_BYTES, Target, Tool};
 use crate::definition::{McpToolRef, McpToolSet};
 
-/// Hex digits of the hash that tells names apart which are too long.
+/// Hex digits of the hash that keeps shortened names distinct.
 const HASH_DIGITS: usize = 8;
 
-/// The agent's tools in the order of declaration, a set's in its server's order. What no listing
-/// has is left out; of equal names a declared one wins, then the first.
+/// The agent's tools in the order of declaration, those of a set in the server's order. A tool that
+/// no listing contains is left out. Among equal names a declared tool wins, then the first.
 pub(crate) fn tools(definition: &Definition, listings: &Listings) -> Vec<Tool> {
-    let mut taken: HashSet<String> =
+    let mut used_names: HashSet<String> =
         definition.tools.iter().map(|tool| tool.name.clone()).collect();
     let mut all = Vec::new();
     let mut sets = definition.sets.iter().peekable();
     for at in 0..=definition.tools.len() {
         while let Some(set) = sets.next_if(|set| set.before <= at) {
-            all.extend(set_tools(set, listings, &mut taken));
+            all.extend(set_tools(set, listings, &mut used_names));
         }
-        all.extend(definition.tools.get(at).and_then(|tool| declared(tool, listings)));
+        all.extend(definition.tools.get(at).and_then(|tool| resolve_declared(tool, listings)));
     }
     all
 }
 
-/// A declared tool; one that a server has only if that lists it.
-fn declared(tool: &Tool, listings: &Listings) -> Option<Tool> {
-    let Some(Target::Mcp(pick)) = &tool.target else { return Some(tool.clone()) };
-    let listed = listings.get(&pick.server.name)?.tool(&pick.tool)?;
-    let mut tool = filled(tool, pick, listed);
+/// A declared tool; if it belongs to a server, only if the server lists it.
+fn resolve_declared(tool: &Tool, listings: &Listings) -> Option<Tool> {
+    let Some(Target::Mcp(tool_ref)) = &tool.target else { return Some(tool.clone()) };
+    let listed = listings.get(&tool_ref.server.name)?.tool(&tool_ref.tool)?;
+    let mut tool = with_listing(tool, tool_ref, listed);
     if tool.description.is_empty() {
         tool.description = listed.description.clone();
     }
     Some(tool)
 }
 
-fn set_tools(set: &McpToolSet, listings: &Listings, taken: &mut HashSet<String>) -> Vec<Tool> {
-    let Some(Target::Mcp(pick)) = &set.template.target else { return Vec::new() };
+fn set_tools(set: &McpToolSet, listings: &Listings, used_names: &mut HashSet<String>) -> Vec<Tool> {
+    let Some(Target::Mcp(tool_ref)) = &set.template.target else { return Vec::new() };
     let mut tools = Vec::new();
-    for listed in listings.get(&pick.server.name).map_or(&[][..], |listing| listing.tools()) {
-        let name = full_name(&pick.server.name, &listed.name);
-        if !taken.insert(name.clone()) {
+    for listed in listings.get(&tool_ref.server.name).map_or(&[][..], |listing| listing.tools()) {
+        let name = full_name(&tool_ref.server.name, &listed.name);
+        if !used_names.insert(name.clone()) {
             tracing::debug!(
-                server = pick.server.name,
+                server = tool_ref.server.name,
                 tool = listed.name,
                 name,
-                "the name is taken"
+                "MCP tool left out: name taken"
             );
             continue;
         }
-        let mut tool = filled(&set.template, pick, listed);
+        let mut tool = with_listing(&set.template, tool_ref, listed);
         tool.name = name;
         tool.description = listed.description.clone();
         tools.push(tool);
@@ -62,8 +62,8 @@ fn set_tools(set: &McpToolSet, listings: &Listings, taken: &mut HashSet<String>)
     tools
 }
 
-fn filled(tool: &Tool, pick: &McpToolRef, listed: &Listed) -> Tool {
-    let (server, name) = (pick.server.clone(), listed.name.clone());
+fn with_listing(tool: &Tool, tool_ref: &McpToolRef, listed: &ListedTool) -> Tool {
+    let (server, name) = (tool_ref.server.clone(), listed.name.clone());
     Tool {
         parameters: listed.parameters.clone(),
         target: Some(Target::Mcp(McpToolRef { server, tool: name, output: listed.output.clone() })),
@@ -71,18 +71,18 @@ fn filled(tool: &Tool, pick: &McpToolRef, listed: &Listed) -> Tool {
     }
 }
 
-/// `server_tool`, with what is illegal in a name replaced; a name that is too long ends with a hash
-/// of the whole.
+/// `server_tool`, with illegal characters replaced; a name that is too long is cut and ends with a
+/// hash of the whole name.
 fn full_name(server: &str, tool: &str) -> String {
     let whole = format!("{server}_{tool}");
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name: String = whole.chars().map(|c| if legal(c) { c } else { '_' }).collect();
-    if name.len() <= LONGEST_NAME {
+    if name.len() <= MAX_TOOL_NAME_BYTES {
         return name;
     }
     let hash: String =
         Sha256::digest(whole.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}_{}", &name[..LONGEST_NAME - HASH_DIGITS - 1], &hash[..HASH_DIGITS])
+    format!("{}_{}", &name[..MAX_TOOL_NAME_BYTES - HASH_DIGITS - 1], &hash[..HASH_DIGITS])
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(full_name("docs", "search"), "docs_search");
         assert_eq!(full_name("docs", "a.b/ä c"), "docs_a_b___c");
         let long = |end: &str| full_name("docs", &format!("{}{end}", "x".repeat(80)));
-        assert_eq!(long("1").len(), LONGEST_NAME);
+        assert_eq!(long("1").len(), MAX_TOOL_NAME_BYTES);
         assert_ne!(long("1"), long("2"));
         assert_eq!(long("1"), long("1"));
     }

@@ -1,4 +1,5 @@
-//! What a server may send: bounded in size, in pace, and in what it leaves unread.
+//! A transport that bounds what a server sends: its size, its rate, and the replies it leaves
+//! unread.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,16 +14,16 @@ use rmcp::service::{ClientLifecycleMode, RoleClient, RxJsonRpcMessage, TxJsonRpc
 use rmcp::transport::Transport;
 use tokio::time::{Instant, timeout_at};
 
-/// A result of 1 MB may come twice, as text and as JSON, and with every quote escaped.
-pub(super) const LARGEST_MESSAGE: usize = 4 * 1024 * 1024;
-/// Notifications and requests that may come at once, and in a second from then on; the rest is
-/// dropped. Progress is shown to people.
-const BURST: f64 = 500.0;
-const PER_SECOND: f64 = 100.0;
-/// Our answers that the server does not read. One that leaves more is not let go on.
-const MOST_UNREAD: usize = 64;
+/// A result of 1 MB may be sent twice, as text and as JSON, with every quote escaped.
+pub(super) const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Notifications and requests that a server may send in a burst, and per second after that. The
+/// rest is dropped: these messages are mostly progress for people.
+const MAX_BURST_MESSAGES: f64 = 500.0;
+const MESSAGES_PER_SECOND: f64 = 100.0;
+/// Replies of ours that the server has not read. A connection with more is closed.
+const MAX_UNREAD_REPLIES: usize = 64;
 
-/// Which protocol the server speaks, as far as it is known from an answer that came too late.
+/// The protocol version of the server, if a late answer to the probe has shown it.
 #[derive(Debug, Default)]
 pub(super) struct NegotiatedVersion(AtomicU8);
 
@@ -40,79 +41,79 @@ impl NegotiatedVersion {
         }
     }
 
-    /// Whether it is known.
+    /// Whether the version is known.
     pub(super) fn is_known(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    fn learn(&self, answer: &ServerJsonRpcMessage) {
+    fn record(&self, answer: &ServerJsonRpcMessage) {
         let newest = matches!(answer, ServerJsonRpcMessage::Response(_));
         self.0.store(if newest { Self::NEWEST } else { Self::OLDER }, Ordering::Relaxed);
     }
 }
 
-/// A transport within bounds.
+/// A transport with limits on what the server sends.
 pub(super) struct BoundedTransport<T> {
     inner: T,
-    left: f64,
-    counted: Instant,
-    unread: Arc<AtomicUsize>,
+    tokens: f64,
+    refilled_at: Instant,
+    unread_replies: Arc<AtomicUsize>,
     probe: Probe,
-    limit: Duration,
-    era: Arc<NegotiatedVersion>,
+    probe_timeout: Duration,
+    version: Arc<NegotiatedVersion>,
 }
 
-/// The question whether the server knows the newest protocol.
+/// The state of the probe: the request that asks whether the server knows the newest protocol.
 enum Probe {
     NotAsked,
     Asked {
         id: RequestId,
         until: Instant,
     },
-    /// Answered in the server's place; its own answer comes too late.
+    /// We have answered in the server's place; its own answer is late.
     GivenUp(RequestId),
 }
 
 impl<T> BoundedTransport<T> {
-    /// `probe` is how long the server may be silent about the newest protocol, unless it is known
-    /// to speak it.
-    pub(super) fn new(inner: T, probe: Duration, era: Arc<NegotiatedVersion>) -> Self {
+    /// `probe` is how long the server may take to answer the probe for the newest protocol; there
+    /// is no probe if the version is known.
+    pub(super) fn new(inner: T, probe: Duration, version: Arc<NegotiatedVersion>) -> Self {
         Self {
             inner,
-            left: BURST,
-            counted: Instant::now(),
-            unread: Arc::default(),
+            tokens: MAX_BURST_MESSAGES,
+            refilled_at: Instant::now(),
+            unread_replies: Arc::default(),
             probe: Probe::NotAsked,
-            limit: probe,
-            era,
+            probe_timeout: probe,
+            version,
         }
     }
 
-    /// Whether something that was not asked for may come now.
-    fn admits(&mut self) -> bool {
+    /// Takes a token for an unsolicited message; false if the rate limit is exceeded.
+    fn admit(&mut self) -> bool {
         let now = Instant::now();
-        let since = now.duration_since(self.counted).as_secs_f64();
-        self.left = (self.left + since * PER_SECOND).min(BURST);
-        self.counted = now;
-        let admits = self.left >= 1.0;
+        let since = now.duration_since(self.refilled_at).as_secs_f64();
+        self.tokens = (self.tokens + since * MESSAGES_PER_SECOND).min(MAX_BURST_MESSAGES);
+        self.refilled_at = now;
+        let admits = self.tokens >= 1.0;
         if admits {
-            self.left -= 1.0;
+            self.tokens -= 1.0;
         }
         admits
     }
 
-    /// What a server says that knows nothing of the newest protocol.
-    fn give_up(&mut self, id: RequestId) -> ServerJsonRpcMessage {
+    /// Gives the probe up: the answer of a server that does not know the newest protocol.
+    fn give_up_probe(&mut self, id: RequestId) -> ServerJsonRpcMessage {
         self.probe = Probe::GivenUp(id.clone());
         let unknown = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no answer", None);
         ServerJsonRpcMessage::error(unknown, Some(id))
     }
 
-    /// Whether the message is to be passed on.
-    fn takes(&mut self, message: &ServerJsonRpcMessage) -> bool {
+    /// Whether the message is passed on.
+    fn accept(&mut self, message: &ServerJsonRpcMessage) -> bool {
         match message {
             ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {
-                self.admits()
+                self.admit()
             }
             ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_) => {
                 if matches!(self.probe, Probe::Asked { .. }) {
@@ -123,8 +124,8 @@ impl<T> BoundedTransport<T> {
         }
     }
 
-    /// Whether it is the answer to what was given up.
-    fn is_late(&self, message: &ServerJsonRpcMessage) -> bool {
+    /// Whether it is the answer to a probe that was given up.
+    fn is_late_probe_answer(&self, message: &ServerJsonRpcMessage) -> bool {
         let id = match message {
             ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
             ServerJsonRpcMessage::Response(response) => Some(&response.id),
@@ -147,14 +148,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         if let ClientJsonRpcMessage::Request(request) = &item
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
-            && !self.era.is_known()
+            && !self.version.is_known()
         {
-            let until = Instant::now() + self.limit;
+            let until = Instant::now() + self.probe_timeout;
             self.probe = Probe::Asked { id: request.id.clone(), until };
         }
         let answers =
             matches!(item, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_));
-        let unread = answers.then(|| Unread::one(&self.unread));
+        let unread = answers.then(|| UnreadReply::one(&self.unread_replies));
         let sending = self.inner.send(item);
         async move {
             let sent = sending.await;
@@ -170,21 +171,22 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
                     let (id, until) = (id.clone(), *until);
                     match timeout_at(until, self.inner.receive()).await {
                         Ok(message) => message?,
-                        Err(_) => return Some(self.give_up(id)),
+                        Err(_) => return Some(self.give_up_probe(id)),
                     }
                 }
                 Probe::NotAsked | Probe::GivenUp(_) => self.inner.receive().await?,
             };
-            if self.unread.load(Ordering::Relaxed) > MOST_UNREAD {
-                tracing::warn!("an MCP server asks without reading the answers");
+            if self.unread_replies.load(Ordering::Relaxed) > MAX_UNREAD_REPLIES {
+                tracing::warn!("MCP connection closed: the server does not read replies");
                 return None;
             }
-            if self.is_late(&message) {
-                // It was slow, not old. What it was told since is not what it expects now.
-                self.era.learn(&message);
+            if self.is_late_probe_answer(&message) {
+                // The server is slow, not old, and the fallback handshake is not what it expects:
+                // reconnect.
+                self.version.record(&message);
                 return None;
             }
-            if self.takes(&message) {
+            if self.accept(&message) {
                 return Some(message);
             }
         }
@@ -195,17 +197,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
     }
 }
 
-/// An answer that is under way, counted until it is sent or dropped.
-struct Unread(Arc<AtomicUsize>);
+/// A reply that is being sent; counted until it is sent or dropped.
+struct UnreadReply(Arc<AtomicUsize>);
 
-impl Unread {
+impl UnreadReply {
     fn one(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Unread {
+impl Drop for UnreadReply {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

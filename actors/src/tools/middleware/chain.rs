@@ -1,4 +1,4 @@
-//! One run on its way through its middleware.
+//! Runs one call through the chain of its middleware.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,104 +9,110 @@ use tokio::sync::mpsc;
 
 use super::Middleware;
 use crate::definition::Tool;
-use crate::tools::Run;
-use crate::tools::ToolReturn;
-use crate::tools::isolated_task::apart;
-use crate::tools::runner::{Runner, bounded, within};
-use crate::tools::{Gate, Grant};
+use crate::tools::isolated_task::run_isolated;
+use crate::tools::runner::{Runner, enforce_limits, run_within};
+use crate::tools::{Gate, Grant, Run, ToolReturn};
 
-/// What a run goes through.
+/// The middlewares of one run, and what comes after them.
 pub(in crate::tools) struct Chain {
-    links: Vec<Arc<dyn Middleware>>,
+    middlewares: Vec<Arc<dyn Middleware>>,
     tool: Tool,
     gate: Gate,
-    end: End,
-    said: Mutex<Said>,
+    terminal: Terminal,
+    args_record: Mutex<ArgsRecord>,
 }
 
-/// What stands at the end of the chain.
-pub(in crate::tools) enum End {
+/// What the innermost middleware calls.
+pub(in crate::tools) enum Terminal {
     Tool(Arc<Runner>),
-    /// A child conversation is asked, once the chain is through.
+    /// A child conversation is started once the chain has returned.
     Child,
 }
 
-/// What became of the run's arguments on the way.
+/// How the chain changed the run's arguments.
 #[derive(Default)]
-pub(in crate::tools) struct Said {
-    /// The last change, whether or not the gate let it through.
-    pub(in crate::tools) ran: Option<EffectiveArgs>,
-    /// With what the child may be asked.
-    pub(in crate::tools) reached: Option<Grant>,
+pub(in crate::tools) struct ArgsRecord {
+    /// The last change, whether or not the gate allowed it.
+    pub(in crate::tools) effective: Option<EffectiveArgs>,
+    /// The grant to start the child with.
+    pub(in crate::tools) child_grant: Option<Grant>,
 }
 
-/// The rest of the chain, and the tool at its end. It can be gone through once.
+/// The rest of the chain with the tool at its end. It can be called once.
 pub struct Next<'a> {
     chain: &'a Chain,
-    place: usize,
+    position: usize,
     run: &'a Run,
     progress: &'a mpsc::Sender<Value>,
 }
 
 impl Chain {
     pub(in crate::tools) fn new(
-        links: Vec<Arc<dyn Middleware>>,
+        middlewares: Vec<Arc<dyn Middleware>>,
         tool: &Tool,
         gate: &Gate,
-        end: End,
+        terminal: Terminal,
     ) -> Self {
-        Self { links, tool: tool.clone(), gate: gate.clone(), end, said: Mutex::default() }
+        Self {
+            middlewares,
+            tool: tool.clone(),
+            gate: gate.clone(),
+            terminal,
+            args_record: Mutex::default(),
+        }
     }
 
-    /// Takes a run that the gate granted through all of it, within the tool's `run_timeout`.
+    /// Takes a granted run through the whole chain, within the tool's `run_timeout`.
     pub(in crate::tools) async fn run(
         self,
         run: Run,
         report: &(impl Fn(Value) + Send + Sync),
-    ) -> (ToolReturn, Said) {
-        let (limit, chain) = (self.tool.run_timeout, Arc::new(self));
-        let whole = Arc::clone(&chain);
+    ) -> (ToolReturn, ArgsRecord) {
+        let limit = self.tool.run_timeout;
+        let chain = Arc::new(self);
+        let shared = Arc::clone(&chain);
         let work = |progress| async move {
-            Next { chain: &whole, place: 0, run: &run, progress: &progress }.run().await
+            Next { chain: &shared, position: 0, run: &run, progress: &progress }.run().await
         };
-        let returned = within(limit, apart(report, work)).await;
-        (bounded(returned), chain.note(std::mem::take))
+        let returned = run_within(limit, run_isolated(report, work)).await;
+        (enforce_limits(returned), chain.with_record(std::mem::take))
     }
 
-    fn note<T>(&self, note: impl FnOnce(&mut Said) -> T) -> T {
-        note(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_record<T>(&self, update: impl FnOnce(&mut ArgsRecord) -> T) -> T {
+        update(&mut self.args_record.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn end(&self, run: &Run, progress: &mpsc::Sender<Value>) -> ToolReturn {
-        match &self.end {
-            End::Tool(runner) => {
+    async fn run_terminal(&self, run: &Run, progress: &mpsc::Sender<Value>) -> ToolReturn {
+        match &self.terminal {
+            Terminal::Tool(runner) => {
                 let report = |payload| {
-                    // Lossy, as progress is.
+                    // Progress is lossy.
                     let _ = progress.try_send(payload);
                 };
                 runner.execute(&self.tool, run.clone(), &report).await
             }
-            End::Child => {
-                self.note(|said| said.reached = Some(run.grant.clone()));
+            Terminal::Child => {
+                self.with_record(|record| record.child_grant = Some(run.grant.clone()));
                 ToolReturn::ok(())
             }
         }
     }
 
-    /// The run with other arguments, as if they had been edited: the schema, the lists and the phase
-    /// judge them. No person is asked again; where none was, the tool's approval must not want one.
-    fn changed(&self, run: &Run, args: Value) -> Result<Run, Outcome> {
+    /// Grants the run other arguments, like edited ones: the schema, the lists and the phase apply
+    /// to them. Nobody is asked again; if nobody was asked before, the tool's approval must not
+    /// require it for these arguments.
+    fn regrant(&self, run: &Run, args: Value) -> Result<Run, Outcome> {
         self.tool.check_args(&args).map_err(|why| {
             Outcome::Err(format!("invalid tool arguments: {why}"), ErrorType::ValidationError)
         })?;
         let scope = self.gate.scope(run);
-        let gate = self.gate.judge_changed(&self.tool, &args, &run.grant, &scope);
-        let grant = run.grant.changed(&gate, &args);
+        let gate = self.gate.recheck_changed(&self.tool, &args, &run.grant, &scope);
+        let grant = run.grant.for_changed_args(&gate, &args);
         let grant = grant.ok_or_else(|| gate.denial(&self.tool.name));
-        self.note(|said| said.ran = Some(EffectiveArgs { args, gate }));
-        let grant = match self.end {
-            End::Tool(_) => grant?.filled(&self.tool.parameters),
-            End::Child => grant?,
+        self.with_record(|record| record.effective = Some(EffectiveArgs { args, gate }));
+        let grant = match self.terminal {
+            Terminal::Tool(_) => grant?.with_defaults(&self.tool.parameters),
+            Terminal::Child => grant?,
         };
         Ok(Run { grant, ..run.clone() })
     }
@@ -114,31 +120,31 @@ impl Chain {
 
 impl Next<'_> {
     /// Whether a child conversation answers the call.
-    pub fn asks_a_child(&self) -> bool {
-        match self.chain.end {
-            End::Tool(_) => false,
-            End::Child => true,
+    pub fn is_sub_agent_call(&self) -> bool {
+        match self.chain.terminal {
+            Terminal::Tool(_) => false,
+            Terminal::Child => true,
         }
     }
 
-    /// Goes on with the run as it is.
+    /// Continues with the run as it is.
     pub async fn run(self) -> ToolReturn {
-        let Self { chain, place, run, progress } = self;
-        match chain.links.get(place) {
-            Some(link) => link.around(run, Next { place: place + 1, ..self }).await,
-            None => chain.end(run, progress).await,
+        let Self { chain, position, run, progress } = self;
+        match chain.middlewares.get(position) {
+            Some(middleware) => middleware.call(run, Next { position: position + 1, ..self }).await,
+            None => chain.run_terminal(run, progress).await,
         }
     }
 
-    /// Goes on with other arguments. They are held against the tool's schema and judged by the gate
-    /// again: if either refuses them, nothing further runs, and the refusal is what this returns.
+    /// Continues with other arguments. They are checked against the tool's schema and by the gate;
+    /// if either refuses them, nothing further runs, and this returns the refusal.
     pub async fn run_with(self, args: Value) -> ToolReturn {
         if args == *self.run.grant.args() {
             return self.run().await;
         }
-        match self.chain.changed(self.run, args) {
+        match self.chain.regrant(self.run, args) {
             Ok(run) => Next { run: &run, ..self }.run().await,
-            Err(refused) => ToolReturn::of(refused),
+            Err(refused) => ToolReturn::from_outcome(refused),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What middleware may do to a run, and what it cannot.
+//! Tests of what middleware may and may not do to a run.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use super::*;
 use crate::definition::Definition;
 use crate::tools::Extensions;
-use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
+use crate::tools::fixtures::{ScriptedTool, StillClock, a_run, builtin_services, source};
 use crate::tools::{Gate, Runner};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// Notes when a run comes and goes, and does something to it.
-struct Noted(&'static str, Seen, Does);
+/// Records when a run enters and leaves, and does something to it.
+struct RecordingMiddleware(&'static str, Seen, Action);
 
-enum Does {
+enum Action {
     Nothing,
     Change(Value),
     Answer(Box<ToolReturn>),
@@ -33,25 +33,25 @@ enum Does {
 }
 
 #[async_trait]
-impl Middleware for Noted {
-    async fn around(&self, run: &Run, next: Next<'_>) -> ToolReturn {
-        let Self(name, seen, does) = self;
+impl Middleware for RecordingMiddleware {
+    async fn call(&self, run: &Run, next: Next<'_>) -> ToolReturn {
+        let Self(name, seen, action) = self;
         seen.lock().unwrap().push(format!("{name}> {}", run.grant.args()));
-        let returned = match does {
-            Does::Nothing => next.run().await,
-            Does::Change(args) => next.run_with(args.clone()).await,
-            Does::Answer(answer) => ToolReturn::clone(answer),
-            Does::Reword => {
+        let returned = match action {
+            Action::Nothing => next.run().await,
+            Action::Change(args) => next.run_with(args.clone()).await,
+            Action::Answer(answer) => ToolReturn::clone(answer),
+            Action::Reword => {
                 let mut returned = next.run().await;
                 returned.outcome = Outcome::Ok(json!("reworded"));
                 returned
             }
-            Does::Panic => unreachable!("it was told to"),
-            Does::PanicAfterwards => {
+            Action::Panic => unreachable!("the test asked for a panic"),
+            Action::PanicAfterwards => {
                 next.run().await;
-                unreachable!("it was told to")
+                unreachable!("the test asked for a panic")
             }
-            Does::Sleep(seconds) => {
+            Action::Sleep(seconds) => {
                 tokio::time::sleep(Duration::from_secs(*seconds)).await;
                 next.run().await
             }
@@ -61,8 +61,8 @@ impl Middleware for Noted {
     }
 }
 
-fn answers(returned: ToolReturn) -> Does {
-    Does::Answer(Box::new(returned))
+fn answers(returned: ToolReturn) -> Action {
+    Action::Answer(Box::new(returned))
 }
 
 /// A runner with middleware, the definition that names it, and what it saw.
@@ -72,19 +72,21 @@ struct Scene {
     seen: Seen,
 }
 
-/// One named `m` that does this, around the tool that an entry describes.
-fn scene_of(entry: Value, does: Does) -> Scene {
+/// A scene with one middleware, `m`, that takes this action, around the tool of this entry.
+fn scene_of(entry: Value, action: Action) -> Scene {
     let seen = Seen::default();
-    let middlewares = Middlewares::new().with("m", Noted("m", seen.clone(), does));
+    let middlewares =
+        Middlewares::new().with_named("m", RecordingMiddleware("m", seen.clone(), action));
     scene(middlewares, seen, json!(["m"]), entry)
 }
 
 fn scene(middlewares: Middlewares, seen: Seen, agent: Value, entry: Value) -> Scene {
-    let natives = Extensions::new().with("obedient", Obedient).with_middlewares(middlewares);
+    let extensions =
+        Extensions::new().with_tool("obedient", ScriptedTool).with_middlewares(middlewares);
     let mut source = source(json!([entry]));
     source["middleware"] = agent;
-    let definition = Definition::parse(source, &natives).unwrap().definition;
-    let runner = Runner::new(natives, kit(), StillClock::now()).unwrap();
+    let definition = Definition::parse(source, &extensions).unwrap().definition;
+    let runner = Runner::new(extensions, builtin_services(), StillClock::now()).unwrap();
     Scene { runner: Arc::new(runner), definition: Arc::new(definition), seen }
 }
 
@@ -108,15 +110,15 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn middleware_stands_around_a_run_from_the_service_to_the_tool() {
+async fn middleware_surrounds_a_run_from_the_program_to_the_tool() {
     let seen = Seen::default();
-    let noted = |name| Noted(name, seen.clone(), Does::Nothing);
+    let noted = |name| RecordingMiddleware(name, seen.clone(), Action::Nothing);
     let middlewares = Middlewares::new()
-        .with("tool", noted("tool"))
-        .with("second", noted("second"))
-        .with("first", noted("first"))
-        .everywhere(noted("service"))
-        .everywhere(noted("inner service"));
+        .with_named("tool", noted("tool"))
+        .with_named("second", noted("second"))
+        .with_named("first", noted("first"))
+        .with_global(noted("service"))
+        .with_global(noted("inner service"));
     let mut entry = obedient();
     entry["middleware"] = json!(["tool"]);
     let scene = scene(middlewares, seen, json!(["first", "second"]), entry);
@@ -128,52 +130,56 @@ async fn middleware_stands_around_a_run_from_the_service_to_the_tool() {
 }
 
 #[tokio::test]
-async fn changed_arguments_are_judged_again_and_get_their_defaults() {
-    let scene = scene_of(obedient(), Does::Change(json!({"x": 2})));
+async fn changed_arguments_are_checked_again_and_get_their_defaults() {
+    let scene = scene_of(obedient(), Action::Change(json!({"x": 2})));
     let returned = scene.run(json!({"x": 1})).await;
     let Outcome::Ok(result) = returned.outcome else { panic!("{:?}", returned.outcome) };
     assert_eq!(result["args"], json!({"x": 2, "do": "echo"}));
-    let ran = returned.ran.unwrap();
-    assert_eq!((ran.args, ran.gate.rule.as_str()), (json!({"x": 2}), "middleware"));
-    assert_eq!(ran.gate.decision, Decision::Allow);
+    let effective = returned.effective_args.unwrap();
+    assert_eq!((effective.args, effective.gate.rule.as_str()), (json!({"x": 2}), "middleware"));
+    assert_eq!(effective.gate.decision, Decision::Allow);
 }
 
 #[tokio::test]
 async fn arguments_that_stay_as_they_are_are_no_change() {
-    let scene = scene_of(obedient(), Does::Change(json!({"do": "echo", "x": 1})));
+    let scene = scene_of(obedient(), Action::Change(json!({"do": "echo", "x": 1})));
     let returned = scene.run(json!({"do": "echo", "x": 1})).await;
     assert!(returned.outcome.is_ok());
-    assert_eq!(returned.ran, None);
+    assert_eq!(returned.effective_args, None);
 }
 
 #[tokio::test]
-async fn what_is_further_in_sees_the_change_and_may_change_it_again() {
+async fn inner_middleware_sees_the_change_and_may_change_it_again() {
     let seen = Seen::default();
-    let change = |name, x| Noted(name, seen.clone(), Does::Change(json!({"do": "echo", "x": x})));
-    let middlewares = Middlewares::new().with("a", change("a", 2)).with("b", change("b", 3));
+    let change = |name, x| {
+        RecordingMiddleware(name, seen.clone(), Action::Change(json!({"do": "echo", "x": x})))
+    };
+    let middlewares =
+        Middlewares::new().with_named("a", change("a", 2)).with_named("b", change("b", 3));
     let scene = scene(middlewares, seen, json!(["a", "b"]), obedient());
     let returned = scene.run(json!({"do": "echo", "x": 1})).await;
     assert_eq!(scene.seen()[1], r#"b> {"do":"echo","x":2}"#);
-    assert_eq!(returned.ran.unwrap().args, json!({"do": "echo", "x": 3}));
+    assert_eq!(returned.effective_args.unwrap().args, json!({"do": "echo", "x": 3}));
 }
 
 #[tokio::test]
 async fn changed_arguments_that_break_the_schema_reach_nobody() {
     let inner = Seen::default();
-    let outer = Noted("m", Seen::default(), Does::Change(json!({"do": 7})));
-    let middlewares =
-        Middlewares::new().with("m", outer).with("n", Noted("n", inner.clone(), Does::Nothing));
+    let outer = RecordingMiddleware("m", Seen::default(), Action::Change(json!({"do": 7})));
+    let middlewares = Middlewares::new()
+        .with_named("m", outer)
+        .with_named("n", RecordingMiddleware("n", inner.clone(), Action::Nothing));
     let scene = scene(middlewares, inner, json!(["m", "n"]), obedient());
     let returned = scene.run(json!({})).await;
     let Outcome::Err(why, error_type) = &returned.outcome else { panic!("{returned:?}") };
     assert_eq!(*error_type, ErrorType::ValidationError);
     assert!(why.starts_with("invalid tool arguments: do: "), "{why}");
-    assert_eq!((scene.seen(), returned.ran), (Vec::new(), None));
+    assert_eq!((scene.seen(), returned.effective_args), (Vec::new(), None));
 }
 
 #[tokio::test]
 async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
-    let scene = scene_of(obedient(), Does::Change(json!({"do": "panic"})));
+    let scene = scene_of(obedient(), Action::Change(json!({"do": "panic"})));
     // The conversation began to plan while the call waited for its approval.
     let planning = State { planning: Some(true), ..State::default() };
     let gate = Gate::new(scene.definition.clone(), &planning);
@@ -181,44 +187,48 @@ async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
     let returned = scene.runner.call(tool, &gate, a_run("t", json!({})), |_| {}).await;
     let denied = "permission denied: t is refused by phase: plan";
     assert_eq!(returned.outcome, Outcome::Err(denied.to_owned(), ErrorType::PermissionDenied));
-    assert_eq!(returned.ran.unwrap().gate.decision, Decision::Deny);
+    assert_eq!(returned.effective_args.unwrap().gate.decision, Decision::Deny);
 }
 
 #[tokio::test]
-async fn it_answers_in_the_tools_place_refuses_and_rewords() {
+async fn middleware_answers_in_the_tools_place_refuses_and_rewords() {
     let answer = ToolReturn::ok("cached").with_ui("note", json!(1));
     let scene = scene_of(obedient(), answers(answer.clone()));
     assert_eq!(scene.run(json!({"do": "panic"})).await, answer);
     let scene = scene_of(obedient(), answers(ToolReturn::error("not today")));
     assert_eq!(scene.run(json!({"do": "panic"})).await, ToolReturn::error("not today"));
-    let scene = scene_of(obedient(), Does::Reword);
+    let scene = scene_of(obedient(), Action::Reword);
     assert_eq!(scene.run(json!({})).await, ToolReturn::ok("reworded"));
 }
 
 #[tokio::test]
-async fn what_a_builtin_changes_goes_with_a_result_that_was_changed() {
+async fn a_builtins_changes_stay_with_a_result_that_middleware_changed() {
     let entry = json!({"name": "todo_write", "run": {"builtin": "todo_write"}});
-    let scene = scene_of(entry, Does::Reword);
+    let scene = scene_of(entry, Action::Reword);
     let todos = json!({"todos": [{"content": "tea", "status": "pending"}]});
     let returned = scene.run(todos).await;
     assert_eq!(returned.outcome, Outcome::Ok(json!("reworded")));
-    assert!(matches!(returned.changes[..], [StateChange::Todos(_)]), "{:?}", returned.changes);
+    assert!(
+        matches!(returned.state_changes[..], [StateChange::Todos(_)]),
+        "{:?}",
+        returned.state_changes
+    );
 }
 
 #[tokio::test]
 async fn a_panic_anywhere_in_it_is_a_crashed_tool_and_nothing_else() {
-    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
-    for does in [Does::Panic, Does::PanicAfterwards] {
-        assert_eq!(scene_of(obedient(), does).run(json!({})).await, crashed);
+    let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed);
+    for action in [Action::Panic, Action::PanicAfterwards] {
+        assert_eq!(scene_of(obedient(), action).run(json!({})).await, crashed);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_whole_chain_is_within_the_tools_time() {
-    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
     for (seconds, args) in [(100, json!({})), (50, json!({"do": "hang"}))] {
         let began = tokio::time::Instant::now();
-        assert_eq!(scene_of(obedient(), Does::Sleep(seconds)).run(args).await, late);
+        assert_eq!(scene_of(obedient(), Action::Sleep(seconds)).run(args).await, late);
         let took = began.elapsed().as_secs();
         assert_eq!(took, 90);
     }
@@ -229,7 +239,7 @@ async fn a_run_that_is_dropped_drops_its_middleware() {
     struct Holds(tokio::sync::mpsc::Sender<()>);
     #[async_trait]
     impl Middleware for Holds {
-        async fn around(&self, _: &Run, next: Next<'_>) -> ToolReturn {
+        async fn call(&self, _: &Run, next: Next<'_>) -> ToolReturn {
             let alive = self.0.clone();
             alive.send(()).await.unwrap();
             std::future::pending::<()>().await;
@@ -238,7 +248,7 @@ async fn a_run_that_is_dropped_drops_its_middleware() {
         }
     }
     let (sender, mut alive) = tokio::sync::mpsc::channel(1);
-    let middlewares = Middlewares::new().everywhere(Holds(sender));
+    let middlewares = Middlewares::new().with_global(Holds(sender));
     let scene = scene(middlewares, Seen::default(), json!([]), obedient());
     let running = tokio::spawn(async move { scene.run(json!({})).await });
     alive.recv().await.unwrap();
@@ -251,7 +261,7 @@ async fn a_run_that_is_dropped_drops_its_middleware() {
 async fn progress_comes_through_and_results_keep_their_bound() {
     let mut entry = obedient();
     entry["streaming"] = json!(true);
-    let scene = scene_of(entry, Does::Nothing);
+    let scene = scene_of(entry, Action::Nothing);
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let run = a_run("t", json!({"do": "report"}));
@@ -263,7 +273,7 @@ async fn progress_comes_through_and_results_keep_their_bound() {
 }
 
 #[tokio::test]
-async fn a_run_without_leave_meets_no_middleware() {
+async fn a_run_without_a_grant_meets_no_middleware() {
     let scene = scene_of(obedient(), answers(ToolReturn::ok("let in")));
     let run = a_run("other", json!({}));
     let returned = scene.runner.call(&scene.definition.tools[0], &scene.gate(), run, |_| {}).await;
@@ -274,30 +284,36 @@ async fn a_run_without_leave_meets_no_middleware() {
 
 #[tokio::test]
 async fn a_tool_whose_middleware_is_gone_does_not_run() {
-    let scene = scene_of(obedient(), Does::Nothing);
-    let runner =
-        Runner::new(Extensions::new().with("obedient", Obedient), kit(), StillClock::now());
+    let scene = scene_of(obedient(), Action::Nothing);
+    let runner = Runner::new(
+        Extensions::new().with_tool("obedient", ScriptedTool),
+        builtin_services(),
+        StillClock::now(),
+    );
     let gone = Scene { runner: Arc::new(runner.unwrap()), ..scene };
     assert_eq!(gone.run(json!({})).await, ToolReturn::error("the tool is not configured"));
 }
 
 #[tokio::test]
-async fn it_surrounds_the_asking_of_a_child() {
+async fn middleware_surrounds_the_start_of_a_child() {
     let kid = || json!({"name": "kid", "run": {"agent": "kid"}});
-    let ask = async |does| {
-        let scene = scene_of(kid(), does);
+    let ask = async |action| {
+        let scene = scene_of(kid(), action);
         let run = a_run("kid", json!({"prompt": "tea"}));
-        let asked = scene.runner.may_ask(&scene.definition.tools[0], &scene.gate(), run).await;
-        asked.map(|(run, ran)| (run.grant.into_args(), ran.is_some())).map_err(|it| it.outcome)
+        let reply =
+            scene.runner.run_child_middleware(&scene.definition.tools[0], &scene.gate(), run).await;
+        reply
+            .map(|(run, effective)| (run.grant.into_args(), effective.is_some()))
+            .map_err(|it| it.outcome)
     };
     let (tea, milk) = (json!({"prompt": "tea"}), json!({"prompt": "milk"}));
-    assert_eq!(ask(Does::Nothing).await, Ok((tea.clone(), false)));
-    assert_eq!(ask(Does::Change(milk.clone())).await, Ok((milk, true)));
-    assert_eq!(ask(Does::Reword).await, Ok((tea, false)), "the child's answer is not here yet");
+    assert_eq!(ask(Action::Nothing).await, Ok((tea.clone(), false)));
+    assert_eq!(ask(Action::Change(milk.clone())).await, Ok((milk, true)));
+    assert_eq!(ask(Action::Reword).await, Ok((tea, false)), "there is no answer of the child yet");
     let refusal = ToolReturn::error("not today");
     assert_eq!(ask(answers(refusal.clone())).await, Err(refusal.outcome));
     assert_eq!(ask(answers(ToolReturn::ok(4))).await, Err(Outcome::Ok(json!(4))));
     assert_eq!(ask(answers(ToolReturn::halt("no"))).await, Err(Outcome::Ok(json!("no"))));
-    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed).outcome;
-    assert_eq!(ask(Does::PanicAfterwards).await, Err(crashed));
+    let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed).outcome;
+    assert_eq!(ask(Action::PanicAfterwards).await, Err(crashed));
 }

@@ -1,4 +1,4 @@
-//! One run of a native tool, and what the tool makes of its failure.
+//! One attempt of a native tool's call, with the tool's own recovery from a failure.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -9,12 +9,11 @@ use serde_json::Value;
 
 use super::dependencies::Dependencies;
 use super::{Context, NativeTool};
-use crate::tools::Run;
-use crate::tools::ToolReturn;
-use crate::tools::isolated_task::{apart, crashed};
+use crate::tools::isolated_task::{crash_result, run_isolated};
+use crate::tools::{Run, ToolReturn};
 
 /// Runs a granted call in a task of its own.
-pub(in crate::tools) async fn run(
+pub(in crate::tools) async fn run_call(
     native: Arc<dyn NativeTool>,
     dependencies: Arc<Dependencies>,
     run: Run,
@@ -34,25 +33,25 @@ pub(in crate::tools) async fn run(
             dependencies: &dependencies,
             progress: &progress,
         };
-        attempt(&*native, args, context).await
+        run_guarded(&*native, args, context).await
     };
-    apart(report, work).await
+    run_isolated(report, work).await
 }
 
-/// Runs the tool; a panic in it, or in what it does about an error, is a crash and nothing else.
-pub(super) async fn attempt(
+/// Runs the tool and its recovery; a panic in either becomes the result of a crash.
+pub(super) async fn run_guarded(
     native: &dyn NativeTool,
     args: Value,
     context: Context<'_>,
 ) -> ToolReturn {
     let attempt = async {
         let running = AssertUnwindSafe(native.run(args, context)).catch_unwind();
-        let returned = running.await.unwrap_or_else(|_| crashed());
+        let returned = running.await.unwrap_or_else(|_| crash_result());
         let Outcome::Err(error, error_type) = &returned.outcome else { return returned };
         match native.recover(error, *error_type, context).await {
             Some(recovered) => recovered,
             None => returned,
         }
     };
-    AssertUnwindSafe(attempt).catch_unwind().await.unwrap_or_else(|_| crashed())
+    AssertUnwindSafe(attempt).catch_unwind().await.unwrap_or_else(|_| crash_result())
 }

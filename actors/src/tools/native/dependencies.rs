@@ -1,4 +1,4 @@
-//! What native tools work with, by type.
+//! The values that a program provides to native tools, by their type.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
@@ -8,10 +8,10 @@ use abide_conversation::AgentName;
 
 type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
-/// One value a type for all agents, and one for each that has its own.
+/// For each type one value for all agents, and overrides for single agents.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tools) struct Dependencies {
-    everywhere: Values,
+    shared: Values,
     by_agent: BTreeMap<String, Values>,
 }
 
@@ -23,15 +23,15 @@ impl Dependencies {
     ) {
         let values = match agent {
             Some(agent) => self.by_agent.entry(agent.to_owned()).or_default(),
-            None => &mut self.everywhere,
+            None => &mut self.shared,
         };
         values.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
-    /// The agent's own value of the type, else the one for all.
+    /// The agent's own value of the type, or else the one for all agents.
     pub(in crate::tools) fn get<T: Any>(&self, agent: &AgentName) -> Option<&T> {
         let own = self.by_agent.get(agent.as_str());
-        let values = [own, Some(&self.everywhere)].into_iter().flatten();
+        let values = [own, Some(&self.shared)].into_iter().flatten();
         values.filter_map(|values| values.get(&TypeId::of::<T>())).find_map(|it| it.downcast_ref())
     }
 }

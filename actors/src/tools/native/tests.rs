@@ -1,4 +1,4 @@
-//! What native tools are given, what becomes of their failures, and how they begin and end.
+//! Tests of native tools: their arguments, their failures, and their start and stop.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::*;
 use crate::definition::Definition;
-use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
+use crate::tools::fixtures::{ScriptedTool, StillClock, a_run, builtin_services, source};
 use crate::tools::{Extensions, Gate, Runner};
 
 #[derive(Deserialize, JsonSchema)]
@@ -29,11 +29,11 @@ struct Order {
 struct Address {
     #[serde(default)]
     city: String,
-    /// No schema says so.
+    /// The schema does not express this rule.
     zip: Zip,
 }
 
-/// Five digits, which only the reading knows.
+/// Five digits; only deserialisation checks this.
 #[derive(JsonSchema)]
 #[schemars(with = "String")]
 struct Zip;
@@ -57,33 +57,33 @@ fn order() -> Extensions {
             format!("{} x {} to {}", order.count, order.item, city.unwrap_or_default())
         })
     });
-    Extensions::new().with("order", order)
+    Extensions::new().with_tool("order", order)
 }
 
-/// A run of the one tool of an agent, through the gate's door.
-async fn ran(natives: Extensions, native: &str, args: Value) -> ToolReturn {
+/// Runs the only tool of an agent with a grant of the gate.
+async fn run_call(extensions: Extensions, native: &str, args: Value) -> ToolReturn {
     let source = source(json!([{"name": "t", "run": {"native": native}, "run_timeout": "90s"}]));
-    let definition = Arc::new(Definition::parse(source, &natives).unwrap().definition);
-    let runner = Arc::new(Runner::new(natives, kit(), StillClock::now()).unwrap());
+    let definition = Arc::new(Definition::parse(source, &extensions).unwrap().definition);
+    let runner = Arc::new(Runner::new(extensions, builtin_services(), StillClock::now()).unwrap());
     let gate = Gate::new(definition.clone(), &State::default());
     runner.call(&definition.tools[0], &gate, a_run("t", args), |_| {}).await
 }
 
 fn invalid(why: &str) -> ToolReturn {
     let why = format!("invalid tool arguments: {why}");
-    ToolReturn::failed(why, ErrorType::ValidationError)
+    ToolReturn::failure(why, ErrorType::ValidationError)
 }
 
 #[tokio::test]
 async fn typed_arguments_have_the_schema_of_their_type() {
-    let natives = order();
-    let tool = natives.get("order").unwrap();
+    let extensions = order();
+    let tool = extensions.tool("order").unwrap();
     let schema = tool.parameters();
     assert_eq!((tool.description().as_str(), &schema["type"]), ("Orders.", &json!("object")));
     assert_eq!(schema["required"], json!(["item"]));
     assert_eq!(schema["additionalProperties"], json!(false));
     assert_eq!(schema["properties"]["count"]["default"], json!(1));
-    let given = ran(natives, "order", json!({"item": "tea", "to": {"zip": "12345"}})).await;
+    let given = run_call(extensions, "order", json!({"item": "tea", "to": {"zip": "12345"}})).await;
     assert_eq!(given, ToolReturn::ok("1 x tea to "));
 }
 
@@ -91,8 +91,8 @@ async fn typed_arguments_have_the_schema_of_their_type() {
 async fn what_does_not_fit_the_type_is_named_field_by_field() {
     let zip = json!({"item": "tea", "to": {"zip": "1"}});
     let wrong = invalid("to.zip: must have five digits");
-    assert_eq!(ran(order(), "order", zip).await, wrong);
-    let many = ran(order(), "order", json!({"item": "tea", "count": 500})).await;
+    assert_eq!(run_call(order(), "order", zip).await, wrong);
+    let many = run_call(order(), "order", json!({"item": "tea", "count": 500})).await;
     let Outcome::Err(why, ErrorType::ValidationError) = many.outcome else { panic!("{many:?}") };
     assert!(why.starts_with("invalid tool arguments: count: "), "{why}");
 }
@@ -111,14 +111,14 @@ fn what_a_tool_returns_is_text_json_blocks_or_an_error() {
 
 struct Shop(&'static str);
 
-/// Says which shop it found, or whether it found another type.
+/// Returns which shop it found, or whether it found a dependency of another type.
 fn shops() -> Extensions {
     let shop = typed("Its shop.", |_: Empty, context: Context<'_>| {
         let found = context.dependency::<Shop>().map(|shop| shop.0);
         let other = context.dependency::<String>().cloned();
         Box::pin(async move { json!([found, other]) })
     });
-    Extensions::new().with("shop", shop)
+    Extensions::new().with_tool("shop", shop)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -126,7 +126,7 @@ struct Empty {}
 
 #[tokio::test]
 async fn a_tool_finds_its_agents_own_value_before_the_one_for_all() {
-    let shop = async |natives: Extensions| ran(natives, "shop", json!({})).await;
+    let shop = async |extensions: Extensions| run_call(extensions, "shop", json!({})).await;
     assert_eq!(shop(shops()).await, ToolReturn::ok(json!([null, null])));
     let all = shops().provide_for("other", Shop("theirs")).provide(Shop("all"));
     assert_eq!(shop(all.clone()).await, ToolReturn::ok(json!(["all", null])));
@@ -136,25 +136,30 @@ async fn a_tool_finds_its_agents_own_value_before_the_one_for_all() {
 
 #[tokio::test]
 async fn a_tool_runs_by_itself_with_its_arguments_checked_and_filled() {
-    let given = order().run("order", json!({"item": "tea"})).await;
+    let given = order().run_tool("order", json!({"item": "tea"})).await;
     assert_eq!(given, ToolReturn::ok("1 x tea to "));
-    let obedient = Extensions::new().with("obedient", Obedient);
-    let Outcome::Ok(echo) = obedient.run("obedient", json!({})).await.outcome else { panic!() };
+    let obedient = Extensions::new().with_tool("obedient", ScriptedTool);
+    let Outcome::Ok(echo) = obedient.run_tool("obedient", json!({})).await.outcome else {
+        panic!()
+    };
     assert_eq!((&echo["args"], &echo["principal"]), (&json!({"do": "echo"}), &json!("direct")));
-    let wrong = order().run("order", json!({})).await;
+    let wrong = order().run_tool("order", json!({})).await;
     assert_eq!(wrong, invalid("\"item\" is a required property"));
-    let unknown = ToolReturn::failed("unknown tool: tea", ErrorType::ToolNotFound);
-    assert_eq!(order().run("tea", json!({})).await, unknown);
+    let unknown = ToolReturn::failure("unknown tool: tea", ErrorType::ToolNotFound);
+    assert_eq!(order().run_tool("tea", json!({})).await, unknown);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_runs_by_itself_ends_too() {
+async fn a_tool_that_is_run_directly_has_a_time_limit() {
     let never = typed("Hangs.", |_: Empty, _| Box::pin(std::future::pending::<()>()));
-    let late = ToolReturn::failed("timed out after 60s", ErrorType::Timeout);
-    assert_eq!(Extensions::new().with("never", never).run("never", json!({})).await, late);
+    let late = ToolReturn::failure("timed out after 60s", ErrorType::Timeout);
+    assert_eq!(
+        Extensions::new().with_tool("never", never).run_tool("never", json!({})).await,
+        late
+    );
 }
 
-/// Fails as it is told, and recovers as it can.
+/// Fails as its arguments say, and recovers if it can.
 struct Shaky;
 
 #[async_trait]
@@ -169,7 +174,7 @@ impl NativeTool for Shaky {
 
     async fn run(&self, args: Value, _: Context<'_>) -> ToolReturn {
         match args["do"].as_str() {
-            Some("panic") => unreachable!("it was told to"),
+            Some("panic") => unreachable!("the test asked for a panic"),
             Some("hang") => std::future::pending().await,
             Some(error) => ToolReturn::error(error),
             None => ToolReturn::ok("fine"),
@@ -184,7 +189,7 @@ impl NativeTool for Shaky {
     ) -> Option<ToolReturn> {
         match error {
             "for good" => None,
-            "twice" => unreachable!("it was told to"),
+            "twice" => unreachable!("the test asked for a panic"),
             _ => Some(ToolReturn::ok(json!([error, kind, context.attempt]))),
         }
     }
@@ -193,7 +198,7 @@ impl NativeTool for Shaky {
 #[tokio::test(start_paused = true)]
 async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
     let shaky = async |what: Value| {
-        ran(Extensions::new().with("shaky", Shaky), "shaky", json!({"do": what})).await
+        run_call(Extensions::new().with_tool("shaky", Shaky), "shaky", json!({"do": what})).await
     };
     assert_eq!(shaky(json!(null)).await, ToolReturn::ok("fine"));
     let recovered = ToolReturn::ok(json!(["no luck", "TOOL_ERROR", 1]));
@@ -201,13 +206,13 @@ async fn a_tool_may_recover_from_an_error_or_a_crash_and_from_nothing_else() {
     let recovered = ToolReturn::ok(json!(["tool crashed", "TOOL_CRASHED", 1]));
     assert_eq!(shaky(json!("panic")).await, recovered);
     assert_eq!(shaky(json!("for good")).await, ToolReturn::error("for good"));
-    let crashed = ToolReturn::failed("tool crashed", ErrorType::ToolCrashed);
+    let crashed = ToolReturn::failure("tool crashed", ErrorType::ToolCrashed);
     assert_eq!(shaky(json!("twice")).await, crashed);
-    let late = ToolReturn::failed("timed out after 90s", ErrorType::Timeout);
+    let late = ToolReturn::failure("timed out after 90s", ErrorType::Timeout);
     assert_eq!(shaky(json!("hang")).await, late);
 }
 
-/// Notes how it begins and ends.
+/// Records its start and stop.
 struct Living(&'static str, Arc<Mutex<Vec<String>>>);
 
 #[async_trait]
@@ -224,21 +229,21 @@ impl NativeTool for Living {
         ToolReturn::ok(())
     }
 
-    async fn started(&self) -> Result<(), String> {
+    async fn on_start(&self) -> Result<(), String> {
         self.1.lock().unwrap().push(format!("{} started", self.0));
         match self.0 {
             "broken" => Err("there is no database".to_owned()),
             "stuck" => std::future::pending().await,
-            "rude" => unreachable!("it was told to"),
+            "rude" => unreachable!("the test asked for a panic"),
             _ => Ok(()),
         }
     }
 
-    async fn stopped(&self) {
+    async fn on_stop(&self) {
         self.1.lock().unwrap().push(format!("{} stopped", self.0));
         match self.0 {
             "clingy" => std::future::pending().await,
-            "rude" => unreachable!("it was told to"),
+            "rude" => unreachable!("the test asked for a panic"),
             _ => {}
         }
     }
@@ -248,10 +253,11 @@ impl NativeTool for Living {
 async fn tools_begin_and_end_with_their_node_whatever_the_others_do() {
     let seen = Arc::default();
     let living = |name| Living(name, Arc::clone(&seen));
-    let natives = Extensions::new().with("a", living("clingy")).with("b", living("quiet"));
-    natives.start().await.unwrap();
+    let extensions =
+        Extensions::new().with_tool("a", living("clingy")).with_tool("b", living("quiet"));
+    extensions.start().await.unwrap();
     let began = tokio::time::Instant::now();
-    natives.stop().await;
+    extensions.stop().await;
     assert_eq!(began.elapsed(), Duration::from_secs(2));
     let seen = seen.lock().unwrap();
     assert_eq!(*seen, ["clingy started", "quiet started", "clingy stopped", "quiet stopped"]);
@@ -266,8 +272,9 @@ async fn a_tool_that_cannot_start_is_named_and_the_others_are_stopped() {
     ] {
         let seen = Arc::default();
         let living = |name| Living(name, Arc::clone(&seen));
-        let natives = Extensions::new().with("a", living("quiet")).with("b", living(name));
-        let error = natives.start().await.unwrap_err().to_string();
+        let extensions =
+            Extensions::new().with_tool("a", living("quiet")).with_tool("b", living(name));
+        let error = extensions.start().await.unwrap_err().to_string();
         assert_eq!(error, format!("the native tool b did not start: {why}"));
         assert!(seen.lock().unwrap().contains(&"quiet stopped".to_owned()), "{seen:?}");
     }

@@ -12,19 +12,21 @@ use serde_json::Value;
 use super::{Context, NativeTool};
 use crate::tools::ToolReturn;
 
-/// A tool made of a function that takes its arguments as a value of their own type, which also says
-/// their JSON Schema. What does not fit the type is an error, VALIDATION_ERROR, that names the field.
+/// Makes a tool from a function whose arguments are a Rust type, from which their JSON Schema is
+/// derived. Arguments that do not fit the type are an error, VALIDATION_ERROR, that names the
+/// field.
 ///
-/// What the function returns is anything that becomes a [`Returned`]: text, a number, JSON, a list
-/// of content blocks, a `Returned`, or a `Result` of these, whose error the model reads.
+/// The function returns anything that converts into a [`ToolReturn`]: text, a number, JSON, a list
+/// of content blocks, a `ToolReturn`, or a `Result` of these, whose error the model reads.
 ///
 /// ```
-/// use abide_actors::tools::native::{Natives, Returned, typed};
+/// use abide_actors::tools::native::typed;
+/// use abide_actors::tools::{Extensions, ToolReturn};
 /// use serde_json::json;
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Division {
-///     /// What is divided.
+///     /// The number to divide.
 ///     dividend: f64,
 ///     #[serde(default = "two")]
 ///     divisor: f64,
@@ -42,13 +44,14 @@ use crate::tools::ToolReturn;
 ///         }
 ///     })
 /// });
-/// let natives = Natives::new().with("divide", divide);
+/// let extensions = Extensions::new().with_tool("divide", divide);
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// // By itself, as in a test; in a conversation it runs like any other native tool.
-/// assert_eq!(natives.run("divide", json!({"dividend": 3})).await, Returned::ok(1.5));
-/// let wrong = natives.run("divide", json!({"dividend": 3, "divisor": 0})).await;
-/// assert_eq!(wrong, Returned::error("nothing can be divided by 0"));
+/// // Called directly, as in a test; in a conversation it runs like any other native tool.
+/// let half = extensions.run_tool("divide", json!({"dividend": 3})).await;
+/// assert_eq!(half, ToolReturn::ok(1.5));
+/// let wrong = extensions.run_tool("divide", json!({"dividend": 3, "divisor": 0})).await;
+/// assert_eq!(wrong, ToolReturn::error("nothing can be divided by 0"));
 /// # });
 /// ```
 pub fn typed<A, R, F>(description: impl Into<String>, run: F) -> impl NativeTool
@@ -57,17 +60,17 @@ where
     R: Into<ToolReturn> + 'static,
     F: for<'a> Fn(A, Context<'a>) -> BoxFuture<'a, R> + Send + Sync + 'static,
 {
-    Typed { description: description.into(), run, types: PhantomData }
+    TypedTool { description: description.into(), run, types: PhantomData }
 }
 
-struct Typed<A, R, F> {
+struct TypedTool<A, R, F> {
     description: String,
     run: F,
     types: PhantomData<fn(A) -> R>,
 }
 
 #[async_trait]
-impl<A, R, F> NativeTool for Typed<A, R, F>
+impl<A, R, F> NativeTool for TypedTool<A, R, F>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
     R: Into<ToolReturn> + 'static,
@@ -78,8 +81,8 @@ where
     }
 
     fn parameters(&self) -> Value {
-        // In one piece, since defaults are filled in where the schema itself says them; and without
-        // what only tells readers of files what they read.
+        // Inlined, since defaults are taken only from the schema itself, not from references; and
+        // without the keys that only describe the schema document.
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.inline_subschemas = true;
             settings.meta_schema = None;
@@ -94,7 +97,7 @@ where
             Ok(args) => (self.run)(args, context).await.into(),
             Err(error) => {
                 let (at, why) = (error.path().to_string(), error.inner());
-                ToolReturn::invalid(&match at.as_str() {
+                ToolReturn::invalid_args(&match at.as_str() {
                     "." => why.to_string(),
                     at => format!("{at}: {why}"),
                 })

@@ -1,4 +1,4 @@
-//! Where workspaces are, and what happens where their storage is not.
+//! Tests of where workspaces are, and of missing storage.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,18 +9,18 @@ use std::thread;
 
 use tempfile::TempDir;
 
-use super::super::fixtures::{Counting, workspaces};
+use super::super::fixtures::{CountingClock, workspaces};
 use super::*;
 
 fn own(owner: &str) -> WorkspaceRef {
     WorkspaceRef { root: None, shared: false, owner: owner.to_owned() }
 }
 
-fn rooted(root: impl Into<PathBuf>, shared: bool) -> WorkspaceRef {
+fn workspace_ref(root: impl Into<PathBuf>, shared: bool) -> WorkspaceRef {
     WorkspaceRef { root: Some(root.into()), shared, owner: "c1".to_owned() }
 }
 
-/// A directory by its real name.
+/// The canonical path of a directory.
 fn temporary() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().canonicalize().unwrap();
@@ -36,15 +36,15 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_workspace_is_where_its_site_says() {
+fn a_workspace_is_where_its_reference_says() {
     let (_dir, path) = temporary();
     let base = path.join("new/base");
     fs::create_dir(path.join("docs")).unwrap();
     let all = workspaces(&base);
     let root = |site: WorkspaceRef| all.open(&site, None).unwrap().root().to_owned();
     assert_eq!(root(own("conv_1")), base.join("conv_1"));
-    assert_eq!(root(rooted(path.join("docs"), false)), path.join("docs/c1"));
-    assert_eq!(root(rooted(path.join("docs"), true)), path.join("docs"));
+    assert_eq!(root(workspace_ref(path.join("docs"), false)), path.join("docs/c1"));
+    assert_eq!(root(workspace_ref(path.join("docs"), true)), path.join("docs"));
     let shared_base = WorkspaceRef { shared: true, ..own("conv_1") };
     assert_eq!(root(shared_base), base.join("conv_1"), "the base is never shared");
 }
@@ -73,15 +73,15 @@ fn one_storage_has_one_id_for_all_who_use_it() {
     assert_eq!(storage(&another, "c2"), id);
     assert_eq!(one.open(&own("c1"), Some(&id)).unwrap().storage(), Some(id.as_str()));
     assert_eq!(names(&path), [".abide-storage", "c1", "c2"]);
-    assert_eq!(fs::read_to_string(path.join(MARKER)).unwrap(), id);
+    assert_eq!(fs::read_to_string(path.join(MARKER_FILE)).unwrap(), id);
 }
 
 #[test]
-fn whoever_loses_the_race_for_the_marker_reads_the_winners() {
+fn the_loser_of_the_race_for_the_marker_reads_the_winners_id() {
     struct Named(String);
     impl Clock for Named {
         fn now(&self) -> abide_conversation::Timestamp {
-            Counting::default().now()
+            CountingClock::default().now()
         }
         fn id(&self, _: &str) -> String {
             self.0.clone()
@@ -102,7 +102,7 @@ fn whoever_loses_the_race_for_the_marker_reads_the_winners() {
             opening.into_iter().map(|open| open.join().unwrap()).collect()
         });
         assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-        assert_eq!(names(&path), [MARKER, "c1"]);
+        assert_eq!(names(&path), [MARKER_FILE, "c1"]);
     }
 }
 
@@ -113,19 +113,19 @@ fn what_a_dying_process_left_is_not_an_id() {
     let opened = workspaces(&path).open(&own("c1"), None).unwrap();
     assert_eq!(opened.storage(), Some("storage_0"));
     for broken in ["", "not an id", &"x".repeat(300)] {
-        fs::write(path.join(MARKER), broken).unwrap();
+        fs::write(path.join(MARKER_FILE), broken).unwrap();
         for recorded in [None, Some("storage_0")] {
             let error = workspaces(&path).open(&own("c1"), recorded).unwrap_err().to_string();
             assert!(error.contains("holds no id"), "{error}");
         }
     }
-    fs::remove_file(path.join(MARKER)).unwrap();
-    symlink("c1", path.join(MARKER)).unwrap();
+    fs::remove_file(path.join(MARKER_FILE)).unwrap();
+    symlink("c1", path.join(MARKER_FILE)).unwrap();
     workspaces(&path).open(&own("c1"), None).unwrap_err();
 }
 
 #[test]
-fn a_conversation_that_comes_to_a_node_without_its_storage_finds_nothing_made() {
+fn a_node_without_the_storage_creates_no_workspace() {
     let (_dir, path) = temporary();
     let elsewhere = path.join("elsewhere");
     let here = path.join("here");
@@ -141,13 +141,13 @@ fn a_conversation_that_comes_to_a_node_without_its_storage_finds_nothing_made() 
     assert!(line.starts_with(&format!("workspace_unavailable: {}: ", here.display())), "{line}");
     assert!(line.contains("has no .abide-storage") && line.contains(&id), "{line}");
     for shared in [true, false] {
-        assert!(refused(&rooted(&here, shared)).contains("has no .abide-storage"));
+        assert!(refused(&workspace_ref(&here, shared)).contains("has no .abide-storage"));
     }
     assert_eq!(names(&here), [""; 0]);
 
-    fs::write(here.join(MARKER), "storage_other").unwrap();
+    fs::write(here.join(MARKER_FILE), "storage_other").unwrap();
     assert!(refused(&own("c1")).contains("is storage storage_other"));
-    assert_eq!(names(&here), [MARKER]);
+    assert_eq!(names(&here), [MARKER_FILE]);
 }
 
 #[test]
@@ -158,15 +158,16 @@ fn a_directory_that_was_there_before_is_not_made_anew() {
     fs::remove_dir(path.join("c1")).unwrap();
     let error = all.open(&own("c1"), Some(&id)).unwrap_err().to_string();
     assert!(error.contains("c1: is missing"), "{error}");
-    assert_eq!(names(&path), [MARKER]);
+    assert_eq!(names(&path), [MARKER_FILE]);
     all.open(&own("c1"), None).unwrap();
 }
 
 #[test]
-fn a_root_that_an_agent_names_is_never_made() {
+fn a_root_that_an_agent_names_is_never_created() {
     let (_dir, path) = temporary();
     for shared in [true, false] {
-        let error = workspaces(&path).open(&rooted(path.join("docs"), shared), None).unwrap_err();
+        let error =
+            workspaces(&path).open(&workspace_ref(path.join("docs"), shared), None).unwrap_err();
         assert!(error.to_string().contains("docs: cannot be opened"), "{error}");
     }
     assert_eq!(names(&path), [""; 0]);
@@ -174,8 +175,8 @@ fn a_root_that_an_agent_names_is_never_made() {
 
 #[test]
 fn a_root_that_cannot_be_written_to_has_no_storage_id() {
-    // Nobody makes files here, not even root.
-    let opened = workspaces("/nowhere").open(&rooted("/sys/kernel", true), None).unwrap();
+    // Nobody can create files here, not even root.
+    let opened = workspaces("/nowhere").open(&workspace_ref("/sys/kernel", true), None).unwrap();
     assert_eq!(opened.storage(), None);
 }
 
@@ -193,37 +194,47 @@ fn troubles_are_named_until_they_are_over() {
     let (_dir, path) = temporary();
     let base = path.join("base");
     let all = workspaces(&base);
-    assert_eq!(all.troubles(), [""; 0]);
+    assert_eq!(all.storage_problems(), [""; 0]);
     for _ in 0..2 {
         all.open(&own("c1"), Some("storage_lost")).unwrap_err();
     }
-    all.open(&rooted(path.join("docs"), true), None).unwrap_err();
-    assert_eq!(all.troubles().len(), 2);
+    all.open(&workspace_ref(path.join("docs"), true), None).unwrap_err();
+    assert_eq!(all.storage_problems().len(), 2);
 
     let id = all.open(&own("c1"), None).unwrap().storage().unwrap().to_owned();
-    assert_eq!(all.troubles().len(), 1, "the base is there now: {:?}", all.troubles());
+    assert_eq!(
+        all.storage_problems().len(),
+        1,
+        "the base is there now: {:?}",
+        all.storage_problems()
+    );
     fs::create_dir(path.join("docs")).unwrap();
-    all.open(&rooted(path.join("docs"), true), None).unwrap();
-    assert_eq!(all.troubles(), [""; 0]);
+    all.open(&workspace_ref(path.join("docs"), true), None).unwrap();
+    assert_eq!(all.storage_problems(), [""; 0]);
 
     all.open(&own("c1"), Some("storage_lost")).unwrap_err();
     all.open(&own("c1"), Some(&id)).unwrap();
-    assert_eq!(all.troubles().len(), 1, "the lost storage is still lost: {:?}", all.troubles());
-    fs::write(base.join(MARKER), "storage_lost").unwrap();
+    assert_eq!(
+        all.storage_problems().len(),
+        1,
+        "the lost storage is still lost: {:?}",
+        all.storage_problems()
+    );
+    fs::write(base.join(MARKER_FILE), "storage_lost").unwrap();
     all.open(&own("c1"), Some("storage_lost")).unwrap();
-    assert_eq!(all.troubles(), [""; 0]);
+    assert_eq!(all.storage_problems(), [""; 0]);
 
     for n in 0..100 {
         all.open(&own("c1"), Some(&format!("lost_{n}"))).unwrap_err();
     }
-    assert_eq!(all.troubles().len(), 32);
-    assert!(all.troubles()[31].contains("lost_99"));
+    assert_eq!(all.storage_problems().len(), 32);
+    assert!(all.storage_problems()[31].contains("lost_99"));
 }
 
 #[test]
 fn a_discarded_workspace_is_gone_and_its_name_is_free() {
     let (_keep, base) = temporary();
-    let workspaces = Workspaces::new(base.clone(), Arc::new(Counting::default()));
+    let workspaces = Workspaces::new(base.clone(), Arc::new(CountingClock::default()));
     let opened = workspaces.open(&own("c1"), None).unwrap();
     let storage = opened.storage().unwrap().to_owned();
     fs::write(base.join("c1/a"), "old").unwrap();
@@ -234,6 +245,9 @@ fn a_discarded_workspace_is_gone_and_its_name_is_free() {
     discarded.remove();
     assert_eq!(names(&base), [".abide-storage", "c1"]);
     assert!(workspaces.discard(&own("c2"), None).unwrap().is_none());
-    let shared = rooted(&base, true);
-    assert!(workspaces.discard(&shared, Some(&storage)).unwrap().is_none(), "it is everybody's");
+    let shared = workspace_ref(&base, true);
+    assert!(
+        workspaces.discard(&shared, Some(&storage)).unwrap().is_none(),
+        "a shared root is not discarded"
+    );
 }

@@ -1,4 +1,4 @@
-//! What a walk comes to, and that it ends.
+//! Tests of what a walk visits, and that it ends.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::super::fixtures::Space;
+use super::super::fixtures::TestWorkspace;
 use super::*;
 
-fn walked(space: &Space) -> Vec<String> {
+fn walk_all(space: &TestWorkspace) -> Vec<String> {
     let found = Mutex::new(Vec::new());
-    walk(space.workspace.dir(), &Cancelled::default(), || {
-        |one: &Found<'_>| found.lock().unwrap().push(one.path.display().to_string())
+    walk(space.workspace.dir(), &CancelFlag::default(), || {
+        |one: &WalkEntry<'_>| found.lock().unwrap().push(one.path.display().to_string())
     })
     .unwrap();
     let mut found = found.into_inner().unwrap();
@@ -23,10 +23,10 @@ fn walked(space: &Space) -> Vec<String> {
 
 #[test]
 fn every_file_is_found_once() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let mut expected = Vec::new();
     for n in 0..3000 {
-        // Many directories, and one that is many listings long.
+        // Many directories, and one whose listing needs many reads.
         let name = if n % 10 > 0 { format!("wide/{n:04}.txt") } else { format!("d{n:04}/e/f") };
         space.file(&name, "");
         expected.push(name);
@@ -35,25 +35,25 @@ fn every_file_is_found_once() {
     space.file(".hidden/.file", "").file(".gitignore", "*");
     expected.extend([".hidden/.file".to_owned(), ".gitignore".to_owned()]);
     expected.sort();
-    assert_eq!(walked(&space), expected);
+    assert_eq!(walk_all(&space), expected);
 }
 
 #[test]
 fn links_are_shown_and_never_followed_and_nothing_else_is_shown() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a/file", "").link("out", &space.outside).link("loop", ".").link("dead", "gone");
     space.fifo("fifo");
-    assert_eq!(walked(&space), ["a/file", "dead", "loop", "out"]);
+    assert_eq!(walk_all(&space), ["a/file", "dead", "loop", "out"]);
 }
 
 #[test]
 fn names_that_are_not_utf8_are_found_and_opened() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let name = OsStr::from_bytes(b"\xff.txt");
     space.file(name, "");
     let opened = Mutex::new(Vec::new());
-    walk(space.workspace.dir(), &Cancelled::default(), || {
-        |one: &Found<'_>| opened.lock().unwrap().push((one.path.to_owned(), one.open().is_ok()))
+    walk(space.workspace.dir(), &CancelFlag::default(), || {
+        |one: &WalkEntry<'_>| opened.lock().unwrap().push((one.path.to_owned(), one.open().is_ok()))
     })
     .unwrap();
     assert_eq!(opened.into_inner().unwrap(), [(name.into(), true)]);
@@ -61,34 +61,34 @@ fn names_that_are_not_utf8_are_found_and_opened() {
 
 #[test]
 fn a_walk_ends_at_its_deepest_level() {
-    let space = Space::new();
-    let deep = vec!["d"; MOST_LEVELS].join("/");
+    let space = TestWorkspace::new();
+    let deep = vec!["d"; MAX_DEPTH].join("/");
     space.file(format!("{deep}/in"), "").file(format!("{deep}/d/beyond"), "");
-    assert_eq!(walked(&space), [format!("{deep}/in")]);
+    assert_eq!(walk_all(&space), [format!("{deep}/in")]);
 }
 
 #[test]
 fn a_cancelled_walk_shows_nothing_more() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..3000 {
         space.file(format!("{n}"), "");
     }
-    let cancelled = Cancelled::default();
+    let cancelled = CancelFlag::default();
     let shown = Mutex::new(0);
     walk(space.workspace.dir(), &cancelled, || {
-        |_: &Found<'_>| {
+        |_: &WalkEntry<'_>| {
             cancelled.set();
             *shown.lock().unwrap() += 1;
         }
     })
     .unwrap();
     let shown = shown.into_inner().unwrap();
-    assert!(shown <= MOST_THREADS, "{shown}");
+    assert!(shown <= MAX_THREADS, "{shown}");
 }
 
 #[test]
 fn a_visitor_that_panics_does_not_leave_the_others_waiting() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let dir = File::open(space.workspace.root()).unwrap();
     let root = Folder { fd: dir.into(), path: Vec::new(), level: 0 };
     let tasks = Arc::new(Tasks::default());
@@ -97,7 +97,7 @@ fn a_visitor_that_panics_does_not_leave_the_others_waiting() {
     let others = Arc::clone(&tasks);
     std::panic::catch_unwind(move || {
         let _busy = tasks.next().unwrap();
-        panic!("by the test");
+        panic!("the test panics on purpose");
     })
     .unwrap_err();
     thread::spawn(move || ended.send(others.next().is_none()));
@@ -106,19 +106,19 @@ fn a_visitor_that_panics_does_not_leave_the_others_waiting() {
 
 #[test]
 fn a_directory_without_end_takes_few_open_files() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..600 {
         space.file(format!("{n}/a/f"), "");
     }
-    let most = Mutex::new(0);
-    walk(space.workspace.dir(), &Cancelled::default(), || {
-        |_: &Found<'_>| {
+    let max_open = Mutex::new(0);
+    walk(space.workspace.dir(), &CancelFlag::default(), || {
+        |_: &WalkEntry<'_>| {
             let open = fs::read_dir("/proc/self/fd").unwrap().count();
-            let mut most = most.lock().unwrap();
-            *most = open.max(*most);
+            let mut max_open = max_open.lock().unwrap();
+            *max_open = open.max(*max_open);
         }
     })
     .unwrap();
-    // Other tests have files open too.
-    assert!(most.into_inner().unwrap() < 300);
+    // Other tests have open files, too.
+    assert!(max_open.into_inner().unwrap() < 300);
 }

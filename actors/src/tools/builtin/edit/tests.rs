@@ -1,4 +1,4 @@
-//! What `edit` changes, and what it leaves as it is.
+//! Tests of what `edit` changes and what it leaves alone.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,25 +10,25 @@ use futures::future::join_all;
 use tokio::time::timeout;
 
 use super::*;
-use crate::workspace::fixtures::{SECRET, Space, text, ui};
+use crate::workspace::fixtures::{SECRET, TestWorkspace, text, ui};
 
-async fn edit(space: &Space, args: Value) -> ToolReturn {
+async fn edit(space: &TestWorkspace, args: Value) -> ToolReturn {
     let editing = run(&space.workspace, &args);
     timeout(Duration::from_secs(20), editing).await.expect("it hangs")
 }
 
-async fn replace(space: &Space, path: &str, old: &str, new: &str) -> String {
+async fn replace(space: &TestWorkspace, path: &str, old: &str, new: &str) -> String {
     let args = json!({"path": path, "old_string": old, "new_string": new});
     text(&edit(space, args).await)
 }
 
-fn content(space: &Space, path: &str) -> String {
+fn content(space: &TestWorkspace, path: &str) -> String {
     fs::read_to_string(space.path(path)).unwrap()
 }
 
 #[tokio::test]
 async fn an_exact_text_is_replaced_and_the_change_shown() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a.txt", "one\r\ntwo\n");
     fs::set_permissions(space.path("a.txt"), fs::Permissions::from_mode(0o750)).unwrap();
     let args = json!({"path": "a.txt", "old_string": "e\r\nt", "new_string": "ä.*"});
@@ -45,7 +45,7 @@ async fn an_exact_text_is_replaced_and_the_change_shown() {
 
 #[tokio::test]
 async fn all_are_replaced_only_if_all_are_meant() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a", "x y x y x");
     assert_eq!(replace(&space, "a", "x", "z").await, "error: ambiguous_match: 3");
     assert_eq!(content(&space, "a"), "x y x y x");
@@ -58,7 +58,7 @@ async fn all_are_replaced_only_if_all_are_meant() {
 
 #[tokio::test]
 async fn what_cannot_be_edited_has_its_own_code() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a", "text").file("dir/x", "").fifo("fifo").sparse("huge");
     let run = async |args| text(&edit(&space, args).await);
     assert_eq!(run(json!({"old_string": "a", "new_string": "b"})).await, "error: missing_path");
@@ -77,7 +77,7 @@ async fn what_cannot_be_edited_has_its_own_code() {
 
 #[tokio::test]
 async fn a_file_never_grows_too_large() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a", "x".repeat(1000));
     let grow = |by: usize| {
         let new = "y".repeat(by);
@@ -91,7 +91,7 @@ async fn a_file_never_grows_too_large() {
 
 #[tokio::test]
 async fn a_file_that_is_not_utf8_is_not_destroyed() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("latin", b"caf\xe9 text");
     assert_eq!(replace(&space, "latin", "text", "b").await, "error: not_utf8");
     assert_eq!(fs::read(space.path("latin")).unwrap(), b"caf\xe9 text");
@@ -99,7 +99,7 @@ async fn a_file_that_is_not_utf8_is_not_destroyed() {
 
 #[tokio::test]
 async fn nothing_outside_is_edited() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for link in space.links_out() {
         assert_eq!(replace(&space, link, "the", "no").await, "error: path_outside_roots", "{link}");
     }
@@ -109,8 +109,8 @@ async fn nothing_outside_is_edited() {
 }
 
 #[tokio::test]
-async fn of_a_large_file_only_the_change_is_shown() {
-    let space = Space::new();
+async fn only_the_change_of_a_large_file_is_shown() {
+    let space = TestWorkspace::new();
     let line = |n: usize| format!("line {n} €\n");
     space.file("big", (0..10_000).map(line).collect::<String>());
     let args = json!({"path": "big", "old_string": line(5000), "new_string": "new\n"});
@@ -132,23 +132,23 @@ async fn of_a_large_file_only_the_change_is_shown() {
 }
 
 #[test]
-fn the_changed_lines_are_between_characters() {
+fn a_shown_change_is_cut_between_characters() {
     let head = "same\n".repeat(5);
     for (old, new) in [("€", "₭"), ("€", ""), ("", "€"), ("a", "aa"), ("aa", "a"), ("x\n", "")]
     {
         let text = |middle| format!("{head}ä{middle}ä\n{head}");
         let (before, after) = (text(old), text(new));
-        let (before, after) = changed(&before, &after);
+        let (before, after) = changed_region(&before, &after);
         let shown = |middle| format!("same\nsame\nsame\nä{middle}ä\nsame\nsame\nsame\n");
         assert_eq!((before, after), (&*shown(old), &*shown(new)));
     }
-    assert_eq!(changed("a", ""), ("a", ""));
-    assert_eq!(changed("same", "same"), ("same", "same"));
+    assert_eq!(changed_region("a", ""), ("a", ""));
+    assert_eq!(changed_region("same", "same"), ("same", "same"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn edits_of_one_file_follow_each_other_and_none_is_lost() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("list", "end");
     let edits = (0..40).map(|n| {
         let space = &space;

@@ -1,4 +1,4 @@
-//! What `glob` finds.
+//! Tests of what `glob` finds.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,20 +9,20 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::*;
-use crate::workspace::fixtures::{Space, text, ui};
+use crate::workspace::fixtures::{TestWorkspace, text, ui};
 
-async fn glob(space: &Space, args: Value) -> ToolReturn {
+async fn glob(space: &TestWorkspace, args: Value) -> ToolReturn {
     let searching = run(&space.workspace, &args);
     timeout(Duration::from_secs(20), searching).await.expect("it hangs")
 }
 
-async fn found(space: &Space, pattern: &str) -> String {
+async fn find(space: &TestWorkspace, pattern: &str) -> String {
     text(&glob(space, json!({"pattern": pattern})).await)
 }
 
 #[tokio::test]
 async fn paths_that_match_come_sorted_and_relative() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for name in ["b.rs", "src/a.rs", "src/deep/er/c.rs", "src-x.rs", "src/a.txt", ".hidden/h.rs"] {
         space.file(name, "");
     }
@@ -33,19 +33,19 @@ async fn paths_that_match_come_sorted_and_relative() {
     let payload = json!({"pattern": "**/*.rs", "count": 5, "items": items});
     assert_eq!(ui(returned), ("matches".to_owned(), payload));
 
-    assert_eq!(found(&space, "*.rs").await, "b.rs\nsrc-x.rs", "a star does not cross a slash");
-    assert_eq!(found(&space, "src/*").await, "src/a.rs\nsrc/a.txt");
-    assert_eq!(found(&space, "src/?.{rs,txt}").await, "src/a.rs\nsrc/a.txt");
-    assert_eq!(found(&space, "src/**").await, "src/a.rs\nsrc/a.txt\nsrc/deep/er/c.rs");
-    assert_eq!(found(&space, ".abide*").await, "(no matches)");
-    assert_eq!(found(&space, "src").await, "(no matches)", "a directory is no file");
+    assert_eq!(find(&space, "*.rs").await, "b.rs\nsrc-x.rs", "a star does not cross a slash");
+    assert_eq!(find(&space, "src/*").await, "src/a.rs\nsrc/a.txt");
+    assert_eq!(find(&space, "src/?.{rs,txt}").await, "src/a.rs\nsrc/a.txt");
+    assert_eq!(find(&space, "src/**").await, "src/a.rs\nsrc/a.txt\nsrc/deep/er/c.rs");
+    assert_eq!(find(&space, ".abide*").await, "(no matches)");
+    assert_eq!(find(&space, "src").await, "(no matches)", "a directory is not a file");
     let none = glob(&space, json!({"pattern": "x"})).await;
     assert_eq!(ui(none).1, json!({"pattern": "x", "count": 0, "items": []}));
 }
 
 #[tokio::test]
 async fn only_as_many_as_wanted_are_shown_and_the_first() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..300 {
         space.file(format!("{n:03}"), "");
     }
@@ -65,7 +65,7 @@ async fn only_as_many_as_wanted_are_shown_and_the_first() {
 
 #[tokio::test]
 async fn the_text_keeps_its_bound() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for n in 0..800 {
         space.file(format!("{n:03}{}", "x".repeat(200)), "");
     }
@@ -77,35 +77,35 @@ async fn the_text_keeps_its_bound() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_is_none_is_said_to_be() {
-    let space = Space::new();
+async fn an_invalid_pattern_is_an_error() {
+    let space = TestWorkspace::new();
     for args in [json!({}), json!({"pattern": null})] {
         assert_eq!(text(&glob(&space, args).await), "error: missing_pattern");
     }
     let deep = "{a,".repeat(1000);
     let long = "a".repeat(5000);
-    // Compiles to more than a machine should hold.
+    // Such a pattern compiles to too large a program.
     let large = format!("{{{}}}", ["[!a]?"; 600].join(","));
     for pattern in ["[", "{a", "a\\", &deep, &long] {
-        let text = found(&space, pattern).await;
+        let text = find(&space, pattern).await;
         assert!(text.starts_with("error: invalid_pattern: ") && text.len() < 600, "{text}");
         assert_eq!(text.lines().count(), 1);
     }
-    found(&space, &large).await;
+    find(&space, &large).await;
 }
 
 #[tokio::test]
 async fn only_links_to_files_inside_are_files() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("dir/file", "").link("good", "dir/file").link("folder_in", "dir").link("dead", "x");
     space.fifo("fifo").link("to_fifo", "fifo");
     space.links_out();
-    assert_eq!(found(&space, "**").await, "dir/file\ngood");
+    assert_eq!(find(&space, "**").await, "dir/file\ngood");
 }
 
 #[tokio::test]
 async fn names_that_are_not_utf8_are_shown_as_they_can_be() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file(OsStr::from_bytes(b"a\xff.rs"), "");
-    assert_eq!(found(&space, "*.rs").await, "a\u{fffd}.rs");
+    assert_eq!(find(&space, "*.rs").await, "a\u{fffd}.rs");
 }

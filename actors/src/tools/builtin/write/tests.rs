@@ -1,4 +1,4 @@
-//! What `write` leaves behind, whoever looks meanwhile.
+//! Tests of what `write` leaves behind, and what concurrent readers see.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,9 +14,9 @@ use futures::future::join_all;
 use tokio::time::timeout;
 
 use super::*;
-use crate::workspace::fixtures::{SECRET, Space, text};
+use crate::workspace::fixtures::{SECRET, TestWorkspace, text};
 
-async fn write(space: &Space, path: &str, content: &str) -> String {
+async fn write(space: &TestWorkspace, path: &str, content: &str) -> String {
     let args = json!({"path": path, "content": content});
     let writing = run(&space.workspace, &args);
     let returned = timeout(Duration::from_secs(20), writing).await.expect("it hangs");
@@ -24,8 +24,8 @@ async fn write(space: &Space, path: &str, content: &str) -> String {
     text(&returned)
 }
 
-/// Everything below the directory, so that litter is seen.
-fn names(space: &Space, dir: &str) -> Vec<String> {
+/// The names of everything below the directory, to find left-over files.
+fn names(space: &TestWorkspace, dir: &str) -> Vec<String> {
     let entries = fs::read_dir(space.path(dir)).unwrap();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -34,8 +34,8 @@ fn names(space: &Space, dir: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_file_is_made_with_the_directories_above() {
-    let space = Space::new();
+async fn a_file_is_created_with_the_directories_above_it() {
+    let space = TestWorkspace::new();
     assert_eq!(write(&space, "a/b/c.txt", "äb").await, "wrote 3 bytes to a/b/c.txt");
     assert_eq!(fs::read_to_string(space.path("a/b/c.txt")).unwrap(), "äb");
     assert_eq!(names(&space, "a/b"), ["c.txt"]);
@@ -45,15 +45,15 @@ async fn a_file_is_made_with_the_directories_above() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_there_is_replaced_and_keeps_its_mode() {
-    let space = Space::new();
+async fn an_existing_file_is_replaced_and_keeps_its_mode() {
+    let space = TestWorkspace::new();
     for mode in [0o755, 0o600, 0o666, 0o4711] {
         space.file("run.sh", "old");
         fs::set_permissions(space.path("run.sh"), fs::Permissions::from_mode(mode)).unwrap();
         let before = fs::metadata(space.path("run.sh")).unwrap().ino();
         assert_eq!(write(&space, "run.sh", "new").await, "wrote 3 bytes to run.sh");
         let after = fs::metadata(space.path("run.sh")).unwrap();
-        assert_eq!(after.mode() & 0o7777, mode & 0o777, "what runs as its owner does so no more");
+        assert_eq!(after.mode() & 0o7777, mode & 0o777, "set-user-id and set-group-id are removed");
         assert_ne!(after.ino(), before);
         assert_eq!(fs::read(space.path("run.sh")).unwrap(), b"new");
     }
@@ -62,7 +62,7 @@ async fn a_file_that_is_there_is_replaced_and_keeps_its_mode() {
 
 #[tokio::test]
 async fn missing_arguments_have_their_own_codes() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let run = async |args| text(&run(&space.workspace, &args).await);
     assert_eq!(run(json!({"content": "x"})).await, "error: missing_path");
     assert_eq!(run(json!({"path": "x"})).await, "error: missing_content");
@@ -72,7 +72,7 @@ async fn missing_arguments_have_their_own_codes() {
 
 #[tokio::test]
 async fn only_a_file_is_replaced() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.fifo("fifo").file("dir/file", "").link("link", "dir").link("self", ".");
     for name in ["fifo", "dir", ".", "", "link", "self"] {
         assert_eq!(write(&space, name, "x").await, "error: not_a_regular_file", "{name}");
@@ -83,7 +83,7 @@ async fn only_a_file_is_replaced() {
 
 #[tokio::test]
 async fn a_link_stays_and_what_it_leads_to_is_replaced() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("a/file", "old").file("b/x", "").link("b/link", "../a/file").link("chain", "b/link");
     space.link("new", "made/file").link("dir", "a");
     for (name, file) in [("chain", "a/file"), ("new", "made/file"), ("dir/other", "a/other")] {
@@ -97,7 +97,7 @@ async fn a_link_stays_and_what_it_leads_to_is_replaced() {
 
 #[tokio::test]
 async fn nothing_outside_is_written() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     for link in space.links_out() {
         assert_eq!(write(&space, link, "x").await, "error: path_outside_roots", "{link}");
     }
@@ -113,8 +113,8 @@ async fn nothing_outside_is_written() {
 }
 
 #[tokio::test]
-async fn the_mark_of_the_storage_is_not_for_tools() {
-    let space = Space::new();
+async fn the_storage_marker_is_hidden_from_tools() {
+    let space = TestWorkspace::new();
     space.file(".abide-storage", "storage_x").link("mark", ".abide-storage");
     for name in [".abide-storage", "mark", "a/.abide-storage/b"] {
         assert_eq!(write(&space, name, "x").await, "error: path_outside_roots", "{name}");
@@ -124,14 +124,14 @@ async fn the_mark_of_the_storage_is_not_for_tools() {
 
 #[tokio::test]
 async fn links_in_a_circle_are_an_error() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.link("a", "b").link("b", "a");
     assert_eq!(write(&space, "a", "x").await, "error: io_error: too many symbolic links");
 }
 
 #[tokio::test]
 async fn a_reader_never_sees_a_part() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let versions = ["a".repeat(300_000), "b".repeat(300_000)];
     space.file("file", &versions[0]);
     let ended = Arc::new(AtomicBool::new(false));
@@ -153,23 +153,23 @@ async fn a_reader_never_sees_a_part() {
 }
 
 #[tokio::test]
-async fn a_write_that_nobody_waits_for_any_more_does_not_happen() {
-    let space = Space::new();
+async fn a_cancelled_write_does_not_happen() {
+    let space = TestWorkspace::new();
     space.file("file", "old");
-    let path = space.workspace.path("file").unwrap();
-    let turn = space.workspace.turn(&path).await;
+    let path = space.workspace.resolve_path("file").unwrap();
+    let turn = space.workspace.write_turn(&path).await;
     let args = json!({"path": "file", "content": "new"});
     assert!(run(&space.workspace, &args).now_or_never().is_none());
     drop(turn);
-    // Whatever that one still did would be done before this one's turn.
+    // Any remaining work of the cancelled write would be done before this write's turn.
     assert_eq!(write(&space, "other", "").await, "wrote 0 bytes to other");
-    let _turn = space.workspace.turn(&path).await;
+    let _turn = space.workspace.write_turn(&path).await;
     assert_eq!(fs::read(space.path("file")).unwrap(), b"old");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_at_once_end_with_one_of_them_and_no_litter() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     let content = |n: usize| format!("{n} ").repeat(1000);
     let writes = (0..50).map(|n| {
         let (space, content) = (&space, content(n));
@@ -184,15 +184,16 @@ async fn writes_at_once_end_with_one_of_them_and_no_litter() {
 
 #[tokio::test]
 async fn a_file_that_may_not_be_written_to_is_not_replaced() {
-    let space = Space::new();
+    let space = TestWorkspace::new();
     space.file("file", "old");
     fs::set_permissions(space.path("file"), fs::Permissions::from_mode(0o444)).unwrap();
     // Root may write to anything.
-    let (said, left) = match rustix::process::geteuid().is_root() {
-        true => ("wrote 3 bytes to file", "new"),
-        false => ("error: io_error: permission denied", "old"),
+    let (expected, left) = if rustix::process::geteuid().is_root() {
+        ("wrote 3 bytes to file", "new")
+    } else {
+        ("error: io_error: permission denied", "old")
     };
-    assert_eq!(write(&space, "file", "new").await, said);
+    assert_eq!(write(&space, "file", "new").await, expected);
     assert_eq!(fs::read_to_string(space.path("file")).unwrap(), left);
     assert_eq!(fs::metadata(space.path("file")).unwrap().mode() & 0o777, 0o444);
 }

@@ -1,4 +1,4 @@
-//! What calls of servers' tools come to.
+//! Tests of calls of servers' tools.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn results_of_every_form_come_back_over_either_transport() {
     for entry in [stdio(Age::New), server.entry()] {
         let rig = Rig::new(entry);
         assert_eq!(rig.text("echo", json!({"text": "hi"})).await, "hi");
-        // Defaults of the listed schema are filled in.
+        // The defaults of the listed schema are filled in.
         assert_eq!(rig.text("echo", json!({})).await, "nothing");
         assert_eq!(rig.error("fail", json!({})).await, "no luck");
         let n = rig.call("structured", json!({"n": 3})).await;
@@ -80,7 +80,7 @@ async fn a_call_that_nobody_waits_for_is_cancelled_at_the_server() {
         assert!(timeout(Duration::from_millis(500), slow).await.is_err());
         let deadline = Instant::now() + Duration::from_secs(20);
         while rig.json("cancelled", json!({})).await != json!(["mine"]) {
-            assert!(Instant::now() < deadline, "it was not cancelled");
+            assert!(Instant::now() < deadline, "the call was not cancelled");
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -123,7 +123,7 @@ async fn a_question_waits_and_another_process_goes_on_with_its_answer() {
     ] {
         let input = answered(asks.clone(), answer);
         let Outcome::Ok(Value::String(said)) =
-            second.resumed("ask", args.clone(), input).await.outcome
+            second.resume("ask", args.clone(), input).await.outcome
         else {
             unreachable!()
         };
@@ -143,7 +143,7 @@ async fn a_call_may_ask_again_and_several_things_at_once() {
     let answer = json!({"second": {"b": "y"}, "third": {"c": "z"}});
     assert_eq!(check_answer(&second.requests, &answer), Ok(()));
     let input = answered(second, InputAnswer::Result(answer));
-    let last = rig.resumed("ask_twice", json!({}), input).await.outcome;
+    let last = rig.resume("ask_twice", json!({}), input).await.outcome;
     assert_eq!(last, Outcome::Ok(json!(r#"[["x"], [{"b": "y"}, {"c": "z"}]]"#)));
 }
 

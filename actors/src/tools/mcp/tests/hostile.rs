@@ -1,4 +1,4 @@
-//! Servers that flood, nag, babble, or are silent.
+//! Tests with servers that flood the client, ask too often, send garbage, or are silent.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ async fn a_result_that_is_too_large_is_an_error_and_the_next_call_works() {
 }
 
 #[tokio::test]
-async fn a_server_that_reports_without_end_is_heard_out() {
+async fn a_server_that_reports_very_often_still_gets_its_result_through() {
     let rig = Rig::new(stdio(Age::New));
     assert_eq!(rig.text("chatter", json!({"times": 5_000})).await, "said");
 }
 
 #[tokio::test]
-async fn a_server_that_babbles_or_nags_ends_the_call() {
+async fn a_server_that_sends_garbage_or_asks_too_often_ends_the_call() {
     for mode in ["babble", "nag"] {
         let server = raw(mode);
         let rig = Rig::with_tools(server, json!([{"mcp": "docs", "run_timeout": "20s"}]));
@@ -53,7 +53,7 @@ async fn tools_whose_schemas_lie_are_left_out_and_the_others_stay() {
 }
 
 #[tokio::test]
-async fn a_list_without_end_or_measure_is_cut() {
+async fn an_endless_or_oversized_list_is_truncated() {
     let rig = Rig::new(raw("endless"));
     assert_eq!(rig.names().await.len(), 32);
     let rig = Rig::new(raw("crowd"));
@@ -66,7 +66,7 @@ async fn a_server_that_never_lists_costs_a_step_its_time_once() {
     let began = Instant::now();
     assert_eq!(rig.names().await.len(), 0);
     assert!(began.elapsed() < Duration::from_secs(5));
-    assert!(rig.runner.mcp().known(&rig.definition).is_some());
+    assert!(rig.runner.mcp().cached_listings(&rig.definition).is_some());
 }
 
 #[tokio::test]

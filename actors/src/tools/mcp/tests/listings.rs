@@ -1,4 +1,4 @@
-//! What of a server's tools an agent has.
+//! Tests of which of a server's tools an agent has.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::tools::Toolbox;
 use crate::tools::mcp::Listings;
 use std::sync::Arc;
 
-/// In the order of the server, without those whose schemas no one may trust.
+/// The tools in the server's order, without those with invalid schemas.
 const NAMES: [&str; 24] = [
     "echo",
     "fail",
@@ -88,14 +88,14 @@ async fn a_declared_tool_wins_its_name_and_a_picked_one_keeps_what_it_says() {
     assert_eq!(toolbox.tool("draw").unwrap().description, "It does image.");
     assert_eq!(toolbox.tool("docs_fail").unwrap().run_timeout.as_secs(), 7);
     assert_eq!(toolbox.tool("draw").unwrap().run_timeout.as_secs(), 60);
-    // Without a listing nothing of the server is there, and the rest is.
+    // Without a listing only the server's tools are missing.
     let alone = Toolbox::new(rig.definition.clone(), &Listings::new(), Arc::from([]));
     let names: Vec<&str> = alone.tools().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["first", "docs_echo"]);
 }
 
 #[tokio::test]
-async fn a_listing_is_asked_for_once_and_shared() {
+async fn a_listing_is_fetched_once_and_shared() {
     let rig = Rig::new(stdio(Age::New));
     let listings = || rig.runner.mcp().listings(&rig.definition);
     let (first, second) = tokio::join!(listings(), listings());
@@ -106,7 +106,7 @@ async fn a_listing_is_asked_for_once_and_shared() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_tools_is_heard_of_in_either_protocol() {
+async fn a_change_of_the_tools_is_noticed_in_either_protocol() {
     for server in [stdio(Age::New), stdio(Age::Old)] {
         let rig = Rig::new(server);
         rig.text("grow", json!({"name": "young"})).await;
@@ -132,8 +132,8 @@ async fn a_tool_that_went_between_two_calls_is_an_error_result() {
 }
 
 #[tokio::test]
-async fn a_hint_of_a_server_loosens_no_gate() {
-    // Every tool of it says that it only reads.
+async fn a_servers_hint_does_not_weaken_the_gate() {
+    // Every tool of this server claims to be read-only.
     let tools = json!([{"mcp": "docs"}]);
     let rig = Rig::with_tools(stdio(Age::New), tools);
     let toolbox = rig.toolbox().await;

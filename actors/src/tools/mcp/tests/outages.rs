@@ -1,4 +1,4 @@
-//! Servers that go, come back, or were never there.
+//! Tests with servers that crash, come back, or never existed.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use serde_json::json;
 use tokio::time::{Instant, advance, pause, resume};
 
 use super::rig::{Age, HttpServer, Rig, stdio, until_gone};
-use crate::tools::mcp::session::{IDLE, LOOK};
+use crate::tools::mcp::session::IDLE_CHECK_INTERVAL;
+use crate::tools::mcp::session::IDLE_TIMEOUT;
 
 #[tokio::test]
 async fn a_server_that_dies_in_mid_call_is_started_again_for_the_next() {
@@ -28,8 +29,8 @@ async fn a_server_that_is_not_there_costs_a_step_nothing_but_its_tools() {
     ] {
         let rig = Rig::new(entry);
         assert_eq!(rig.names().await, Vec::<String>::new());
-        // The second step asks nobody.
-        let known = rig.runner.mcp().known(&rig.definition);
+        // The second step contacts no server.
+        let known = rig.runner.mcp().cached_listings(&rig.definition);
         assert!(known.is_some_and(|known| known.is_empty()));
     }
 }
@@ -50,7 +51,7 @@ async fn the_last_listing_stays_in_use_while_a_server_is_away_and_a_call_says_so
     while rig.call("echo", json!({"text": "back"})).await
         != abide_conversation::message::Outcome::Ok(json!("back"))
     {
-        assert!(Instant::now() < deadline, "it is not used again");
+        assert!(Instant::now() < deadline, "the server is not used again");
     }
 }
 
@@ -62,7 +63,7 @@ async fn a_session_that_an_older_server_lost_is_made_anew() {
     assert_eq!(rig.text("echo", json!({"text": "one"})).await, "one");
     drop(server);
     let _again = HttpServer::start_on(Age::Old, port);
-    // The call whose session was gone is not sent again by itself.
+    // A call whose session was lost is not repeated automatically.
     rig.error("echo", json!({"text": "two"})).await;
     assert_eq!(rig.text("echo", json!({"text": "three"})).await, "three");
 }
@@ -76,7 +77,7 @@ async fn a_process_ends_with_the_pool_and_when_nobody_used_it_for_long() {
     let rig = Rig::new(stdio(Age::New));
     let process = rig.text("pid", json!({})).await;
     pause();
-    advance(IDLE + LOOK).await;
+    advance(IDLE_TIMEOUT + IDLE_CHECK_INTERVAL).await;
     resume();
     until_gone(&process).await;
     assert_ne!(rig.text("pid", json!({})).await, process);
@@ -88,7 +89,7 @@ async fn a_process_knows_only_the_variables_that_its_definition_names() {
     let environment = rig.json("env", json!({})).await;
     assert_eq!(environment["MCP_TEST_NAMED"], "set");
     for name in environment.as_object().unwrap().keys() {
-        // The interpreter adds its own.
+        // The interpreter adds variables of its own.
         let known = ["PATH", "HOME", "LANG", "TMPDIR", "MCP_TEST_NAMED", "LC_CTYPE"];
         assert!(known.contains(&name.as_str()), "{name}");
     }

@@ -1,4 +1,4 @@
-//! An agent with one server, its tools, and a runner for their calls.
+//! A test agent with one MCP server, its tools, and a runner for their calls.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -14,16 +14,16 @@ use tokio::time::{Instant, sleep};
 
 use crate::definition::Definition;
 use crate::tools::Run;
-use crate::tools::fixtures::{StillClock, a_run, kit, natives, parse, source};
+use crate::tools::fixtures::{StillClock, a_run, builtin_services, extensions, parse, source};
 use crate::tools::{Runner, ToolReturn, Toolbox};
 
-/// Longer than anything here takes, on a machine that builds at the same time.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes, even on a machine that builds at the same time.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An interpreter that starts while others build takes its time.
+/// Starting an interpreter takes long on a busy machine.
 const START: &str = "60s";
 
-/// The Python package of today, one of before 2026-07-28, and what is beside them.
+/// The current Python package, one from before 2026-07-28, and what they need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Age {
     New,
@@ -49,25 +49,25 @@ fn program(age: Age) -> (String, String) {
     }
 }
 
-/// A server of the tests as a process of the node.
+/// Configures a test server as a process of the node.
 pub(super) fn stdio(age: Age) -> Value {
     let (python, script) = program(age);
     json!({"command": python, "args": [script, "stdio"], "env": ["MCP_TEST_NAMED"], "timeout": START})
 }
 
-/// One that does what no library lets one do.
+/// Configures a hostile server, which violates the protocol.
 pub(super) fn raw(mode: &str) -> Value {
     json!({"command": program(Age::New).0, "args": [script("raw.py"), mode], "timeout": "4s"})
 }
 
-/// npm's.
+/// Configures the server of an npm package.
 pub(super) fn everything() -> Value {
     let index = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     json!({"command": "node", "args": [installed(&format!("mcp-everything/{index}")), "stdio"],
         "timeout": START})
 }
 
-/// A server of the tests behind HTTP, which ends with this.
+/// A test server over HTTP, which ends when this is dropped.
 pub(super) struct HttpServer {
     child: Child,
     pub(super) port: u16,
@@ -107,7 +107,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// An agent that has all tools of the server `docs`.
+    /// An agent with all tools of the server `docs`.
     pub(super) fn new(server: Value) -> Self {
         Self::with_tools(server, json!([{"mcp": "docs"}]))
     }
@@ -122,7 +122,7 @@ impl Rig {
             name => std::env::var(name).ok(),
         });
         let clock = StillClock::now();
-        let runner = Runner::with_variables(natives(), kit(), clock, variables).unwrap();
+        let runner = Runner::with_env(extensions(), builtin_services(), clock, variables).unwrap();
         Self { runner, definition }
     }
 
@@ -131,15 +131,15 @@ impl Rig {
         Toolbox::new(self.definition.clone(), &listings, Arc::from([]))
     }
 
-    /// The names of the tools that there are now.
+    /// The names of the current tools.
     pub(super) async fn names(&self) -> Vec<String> {
         let toolbox = self.toolbox().await;
         toolbox.tools().map(|tool| tool.name.clone()).collect()
     }
 
-    /// Waits until there is, or is not, a tool of that name.
+    /// Waits until a tool of that name exists, or no longer exists.
     pub(super) async fn until(&self, name: &str, there: bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CALL_TIMEOUT;
         while self.names().await.iter().any(|other| other == name) != there {
             assert!(Instant::now() < deadline, "{name} there: {}", !there);
             sleep(Duration::from_millis(20)).await;
@@ -154,7 +154,7 @@ impl Rig {
 
     pub(super) async fn call(&self, tool: &str, args: Value) -> Outcome {
         let returned = self.run(a_run(&format!("docs_{tool}"), args), |_| {}).await;
-        assert_eq!(returned.asks, None);
+        assert_eq!(returned.input_request, None);
         returned.outcome
     }
 
@@ -178,18 +178,18 @@ impl Rig {
         }
     }
 
-    /// What a call asks, going on with an answer to what it asked before.
+    /// The request for input of a call, which continues with the answer to an earlier request.
     pub(super) async fn asks(
         &self,
         tool: &str,
         args: Value,
         before: Option<PendingInput>,
     ) -> InputRequest {
-        let returned = self.resumed(tool, args, before).await;
-        returned.asks.expect("it asks")
+        let returned = self.resume(tool, args, before).await;
+        returned.input_request.expect("it asks")
     }
 
-    pub(super) async fn resumed(
+    pub(super) async fn resume(
         &self,
         tool: &str,
         args: Value,
@@ -203,17 +203,17 @@ pub(super) fn answered(asks: InputRequest, answer: InputAnswer) -> Option<Pendin
     Some(PendingInput { attempt: 1, asks, answer: Some(answer) })
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has ended.
 pub(super) async fn until_gone(process: &str) {
     let process = Pid::from_raw(process.parse().unwrap()).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CALL_TIMEOUT;
     while test_kill_process(process).is_ok() {
         assert!(Instant::now() < deadline, "{process:?} is still there");
         sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// What is reported, in order.
+/// The reported progress, in order.
 #[derive(Clone, Default)]
 pub(super) struct Reports(Arc<Mutex<Vec<Value>>>);
 

@@ -1,4 +1,4 @@
-//! Why there is no page, in the words that a model reads.
+//! Errors of a fetch, with the text that a model reads.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -8,20 +8,21 @@ use url::ParseError;
 use super::dns::ResolveError;
 use crate::limits::one_line;
 
-/// Enough to recognise what an error is about; hosts and kinds of pages come from outside.
-const LONGEST_DETAIL: usize = 200;
+/// The length of details, which come from outside: enough to recognise the cause.
+const MAX_DETAIL_BYTES: usize = 200;
 
-/// Why a page was not fetched: the codes of `web_fetch`, with their details.
+/// The page was not fetched. Each variant has the code of `web_fetch` with its detail; see
+/// `reference/builtin-tools.md`.
 ///
-/// Names no address but those of URLs that the caller or a server gave, and no secret.
+/// The text contains no secret, and no address except in URLs that the caller or a server gave.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FetchError {
-    /// Neither http nor https; the detail is empty for a text that has no scheme at all.
+    /// Neither http nor https; the detail is empty if the text has no scheme at all.
     #[error("invalid_scheme{}", detail(.0))]
     InvalidScheme(String),
     #[error("missing_host")]
     MissingHost,
-    /// The host is, or its name has, an address that is not public.
+    /// The host is an address that is not public, or its name has one.
     #[error("blocked_host: {0}")]
     BlockedHost(String),
     /// The server's status, 400 or more.
@@ -29,25 +30,25 @@ pub enum FetchError {
     HttpError(u16),
     #[error("too_many_redirects")]
     TooManyRedirects,
-    /// Anything else; also a URL with a user's name or password, and a page that is not text.
+    /// Anything else, including a URL with a user name or password, and a page that is not text.
     #[error("fetch_failed: {0}")]
     Failed(String),
 }
 
 impl FetchError {
     pub(super) fn failed(why: impl AsRef<str>) -> Self {
-        Self::Failed(one_line(why.as_ref(), LONGEST_DETAIL))
+        Self::Failed(one_line(why.as_ref(), MAX_DETAIL_BYTES))
     }
 
     pub(super) fn blocked(host: impl Display) -> Self {
-        Self::BlockedHost(one_line(&host.to_string(), LONGEST_DETAIL))
+        Self::BlockedHost(one_line(&host.to_string(), MAX_DETAIL_BYTES))
     }
 
     pub(super) fn scheme(scheme: &str) -> Self {
-        Self::InvalidScheme(one_line(scheme, LONGEST_DETAIL))
+        Self::InvalidScheme(one_line(scheme, MAX_DETAIL_BYTES))
     }
 
-    pub(super) fn of_url(error: ParseError) -> Self {
+    pub(super) fn from_parse_error(error: ParseError) -> Self {
         match error {
             ParseError::EmptyHost => Self::MissingHost,
             ParseError::RelativeUrlWithoutBase => Self::scheme(""),
@@ -55,22 +56,19 @@ impl FetchError {
         }
     }
 
-    /// What broke between here and that host.
-    pub(super) fn of_transport(error: &reqwest::Error, host: impl Display) -> Self {
+    /// The cause of a failed request to that host.
+    pub(super) fn from_transport(error: &reqwest::Error, host: impl Display) -> Self {
         let mut cause: Option<&(dyn Error + 'static)> = error.source();
         while let Some(inner) = cause {
             match inner.downcast_ref() {
                 Some(ResolveError::Blocked) => return Self::blocked(host),
-                Some(ResolveError::Unknown) => return Self::failed("the host is not known"),
+                Some(ResolveError::Unknown) => return Self::failed("unknown host"),
                 None => {}
             }
             cause = inner.source();
         }
-        // The library's own words would name the address that a name has.
-        Self::failed(match error.is_connect() {
-            true => "no connection",
-            false => "the connection broke",
-        })
+        // The library's own text would reveal the address of a name.
+        Self::failed(if error.is_connect() { "no connection" } else { "the connection broke" })
     }
 }
 

@@ -1,6 +1,4 @@
-//! All five file tools at work while what they work on is swapped for ways out.
-
-#![allow(clippy::unwrap_used)]
+//! Tests of all five file tools while their files are swapped for links that lead out.
 
 use std::fs;
 use std::path::Path;
@@ -11,21 +9,20 @@ use std::thread;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use super::super::{edit, glob, grep, read, write};
-use crate::workspace::fixtures::{SECRET, Space, text};
+use crate::tools::builtin::{edit, glob, grep, read, write};
+use crate::workspace::fixtures::{SECRET, TestWorkspace, text};
 
-/// Enough for both sides of a swap to be met at every step of a tool.
+/// Enough rounds that every step of a tool meets both sides of a swap.
 const ROUNDS: usize = 500;
 
-/// Swaps one name in the workspace with another beside it, at once and again and again, until it
-/// is dropped.
+/// Keeps swapping a name in the workspace atomically with one outside until it is dropped.
 struct Swapper {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Swapper {
-    fn start(space: &Space, name: &str, target: &Path) -> Self {
+    fn start(space: &TestWorkspace, name: &str, target: &Path) -> Self {
         let inside = space.path(name);
         let beside = space.outside.with_file_name(name);
         std::os::unix::fs::symlink(target, &beside).unwrap();
@@ -50,9 +47,9 @@ impl Drop for Swapper {
     }
 }
 
-/// A workspace whose directory `dir` and file `leaf` come and go, and the names outside.
-fn swapped() -> (Space, [Swapper; 2]) {
-    let space = Space::new();
+/// A workspace whose directory `dir` and file `leaf` are being swapped with links to the outside.
+fn swapped_workspace() -> (TestWorkspace, [Swapper; 2]) {
+    let space = TestWorkspace::new();
     space.file("dir/secret.txt", "inside").file("dir/deep/file", "inside").file("leaf", "inside");
     fs::write(space.outside.join("only-outside"), SECRET).unwrap();
     fs::create_dir(space.outside.join("deep")).unwrap();
@@ -61,7 +58,7 @@ fn swapped() -> (Space, [Swapper; 2]) {
     (space, [dir, leaf])
 }
 
-fn is_untouched(space: &Space) -> bool {
+fn is_untouched(space: &TestWorkspace) -> bool {
     let mut names: Vec<_> =
         fs::read_dir(&space.outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
@@ -74,12 +71,12 @@ fn is_untouched(space: &Space) -> bool {
 
 #[tokio::test]
 async fn nothing_outside_is_read() {
-    let (space, _swapping) = swapped();
+    let (space, _swapping) = swapped_workspace();
     let mut seen = [0, 0];
     for n in 0..ROUNDS {
         let path = ["dir/secret.txt", "leaf"][n % 2];
-        let shown = text(&read::run(&space.workspace, &json!({"path": path})).await);
-        match shown.as_str() {
+        let output = text(&read::run(&space.workspace, &json!({"path": path})).await);
+        match output.as_str() {
             "1\tinside" => seen[0] += 1,
             "error: path_outside_roots" => seen[1] += 1,
             other => panic!("{other}"),
@@ -90,7 +87,7 @@ async fn nothing_outside_is_read() {
 
 #[tokio::test]
 async fn nothing_outside_is_listed_or_searched() {
-    let (space, _swapping) = swapped();
+    let (space, _swapping) = swapped_workspace();
     let mut seen = [0, 0];
     for _ in 0..ROUNDS {
         let files = text(&glob::run(&space.workspace, &json!({"pattern": "**"})).await);
@@ -104,9 +101,9 @@ async fn nothing_outside_is_listed_or_searched() {
 
 #[tokio::test]
 async fn nothing_outside_is_written() {
-    let (space, _swapping) = swapped();
+    let (space, _swapping) = swapped_workspace();
     let mut seen = [0, 0];
-    let mut count = |shown: &str| seen[usize::from(shown.starts_with("error"))] += 1;
+    let mut count = |output: &str| seen[usize::from(output.starts_with("error"))] += 1;
     for n in 0..ROUNDS {
         let path = ["dir/secret.txt", "dir/deep/file", "dir/deep/new/file"][n % 3];
         let args = json!({"path": path, "content": "inside"});
