@@ -46,7 +46,16 @@ pub(super) async fn tool_run(
 pub(super) fn returned(call: &CallId, attempt: u32, returned: ToolReturn) -> Action {
     let ToolReturn { outcome, ui, halt, changes, asks, ran } = returned;
     let call = call.clone();
-    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes, asks, ran })
+    Action::ToolReturned(ToolReturned {
+        call,
+        attempt,
+        outcome,
+        ui,
+        halt,
+        changes,
+        input_request: asks,
+        effective_args: ran,
+    })
 }
 
 async fn run(
@@ -148,7 +157,7 @@ fn wanted(around: &ActivityContext, id: &CallId) -> Option<Wanted> {
         revision: turn.revision.clone(),
         turn: Some(turn.id.clone()),
         assigns: turn.assigns.clone(),
-        input: call.input.clone(),
+        input: call.pending_input.clone(),
         child: call.child.clone(),
     })
 }

@@ -98,7 +98,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
         None => ("", text),
     };
     let is_some = head.is_empty() || head.ends_with(";base64,");
-    (data.len() > STAYS && is_some && base64::is_whole(data)).then_some((head, data))
+    (data.len() > STAYS && is_some && base64::is_valid(data)).then_some((head, data))
 }
 
 /// Whether only its model can read what is in the field.

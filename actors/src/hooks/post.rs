@@ -24,5 +24,5 @@ pub(crate) async fn judged(
             | Err(_) => {}
         }
     }
-    MessageVerdict::GoOn
+    MessageVerdict::Accept
 }

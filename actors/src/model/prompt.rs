@@ -128,7 +128,7 @@ impl PromptInput<'_> {
         let starts = |event: &&Event| matches!(event.data, EventData::TurnStarted(_));
         for event in self.events.iter().filter(starts) {
             let Some(id) = &event.turn_id else { continue };
-            let shown = event.seq >= self.context.marks.since || id == self.turn;
+            let shown = event.seq >= self.context.marks.shown_from || id == self.turn;
             if known.insert(id) && shown {
                 turns.push((event.seq, id));
             }
@@ -183,11 +183,11 @@ impl<'a> Read<'a> {
             }
         });
         let mut content: Vec<Value> = summary.map(summary_block).into_iter().collect();
-        if context.has_dropped() {
+        if context.has_uncovered_drop() {
             content.push(text_block(DROPPED));
         }
         if !content.is_empty() {
-            self.push(0, [inserted(format!("{EARLIER}{}", context.marks.since), content)]);
+            self.push(0, [inserted(format!("{EARLIER}{}", context.marks.shown_from), content)]);
         }
     }
 
@@ -213,17 +213,17 @@ impl<'a> Read<'a> {
             | EventData::SummaryFailed(_)
             | EventData::TurnEnded(_)
             | EventData::DispatchStarted(_)
-            | EventData::Dispatch(_)
+            | EventData::DispatchFinished(_)
             | EventData::PhaseChanged(_)
             | EventData::TodosChanged(_)
             | EventData::WorkspaceOpened(_)
             | EventData::ChildStarted(_)
             | EventData::ChildEnded(_)
             | EventData::ChildReleased(_)
-            | EventData::Told(_)
+            | EventData::ParentNotified(_)
             | EventData::Abandoned {}
             | EventData::DecisionRemembered(_)
-            | EventData::DecisionKept(_)
+            | EventData::DecisionPublished(_)
             | EventData::DecisionRevoked(_)
             | EventData::Unknown(_) => {}
         }

@@ -47,7 +47,7 @@ impl Gate {
         Self {
             definition,
             ceiling,
-            planning: state.planning,
+            planning: state.planning_override,
             remembered: Vec::new(),
             metadata: state.metadata.clone(),
         }
@@ -274,7 +274,7 @@ impl Grant {
     /// Of a call of the open turn that the gate, or an approver, let through with the arguments that
     /// it has now.
     pub fn of_call(call: &Call) -> Option<Self> {
-        let grant = Self::new(call.leave()?, &call.tool, &call.args)?;
+        let grant = Self::new(call.permit()?, &call.tool, &call.args)?;
         Some(Self { approved: grant.approved || call.approved, ..grant })
     }
 

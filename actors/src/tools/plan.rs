@@ -32,7 +32,7 @@ pub(super) fn plan(
         let message = format!("unknown tool: {name}");
         let plan = refusal(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
         let (given_id, args) = (given.id.clone(), shown(&given.args));
-        return PlannedCall { given_id, tool: name, args, said: None, plan, gate: None };
+        return PlannedCall { given_id, tool: name, args, original_args: None, plan, gate: None };
     };
     let (args, plan, verdict) = match arguments(tool, &given.args) {
         Ok(args) => {
@@ -48,7 +48,7 @@ pub(super) fn plan(
         }
     };
     let (given_id, tool) = (given.id.clone(), tool.name.clone());
-    PlannedCall { given_id, tool, args, said: None, plan, gate: verdict }
+    PlannedCall { given_id, tool, args, original_args: None, plan, gate: verdict }
 }
 
 /// Arguments that a hook wants are judged as if the model had given them; it said others.
@@ -69,7 +69,7 @@ pub(super) fn replan(
         ToolUseVerdict::GoOn => again(planned.args.clone(), gate),
         ToolUseVerdict::Args { hook, args } => match again(args, gate) {
             changed if changed.gate.is_some() => {
-                PlannedCall { said: Some(planned.args), ..changed }
+                PlannedCall { original_args: Some(planned.args), ..changed }
             }
             _ => denied(toolbox, planned, spoilt(&hook), gate),
         },
@@ -88,7 +88,7 @@ fn is_the_providers(plan: &CallPlan) -> bool {
 fn denied(toolbox: &Toolbox, planned: PlannedCall, rule: String, gate: &Gate) -> PlannedCall {
     let Some(tool) = toolbox.tool(&planned.tool) else { return planned };
     let verdict = gate.deny(tool, &planned.args, &rule);
-    let (executor, intent, outcome) = (tool.executor, tool.intent, verdict.denial(&tool.name));
+    let (executor, intent, outcome) = (tool.executor, tool.intent, verdict.to_error(&tool.name));
     let plan = CallPlan::Answer { executor, intent, outcome };
     PlannedCall { plan, gate: Some(verdict), ..planned }
 }
@@ -124,7 +124,7 @@ fn decide(
     let gate = match verdict.decision {
         Decision::Allow => None,
         Decision::Ask => Some(question()),
-        Decision::Deny => return at_once(verdict.denial(&tool.name)),
+        Decision::Deny => return at_once(verdict.to_error(&tool.name)),
     };
     let (message, answer) = match (executor, &gate) {
         (Executor::Provider, _) => {
@@ -152,7 +152,7 @@ fn decide(
         timeout_ms: millis(tool.timeout.unwrap_or(agent.suspension_timeout)),
         grace_ms: grace.map(millis),
         on_interrupt: tool.on_interrupt,
-        answer,
+        default_result: answer,
         child: None,
         lane: tool.builtin().and_then(|builtin| builtin.lane(args)),
     }
@@ -179,7 +179,7 @@ pub(super) fn provided(
         tool: cut(&given.name, LONGEST_NAME),
         gate: tool.map(|tool| gate.judge(tool, &args, scope)),
         args,
-        said: None,
+        original_args: None,
         plan: CallPlan::Answer { executor: Executor::Provider, intent, outcome },
     }
 }

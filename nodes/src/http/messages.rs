@@ -6,7 +6,7 @@ use abide_actors::tools::schema::Schema;
 use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
 use abide_conversation::event::{AnswerFormat, Event, EventData};
-use abide_conversation::message::blocks::check_said;
+use abide_conversation::message::blocks::check_from_user;
 use abide_conversation::message::{Message, Role, text_block};
 use abide_conversation::{ConversationId, MessageId, TurnId};
 use axum::extract::State;
@@ -147,8 +147,9 @@ fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Valu
         return Err(Problem::field("content", "is empty"));
     }
     for (place, block) in blocks.iter().enumerate() {
-        check_said(block)
-            .map_err(|wrong| Problem::field(&format!("content[{place}]{}", wrong.at), wrong.why))?;
+        check_from_user(block).map_err(|wrong| {
+            Problem::field(&format!("content[{place}]{}", wrong.path), wrong.problem)
+        })?;
     }
     Ok(blocks)
 }
@@ -268,17 +269,17 @@ fn message(event: &Event) -> Option<Message> {
         | EventData::MessageRefused(_)
         | EventData::TurnEnded(_)
         | EventData::DispatchStarted(_)
-        | EventData::Dispatch(_)
+        | EventData::DispatchFinished(_)
         | EventData::PhaseChanged(_)
         | EventData::TodosChanged(_)
         | EventData::WorkspaceOpened(_)
         | EventData::ChildStarted(_)
         | EventData::ChildEnded(_)
         | EventData::ChildReleased(_)
-        | EventData::Told(_)
+        | EventData::ParentNotified(_)
         | EventData::Abandoned {}
         | EventData::DecisionRemembered(_)
-        | EventData::DecisionKept(_)
+        | EventData::DecisionPublished(_)
         | EventData::Forked(_)
         | EventData::ContextReduced(_)
         | EventData::Summarized(_)

@@ -217,16 +217,16 @@ fn a_plan_that_was_there_first_is_left_with_an_approval_only() {
     assert_eq!(judged(&began, "plan_mode", exit.clone()), "Ask: phase: plan");
     assert_eq!(began.granted(), PermissionPhase::Default);
     let definition = agent(json!({"phase": "trusted"}));
-    let planning = State { planning: Some(true), ..State::default() };
+    let planning = State { planning_override: Some(true), ..State::default() };
     let entered = Gate::new(definition, &planning);
     assert_eq!(entered.phase(), PermissionPhase::Plan);
     assert_eq!(entered.granted(), PermissionPhase::Trusted);
     assert_eq!(judged(&entered, "free", json!({})), "Deny: phase: plan");
     assert_eq!(judged(&entered, "plan_mode", exit.clone()), "Allow: approval: auto");
-    let left = State { planning: Some(false), ..State::default() };
+    let left = State { planning_override: Some(false), ..State::default() };
     let left = Gate::new(agent(json!({"phase": "plan"})), &left);
     assert_eq!(left.phase(), PermissionPhase::Default);
-    let again = State { planning: Some(true), ..State::default() };
+    let again = State { planning_override: Some(true), ..State::default() };
     let again = Gate::new(agent(json!({"phase": "plan"})), &again);
     assert_eq!(judged(&again, "plan_mode", exit), "Ask: phase: plan");
 }
@@ -347,7 +347,7 @@ fn a_users_own_call_needs_leave_too() {
         requests: Default::default(),
         gate,
         child: None,
-        delegated: None,
+        delegated_until: None,
     };
     let ask = Some(judged_as(Decision::Ask, "send", &input));
     assert!(Grant::of_dispatch(&run(ask.clone(), input.clone())).is_some());
@@ -382,7 +382,7 @@ fn a_list_that_names_a_built_in_tool_means_it_under_any_name() {
 
 #[test]
 fn a_child_has_the_phase_in_which_its_call_was_judged() {
-    let planning = State { planning: Some(true), ..State::default() };
+    let planning = State { planning_override: Some(true), ..State::default() };
     let judged_in_plan = Gate::new(agent(json!({"phase": "trusted"})), &planning);
     let toolbox = Toolbox::new(judged_in_plan.definition.clone(), &Listings::new(), Arc::from([]));
     let kid = toolbox.tool("spawn_agent").unwrap();

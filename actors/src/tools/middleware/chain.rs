@@ -100,7 +100,7 @@ impl Chain {
         let scope = self.gate.scope(run);
         let gate = self.gate.judge_changed(&self.tool, &args, &run.grant, &scope);
         let grant = run.grant.changed(&gate, &args);
-        let grant = grant.ok_or_else(|| gate.denial(&self.tool.name));
+        let grant = grant.ok_or_else(|| gate.to_error(&self.tool.name));
         self.note(|said| said.ran = Some(EffectiveArgs { args, gate }));
         let grant = match self.end {
             End::Tool(_) => grant?.filled(&self.tool.parameters),

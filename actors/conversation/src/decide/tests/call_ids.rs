@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::random_driver::Run;
+use super::random_driver::RandomRun;
 use super::scenario::*;
 use crate::command::{Action, ModelReplied, PlannedCall};
 use crate::event::{EventData, Executor};
@@ -14,16 +14,16 @@ use crate::message::Outcome;
 use crate::{MessageId, Rejection, State};
 
 fn quick(id: &str) -> PlannedCall {
-    answered(id, Executor::Server, Outcome::Ok(json!(1)))
+    answered_call(id, Executor::Server, Outcome::Ok(json!(1)))
 }
 
 /// Plays one turn with these calls in its first step, and says what they were named.
-fn turn(run: &mut Run, given: &[&str]) -> Vec<String> {
+fn turn(run: &mut RandomRun, given: &[&str]) -> Vec<String> {
     steps(run, &[given])
 }
 
 /// Plays one turn that makes these calls step by step, and says what they were named.
-fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
+fn steps(run: &mut RandomRun, given: &[&[&str]]) -> Vec<String> {
     let id = format!("turn_{}", run.state.seq);
     assert!(run.play(send(&id)));
     let mut names = Vec::new();
@@ -39,9 +39,9 @@ fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
             stop: None,
             verbatim: None,
             context_tokens: None,
-            read_at: u64::MAX,
+            context_seq: u64::MAX,
             object: None,
-            judged: Default::default(),
+            verdict: Default::default(),
         };
         let before = run.journal.len();
         assert!(run.play(Action::ModelReplied(said)));
@@ -52,20 +52,20 @@ fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
     names
 }
 
-fn empty() -> Run {
-    let story = Story::empty();
-    Run { state: State::default(), journal: Vec::new(), at: story.at }
+fn empty() -> RandomRun {
+    let story = Scenario::empty();
+    RandomRun { state: State::default(), journal: Vec::new(), at: story.at }
 }
 
 /// A conversation that remembers as many ids as it can.
-fn full() -> Run {
+fn full() -> RandomRun {
     static FULL: LazyLock<State> = LazyLock::new(|| {
         let mut run = empty();
         let given: Vec<String> = (0..2_000).map(|n| format!("f{n}")).collect();
         turn(&mut run, &given.iter().map(String::as_str).collect::<Vec<_>>());
         run.state
     });
-    Run { state: FULL.clone(), ..empty() }
+    RandomRun { state: FULL.clone(), ..empty() }
 }
 
 /// semantics §2.11
@@ -92,11 +92,11 @@ fn a_provider_cannot_take_the_next_number_away() {
 
 #[test]
 fn an_id_in_a_later_step_of_the_same_turn_is_renamed_too() {
-    let mut story = Story::called(vec![server("a")]);
+    let mut story = Scenario::with_calls(vec![server("a")]);
     story.then(returned("a", 1));
     story.reply(vec![server("a")]).unwrap();
-    assert_eq!(story.wants(), ["attempt 1 of a~2"]);
-    assert_eq!(story.tell(returned("a", 1)), Err(Rejection::Stale));
+    assert_eq!(story.wanted(), ["attempt 1 of a~2"]);
+    assert_eq!(story.apply(returned("a", 1)), Err(Rejection::Stale));
 }
 
 /// semantics §2.11: an id is its conversation's; what another one says changes nothing here.

@@ -8,7 +8,7 @@ use crate::remembered_decision::Scope;
 use crate::{CallId, ConversationId, DecisionId, TurnId};
 
 #[derive(Default)]
-struct Life {
+struct CallRecord {
     open: Option<(SuspensionKind, u32)>,
     suspensions: u32,
     approvals: u32,
@@ -18,49 +18,49 @@ struct Life {
 }
 
 #[derive(Default)]
-pub(super) struct Referee {
+pub(super) struct JournalChecker {
     seq: u64,
-    calls: BTreeMap<CallId, Life>,
+    calls: BTreeMap<CallId, CallRecord>,
     dispatches: BTreeMap<CallId, bool>,
     waiting_turns: BTreeSet<TurnId>,
     open_turn: Option<TurnId>,
     ended: BTreeSet<TurnId>,
     /// Children that are cared for: those of open calls, and those that are to be stopped.
     children: BTreeSet<ConversationId>,
-    to_tell: Option<TurnId>,
+    owed_report: Option<TurnId>,
     is_child: bool,
     /// Decisions that the agent must still be given.
-    unkept: BTreeSet<DecisionId>,
+    unpublished: BTreeSet<DecisionId>,
     /// Up to where summaries go.
     covered: u64,
 }
 
-impl Referee {
+impl JournalChecker {
     /// Judges a journal that may go on.
-    pub(super) fn of(journal: &[Event]) -> Self {
+    pub(super) fn check(journal: &[Event]) -> Self {
         let mut referee = Self::default();
-        journal.iter().for_each(|event| referee.judge(event));
+        journal.iter().for_each(|event| referee.check_event(event));
         referee
     }
 
     /// Whether its decisions are another's, which it was forked from.
-    pub(super) fn is_done_but_for_others(&self) {
+    pub(super) fn assert_all_ended(&self) {
         assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
         assert!(self.calls.values().all(|life| life.done), "every call has its result");
         assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
     }
 
     /// Judges that nothing is left to be done.
-    pub(super) fn all_is_done(&self) {
+    pub(super) fn assert_nothing_left(&self) {
         assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
         assert!(self.calls.values().all(|life| life.done), "every call has its result");
         assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
         assert!(self.children.is_empty(), "every child ended or was stopped");
-        assert!(self.to_tell.is_none(), "the parent was told");
-        assert!(self.unkept.is_empty(), "the agent has its decisions");
+        assert!(self.owed_report.is_none(), "the parent was told");
+        assert!(self.unpublished.is_empty(), "the agent has its decisions");
     }
 
-    fn judge(&mut self, event: &Event) {
+    fn check_event(&mut self, event: &Event) {
         self.seq += 1;
         assert_eq!(event.seq, self.seq, "seq has no gap");
         match &event.data {
@@ -77,27 +77,27 @@ impl Referee {
                 assert_eq!(self.open_turn.replace(turn), None, "one turn at a time");
             }
             EventData::TurnEnded(_) => {
-                self.in_turn(event);
-                assert!(self.all_closed(), "a turn ends after its calls");
+                self.assert_in_turn(event);
+                assert!(self.all_calls_done(), "a turn ends after its calls");
                 let turn = self.open_turn.take().unwrap();
                 if self.is_child && self.ended.is_empty() {
-                    self.to_tell = Some(turn.clone());
+                    self.owed_report = Some(turn.clone());
                 }
                 assert!(self.ended.insert(turn), "a turn ends once");
             }
             EventData::AssistantMsg(spoken) => {
-                self.in_turn(event);
-                assert!(self.all_closed(), "no model request has a call without its result");
+                self.assert_in_turn(event);
+                assert!(self.all_calls_done(), "no model request has a call without its result");
                 for named in &spoken.message.tool_calls {
                     assert!(!self.dispatches.contains_key(&named.id), "ids never meet");
-                    let before = self.calls.insert(named.id.clone(), Life::default());
+                    let before = self.calls.insert(named.id.clone(), CallRecord::default());
                     assert!(before.is_none(), "an id is used once: {}", named.id);
                 }
             }
             EventData::RepairRequested(_)
             | EventData::ContextAdded(_)
             | EventData::ContextReduced(_) => {
-                self.in_turn(event);
+                self.assert_in_turn(event);
             }
             EventData::Summarized(summarized) => {
                 let Summarized { upto, .. } = summarized;
@@ -107,22 +107,24 @@ impl Referee {
             EventData::Forked(_) => assert_eq!(event.turn_id, None),
             EventData::SummaryFailed(_) => assert_eq!(event.turn_id, None),
             EventData::MessageRefused(_) => {
-                self.in_turn(event);
-                assert!(self.all_closed(), "no model request has a call without its result");
+                self.assert_in_turn(event);
+                assert!(self.all_calls_done(), "no model request has a call without its result");
             }
             EventData::InputRequired(required) => {
-                let life = self.life(event, &required.call_id);
+                let life = self.record(event, &required.call_id);
                 assert_eq!(life.open, None, "it asks while it runs");
             }
             EventData::DecisionRemembered(remembered) => {
-                self.life(event, &remembered.call_id);
+                self.record(event, &remembered.call_id);
                 if remembered.scope == Scope::Agent {
-                    self.unkept.insert(remembered.decision.id.clone());
+                    self.unpublished.insert(remembered.decision.id.clone());
                 }
             }
-            EventData::DecisionKept(kept) => assert!(self.unkept.remove(&kept.decision_id)),
+            EventData::DecisionPublished(kept) => {
+                assert!(self.unpublished.remove(&kept.decision_id))
+            }
             EventData::DecisionRevoked(revoked) => {
-                assert!(!self.unkept.contains(&revoked.decision_id), "it is the agent's");
+                assert!(!self.unpublished.contains(&revoked.decision_id), "it is the agent's");
             }
             EventData::DispatchStarted(started) => {
                 assert_eq!(event.turn_id, None);
@@ -135,12 +137,12 @@ impl Referee {
                     }
                 );
             }
-            EventData::Dispatch(done) => {
+            EventData::DispatchFinished(done) => {
                 let before = self.dispatches.insert(done.call_id.clone(), true);
                 let refused = done.gate.is_some();
                 assert_eq!(before, (!refused).then_some(false), "a dispatch ends once");
             }
-            EventData::ToolCall(call) => drop(self.life(event, &call.call_id)),
+            EventData::ToolCall(call) => drop(self.record(event, &call.call_id)),
             EventData::ChildStarted(started) => {
                 self.children.insert(started.conversation_id.clone());
             }
@@ -150,8 +152,10 @@ impl Referee {
             EventData::ChildReleased(released) => {
                 self.children.remove(&released.conversation_id);
             }
-            EventData::Told(told) => assert_eq!(self.to_tell.take().as_ref(), Some(&told.turn_id)),
-            EventData::Abandoned {} => (self.to_tell, self.is_child) = (None, false),
+            EventData::ParentNotified(told) => {
+                assert_eq!(self.owed_report.take().as_ref(), Some(&told.turn_id))
+            }
+            EventData::Abandoned {} => (self.owed_report, self.is_child) = (None, false),
             EventData::PhaseChanged(_)
             | EventData::TodosChanged(_)
             | EventData::WorkspaceOpened(_) => {}
@@ -159,14 +163,14 @@ impl Referee {
             EventData::Suspension(_)
             | EventData::Resolution(_)
             | EventData::ToolStarted(_)
-            | EventData::ToolResult(_) => self.of_call(event),
+            | EventData::ToolResult(_) => self.check_call_event(event),
         }
     }
 
-    fn of_call(&mut self, event: &Event) {
+    fn check_call_event(&mut self, event: &Event) {
         match &event.data {
             EventData::Suspension(suspension) => {
-                let life = self.life(event, &suspension.call_id);
+                let life = self.record(event, &suspension.call_id);
                 life.suspensions += 1;
                 assert_eq!(suspension.suspension, life.suspensions);
                 let opened = life.open.replace((suspension.kind, suspension.suspension));
@@ -174,7 +178,7 @@ impl Referee {
                 assert!(suspension.expires_at >= event.at);
             }
             EventData::Resolution(resolution) => {
-                let life = self.life(event, &resolution.call_id);
+                let life = self.record(event, &resolution.call_id);
                 let closed = life.open.take();
                 assert_eq!(closed, Some((resolution.kind, resolution.suspension)), "closed once");
                 life.approvals += u32::from(resolution.approved == Some(true));
@@ -182,13 +186,13 @@ impl Referee {
                 assert!(life.approvals <= 1, "nobody is asked twice");
             }
             EventData::ToolStarted(started) => {
-                let life = self.life(event, &started.call_id);
+                let life = self.record(event, &started.call_id);
                 assert!(life.open.is_none() && !life.denied, "nothing runs against a no");
                 assert!(started.attempt > life.attempts, "attempts grow");
                 life.attempts = started.attempt;
             }
             EventData::ToolResult(result) => {
-                let life = self.life(event, &result.call_id);
+                let life = self.record(event, &result.call_id);
                 life.done = true;
                 let closed = life.open.take();
                 match &result.outcome {
@@ -205,17 +209,17 @@ impl Referee {
         }
     }
 
-    fn in_turn(&self, event: &Event) {
+    fn assert_in_turn(&self, event: &Event) {
         assert!(event.turn_id.is_some());
         assert_eq!(event.turn_id, self.open_turn, "it belongs to the open turn");
     }
 
-    fn all_closed(&self) -> bool {
+    fn all_calls_done(&self) -> bool {
         self.calls.values().all(|life| life.done)
     }
 
-    fn life(&mut self, event: &Event, call: &CallId) -> &mut Life {
-        self.in_turn(event);
+    fn record(&mut self, event: &Event, call: &CallId) -> &mut CallRecord {
+        self.assert_in_turn(event);
         let life = self.calls.get_mut(call).expect("the assistant named it");
         assert!(!life.done, "a call has one result, and nothing after it");
         life

@@ -9,18 +9,18 @@ use crate::event::{AnswerFormat, Event, Executor};
 use crate::message::{ErrorType, Outcome, Ui, text_block};
 use crate::{CallId, Timestamp, from_json};
 
-fn written(story: &Story) -> Vec<Value> {
+fn written(story: &Scenario) -> Vec<Value> {
     story.journal.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
 }
 
-fn data(story: &Story, name: &str) -> Value {
+fn data(story: &Scenario, name: &str) -> Value {
     let found = written(story).into_iter().rfind(|event| event["type"] == name);
     found.unwrap()["data"].clone()
 }
 
 #[test]
 fn an_event_has_its_seq_type_time_turn_and_data() {
-    let mut story = Story::called(vec![gated("a")]);
+    let mut story = Scenario::with_calls(vec![gated("a")]);
     story.then(cancel());
     let events = written(&story);
     assert_eq!(
@@ -44,7 +44,7 @@ fn an_event_has_its_seq_type_time_turn_and_data() {
 
 #[test]
 fn a_user_msg_has_its_message_and_its_principal() {
-    let mut story = Story::empty();
+    let mut story = Scenario::empty();
     let mut sent = message("turn_1", IfBusy::Reject);
     sent.message_id = Some("m1".to_owned());
     sent.content.push(json!({"type": "hologram", "depth": 3}));
@@ -59,8 +59,10 @@ fn a_user_msg_has_its_message_and_its_principal() {
 
 #[test]
 fn an_assistant_msg_has_its_calls_status_and_usage() {
-    let mut story = Story::begun();
-    let Action::ModelReplied(mut reply) = story.replied(vec![server("a")]) else { unreachable!() };
+    let mut story = Scenario::with_turn();
+    let Action::ModelReplied(mut reply) = story.model_reply(vec![server("a")]) else {
+        unreachable!()
+    };
     reply.usage =
         Some(crate::message::Usage { input_tokens: 7, output_tokens: 2, ..Default::default() });
     story.then(Action::ModelReplied(reply));
@@ -75,7 +77,7 @@ fn an_assistant_msg_has_its_calls_status_and_usage() {
 
 #[test]
 fn a_call_its_resolution_and_its_result_have_the_contracts_fields() {
-    let mut story = Story::called(vec![gated_client("a")]);
+    let mut story = Scenario::with_calls(vec![gated_client("a")]);
     assert_eq!(
         data(&story, "tool_call"),
         json!({"call_id": "a", "tool": "tool", "args": {"n": 1}, "executor": "client",
@@ -110,7 +112,7 @@ fn a_call_its_resolution_and_its_result_have_the_contracts_fields() {
 
 #[test]
 fn an_error_result_has_its_type_and_a_shown_one_its_ui() {
-    let mut story = Story::called(vec![server("a"), server("b")]);
+    let mut story = Scenario::with_calls(vec![server("a"), server("b")]);
     story.then(Action::ToolReturned(ToolReturned {
         call: CallId::new("a"),
         attempt: 1,
@@ -118,8 +120,8 @@ fn an_error_result_has_its_type_and_a_shown_one_its_ui() {
         ui: Some(Ui { kind: "chart".to_owned(), payload: json!([1]) }),
         halt: None,
         changes: Vec::new(),
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     }));
     assert_eq!(
         data(&story, "tool_result"),
@@ -162,13 +164,13 @@ fn a_messages_own_shape_and_assigns_survive() {
         AnswerFormat::Schema(json!({"type": "null"})),
         AnswerFormat::Schema(json!(null)),
     ] {
-        let mut story = Story::empty();
+        let mut story = Scenario::empty();
         let mut sent = message("turn_1", IfBusy::Reject);
-        sent.shape = shape.clone();
+        sent.answer_format = shape.clone();
         sent.assigns.insert("user_id".to_owned(), json!(7));
         story.then(Action::Send(sent));
         let turn = story.state.turn.unwrap();
-        assert_eq!((turn.shape, &turn.assigns["user_id"]), (shape, &json!(7)));
+        assert_eq!((turn.answer_format, &turn.assigns["user_id"]), (shape, &json!(7)));
     }
 }
 
@@ -179,7 +181,7 @@ fn an_event_reads_back_however_deep_the_value_inside_it_is() {
     let deep: Value = serde_json::from_str(&text).unwrap();
     let mut planned = gated("a");
     planned.args = deep.clone();
-    let mut story = Story::called(vec![planned]);
+    let mut story = Scenario::with_calls(vec![planned]);
     story.then(approve_with("a", deep.clone())).then(Action::ToolReturned(ToolReturned {
         call: CallId::new("a"),
         attempt: 1,
@@ -187,14 +189,14 @@ fn an_event_reads_back_however_deep_the_value_inside_it_is() {
         ui: None,
         halt: None,
         changes: Vec::new(),
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     }));
 }
 
 #[test]
 fn what_is_not_one_whole_event_is_refused() {
-    let event = serde_json::to_string(&Story::begun().journal[0]).unwrap();
+    let event = serde_json::to_string(&Scenario::with_turn().journal[0]).unwrap();
     let cut = event.as_bytes().split_last().unwrap().1;
     for wrong in [cut, format!("{event}x").as_bytes(), b"", b"null", b"\xff"] {
         assert!(from_json::<Event>(wrong).is_err());
@@ -206,7 +208,7 @@ fn the_text_of_a_message_is_its_text_blocks() {
     let content = vec![text_block("a"), json!({"type": "image"}), json!(7), text_block("b")];
     let mut sent = message("turn_1", IfBusy::Reject);
     sent.content = content;
-    let mut story = Story::empty();
+    let mut story = Scenario::empty();
     story.then(Action::Send(sent));
     let crate::event::EventData::UserMsg(said) = &story.journal[1].data else { unreachable!() };
     assert_eq!(said.message.text(), "ab");
@@ -238,7 +240,7 @@ proptest! {
         if let crate::command::CallPlan::Execute { timeout_ms, .. } = &mut planned.plan {
             *timeout_ms = ms;
         }
-        let mut story = Story::called(vec![planned, human("b")]);
+        let mut story = Scenario::with_calls(vec![planned, human("b")]);
         story.then(answer("b", None, value.clone()));
         if story.state.alarm() > Some(story.at) {
             story.then(approve_with("a", value));

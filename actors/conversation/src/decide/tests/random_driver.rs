@@ -5,16 +5,17 @@ use serde_json::json;
 
 use super::scenario::*;
 use crate::command::*;
-use crate::context::Marks;
+use crate::context::ContextMarks;
 use crate::elicitation::InputRequest;
 use crate::event::{
     AddedContext, ContextReduced, Event, Executor, OnInterrupt, ReductionReason, Summarized, Todo,
     TodoStatus,
 };
-use crate::message::{ErrorType, Outcome, StopReason, Usage, text_block};
+use crate::message::{ErrorType, Outcome, StopReason, text_block};
 use crate::permission::{Decision, PermissionPhase};
 use crate::remembered_decision::{Match, Scope};
 use crate::state::PendingCall;
+use crate::usage::Usage;
 use crate::{
     Activity, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, State, Timestamp,
     TurnId, decide, evolve, wanted,
@@ -22,35 +23,35 @@ use crate::{
 
 /// One throw of the dice; what it means depends on the state that it meets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Throw {
+pub(super) struct Roll {
     pub(super) what: u8,
     pub(super) which: u8,
     pub(super) how: u8,
     pub(super) ms: u16,
 }
 
-pub(super) fn throws(length: usize) -> impl Strategy<Value = Vec<Throw>> {
+pub(super) fn rolls(length: usize) -> impl Strategy<Value = Vec<Roll>> {
     let throw = |bits: u32| {
         let [what, which, how, ms] = bits.to_le_bytes();
-        Throw { what, which, how, ms: u16::from(ms) * 64 }
+        Roll { what, which, how, ms: u16::from(ms) * 64 }
     };
     let split = move |bits: Vec<u32>| bits.into_iter().map(throw).collect();
     prop::collection::vec(any::<u32>(), 0..length).prop_map(split)
 }
 
-pub(super) struct Run {
+pub(super) struct RandomRun {
     pub(super) state: State,
     pub(super) journal: Vec<Event>,
     pub(super) at: Timestamp,
 }
 
 /// Ids as hostile providers give them.
-const GIVEN: [&str; 12] =
+const PROVIDER_IDS: [&str; 12] =
     ["a", "a", "a~2", "a~t1", "a~t2", "a~t2~2", "", "call", "..", "\u{1F600} /", "a~t3~3", "b"];
 
-impl Run {
-    pub(super) fn played(throws: &[Throw]) -> Self {
-        let story = Story::empty();
+impl RandomRun {
+    pub(super) fn from_rolls(throws: &[Roll]) -> Self {
+        let story = Scenario::empty();
         let mut run = Self { state: story.state, journal: Vec::new(), at: story.at };
         for (n, throw) in throws.iter().enumerate() {
             run.at += jiff::SignedDuration::from_millis(i64::from(throw.ms));
@@ -69,7 +70,7 @@ impl Run {
         true
     }
 
-    fn action(&mut self, n: usize, throw: Throw) -> Action {
+    fn action(&mut self, n: usize, throw: Roll) -> Action {
         match throw.what % 31 {
             0..=2 => self.message(n, throw),
             3..=11 => self.due(throw),
@@ -86,7 +87,7 @@ impl Run {
                 let call = self.some_call(throw);
                 missing(&call, u32::from(throw.how % 4))
             }
-            19 => Action::Start(Start { turn: self.queued(n, throw), basis: None }),
+            19 => Action::Start(Start { turn: self.queued(n, throw), settings: None }),
             20 => self.returned(throw),
             21 | 22 => self.child_ends(throw),
             23 if throw.how.is_multiple_of(2) => {
@@ -98,7 +99,7 @@ impl Run {
                 let (root, storage) = (String::new(), throw.how.to_string());
                 Action::WorkspaceOpened { root, storage }
             }
-            24 => Action::Told(self.queued(n, throw)),
+            24 => Action::ParentNotified(self.queued(n, throw)),
             25 if throw.how % 3 == 1 => self.reduced(throw),
             25 if throw.how % 3 == 2 => {
                 summarized(&self.state, u64::from(throw.which), throw.ms as u8)
@@ -112,9 +113,9 @@ impl Run {
     }
 
     /// Something that the state waits for; a message if it waits for nothing.
-    fn due(&self, throw: Throw) -> Action {
+    fn due(&self, throw: Roll) -> Action {
         let wanted: Vec<Activity> = wanted(&self.state).into_iter().collect();
-        let pending = self.state.pending();
+        let pending = self.state.pending_calls();
         let choices = wanted.len() + pending.len();
         match usize::from(throw.which).checked_rem(choices) {
             None => self.message(usize::from(throw.what) * 1_000 + self.journal.len(), throw),
@@ -123,17 +124,17 @@ impl Run {
         }
     }
 
-    fn perform(&self, activity: &Activity, throw: Throw) -> Action {
+    fn perform(&self, activity: &Activity, throw: Roll) -> Action {
         match activity {
-            Activity::Start { turn } => start(turn.as_str()),
-            Activity::Model { turn, step } => {
+            Activity::StartTurn { turn } => start(turn.as_str()),
+            Activity::CallModel { turn, step } => {
                 let seq = self.state.seq;
                 reply(turn, *step, planned(throw, seq), throw.how)
             }
-            Activity::Tool { call, attempt } if self.has_child(call) && throw.how % 3 != 1 => {
+            Activity::RunTool { call, attempt } if self.has_child(call) && throw.how % 3 != 1 => {
                 child_started(call.as_str(), *attempt)
             }
-            Activity::Tool { call, attempt } => {
+            Activity::RunTool { call, attempt } => {
                 let halt = (throw.how % 16 == 1).then(|| "enough".to_owned());
                 let outcome = outcome(throw.how);
                 let (call, attempt) = (call.clone(), *attempt);
@@ -144,17 +145,17 @@ impl Run {
                     ui: None,
                     halt,
                     changes: changes(throw.how),
-                    asks: asks(throw.ms),
-                    ran: None,
+                    input_request: asks(throw.ms),
+                    effective_args: None,
                 })
             }
-            Activity::Page { call, suspension, .. } => missing(call.as_str(), *suspension),
-            Activity::Release { child } => {
+            Activity::AwaitClient { call, suspension, .. } => missing(call.as_str(), *suspension),
+            Activity::StopChild { child } => {
                 Action::ChildReleased { child: child.clone(), usage: Default::default() }
             }
-            Activity::Tell { turn } => Action::Told(turn.clone()),
-            Activity::Keep { decision } => Action::DecisionKept(decision.clone()),
-            Activity::Copy { .. } => unreachable!("nothing is forked here"),
+            Activity::NotifyParent { turn } => Action::ParentNotified(turn.clone()),
+            Activity::PublishDecision { decision } => Action::DecisionPublished(decision.clone()),
+            Activity::CopyFork { .. } => unreachable!("nothing is forked here"),
             Activity::Summarize { upto } => summarized(&self.state, *upto, throw.how),
         }
     }
@@ -171,7 +172,7 @@ impl Run {
         calls.chain(runs).filter_map(|(id, child)| Some((id.clone(), child.clone()?)))
     }
 
-    fn child_ends(&self, throw: Throw) -> Action {
+    fn child_ends(&self, throw: Roll) -> Action {
         let children: Vec<_> = self.children().collect();
         match usize::from(throw.which).checked_rem(children.len()) {
             Some(which) => child_ended(children[which].0.as_str(), children[which].1.as_str()),
@@ -179,25 +180,26 @@ impl Run {
         }
     }
 
-    fn message(&self, n: usize, throw: Throw) -> Action {
+    fn message(&self, n: usize, throw: Roll) -> Action {
         let if_busy =
             [IfBusy::Reject, IfBusy::Queue, IfBusy::Interrupt][usize::from(throw.how % 3)];
         let mut sent = message(&format!("turn_{n}"), if_busy);
         sent.partial = self.partial(throw);
-        sent.create = Some(born(throw));
-        sent.basis.max_steps = u32::from(throw.which % 5);
-        sent.basis.summarize_over = throw.how.is_multiple_of(4).then_some(u64::from(throw.which));
-        sent.basis.budget.max_conversation_tokens = (throw.how % 16 == 7).then_some(1_000);
+        sent.create = Some(create_random(throw));
+        sent.settings.max_steps = u32::from(throw.which % 5);
+        sent.settings.summarize_over =
+            throw.how.is_multiple_of(4).then_some(u64::from(throw.which));
+        sent.settings.budget.max_conversation_tokens = (throw.how % 16 == 7).then_some(1_000);
         Action::Send(sent)
     }
 
-    fn partial(&self, throw: Throw) -> Option<PartialMessage> {
+    fn partial(&self, throw: Roll) -> Option<PartialMessage> {
         let step = self.state.turn.as_ref()?.step + [1, 1, 1, 0, 2][usize::from(throw.which % 5)];
         let content = vec![text_block("half"); usize::from(throw.how % 4).min(1)];
         Some(PartialMessage { id: MessageId::new("msg"), step, content })
     }
 
-    fn dispatch(&self, n: usize, throw: Throw) -> Action {
+    fn dispatch(&self, n: usize, throw: Roll) -> Action {
         Action::Dispatch(Dispatch {
             call: CallId::new(format!("dispatch_{n}")),
             tool: "tool".to_owned(),
@@ -211,7 +213,7 @@ impl Run {
         })
     }
 
-    fn failed(&self, throw: Throw) -> Action {
+    fn failed(&self, throw: Roll) -> Action {
         let turn = self.state.turn.as_ref();
         Action::ModelFailed(ModelFailed {
             turn: turn.map_or(TurnId::new("none"), |turn| turn.id.clone()),
@@ -221,16 +223,16 @@ impl Run {
         })
     }
 
-    fn queued(&self, n: usize, throw: Throw) -> TurnId {
+    fn queued(&self, n: usize, throw: Roll) -> TurnId {
         let place = usize::from(throw.how % 2);
         self.state.queue.get(place).map_or(TurnId::new(format!("turn_{n}")), |next| next.id.clone())
     }
 
-    fn returned(&self, throw: Throw) -> Action {
+    fn returned(&self, throw: Roll) -> Action {
         returned(&self.some_call(throw), u32::from(throw.how % 4))
     }
 
-    fn resolved(&self, throw: Throw) -> Action {
+    fn resolved(&self, throw: Roll) -> Action {
         let call = self.some_call(throw);
         let suspension = [None, Some(1), Some(2), Some(9)][usize::from(throw.how % 4)];
         match throw.how / 4 % 4 {
@@ -241,7 +243,7 @@ impl Run {
         }
     }
 
-    fn hooked(&self, throw: Throw) -> Action {
+    fn hooked(&self, throw: Roll) -> Action {
         let turn = self.state.turn.as_ref();
         let step = turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(throw.how % 5)];
         let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
@@ -253,15 +255,21 @@ impl Run {
     }
 
     /// A reduction of the context, right or wrong.
-    fn reduced(&self, throw: Throw) -> Action {
+    fn reduced(&self, throw: Roll) -> Action {
         let turn = self.state.turn.as_ref();
         let step = turn.map_or(0, |turn| turn.step) + [1, 1, 0][usize::from(throw.how / 3 % 3)];
         let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
         let seq = self.state.seq.saturating_sub(u64::from(throw.which % 8));
         let reduced = ContextReduced {
             step,
-            marks: Marks { from: seq, since: seq, expired: seq, forced: 0 },
-            why: [ReductionReason::Budget, ReductionReason::TooLong][usize::from(throw.which % 2)],
+            marks: ContextMarks {
+                read_from: seq,
+                shown_from: seq,
+                expired_upto: seq,
+                forced_upto: 0,
+            },
+            reason: [ReductionReason::Budget, ReductionReason::TooLong]
+                [usize::from(throw.which % 2)],
             results: 0,
             turns: 0,
             tokens_before: 10,
@@ -271,7 +279,7 @@ impl Run {
     }
 
     /// An approver's answer that is to hold for more.
-    fn remembered(&self, throw: Throw) -> Action {
+    fn remembered(&self, throw: Roll) -> Action {
         let scope = [Scope::Conversation, Scope::Agent][usize::from(throw.how % 2)];
         let id = DecisionId::new(format!("dec_{}", throw.how % 4));
         let wish = RememberDecision {
@@ -282,17 +290,17 @@ impl Run {
             fingerprint: String::new(),
             for_ms: u64::from(throw.ms),
         };
-        let pending = self.state.pending();
+        let pending = self.state.pending_calls();
         let open = pending.iter().find(|open| open.kind == crate::event::SuspensionKind::Approval);
         match open.map(|open| answer_to(open, throw)) {
             Some(Action::Resolve(resolve)) => {
                 Action::Resolve(Resolve { remember: Some(wish), ..resolve })
             }
-            Some(_) | None => Action::DecisionKept(wish.id),
+            Some(_) | None => Action::DecisionPublished(wish.id),
         }
     }
 
-    fn some_call(&self, throw: Throw) -> String {
+    fn some_call(&self, throw: Roll) -> String {
         let calls = self.state.turn.iter().flat_map(|turn| &turn.calls).map(|call| &call.id);
         let known: Vec<&CallId> = calls.chain(self.state.dispatches.keys()).collect();
         let place = usize::from(throw.which) % (known.len() + 1);
@@ -300,15 +308,15 @@ impl Run {
     }
 
     /// Revives, performs what is wanted, and answers or expires what is pending, to the end.
-    pub(super) fn finish(&mut self, throw: Throw) {
-        let plain = Throw { what: 0, which: 0, how: throw.how & !1, ms: 0 };
+    pub(super) fn finish(&mut self, throw: Roll) {
+        let plain = Roll { what: 0, which: 0, how: throw.how & !1, ms: 0 };
         self.play(Action::Revive);
         for turn in 0..2_000 {
             let wanted = wanted(&self.state);
-            let page = |wanted: &&Activity| matches!(wanted, Activity::Page { .. });
+            let page = |wanted: &&Activity| matches!(wanted, Activity::AwaitClient { .. });
             let pages_come = (throw.how ^ turn as u8).is_multiple_of(2);
             let next = wanted.iter().find(|wanted| !page(wanted) || !pages_come);
-            let pending = self.state.pending();
+            let pending = self.state.pending_calls();
             let action = match (next, pending.first()) {
                 (None, None) if self.state.alarm().is_some() => match throw.how % 4 {
                     0 if self.children().next().is_some() => self.child_ends(plain),
@@ -317,8 +325,8 @@ impl Run {
                         Action::Wake
                     }
                 },
-                (Some(Activity::Model { turn, step }), _) => reply(turn, *step, Vec::new(), 0),
-                (Some(activity), _) => self.perform(activity, Throw { how: 0, ..plain }),
+                (Some(Activity::CallModel { turn, step }), _) => reply(turn, *step, Vec::new(), 0),
+                (Some(activity), _) => self.perform(activity, Roll { how: 0, ..plain }),
                 (None, Some(first)) if throw.which.is_multiple_of(3) => {
                     self.at = self.at.max(first.expires_at);
                     Action::Wake
@@ -342,16 +350,16 @@ fn asks(ms: u16) -> Option<InputRequest> {
     (ms % 3 == 1).then(asks)
 }
 
-fn judged(how: u8) -> MessageVerdict {
+fn verdict_of(how: u8) -> MessageVerdict {
     match how % 13 {
         4 => MessageVerdict::Halt("hook".to_owned()),
         5 => MessageVerdict::Refuse { hook: "guard".to_owned(), reason: "rude".to_owned() },
-        _ => MessageVerdict::GoOn,
+        _ => MessageVerdict::Accept,
     }
 }
 
 /// Half of all conversations are children.
-fn born(throw: Throw) -> Create {
+fn create_random(throw: Roll) -> Create {
     Create { parent: throw.which.is_multiple_of(2).then(|| Box::new(parent())), ..create() }
 }
 
@@ -369,7 +377,7 @@ fn changes(how: u8) -> Vec<StateChange> {
     }
 }
 
-fn answer_to(pending: &PendingCall, throw: Throw) -> Action {
+fn answer_to(pending: &PendingCall, throw: Roll) -> Action {
     let call = pending.call_id.as_str();
     let suspension = Some(pending.suspension).filter(|_| throw.how.is_multiple_of(2));
     match (pending.kind, throw.how % 5) {
@@ -389,7 +397,7 @@ fn summarized(state: &State, upto: u64, how: u8) -> Action {
     }
     let summarized = Summarized {
         upto,
-        marks: Marks { from: upto, since: upto, ..Marks::default() },
+        marks: ContextMarks { read_from: upto, shown_from: upto, ..ContextMarks::default() },
         text: "short".to_owned(),
         usage: None,
         tokens_before: 9,
@@ -414,30 +422,30 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<PlannedCall>, how: u8) -> Action {
         stop: [None, Some(StopReason::Paused), Some(StopReason::Refusal)][usize::from(how / 9 % 3)],
         verbatim: None,
         context_tokens: (how % 4 != 3).then_some(u64::from(how)),
-        read_at: u64::MAX,
+        context_seq: u64::MAX,
         object,
-        judged: judged(how),
+        verdict: verdict_of(how),
     })
 }
 
 /// Up to five calls of all kinds, in an order that the dice choose.
-fn planned(throw: Throw, seq: u64) -> Vec<PlannedCall> {
+fn planned(throw: Roll, seq: u64) -> Vec<PlannedCall> {
     let kinds = |n: u8| {
         let seed =
             (throw.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(throw.how));
-        let id = GIVEN[usize::from(seed / 8) % GIVEN.len()];
+        let id = PROVIDER_IDS[usize::from(seed / 8) % PROVIDER_IDS.len()];
         let planned = match seed % 9 {
             0 | 1 => server(id),
             2 => gated(id),
             3 => human(id),
             4 => client(id),
             5 => gated_client(id),
-            6 => answered(id, Executor::Provider, outcome(throw.how)),
-            7 => answered(id, Executor::Client, outcome(throw.how)),
+            6 => answered_call(id, Executor::Provider, outcome(throw.how)),
+            7 => answered_call(id, Executor::Client, outcome(throw.how)),
             _ => call(id, Executor::Provider, seed.is_multiple_of(2)),
         };
-        let planned = if seed % 7 == 1 { asking(id, &format!("{seq}_{n}")) } else { planned };
-        if seed % 4 == 3 { once(planned) } else { planned }
+        let planned = if seed % 7 == 1 { with_child(id, &format!("{seq}_{n}")) } else { planned };
+        if seed % 4 == 3 { run_once(planned) } else { planned }
     };
     (0..throw.which / 8 % 6).map(kinds).collect()
 }

@@ -22,8 +22,8 @@ fn revoke() -> Action {
 
 #[test]
 fn a_decision_is_remembered_with_the_resolution_and_revoked() {
-    let mut story = Story::called(vec![gated("a")]);
-    let told = story.tell(remembering(approve("a", None), Scope::Conversation, 1_000));
+    let mut story = Scenario::with_calls(vec![gated("a")]);
+    let told = story.apply(remembering(approve("a", None), Scope::Conversation, 1_000));
     assert_eq!(told, Ok(vec!["resolution", "decision_remembered", "tool_started"]));
     let decision = story.state.decisions.values().next().unwrap().clone();
     assert!(decision.approved);
@@ -38,33 +38,33 @@ fn a_decision_is_remembered_with_the_resolution_and_revoked() {
     assert_eq!(decision.expires_at, story.after(1_000));
     story.then(revoke());
     assert!(story.state.decisions.is_empty());
-    assert_eq!(story.tell(revoke()), Err(Rejection::DecisionNotFound));
+    assert_eq!(story.apply(revoke()), Err(Rejection::DecisionNotFound));
 }
 
 #[test]
 fn a_denial_is_remembered_too_and_one_that_has_expired_is_not_there() {
-    let mut story = Story::called(vec![gated("a")]);
+    let mut story = Scenario::with_calls(vec![gated("a")]);
     story.then(remembering(deny("a", None), Scope::Conversation, 1_000));
     assert!(!story.state.decisions.values().next().unwrap().approved);
-    story.pass(1_000);
-    assert_eq!(story.tell(revoke()), Err(Rejection::DecisionNotFound));
+    story.advance(1_000);
+    assert_eq!(story.apply(revoke()), Err(Rejection::DecisionNotFound));
 }
 
 #[test]
 fn one_for_the_agent_is_this_conversations_until_the_agent_has_it() {
-    let mut story = Story::called(vec![gated("a")]);
+    let mut story = Scenario::with_calls(vec![gated("a")]);
     story.then(remembering(approve("a", None), Scope::Agent, 1_000));
     assert_eq!(story.state.decisions.len(), 1);
-    assert_eq!(story.wants(), ["attempt 1 of a", "keeping of dec_1"]);
-    assert_eq!(story.tell(revoke()), Err(Rejection::DecisionNotFound));
-    story.then(Action::DecisionKept(DecisionId::new("dec_1")));
-    assert_eq!(story.wants(), ["attempt 1 of a"]);
+    assert_eq!(story.wanted(), ["attempt 1 of a", "keeping of dec_1"]);
+    assert_eq!(story.apply(revoke()), Err(Rejection::DecisionNotFound));
+    story.then(Action::DecisionPublished(DecisionId::new("dec_1")));
+    assert_eq!(story.wanted(), ["attempt 1 of a"]);
     assert!(story.state.decisions.is_empty());
 }
 
 #[test]
 fn nothing_is_remembered_of_an_approval_that_the_gate_refuses() {
-    let mut story = Story::called(vec![gated("a")]);
+    let mut story = Scenario::with_calls(vec![gated("a")]);
     let refused = match approve_with("a", serde_json::json!({"n": 2})) {
         Action::Resolve(resolve) => {
             Action::Resolve(Resolve { gate: Some(verdict(Decision::Deny)), ..resolve })
@@ -77,7 +77,7 @@ fn nothing_is_remembered_of_an_approval_that_the_gate_refuses() {
 
 #[test]
 fn a_call_that_a_decision_lets_through_runs_as_who_made_it() {
-    let mut story = Story::begun();
+    let mut story = Scenario::with_turn();
     let mut planned = server("a");
     let by = Some(Principal::new("ann"));
     planned.gate = Some(Verdict { by, ..verdict(Decision::Allow) });

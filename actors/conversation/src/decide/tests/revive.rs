@@ -9,133 +9,133 @@ use crate::state::ConversationStatus;
 use crate::{Rejection, State, evolve};
 
 /// The conversation as it comes back when only the first events were written.
-fn cut(story: &Story, events: usize) -> Story {
+fn cut(story: &Scenario, events: usize) -> Scenario {
     let journal: Vec<Event> = story.journal[..events].to_vec();
     let state = journal.iter().fold(State::default(), evolve);
-    Story { state, journal, at: story.at }
+    Scenario { state, journal, at: story.at }
 }
 
 /// How many events are there up to and with the first of this type.
-fn upto(story: &Story, name: &str) -> usize {
+fn upto(story: &Scenario, name: &str) -> usize {
     story.journal.iter().position(|event| kind(event) == name).unwrap() + 1
 }
 
 /// semantics §2.3
 #[test]
 fn a_turn_killed_with_a_running_and_a_waiting_call_has_both_after_revival() {
-    let mut story = Story::called(vec![server("a"), gated("b")]);
-    let waiting = story.state.pending();
-    assert_eq!(story.tell(Action::Revive).unwrap(), ["tool_started"]);
-    assert_eq!(story.wants(), ["attempt 2 of a"]);
-    assert_eq!(story.state.pending(), waiting);
-    assert_eq!(story.tell(returned("a", 1)), Err(Rejection::Stale), "the dead run's");
+    let mut story = Scenario::with_calls(vec![server("a"), gated("b")]);
+    let waiting = story.state.pending_calls();
+    assert_eq!(story.apply(Action::Revive).unwrap(), ["tool_started"]);
+    assert_eq!(story.wanted(), ["attempt 2 of a"]);
+    assert_eq!(story.state.pending_calls(), waiting);
+    assert_eq!(story.apply(returned("a", 1)), Err(Rejection::Stale), "the dead run's");
     story.then(returned("a", 2)).then(approve("b", Some(1)));
-    assert_eq!(story.wants(), ["attempt 1 of b"]);
+    assert_eq!(story.wanted(), ["attempt 1 of b"]);
 }
 
 #[test]
 fn every_revival_raises_the_attempt() {
-    let mut story = Story::called(vec![server("a")]);
+    let mut story = Scenario::with_calls(vec![server("a")]);
     for attempt in 2..5 {
         story.then(Action::Revive);
-        assert_eq!(story.wants(), [format!("attempt {attempt} of a")]);
+        assert_eq!(story.wanted(), [format!("attempt {attempt} of a")]);
     }
 }
 
 #[test]
 fn a_run_that_must_not_happen_twice_ends_as_interrupted() {
     for approved in [false, true] {
-        let planned = once(if approved { gated("a") } else { server("a") });
-        let mut story = Story::called(vec![planned]);
+        let planned = run_once(if approved { gated("a") } else { server("a") });
+        let mut story = Scenario::with_calls(vec![planned]);
         if approved {
             story.then(approve("a", None));
         }
-        assert_eq!(story.tell(Action::Revive).unwrap(), ["tool_result"]);
+        assert_eq!(story.apply(Action::Revive).unwrap(), ["tool_result"]);
         assert_eq!(story.error("a"), json!(["tool call interrupted", "INTERRUPTED"]));
-        assert_eq!(story.wants(), ["model step 2 of turn_1"]);
+        assert_eq!(story.wanted(), ["model step 2 of turn_1"]);
     }
 }
 
 #[test]
 fn a_waiting_call_that_must_not_run_twice_still_waits() {
-    let mut story = Story::called(vec![once(gated("a"))]);
-    assert_eq!(story.tell(Action::Revive).unwrap(), [""; 0]);
+    let mut story = Scenario::with_calls(vec![run_once(gated("a"))]);
+    assert_eq!(story.apply(Action::Revive).unwrap(), [""; 0]);
     story.then(approve("a", None));
-    assert_eq!(story.wants(), ["attempt 1 of a"]);
+    assert_eq!(story.wanted(), ["attempt 1 of a"]);
 }
 
 /// semantics §2.4
 #[test]
 fn an_approval_stands_when_the_node_dies_before_or_while_the_tool_runs() {
-    let mut story = Story::called(vec![gated("a")]);
+    let mut story = Scenario::with_calls(vec![gated("a")]);
     story.then(approve("a", None));
     let mut before = cut(&story, upto(&story, "resolution"));
-    assert_eq!(before.tell(Action::Revive).unwrap(), ["tool_started"]);
-    assert_eq!(before.wants(), ["attempt 1 of a"]);
+    assert_eq!(before.apply(Action::Revive).unwrap(), ["tool_started"]);
+    assert_eq!(before.wanted(), ["attempt 1 of a"]);
     let mut during = cut(&story, upto(&story, "tool_started"));
-    assert_eq!(during.tell(Action::Revive).unwrap(), ["tool_started"]);
-    assert_eq!(during.wants(), ["attempt 2 of a"]);
+    assert_eq!(during.apply(Action::Revive).unwrap(), ["tool_started"]);
+    assert_eq!(during.wanted(), ["attempt 2 of a"]);
     for mut revived in [before, during] {
-        assert_eq!(revived.state.pending(), []);
-        assert!(not_open(revived.tell(approve("a", None))));
+        assert_eq!(revived.state.pending_calls(), []);
+        assert!(not_open(revived.apply(approve("a", None))));
         assert_eq!(revived.state.turn.unwrap().calls[0].principal.as_str(), "boss");
     }
 }
 
 #[test]
 fn a_denied_call_never_runs_wherever_its_denial_was_cut() {
-    let mut story = Story::called(vec![gated("a")]);
+    let mut story = Scenario::with_calls(vec![gated("a")]);
     story.then(deny("a", None));
     let mut back = cut(&story, upto(&story, "resolution"));
-    assert_eq!(back.tell(Action::Revive).unwrap(), ["tool_result"]);
-    assert_eq!(back.wants(), ["model step 2 of turn_1"]);
+    assert_eq!(back.apply(Action::Revive).unwrap(), ["tool_result"]);
+    assert_eq!(back.wanted(), ["model step 2 of turn_1"]);
 }
 
 /// semantics §2.5
 #[test]
 fn a_turn_killed_after_an_acknowledged_answer_goes_on_by_itself() {
-    let mut story = Story::called(vec![human("a")]);
+    let mut story = Scenario::with_calls(vec![human("a")]);
     story.then(answer("a", None, json!(1)));
     let mut back = cut(&story, story.journal.len());
-    assert_eq!(back.tell(Action::Revive).unwrap(), [""; 0]);
-    assert_eq!(back.wants(), ["model step 2 of turn_1"]);
+    assert_eq!(back.apply(Action::Revive).unwrap(), [""; 0]);
+    assert_eq!(back.wanted(), ["model step 2 of turn_1"]);
 }
 
 /// semantics §2.1
 #[test]
 fn a_gated_client_call_revived_in_its_second_phase_is_still_in_it() {
-    let mut story = Story::called(vec![gated_client("a")]);
+    let mut story = Scenario::with_calls(vec![gated_client("a")]);
     story.then(approve("a", None));
-    let waiting = story.state.pending();
+    let waiting = story.state.pending_calls();
     let mut back = cut(&story, story.journal.len());
-    assert_eq!(back.tell(Action::Revive).unwrap(), [""; 0]);
-    assert_eq!(back.state.pending(), waiting);
-    assert_eq!(back.wants(), ["page for a"]);
-    assert!(not_open(back.tell(approve("a", None))));
+    assert_eq!(back.apply(Action::Revive).unwrap(), [""; 0]);
+    assert_eq!(back.state.pending_calls(), waiting);
+    assert_eq!(back.wanted(), ["page for a"]);
+    assert!(not_open(back.apply(approve("a", None))));
     back.then(answer("a", Some(2), json!(1)));
 }
 
 #[test]
 fn a_gated_client_call_killed_between_its_phases_enters_the_second_once() {
-    let mut story = Story::called(vec![gated_client("a")]);
+    let mut story = Scenario::with_calls(vec![gated_client("a")]);
     story.then(approve("a", None));
     for (last, told) in
         [("resolution", vec!["tool_started", "suspension"]), ("tool_started", vec!["suspension"])]
     {
         let mut back = cut(&story, upto(&story, last));
-        assert_eq!(back.tell(Action::Revive).unwrap(), told);
-        let pending = back.state.pending();
+        assert_eq!(back.apply(Action::Revive).unwrap(), told);
+        let pending = back.state.pending_calls();
         assert_eq!((pending.len(), pending[0].suspension), (1, 2));
-        assert_eq!(back.tell(Action::Revive).unwrap(), [""; 0]);
+        assert_eq!(back.apply(Action::Revive).unwrap(), [""; 0]);
     }
 }
 
 #[test]
 fn a_call_that_was_named_and_never_handed_over_ends_as_interrupted() {
-    let story = Story::called(vec![server("a"), human("b"), gated("c")]);
+    let story = Scenario::with_calls(vec![server("a"), human("b"), gated("c")]);
     let mut back = cut(&story, upto(&story, "assistant_msg"));
-    assert_eq!(back.state.activeness(), ConversationStatus::ExecutingTools);
-    assert_eq!(back.tell(Action::Revive).unwrap(), ["tool_result"; 3]);
+    assert_eq!(back.state.status(), ConversationStatus::ExecutingTools);
+    assert_eq!(back.apply(Action::Revive).unwrap(), ["tool_result"; 3]);
     for call in ["a", "b", "c"] {
         assert_eq!(back.error(call), json!(["tool call interrupted", "INTERRUPTED"]));
     }
@@ -143,15 +143,15 @@ fn a_call_that_was_named_and_never_handed_over_ends_as_interrupted() {
 
 #[test]
 fn a_step_killed_in_mid_stream_is_run_again() {
-    let mut story = Story::begun();
-    assert_eq!(story.tell(Action::Revive).unwrap(), [""; 0]);
-    assert_eq!(story.wants(), ["model step 1 of turn_1"]);
+    let mut story = Scenario::with_turn();
+    assert_eq!(story.apply(Action::Revive).unwrap(), [""; 0]);
+    assert_eq!(story.wanted(), ["model step 1 of turn_1"]);
 }
 
 /// semantics §2.18
 #[test]
 fn a_revived_turn_runs_as_the_principal_who_started_it() {
-    let mut story = Story::called(vec![server("a")]);
+    let mut story = Scenario::with_calls(vec![server("a")]);
     story.then(Action::Revive);
     let turn = story.state.turn.as_ref().unwrap();
     assert_eq!((turn.principal.as_str(), turn.calls[0].principal.as_str()), ("user", "user"));
@@ -163,8 +163,8 @@ fn a_revived_turn_runs_as_the_principal_who_started_it() {
 /// semantics §2.18, for expiry: nobody is named as the one who answered.
 #[test]
 fn an_expiry_is_nobodys_resolution() {
-    let mut story = Story::called(vec![gated("a")]);
-    story.pass(TIMEOUT_MS).then(Action::Wake);
+    let mut story = Scenario::with_calls(vec![gated("a")]);
+    story.advance(TIMEOUT_MS).then(Action::Wake);
     let resolved = |event: &Event| matches!(event.data, EventData::Resolution(_));
     assert!(!story.journal.iter().any(resolved));
     assert_eq!(story.state.turn.unwrap().calls[0].principal.as_str(), "user");
@@ -172,20 +172,20 @@ fn an_expiry_is_nobodys_resolution() {
 
 #[test]
 fn a_turn_killed_at_its_last_step_is_halted_when_it_comes_back() {
-    let mut story = Story::begun();
+    let mut story = Scenario::with_turn();
     for n in 0..5 {
         story.reply(vec![server(&format!("c{n}"))]).unwrap();
         story.then(returned(&format!("c{n}"), 1));
     }
     let mut back = cut(&story, story.journal.len() - 1);
-    assert_eq!(back.tell(Action::Revive).unwrap(), ["turn_ended"]);
-    assert_eq!(back.ended(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
+    assert_eq!(back.apply(Action::Revive).unwrap(), ["turn_ended"]);
+    assert_eq!(back.turn_ends(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
 }
 
 #[test]
 fn an_idle_conversation_revives_to_nothing() {
-    let mut story = Story::begun();
+    let mut story = Scenario::with_turn();
     story.reply(vec![]).unwrap();
-    assert_eq!(story.tell(Action::Revive).unwrap(), [""; 0]);
-    assert_eq!(Story::empty().tell(Action::Revive), Err(Rejection::NotFound));
+    assert_eq!(story.apply(Action::Revive).unwrap(), [""; 0]);
+    assert_eq!(Scenario::empty().apply(Action::Revive), Err(Rejection::NotFound));
 }

@@ -5,25 +5,25 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use super::journal_checker::Referee;
-use super::random_driver::{Run, Throw, throws};
+use super::journal_checker::JournalChecker;
+use super::random_driver::{RandomRun, Roll, rolls};
 use super::scenario::{cancel, kind};
 use crate::command::Action;
 use crate::state::{CallPhase, ConversationStatus};
 use crate::{Activity, State, Timestamp, evolve, from_json, replay, wanted};
 
 /// Cuts a journal, lets the rest be finished, and has the referee look at the whole.
-fn settles(run: &Run, cut: usize, state: State, throw: Throw) {
-    let mut rest = Run { state, journal: run.journal[..cut].to_vec(), at: run.at };
+fn settles(run: &RandomRun, cut: usize, state: State, throw: Roll) {
+    let mut rest = RandomRun { state, journal: run.journal[..cut].to_vec(), at: run.at };
     if !rest.state.exists() {
         return;
     }
     rest.finish(throw);
-    Referee::of(&rest.journal).all_is_done();
+    JournalChecker::check(&rest.journal).assert_nothing_left();
     assert!(rest.state.turn.is_none() && rest.state.queue.is_empty());
     assert!(rest.state.dispatches.is_empty() && wanted(&rest.state).is_empty());
-    assert_eq!(rest.state.activeness(), ConversationStatus::Idle);
-    assert_eq!((rest.state.alarm(), rest.state.pending()), (None, vec![]));
+    assert_eq!(rest.state.status(), ConversationStatus::Idle);
+    assert_eq!((rest.state.alarm(), rest.state.pending_calls()), (None, vec![]));
     assert_eq!(replay(State::default(), &rest.journal), rest.state);
 }
 
@@ -31,7 +31,7 @@ fn settles(run: &Run, cut: usize, state: State, throw: Throw) {
 fn wants_only_what_is_open(state: &State) {
     for activity in wanted(state) {
         let open = match &activity {
-            Activity::Tool { call, .. } | Activity::Page { call, .. } => {
+            Activity::RunTool { call, .. } | Activity::AwaitClient { call, .. } => {
                 let open = state.call(call).is_some_and(|call| match call.phase {
                     CallPhase::Running { .. } | CallPhase::Suspended(_) => true,
                     CallPhase::Requested
@@ -41,13 +41,15 @@ fn wants_only_what_is_open(state: &State) {
                 });
                 open || state.dispatches.contains_key(call)
             }
-            Activity::Release { child } => state.orphans.contains_key(child),
-            Activity::Tell { turn } => state.turn.as_ref().is_none_or(|open| open.id != *turn),
-            Activity::Keep { decision } => state.decisions.contains_key(decision),
-            Activity::Copy { after } => state.forking.is_some() && *after == state.seq,
+            Activity::StopChild { child } => state.orphans.contains_key(child),
+            Activity::NotifyParent { turn } => {
+                state.turn.as_ref().is_none_or(|open| open.id != *turn)
+            }
+            Activity::PublishDecision { decision } => state.decisions.contains_key(decision),
+            Activity::CopyFork { after } => state.forking.is_some() && *after == state.seq,
             Activity::Summarize { upto } => *upto <= state.seq,
-            Activity::Start { .. } => state.turn.is_none(),
-            Activity::Model { .. } => state.turn.as_ref().is_some_and(|turn| turn.settled()),
+            Activity::StartTurn { .. } => state.turn.is_none(),
+            Activity::CallModel { .. } => state.turn.as_ref().is_some_and(|turn| turn.is_settled()),
         };
         assert!(open, "{activity}");
     }
@@ -58,16 +60,16 @@ proptest! {
 
     #[test]
     fn a_journal_cut_at_any_place_settles(
-        throws in throws(40), last in throws(2).prop_filter("one", |last| last.len() == 1),
+        throws in rolls(40), last in rolls(2).prop_filter("one", |last| last.len() == 1),
     ) {
-        let run = Run::played(&throws);
-        Referee::of(&run.journal);
+        let run = RandomRun::from_rolls(&throws);
+        JournalChecker::check(&run.journal);
         let mut state = State::default();
         settles(&run, 0, state.clone(), last[0]);
         for (place, event) in run.journal.iter().enumerate() {
             state = evolve(state, event);
             wants_only_what_is_open(&state);
-            let throw = Throw { how: last[0].how.wrapping_add(place as u8), ..last[0] };
+            let throw = Roll { how: last[0].how.wrapping_add(place as u8), ..last[0] };
             settles(&run, place + 1, state.clone(), throw);
         }
         prop_assert_eq!(state, run.state);
@@ -79,12 +81,12 @@ proptest! {
 
     #[test]
     fn a_long_journal_cut_somewhere_settles(
-        throws in throws(120), place in any::<prop::sample::Index>(), how in any::<(u8, u8)>(),
+        throws in rolls(120), place in any::<prop::sample::Index>(), how in any::<(u8, u8)>(),
     ) {
-        let run = Run::played(&throws);
+        let run = RandomRun::from_rolls(&throws);
         let cut = place.index(run.journal.len() + 1);
         let state = replay(State::default(), &run.journal[..cut]);
-        settles(&run, cut, state, Throw { what: 0, which: how.0, how: how.1, ms: 0 });
+        settles(&run, cut, state, Roll { what: 0, which: how.0, how: how.1, ms: 0 });
     }
 
 }
@@ -94,9 +96,9 @@ proptest! {
 
     #[test]
     fn a_cached_state_goes_on_as_a_full_replay_would(
-        throws in throws(60), place in any::<prop::sample::Index>(),
+        throws in rolls(60), place in any::<prop::sample::Index>(),
     ) {
-        let run = Run::played(&throws);
+        let run = RandomRun::from_rolls(&throws);
         let (before, after) = run.journal.split_at(place.index(run.journal.len() + 1));
         let cached = serde_json::to_vec(&replay(State::default(), before)).unwrap();
         let cached: State = from_json(&cached).unwrap();
@@ -105,15 +107,15 @@ proptest! {
 
     #[test]
     fn nothing_panics_on_a_journal_out_of_order(
-        throws in throws(60), order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
+        throws in rolls(60), order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
     ) {
-        let run = Run::played(&throws);
+        let run = RandomRun::from_rolls(&throws);
         prop_assume!(!run.journal.is_empty());
         let torn = order.iter().map(|place| place.get(&run.journal));
         let state = replay(State::default(), torn);
         let (at, journal) = (Timestamp::MAX, Vec::new());
-        let mut torn = Run { state, journal, at };
-        let _ = (wanted(&torn.state), torn.state.alarm(), torn.state.activeness());
+        let mut torn = RandomRun { state, journal, at };
+        let _ = (wanted(&torn.state), torn.state.alarm(), torn.state.status());
         for action in [Action::Revive, Action::Wake, cancel()] {
             torn.play(action);
         }
@@ -126,7 +128,7 @@ fn the_dice_reach_every_kind_of_event_and_of_result() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..300 {
-        let run = Run::played(&throws(120).new_tree(&mut runner).unwrap().current());
+        let run = RandomRun::from_rolls(&rolls(120).new_tree(&mut runner).unwrap().current());
         for event in &run.journal {
             let json = serde_json::to_value(event).unwrap();
             let data = &json["data"];
