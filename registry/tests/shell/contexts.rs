@@ -123,7 +123,7 @@ async fn what_is_too_long_for_the_provider_is_halved_and_asked_once_more() {
     let reduced = reductions(&rig.journal(ID).await);
     assert_eq!(reduced.len(), 1);
     let ContextReduced { reason, tokens_before, tokens_after, .. } = reduced[0];
-    assert_eq!(why, ReductionReason::TooLong);
+    assert_eq!(reason, ReductionReason::TooLong);
     assert!(tokens_after * 2 <= tokens_before);
     assert!(length(&rig.model.read.lock().unwrap()) < longest);
     rig.check(ID).await;

@@ -100,15 +100,15 @@ proptest! {
 
     #[test]
     fn a_copy_of_any_prefix_is_at_rest(
-        throws in rolls(60), cut in any::<prop::sample::Index>(), page in 1_usize..20,
+        rolls in rolls(60), cut in any::<prop::sample::Index>(), page in 1_usize..20,
     ) {
-        let run = RandomRun::from_rolls(&throws);
+        let run = RandomRun::from_rolls(&rolls);
         if run.journal.is_empty() {
             return Ok(());
         }
         let at_seq = cut.index(run.journal.len()) + 1;
         let copy = forked(&run.journal, at_seq, page);
-        // Of a child's copy, what it told its parent is the other's affair.
+        // The original reports to the parent, so a copy of a child owes nothing that it can clear.
         if !matches!(&run.journal[0].data, EventData::Created(created) if created.parent.is_some()) {
             JournalChecker::check(&copy.journal).assert_all_ended();
         }

@@ -1,4 +1,4 @@
-//! Judges a whole journal by the contract alone, without looking at how it is folded.
+//! Checks a whole journal against `reference/semantics.md` and `reference/journal.md` alone, without folding it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,38 +25,38 @@ pub(super) struct JournalChecker {
     waiting_turns: BTreeSet<TurnId>,
     open_turn: Option<TurnId>,
     ended: BTreeSet<TurnId>,
-    /// Children that are cared for: those of open calls, and those that are to be stopped.
+    /// Children that need attention: those of open calls, and those that must be stopped.
     children: BTreeSet<ConversationId>,
     owed_report: Option<TurnId>,
     is_child: bool,
-    /// Decisions that the agent must still be given.
+    /// Decisions that are not published to the agent yet.
     unpublished: BTreeSet<DecisionId>,
-    /// Up to where summaries go.
+    /// The last event that a summary covers.
     covered: u64,
 }
 
 impl JournalChecker {
-    /// Judges a journal that may go on.
+    /// Checks a journal that may go on.
     pub(super) fn check(journal: &[Event]) -> Self {
-        let mut referee = Self::default();
-        journal.iter().for_each(|event| referee.check_event(event));
-        referee
+        let mut checker = Self::default();
+        journal.iter().for_each(|event| checker.check_event(event));
+        checker
     }
 
-    /// Whether its decisions are another's, which it was forked from.
+    /// Asserts that nothing is open in a fork, whose children and decisions are the original's.
     pub(super) fn assert_all_ended(&self) {
         assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
-        assert!(self.calls.values().all(|life| life.done), "every call has its result");
+        assert!(self.calls.values().all(|record| record.done), "every call has its result");
         assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
     }
 
-    /// Judges that nothing is left to be done.
+    /// Asserts that nothing is left to do.
     pub(super) fn assert_nothing_left(&self) {
         assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
-        assert!(self.calls.values().all(|life| life.done), "every call has its result");
+        assert!(self.calls.values().all(|record| record.done), "every call has its result");
         assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
         assert!(self.children.is_empty(), "every child ended or was stopped");
-        assert!(self.owed_report.is_none(), "the parent was told");
+        assert!(self.owed_report.is_none(), "the parent has its report");
         assert!(self.unpublished.is_empty(), "the agent has its decisions");
     }
 
@@ -73,7 +73,7 @@ impl JournalChecker {
             }
             EventData::TurnStarted(_) => {
                 let turn = event.turn_id.clone().unwrap();
-                assert!(self.waiting_turns.remove(&turn), "it had a message, and starts once");
+                assert!(self.waiting_turns.remove(&turn), "it has one message, and starts once");
                 assert_eq!(self.open_turn.replace(turn), None, "one turn at a time");
             }
             EventData::TurnEnded(_) => {
@@ -89,7 +89,10 @@ impl JournalChecker {
                 self.assert_in_turn(event);
                 assert!(self.all_calls_done(), "no model request has a call without its result");
                 for named in &spoken.message.tool_calls {
-                    assert!(!self.dispatches.contains_key(&named.id), "ids never meet");
+                    assert!(
+                        !self.dispatches.contains_key(&named.id),
+                        "an id of a dispatch is not reused"
+                    );
                     let before = self.calls.insert(named.id.clone(), CallRecord::default());
                     assert!(before.is_none(), "an id is used once: {}", named.id);
                 }
@@ -111,20 +114,23 @@ impl JournalChecker {
                 assert!(self.all_calls_done(), "no model request has a call without its result");
             }
             EventData::InputRequired(required) => {
-                let life = self.record(event, &required.call_id);
-                assert_eq!(life.open, None, "it asks while it runs");
+                let record = self.call_record(event, &required.call_id);
+                assert_eq!(record.open, None, "it asks for input while it runs");
             }
             EventData::DecisionRemembered(remembered) => {
-                self.record(event, &remembered.call_id);
+                self.call_record(event, &remembered.call_id);
                 if remembered.scope == Scope::Agent {
                     self.unpublished.insert(remembered.decision.id.clone());
                 }
             }
-            EventData::DecisionPublished(kept) => {
-                assert!(self.unpublished.remove(&kept.decision_id))
+            EventData::DecisionPublished(published) => {
+                assert!(self.unpublished.remove(&published.decision_id))
             }
             EventData::DecisionRevoked(revoked) => {
-                assert!(!self.unpublished.contains(&revoked.decision_id), "it is the agent's");
+                assert!(
+                    !self.unpublished.contains(&revoked.decision_id),
+                    "a decision about to be published cannot be revoked here"
+                );
             }
             EventData::DispatchStarted(started) => {
                 assert_eq!(event.turn_id, None);
@@ -142,7 +148,7 @@ impl JournalChecker {
                 let refused = done.gate.is_some();
                 assert_eq!(before, (!refused).then_some(false), "a dispatch ends once");
             }
-            EventData::ToolCall(call) => drop(self.record(event, &call.call_id)),
+            EventData::ToolCall(call) => drop(self.call_record(event, &call.call_id)),
             EventData::ChildStarted(started) => {
                 self.children.insert(started.conversation_id.clone());
             }
@@ -152,14 +158,14 @@ impl JournalChecker {
             EventData::ChildReleased(released) => {
                 self.children.remove(&released.conversation_id);
             }
-            EventData::ParentNotified(told) => {
-                assert_eq!(self.owed_report.take().as_ref(), Some(&told.turn_id))
+            EventData::ParentNotified(notified) => {
+                assert_eq!(self.owed_report.take().as_ref(), Some(&notified.turn_id))
             }
             EventData::Abandoned {} => (self.owed_report, self.is_child) = (None, false),
             EventData::PhaseChanged(_)
             | EventData::TodosChanged(_)
             | EventData::WorkspaceOpened(_) => {}
-            EventData::Unknown(unknown) => panic!("decided by nobody: {unknown:?}"),
+            EventData::Unknown(unknown) => panic!("no command leads to this: {unknown:?}"),
             EventData::Suspension(_)
             | EventData::Resolution(_)
             | EventData::ToolStarted(_)
@@ -170,38 +176,38 @@ impl JournalChecker {
     fn check_call_event(&mut self, event: &Event) {
         match &event.data {
             EventData::Suspension(suspension) => {
-                let life = self.record(event, &suspension.call_id);
-                life.suspensions += 1;
-                assert_eq!(suspension.suspension, life.suspensions);
-                let opened = life.open.replace((suspension.kind, suspension.suspension));
+                let record = self.call_record(event, &suspension.call_id);
+                record.suspensions += 1;
+                assert_eq!(suspension.suspension, record.suspensions);
+                let opened = record.open.replace((suspension.kind, suspension.suspension));
                 assert_eq!(opened, None, "one suspension at a time");
                 assert!(suspension.expires_at >= event.at);
             }
             EventData::Resolution(resolution) => {
-                let life = self.record(event, &resolution.call_id);
-                let closed = life.open.take();
+                let record = self.call_record(event, &resolution.call_id);
+                let closed = record.open.take();
                 assert_eq!(closed, Some((resolution.kind, resolution.suspension)), "closed once");
-                life.approvals += u32::from(resolution.approved == Some(true));
-                life.denied = resolution.approved == Some(false);
-                assert!(life.approvals <= 1, "nobody is asked twice");
+                record.approvals += u32::from(resolution.approved == Some(true));
+                record.denied = resolution.approved == Some(false);
+                assert!(record.approvals <= 1, "one approval is enough");
             }
             EventData::ToolStarted(started) => {
-                let life = self.record(event, &started.call_id);
-                assert!(life.open.is_none() && !life.denied, "nothing runs against a no");
-                assert!(started.attempt > life.attempts, "attempts grow");
-                life.attempts = started.attempt;
+                let record = self.call_record(event, &started.call_id);
+                assert!(record.open.is_none() && !record.denied, "nothing runs after a denial");
+                assert!(started.attempt > record.attempts, "attempts grow");
+                record.attempts = started.attempt;
             }
             EventData::ToolResult(result) => {
-                let life = self.record(event, &result.call_id);
-                life.done = true;
-                let closed = life.open.take();
+                let record = self.call_record(event, &result.call_id);
+                record.done = true;
+                let closed = record.open.take();
                 match &result.outcome {
                     Outcome::Err(_, ErrorType::Expired | ErrorType::NoClient) => {
                         assert!(closed.is_some(), "only a suspension expires");
                     }
                     Outcome::Err(_, ErrorType::Cancelled) => {}
                     Outcome::Ok(_) | Outcome::Err(..) => {
-                        assert_eq!(closed, None, "no result goes past an open suspension");
+                        assert_eq!(closed, None, "no result leaves a suspension open");
                     }
                 }
             }
@@ -215,13 +221,13 @@ impl JournalChecker {
     }
 
     fn all_calls_done(&self) -> bool {
-        self.calls.values().all(|life| life.done)
+        self.calls.values().all(|record| record.done)
     }
 
-    fn record(&mut self, event: &Event, call: &CallId) -> &mut CallRecord {
+    fn call_record(&mut self, event: &Event, call: &CallId) -> &mut CallRecord {
         self.assert_in_turn(event);
-        let life = self.calls.get_mut(call).expect("the assistant named it");
-        assert!(!life.done, "a call has one result, and nothing after it");
-        life
+        let record = self.calls.get_mut(call).expect("an assistant message has the call");
+        assert!(!record.done, "a call has one result, and nothing after it");
+        record
     }
 }

@@ -10,10 +10,10 @@ use crate::permission::{Decision, Verdict};
 use crate::usage::Usage;
 use crate::{
     Activity, AgentName, CallId, ConversationId, MessageId, Principal, Rejection, Revision, State,
-    Timestamp, TurnId, decide, evolve, from_json, replay, wanted,
+    Timestamp, TurnId, checked_fold, decide, from_json, replay, wanted,
 };
 
-/// How long a suspension of these tests waits.
+/// How long suspensions wait in these tests.
 pub(super) const TIMEOUT_MS: i64 = 60_000;
 const MAX_STEPS: u32 = 5;
 
@@ -33,22 +33,22 @@ impl Scenario {
 
     /// A conversation whose first turn, `turn_1`, has just started.
     pub(super) fn with_turn() -> Self {
-        let mut story = Self::empty();
-        story.apply(send("turn_1")).unwrap();
-        story
+        let mut scenario = Self::empty();
+        scenario.apply(send("turn_1")).unwrap();
+        scenario
     }
 
     /// A conversation whose model has just made these calls.
     pub(super) fn with_calls(calls: Vec<PlannedCall>) -> Self {
-        let mut story = Self::with_turn();
-        story.reply(calls).unwrap();
-        story
+        let mut scenario = Self::with_turn();
+        scenario.reply(calls).unwrap();
+        scenario
     }
 
-    /// Judges and folds a command; the types of its events.
+    /// Decides a command, folds its events, and returns their types.
     ///
-    /// Every time: `seq` has no gap, a replay of the journal as it is read back from JSON comes to
-    /// the same state, and so does the state's own JSON.
+    /// Also asserts that every event is legal and reads back from JSON as it was, and that both a
+    /// replay of the journal and the state's own JSON result in the same state.
     pub(super) fn apply(&mut self, action: Action) -> Applied {
         let events = decide(&self.state, Command { at: self.at, action })?;
         for event in &events {
@@ -56,7 +56,7 @@ impl Scenario {
             let json = serde_json::to_vec(event).unwrap();
             let read: Event = from_json(&json).unwrap();
             assert_eq!(read, *event, "an event reads back as it was");
-            self.state = evolve(std::mem::take(&mut self.state), &read);
+            self.state = checked_fold(std::mem::take(&mut self.state), &read).unwrap();
         }
         let kinds = events.iter().map(kind).collect();
         self.journal.extend(events);
@@ -66,7 +66,7 @@ impl Scenario {
         Ok(kinds)
     }
 
-    /// The same, for a command that must be accepted.
+    /// Applies a command that must be accepted.
     pub(super) fn then(&mut self, action: Action) -> &mut Self {
         self.apply(action).unwrap();
         self
@@ -77,7 +77,7 @@ impl Scenario {
         self.apply(action)
     }
 
-    /// The model's answer to the open step.
+    /// The model's reply to the next step.
     pub(super) fn model_reply(&self, calls: Vec<PlannedCall>) -> Action {
         let turn = self.state.turn.as_ref().unwrap();
         Action::ModelReplied(ModelReplied {
@@ -295,7 +295,7 @@ pub(super) fn gated(id: &str) -> PlannedCall {
     call(id, Executor::Server, true)
 }
 
-/// A call that the child `kid_<name>` is to answer.
+/// A server call that the child `kid_<name>` is to answer.
 pub(super) fn with_child(id: &str, name: &str) -> PlannedCall {
     let mut planned = server(id);
     if let CallPlan::Execute { child, .. } = &mut planned.plan {
@@ -337,7 +337,7 @@ pub(super) fn gated_client(id: &str) -> PlannedCall {
     call(id, Executor::Client, true)
 }
 
-/// The same call, of a tool that must not run twice.
+/// The call, of a tool that must not run twice.
 pub(super) fn run_once(mut planned: PlannedCall) -> PlannedCall {
     if let CallPlan::Execute { on_interrupt, .. } = &mut planned.plan {
         *on_interrupt = OnInterrupt::Fail;
@@ -402,7 +402,7 @@ pub(super) fn answer_error(call: &str, error: &str) -> Action {
 pub(super) fn returned(call: &str, attempt: u32) -> Action {
     let outcome = Outcome::Ok(json!("done"));
     let call = CallId::new(call);
-    let (ui, halt, changes) = Default::default();
+    let (ui, halt, changes) = (None, None, Vec::new());
     Action::ToolReturned(ToolReturned {
         call,
         attempt,
@@ -432,6 +432,6 @@ pub(super) fn partial(step: u32) -> PartialMessage {
     PartialMessage { id: MessageId::new("msg_cut"), step, content: vec![text_block("half a")] }
 }
 
-pub(super) fn not_open(told: Applied) -> bool {
-    matches!(told, Err(Rejection::CallNotOpen(_)))
+pub(super) fn not_open(applied: Applied) -> bool {
+    matches!(applied, Err(Rejection::CallNotOpen(_)))
 }

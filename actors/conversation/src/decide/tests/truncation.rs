@@ -1,4 +1,4 @@
-//! Cut any journal anywhere: it settles, with one result a call, and replays to the same state.
+//! Any journal, cut anywhere, settles with one result per call, and replays to the same state.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::command::Action;
 use crate::state::{CallPhase, ConversationStatus};
 use crate::{Activity, State, Timestamp, evolve, from_json, replay, wanted};
 
-/// Cuts a journal, lets the rest be finished, and has the referee look at the whole.
-fn settles(run: &RandomRun, cut: usize, state: State, throw: Roll) {
+/// Cuts a journal, lets the rest be finished, and checks the whole journal.
+fn assert_settles(run: &RandomRun, cut: usize, state: State, roll: Roll) {
     let mut rest = RandomRun { state, journal: run.journal[..cut].to_vec(), at: run.at };
     if !rest.state.exists() {
         return;
     }
-    rest.finish(throw);
+    rest.finish(roll);
     JournalChecker::check(&rest.journal).assert_nothing_left();
     assert!(rest.state.turn.is_none() && rest.state.queue.is_empty());
     assert!(rest.state.dispatches.is_empty() && wanted(&rest.state).is_empty());
@@ -27,8 +27,8 @@ fn settles(run: &RandomRun, cut: usize, state: State, throw: Roll) {
     assert_eq!(replay(State::default(), &rest.journal), rest.state);
 }
 
-/// What is wanted is a call that runs or waits for a page, never one that is done.
-fn wants_only_what_is_open(state: &State) {
+/// Every wanted activity has something to do; none is for a call that is done.
+fn assert_wants_only_open_work(state: &State) {
     for activity in wanted(state) {
         let open = match &activity {
             Activity::RunTool { call, .. } | Activity::AwaitClient { call, .. } => {
@@ -60,17 +60,17 @@ proptest! {
 
     #[test]
     fn a_journal_cut_at_any_place_settles(
-        throws in rolls(40), last in rolls(2).prop_filter("one", |last| last.len() == 1),
+        rolls in rolls(40), last in rolls(2).prop_filter("one", |last| last.len() == 1),
     ) {
-        let run = RandomRun::from_rolls(&throws);
+        let run = RandomRun::from_rolls(&rolls);
         JournalChecker::check(&run.journal);
         let mut state = State::default();
-        settles(&run, 0, state.clone(), last[0]);
-        for (place, event) in run.journal.iter().enumerate() {
+        assert_settles(&run, 0, state.clone(), last[0]);
+        for (index, event) in run.journal.iter().enumerate() {
             state = evolve(state, event);
-            wants_only_what_is_open(&state);
-            let throw = Roll { how: last[0].how.wrapping_add(place as u8), ..last[0] };
-            settles(&run, place + 1, state.clone(), throw);
+            assert_wants_only_open_work(&state);
+            let roll = Roll { how: last[0].how.wrapping_add(index as u8), ..last[0] };
+            assert_settles(&run, index + 1, state.clone(), roll);
         }
         prop_assert_eq!(state, run.state);
     }
@@ -81,12 +81,12 @@ proptest! {
 
     #[test]
     fn a_long_journal_cut_somewhere_settles(
-        throws in rolls(120), place in any::<prop::sample::Index>(), how in any::<(u8, u8)>(),
+        rolls in rolls(120), index in any::<prop::sample::Index>(), how in any::<(u8, u8)>(),
     ) {
-        let run = RandomRun::from_rolls(&throws);
-        let cut = place.index(run.journal.len() + 1);
+        let run = RandomRun::from_rolls(&rolls);
+        let cut = index.index(run.journal.len() + 1);
         let state = replay(State::default(), &run.journal[..cut]);
-        settles(&run, cut, state, Roll { what: 0, which: how.0, how: how.1, ms: 0 });
+        assert_settles(&run, cut, state, Roll { what: 0, which: how.0, how: how.1, ms: 0 });
     }
 
 }
@@ -96,10 +96,10 @@ proptest! {
 
     #[test]
     fn a_cached_state_goes_on_as_a_full_replay_would(
-        throws in rolls(60), place in any::<prop::sample::Index>(),
+        rolls in rolls(60), index in any::<prop::sample::Index>(),
     ) {
-        let run = RandomRun::from_rolls(&throws);
-        let (before, after) = run.journal.split_at(place.index(run.journal.len() + 1));
+        let run = RandomRun::from_rolls(&rolls);
+        let (before, after) = run.journal.split_at(index.index(run.journal.len() + 1));
         let cached = serde_json::to_vec(&replay(State::default(), before)).unwrap();
         let cached: State = from_json(&cached).unwrap();
         prop_assert_eq!(replay(cached, after), run.state);
@@ -107,11 +107,11 @@ proptest! {
 
     #[test]
     fn nothing_panics_on_a_journal_out_of_order(
-        throws in rolls(60), order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
+        rolls in rolls(60), order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
     ) {
-        let run = RandomRun::from_rolls(&throws);
+        let run = RandomRun::from_rolls(&rolls);
         prop_assume!(!run.journal.is_empty());
-        let torn = order.iter().map(|place| place.get(&run.journal));
+        let torn = order.iter().map(|index| index.get(&run.journal));
         let state = replay(State::default(), torn);
         let (at, journal) = (Timestamp::MAX, Vec::new());
         let mut torn = RandomRun { state, journal, at };
@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// Without this, the properties could pass by never meeting what they are about.
+/// Otherwise the properties could hold only because they never meet what they are about.
 #[test]
 fn the_dice_reach_every_kind_of_event_and_of_result() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

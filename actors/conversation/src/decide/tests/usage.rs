@@ -1,4 +1,4 @@
-//! Money, what may be spent, and what providers do with a turn.
+//! Cost, budgets, and providers that pause or refuse a turn.
 
 use serde_json::{Value, from_value, json};
 
@@ -65,68 +65,69 @@ fn a_child_gets_what_is_left_of_the_tighter_bound() {
 #[test]
 fn a_conversation_without_a_token_left_starts_no_step() {
     let budget: Budget = from_value(json!({"max_conversation_tokens": 100})).unwrap();
-    let mut story = Scenario::empty();
+    let mut scenario = Scenario::empty();
     for (turn, usage) in [("turn_1", Some(spent(60, 40, 0.0))), ("turn_2", None)] {
-        let mut said = message(turn, IfBusy::Reject);
-        said.settings.budget = budget;
-        story.then(Action::Send(said));
+        let mut sent = message(turn, IfBusy::Reject);
+        sent.settings.budget = budget;
+        scenario.then(Action::Send(sent));
         if usage.is_some() {
-            let Action::ModelReplied(reply) = story.model_reply(vec![]) else { unreachable!() };
-            story.then(Action::ModelReplied(ModelReplied { usage, ..reply }));
+            let Action::ModelReplied(reply) = scenario.model_reply(vec![]) else { unreachable!() };
+            scenario.then(Action::ModelReplied(ModelReplied { usage, ..reply }));
         }
     }
     let halted = ("halted".to_owned(), Some("max_conversation_tokens".to_owned()));
-    assert_eq!(story.turn_ends(), [("completed".to_owned(), None), halted]);
-    assert!(story.wanted().is_empty());
+    assert_eq!(scenario.turn_ends(), [("completed".to_owned(), None), halted]);
+    assert!(scenario.wanted().is_empty());
 }
 
-fn stopped(story: &Scenario, stop: StopReason, object: Option<Result<Value, String>>) -> Action {
-    let Action::ModelReplied(reply) = story.model_reply(vec![]) else { unreachable!() };
+fn stopped(scenario: &Scenario, stop: StopReason, object: Option<Result<Value, String>>) -> Action {
+    let Action::ModelReplied(reply) = scenario.model_reply(vec![]) else { unreachable!() };
     Action::ModelReplied(ModelReplied { stop: Some(stop), object, ..reply })
 }
 
 #[test]
 fn a_turn_that_its_provider_paused_goes_on_with_the_next_step() {
-    let mut story = Scenario::with_turn();
-    let paused = stopped(&story, StopReason::Paused, None);
-    assert_eq!(story.apply(paused), Ok(vec!["assistant_msg"]));
-    assert_eq!(story.wanted(), ["model step 2 of turn_1"]);
-    let done = stopped(&story, StopReason::End, None);
-    story.then(done);
-    assert_eq!(story.turn_ends(), [("completed".to_owned(), None)]);
+    let mut scenario = Scenario::with_turn();
+    let paused = stopped(&scenario, StopReason::Paused, None);
+    assert_eq!(scenario.apply(paused), Ok(vec!["assistant_msg"]));
+    assert_eq!(scenario.wanted(), ["model step 2 of turn_1"]);
+    let done = stopped(&scenario, StopReason::End, None);
+    scenario.then(done);
+    assert_eq!(scenario.turn_ends(), [("completed".to_owned(), None)]);
 }
 
 #[test]
 fn a_provider_that_pauses_forever_is_halted_at_max_steps() {
-    let mut story = Scenario::with_turn();
+    let mut scenario = Scenario::with_turn();
     for _ in 0..5 {
-        let paused = stopped(&story, StopReason::Paused, None);
-        story.then(paused);
+        let paused = stopped(&scenario, StopReason::Paused, None);
+        scenario.then(paused);
     }
-    assert_eq!(story.turn_ends(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
+    assert_eq!(scenario.turn_ends(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
 }
 
 #[test]
 fn a_structured_turn_is_not_repaired_after_a_refusal() {
-    let mut story = Scenario::with_turn();
-    let refused = stopped(&story, StopReason::Refusal, Some(Err("not JSON".to_owned())));
-    assert_eq!(story.apply(refused), Ok(vec!["assistant_msg", "turn_ended"]));
-    assert_eq!(story.turn_ends(), [("failed".to_owned(), Some("refusal".to_owned()))]);
+    let mut scenario = Scenario::with_turn();
+    let refused = stopped(&scenario, StopReason::Refusal, Some(Err("not JSON".to_owned())));
+    assert_eq!(scenario.apply(refused), Ok(vec!["assistant_msg", "turn_ended"]));
+    assert_eq!(scenario.turn_ends(), [("failed".to_owned(), Some("refusal".to_owned()))]);
 }
 
 #[test]
 fn a_childs_turn_is_within_what_its_parent_has_left() {
-    let mut said = message("turn_1", IfBusy::Reject);
-    said.settings.budget = from_value(json!({"max_turn_tokens": 500})).unwrap();
-    let mut whose = parent();
-    whose.budget = from_value(json!({"max_turn_tokens": 70, "max_turn_cost": 1})).unwrap();
-    let mut made = create();
-    made.agent = AgentName::new("demo");
-    made.parent = Some(Box::new(whose));
-    said.create = Some(made);
-    let mut story = Scenario::empty();
-    story.then(Action::Spawn(said));
-    let turn = story.state.turn.as_ref().unwrap();
+    let mut sent = message("turn_1", IfBusy::Reject);
+    sent.settings.budget = from_value(json!({"max_turn_tokens": 500})).unwrap();
+    let mut parent_with_budget = parent();
+    parent_with_budget.budget =
+        from_value(json!({"max_turn_tokens": 70, "max_turn_cost": 1})).unwrap();
+    let mut create_child = create();
+    create_child.agent = AgentName::new("demo");
+    create_child.parent = Some(Box::new(parent_with_budget));
+    sent.create = Some(create_child);
+    let mut scenario = Scenario::empty();
+    scenario.then(Action::Spawn(sent));
+    let turn = scenario.state.turn.as_ref().unwrap();
     assert_eq!(turn.id, TurnId::new("turn_1"));
     assert_eq!(json!(turn.budget), json!({"max_turn_tokens": 70, "max_turn_cost": 1.0}));
 }

@@ -67,9 +67,10 @@ impl<'a> Media<'a> {
             _ => "",
         };
         media_type(&given.into(), of).map_err(|wrong| within(wrong.inside("mimeType")))?;
-        match base64::is_valid(data) {
-            true => Ok(()),
-            false => Err(within(BlockError::new("is not base64").inside("data"))),
+        if base64::is_valid(data) {
+            Ok(())
+        } else {
+            Err(within(BlockError::new("is not base64").inside("data")))
         }
     }
 

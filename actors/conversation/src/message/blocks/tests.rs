@@ -1,4 +1,4 @@
-//! Blocks as they should be, as they should not, and as nobody thought of.
+//! Valid, invalid and arbitrary blocks.
 #![allow(clippy::unwrap_used)]
 
 mod arbitrary_json;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// One whole block of every kind, with every field that it knows.
+/// One valid block of every kind, with every field of its kind.
 pub(super) fn one_of_each_kind() -> Vec<Value> {
     let image = json!({"type": "image", "altText": "a cat", "source":
         {"type": "base64", "data": "AAEC", "mimeType": "image/png"}});
@@ -47,7 +47,7 @@ pub(super) fn one_of_each_kind() -> Vec<Value> {
     ]
 }
 
-/// The same block with another value in one place; `None` takes the field away.
+/// The block with another value in one place; `None` removes the field.
 fn with(mut block: Value, at: &str, value: Option<Value>) -> Value {
     let (parent, name) = at.rsplit_once('/').unwrap();
     let fields = block.pointer_mut(parent).unwrap().as_object_mut().unwrap();

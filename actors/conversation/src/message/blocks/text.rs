@@ -65,9 +65,10 @@ fn describe(kind: BlockKind, block: &Value) -> Option<String> {
             let table = fenced("csv", field("text")?);
             let headers = block["headers"].as_array().map(Vec::as_slice).unwrap_or_default();
             let headers: Vec<&str> = headers.iter().filter_map(Value::as_str).collect();
-            match headers.is_empty() {
-                true => Some(table),
-                false => Some(format!("{}\n{table}", bracketed("columns", &headers.join(", ")))),
+            if headers.is_empty() {
+                Some(table)
+            } else {
+                Some(format!("{}\n{table}", bracketed("columns", &headers.join(", "))))
             }
         }
         BlockKind::ExecutableCode => {
@@ -93,9 +94,9 @@ fn describe(kind: BlockKind, block: &Value) -> Option<String> {
 }
 
 fn media(block: &Value) -> String {
-    let word = block["type"].as_str().unwrap_or_default();
+    let kind = block["type"].as_str().unwrap_or_default();
     let Ok(media) = Media::of(block) else {
-        return format!("[{} that cannot be shown]", word);
+        return format!("[{} that cannot be shown]", kind);
     };
     let what = match media.source {
         Source::Base64 { media_type, data } => {
@@ -105,34 +106,34 @@ fn media(block: &Value) -> String {
             }
             format!("{media_type}, {}", human_size(base64::decoded_len(data)))
         }
-        Source::Url(url) => format!("{} at {url}", word),
-        Source::Blob(id) => format!("{word} in blob {id}"),
-        Source::File(id) => format!("{} in file {id}", word),
+        Source::Url(url) => format!("{} at {url}", kind),
+        Source::Blob(id) => format!("{kind} in blob {id}"),
+        Source::File(id) => format!("{} in file {id}", kind),
         Source::Stored { scheme, bucket, name } => {
-            format!("{} at {scheme}://{bucket}/{name}", word)
+            format!("{} at {scheme}://{bucket}/{name}", kind)
         }
     };
-    let told = match media.name {
+    let label = match media.name {
         Some(name) => bracketed(&what, name),
         None => format!("[{}]", truncate_name(&what)),
     };
     match media.transcript {
-        Some(transcript) => format!("{told}\n{}", fenced("transcript", transcript)),
-        None => told,
+        Some(transcript) => format!("{label}\n{}", fenced("transcript", transcript)),
+        None => label,
     }
 }
 
 /// Nested results are replaced by a label, whatever their depth.
 fn result(block: &Value) -> Option<String> {
     let what = if block["isError"] == true { "error of" } else { "result of" };
-    let mut told = vec![Cow::Owned(bracketed(what, block["name"].as_str()?))];
+    let mut texts = vec![Cow::Owned(bracketed(what, block["name"].as_str()?))];
     for inner in block["content"].as_array()? {
-        told.extend(match BlockKind::of(inner) {
+        texts.extend(match BlockKind::of(inner) {
             Some(BlockKind::ToolResult) => Some(Cow::Borrowed("[result]")),
             _ => as_text(inner),
         });
     }
-    Some(told.join("\n"))
+    Some(texts.join("\n"))
 }
 
 /// A tag around its content, as the model wrote it.

@@ -1,4 +1,4 @@
-//! Any JSON at all as a block: nothing panics, and bytes never become text.
+//! Arbitrary JSON as a block: nothing panics, and bytes never become text.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::{as_text, base64, check_from_user, is_block, without_bytes};
 use super::one_of_each_kind;
 
-/// Fields where bytes may stand; what a text field says is somebody's words.
+/// Fields that may hold bytes. Text fields hold what somebody wrote.
 const BYTES: [&str; 8] = ["source", "data", "details", "input", "from", "to", "url", "extra"];
 
 fn encoded(bytes: &[u8]) -> String {
@@ -39,7 +39,7 @@ fn value(secret: String) -> impl Strategy<Value = Value> {
     })
 }
 
-/// A block of any kind, whole or not, with secrets where bytes may stand.
+/// A block of any kind, valid or not, with secrets in the fields that may hold bytes.
 fn block(secret: String) -> impl Strategy<Value = Value> {
     let kinds =
         one_of_each_kind().into_iter().chain([json!({"type": "hologram"}), json!({}), json!(7)]);
@@ -68,8 +68,8 @@ proptest! {
         (secret, block) in bytes().prop_flat_map(|it| (Just(it.clone()), block(it))),
     ) {
         let _ = (check_from_user(&block), is_block(&block));
-        let told = as_text(&block).unwrap_or_default();
-        prop_assert!(!told.contains(&secret[..40]), "{told}");
+        let text = as_text(&block).unwrap_or_default();
+        prop_assert!(!text.contains(&secret[..40]), "{text}");
         let stripped = without_bytes(&block).to_string();
         prop_assert!(!stripped.contains(&secret[..40]), "{stripped}");
     }

@@ -1,4 +1,4 @@
-//! What each block is as text.
+//! The text of each kind of block.
 
 use serde_json::{Value, json};
 
@@ -94,8 +94,8 @@ fn only_what_is_surely_base64_is_taken_out_of_a_value() {
     assert_eq!(without_bytes(&value), expected);
     let words =
         ["ACGT".repeat(500), "0123abcd".repeat(500), "So 1 it is. ".repeat(500), "Ab3/".repeat(99)];
-    for kept in words {
-        assert_eq!(without_bytes(&json!(kept)), kept);
+    for text in words {
+        assert_eq!(without_bytes(&json!(text)), text);
     }
 }
 
