@@ -1,8 +1,8 @@
 //! A fold that refuses a journal which `decide` can never have written.
 //!
-//! [`evolve`] believes every event, because a journal is the truth and a live conversation must go on.
-//! Tests, golden files and repairs want the opposite: an event that contradicts the state is a bug in
-//! whatever wrote it, and this fold names it.
+//! [`evolve`] believes every event, because a journal is the truth and a live conversation must go
+//! on. Tests, golden files and repairs want the opposite: an event that contradicts the state is a
+//! bug in whatever wrote it, and this fold names it.
 
 mod call;
 #[cfg(test)]
@@ -65,8 +65,8 @@ pub enum IllegalEvent {
 
 /// The state after one more event, or why the event is impossible there.
 ///
-/// Accepts every event that [`decide`](crate::decide) returns, those of a copied prefix, and events of
-/// unknown types.
+/// Accepts every event that [`decide`](crate::decide) returns, those of a copied prefix, and events
+/// of unknown types.
 pub fn checked_fold(state: State, event: &Event) -> Result<State, IllegalEvent> {
     check(&state, event)?;
     Ok(evolve(state, event))

@@ -54,7 +54,7 @@ pub enum Action {
     /// An orphaned child has stopped.
     ChildReleased {
         child: ConversationId,
-        /// Of the child and of its own children.
+        /// The usage of the child and of its own children.
         usage: Usage,
     },
     /// The parent has the report of this turn.
@@ -133,7 +133,8 @@ pub struct TurnSettings {
 }
 
 impl TurnSettings {
-    /// For a turn that ends before its first step, because its agent is gone or the conversation forks.
+    /// For a turn that ends before its first step, because its agent is gone or the conversation
+    /// forks.
     pub(crate) fn without_steps(agent: AgentName) -> Self {
         Self {
             agent,
@@ -318,7 +319,7 @@ pub struct RememberDecision {
     pub id: DecisionId,
     pub scope: Scope,
     pub matching: Match,
-    /// The tool's digest, as in [`RememberedDecision::does`](crate::remembered_decision::RememberedDecision::does).
+    /// The tool's digest, as in `RememberedDecision::does`.
     pub does: String,
     /// The fingerprint of the approved call, including the approver's edits.
     pub fingerprint: String,

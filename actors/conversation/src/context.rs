@@ -9,8 +9,8 @@ pub struct Context {
     pub marks: ContextMarks,
     #[serde(default)]
     pub summary: Option<Summary>,
-    /// Tokens of the context up to the event `counted_upto`, as counted by the provider or estimated
-    /// here; 0 before the first step.
+    /// Tokens of the context up to the event `counted_upto`, as counted by the provider or
+    /// estimated here; 0 before the first step.
     #[serde(default)]
     pub tokens: u64,
     /// The last event that `tokens` includes.
@@ -51,8 +51,8 @@ pub struct Summary {
 }
 
 impl Context {
-    /// Whether some turns are neither shown nor covered by a summary. The marks of a summary and those
-    /// of dropped turns both begin right after the end of a turn.
+    /// Whether some turns are neither shown nor covered by a summary. The marks of a summary and
+    /// those of dropped turns both begin right after the end of a turn.
     pub fn has_uncovered_drop(&self) -> bool {
         self.marks.shown_from > self.summary.map_or(0, |summary| summary.upto).saturating_add(1)
     }

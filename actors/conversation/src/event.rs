@@ -209,7 +209,8 @@ pub enum OnInterrupt {
     Fail,
 }
 
-/// A call was planned. Its later phases need nothing else, because definitions may change meanwhile.
+/// A call was planned. Its later phases need nothing else, because definitions may change
+/// meanwhile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolCall {
@@ -396,8 +397,8 @@ pub struct DispatchStarted {
     pub attempt: u32,
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
-    /// The requests for this dispatch: idempotency key → fingerprint of the body. A repeated request
-    /// joins the dispatch.
+    /// The requests for this dispatch: idempotency key → fingerprint of the body. A repeated
+    /// request joins the dispatch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -112,8 +112,8 @@ fn create(state: &mut State, event: &Event, created: &Created) {
         created.parent.as_ref().map(|parent| parent.storages.clone()).unwrap_or_default();
 }
 
-/// The prefix is complete. The original's parent, children, remembered decisions and usage stay with
-/// the original.
+/// The prefix is complete. The original's parent, children, remembered decisions and usage stay
+/// with the original.
 fn finish_fork(state: &mut State) {
     state.forking = None;
     state.context.summarize_upto = None;
@@ -235,7 +235,8 @@ fn suspend_call(state: &mut State, event: &Event, suspension: &Suspension) {
     });
 }
 
-/// An approved or answered call goes on to its executor. Any other resolution is followed by the result.
+/// An approved or answered call goes on to its executor. Any other resolution is followed by the
+/// result.
 fn resolve_call(state: &mut State, resolution: &Resolution) {
     with_call(state, &resolution.call_id, |call| {
         call.phase = CallPhase::Requested;

@@ -97,7 +97,7 @@ impl BlobId {
 }
 
 impl Principal {
-    /// The system itself, as whom expiries happen.
+    /// The system itself, which expiries run as.
     pub fn system() -> Self {
         Self::new("system")
     }

@@ -35,8 +35,8 @@ pub enum Match {
 pub struct RememberedDecision {
     pub id: DecisionId,
     pub tool: String,
-    /// A digest of what the tool does: its executor and where it runs. A tool with the same name and
-    /// another digest is another tool.
+    /// A digest of what the tool does: its executor and where it runs. A tool with the same name
+    /// and another digest is another tool.
     pub does: String,
     pub approved: bool,
     #[serde(rename = "match")]

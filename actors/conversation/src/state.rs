@@ -65,8 +65,8 @@ pub struct State {
     /// The report that the parent does not have yet.
     #[serde(rename = "due", default)]
     pub owed_report: Option<OwedReport>,
-    /// Approvers' decisions that hold for later calls, including those that are not published to the
-    /// agent yet.
+    /// Approvers' decisions that hold for later calls, including those that are not published to
+    /// the agent yet.
     #[serde(default)]
     pub decisions: BTreeMap<DecisionId, RememberedDecision>,
     /// The decisions that the agent does not have yet, with the agent.
@@ -75,8 +75,8 @@ pub struct State {
     /// Children that must be stopped because their call has ended, with that call.
     #[serde(default)]
     pub orphans: BTreeMap<ConversationId, CallId>,
-    /// Whether events of unknown types were skipped. Such a state must not be cached: a newer program
-    /// that knows these types has to fold the journal itself.
+    /// Whether events of unknown types were skipped. Such a state must not be cached: a newer
+    /// program that knows these types has to fold the journal itself.
     #[serde(skip)]
     pub has_unknown_events: bool,
 }
@@ -156,7 +156,7 @@ pub struct Call {
         skip_serializing_if = "Option::is_none"
     )]
     pub default_result: Option<Value>,
-    /// The principal as whom the call runs: the turn's, or the approver.
+    /// The principal that the call runs as: the turn's, or the approver.
     pub principal: Principal,
     /// The number of suspensions that the call has had.
     pub suspensions: u32,
@@ -276,7 +276,8 @@ pub struct PendingCall {
 }
 
 impl ConversationStatus {
-    /// The status, given whether the model streams output now, which only the live conversation knows.
+    /// The status, given whether the model streams output now, which only the live conversation
+    /// knows.
     pub fn with_streaming(self, is_streaming: bool) -> Self {
         match self {
             Self::Preparing if is_streaming => Self::Streaming,
@@ -412,7 +413,8 @@ impl Call {
         }
     }
 
-    /// The verdict that permits the call to run with its current arguments; `None` if it may not run.
+    /// The verdict that permits the call to run with its current arguments; `None` if it may not
+    /// run.
     pub fn permit(&self) -> Option<&Verdict> {
         self.gate.as_ref().filter(|verdict| match verdict.decision {
             Decision::Allow => true,

@@ -101,8 +101,8 @@ impl AddAssign for Usage {
     }
 }
 
-/// Limits on usage; an absent limit does not apply. A turn that reaches a limit is halted before its
-/// next step, with the name of the limit as the reason.
+/// Limits on usage; an absent limit does not apply. A turn that reaches a limit is halted before
+/// its next step, with the name of the limit as the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

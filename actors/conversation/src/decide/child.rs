@@ -53,7 +53,8 @@ pub(super) fn child_started(
     Ok(())
 }
 
-/// The child's outcome is the call's result. It may arrive before the report that the child started.
+/// The child's outcome is the call's result. It may arrive before the report that the child
+/// started.
 pub(super) fn child_ended(draft: &mut Draft, ended: command::ChildEnded) -> Result<(), Rejection> {
     let command::ChildEnded { call: id, child, outcome, ui, usage, storages } = ended;
     if let Some(run) = draft.state.dispatches.get(&id).cloned() {

@@ -1,4 +1,5 @@
-//! Fails a call that an operator has given up on: the call ends with an error, and the turn goes on.
+//! Fails a call that an operator has given up on: the call ends with an error, and the turn goes
+//! on.
 
 use super::Rejection;
 use super::close::finish_dispatch;

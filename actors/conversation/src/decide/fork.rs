@@ -1,5 +1,5 @@
-//! Copies a fork's prefix event by event. What was open at its end is cancelled here, and goes on in
-//! the original.
+//! Copies a fork's prefix event by event. What was open at its end is cancelled here, and goes on
+//! in the original.
 
 use super::Rejection;
 use super::close::finish_dispatch;

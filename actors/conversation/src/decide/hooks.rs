@@ -37,8 +37,8 @@ pub(super) fn halt(
     Ok(())
 }
 
-/// Keeps the message out of the conversation. The model is asked once more; a second refusal halts the
-/// turn.
+/// Keeps the message out of the conversation. The model is asked once more; a second refusal halts
+/// the turn.
 pub(super) fn refuse_message(
     draft: &mut Draft,
     (hook, reason): (String, String),

@@ -138,8 +138,8 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
     }
 }
 
-/// Suspends a call that somebody outside executes, unless its result is known already. A server call
-/// needs nothing more. A provider call that came without its result can be executed by nobody.
+/// Suspends a call that somebody outside executes, unless its result is known already. A server
+/// call needs nothing more. A provider call that came without its result can be executed by nobody.
 pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
     if let Some(result) = call.default_result.clone() {
@@ -168,8 +168,8 @@ pub(super) fn suspend(draft: &mut Draft, id: &CallId, kind: SuspensionKind, mess
     draft.push(EventData::Suspension(suspension));
 }
 
-/// Asks the model for one repair. A second bad answer fails the turn; without a step left, the turn is
-/// halted.
+/// Asks the model for one repair. A second bad answer fails the turn; without a step left, the turn
+/// is halted.
 fn request_repair(draft: &mut Draft, reason: String) {
     let is_second = draft.state.turn.as_ref().is_some_and(|turn| turn.repair_requested);
     if is_second {

@@ -114,8 +114,8 @@ fn matching_suspension<'a>(
     Ok((call, open))
 }
 
-/// Hands an approved or answered call to its executor: a server call runs, a client call waits for a
-/// page.
+/// Hands an approved or answered call to its executor: a server call runs, a client call waits for
+/// a page.
 pub(super) fn start_tool(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
     let started = ToolStarted {

@@ -6,8 +6,8 @@ use crate::command::PartialMessage;
 use crate::event::{AssistantMsg, EventData, TurnEnded, TurnOutcome};
 use crate::message::{ErrorType, Message, MessageStatus, Role};
 
-/// Halts the turn if no call is open and either no step is left or the budget is spent. Otherwise the
-/// next step is wanted.
+/// Halts the turn if no call is open and either no step is left or the budget is spent. Otherwise
+/// the next step is wanted.
 pub(super) fn settle(draft: &mut Draft) {
     let Some(turn) = draft.state.turn.as_ref().filter(|turn| turn.is_settled()) else { return };
     let reason = if turn.step >= turn.max_steps {
@@ -28,8 +28,8 @@ pub(super) fn end_turn(draft: &mut Draft, outcome: TurnOutcome, reason: Option<S
     draft.push(EventData::TurnEnded(TurnEnded { outcome, reason }));
 }
 
-/// Journals the output of a cut stream, marked with `status`. Does so only once, because a step that
-/// is done has no partial message.
+/// Journals the output of a cut stream, marked with `status`. Does so only once, because a step
+/// that is done has no partial message.
 pub(super) fn keep_partial(
     draft: &mut Draft,
     partial: Option<PartialMessage>,

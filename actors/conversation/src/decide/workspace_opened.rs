@@ -4,8 +4,9 @@ use super::Rejection;
 use super::draft::Draft;
 use crate::event::{EventData, WorkspaceOpened};
 
-/// Binds a workspace root to its storage. From then on the conversation's files must be there, even if
-/// the call that is about to create the first of them fails. The first storage of a root is final.
+/// Binds a workspace root to its storage. From then on the conversation's files must be there, even
+/// if the call that is about to create the first of them fails. The first storage of a root is
+/// final.
 pub(super) fn workspace_opened(
     draft: &mut Draft,
     root: String,

@@ -9,7 +9,8 @@ use crate::Timestamp;
 use crate::ids::{CallId, ConversationId, TurnId};
 use crate::usage::Usage;
 
-/// A child conversation took up the call. Nothing runs for the call until the child ends or times out.
+/// A child conversation took up the call. Nothing runs for the call until the child ends or times
+/// out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChildStarted {

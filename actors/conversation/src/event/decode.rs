@@ -1,4 +1,5 @@
-//! Reads events back from JSON. An event of a type that this program does not know is kept as it is.
+//! Reads events back from JSON. An event of a type that this program does not know is kept as it
+//! is.
 
 use serde::de::value::MapDeserializer;
 use serde::{Deserialize, Serialize, Serializer, de};

@@ -25,8 +25,8 @@ pub struct AddedContext {
     pub content: Vec<Value>,
 }
 
-/// A hook refused a message of the model, including its calls. The model is asked once more, and the
-/// message does not become part of the conversation.
+/// A hook refused a message of the model, including its calls. The model is asked once more, and
+/// the message does not become part of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MessageRefused {

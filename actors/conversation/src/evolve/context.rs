@@ -46,8 +46,8 @@ pub(super) fn summarize(state: &mut State, seq: u64, summarized: &Summarized) {
     context.summarize_upto = None;
 }
 
-/// Asks for a summary after a turn if the context is too large or turns were dropped. One summary is
-/// wanted at a time.
+/// Asks for a summary after a turn if the context is too large or turns were dropped. One summary
+/// is wanted at a time.
 pub(super) fn turn_ended(state: &mut State, seq: u64, summarize_over: Option<u64>) {
     let context = &mut state.context;
     let is_wanted = |limit| context.tokens > limit || context.has_uncovered_drop();

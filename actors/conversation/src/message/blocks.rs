@@ -39,7 +39,8 @@ pub fn check(block: &Value) -> Result<(), BlockError> {
     check_nested(block, MAX_RESULT_NESTING)
 }
 
-/// Validates a block of a user's message, which must not contain blocks that only a model may write.
+/// Validates a block of a user's message, which must not contain blocks that only a model may
+/// write.
 pub fn check_from_user(block: &Value) -> Result<(), BlockError> {
     match BlockKind::of(block).filter(|kind| kind.is_from_model()) {
         Some(_) => {

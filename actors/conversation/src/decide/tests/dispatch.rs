@@ -1,4 +1,4 @@
-//! A user's own calls, beside whatever turn runs.
+//! Dispatches: users' own calls, independent of any turn.
 
 use serde_json::json;
 

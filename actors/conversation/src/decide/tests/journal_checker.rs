@@ -1,4 +1,5 @@
-//! Checks a whole journal against `reference/semantics.md` and `reference/journal.md` alone, without folding it.
+//! Checks a whole journal against `reference/semantics.md` and `reference/journal.md` alone,
+//! without folding it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

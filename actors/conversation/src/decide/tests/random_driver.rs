@@ -307,8 +307,8 @@ impl RandomRun {
         known.get(place).map_or("nobody".to_owned(), |call| call.to_string())
     }
 
-    /// Revives the conversation, performs what is wanted, and answers or expires what is pending, until
-    /// nothing is left.
+    /// Revives the conversation, performs what is wanted, and answers or expires what is pending,
+    /// until nothing is left.
     pub(super) fn finish(&mut self, roll: Roll) {
         let plain = Roll { what: 0, which: 0, how: roll.how & !1, ms: 0 };
         self.play(Action::Revive);

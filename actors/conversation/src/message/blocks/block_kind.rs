@@ -63,7 +63,8 @@ impl BlockKind {
         matches!(self, BlockKind::ToolUse | BlockKind::ToolResult | BlockKind::Reasoning)
     }
 
-    /// The fields of this kind, without the common ones. The source of media is validated by `Media`.
+    /// The fields of this kind, without the common ones. The source of media is validated by
+    /// `Media`.
     pub(super) fn fields(self) -> &'static [Field] {
         use FieldType::*;
         match self {

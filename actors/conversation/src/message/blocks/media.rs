@@ -118,7 +118,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Clients put the media type beside the data or into the block, in one of three spellings.
+/// Clients put the media type next to the data or into the block, in one of three spellings.
 fn bytes<'a>(source: &'a Value, block: Option<&'a Value>) -> Result<Source<'a>, BlockError> {
     let data = text(source, "data")?;
     let places = [Some(source), block];

@@ -23,9 +23,9 @@ pub fn texts(blocks: &[Value]) -> Vec<Cow<'_, str>> {
 
 /// The text of a block; `None` for reasoning, which is never sent back.
 ///
-/// The text never contains the bytes of media, only a label such as `[image/png, 12 kB]`. A document
-/// of text is its text. Data stands in a fence, and events are one line each. A block of an unknown
-/// kind and an invalid block become their JSON, truncated.
+/// The text never contains the bytes of media, only a label such as `[image/png, 12 kB]`. A
+/// document of text is its text. Data stands in a fence, and events are one line each. A block of
+/// an unknown kind and an invalid block become their JSON, truncated.
 pub fn as_text(block: &Value) -> Option<Cow<'_, str>> {
     match (BlockKind::of(block), block["text"].as_str()) {
         (Some(BlockKind::Reasoning), _) => None,

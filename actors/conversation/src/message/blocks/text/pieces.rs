@@ -54,7 +54,8 @@ pub(super) fn truncate_name(text: &str) -> String {
     truncate(text.to_owned(), MAX_NAME_BYTES)
 }
 
-/// The text, truncated to at most `longest` bytes of whole characters, with a mark where it was cut.
+/// The text, truncated to at most `longest` bytes of whole characters, with a mark where it was
+/// cut.
 pub(super) fn truncate(mut text: String, longest: usize) -> String {
     if text.len() > longest {
         text.truncate(text.floor_char_boundary(longest));
