@@ -106,7 +106,7 @@ impl ActivityContext {
 pub(crate) async fn run(activity: Activity, around: ActivityContext) -> Report {
     let turn = around.state.turn.as_ref().map(|turn| turn.id.as_str());
     let call = match &activity {
-        Activity::Tool { call, .. } | Activity::Page { call, .. } => Some(call.as_str()),
+        Activity::RunTool { call, .. } | Activity::AwaitClient { call, .. } => Some(call.as_str()),
         _ => None,
     };
     let (conversation, epoch) = (around.id.as_str(), around.epoch);
@@ -117,15 +117,17 @@ pub(crate) async fn run(activity: Activity, around: ActivityContext) -> Report {
 
 async fn carry_out(activity: Activity, around: ActivityContext) -> Report {
     let work = async {
-        let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
+        let works = matches!(activity, Activity::CallModel { .. } | Activity::RunTool { .. });
         // A process that was stopped goes on here long after it was taken for dead.
         if works && !around.deps.standing.is_sound() {
             return Err(StoreError::Unavailable("this node could not renew its lease".to_owned()));
         }
         let action = match &activity {
-            Activity::Start { turn } => Box::pin(start_turn::start(&around, turn)).await,
-            Activity::Model { step, .. } => Box::pin(model_step::model_step(&around, *step)).await,
-            Activity::Tool { call, attempt } => {
+            Activity::StartTurn { turn } => Box::pin(start_turn::start(&around, turn)).await,
+            Activity::CallModel { step, .. } => {
+                Box::pin(model_step::model_step(&around, *step)).await
+            }
+            Activity::RunTool { call, attempt } => {
                 let span = ToolSpan::begin(&around, call, *attempt);
                 let came = Box::pin(tool_run::tool_run(&around, call, *attempt)).await;
                 if let (Some(span), Ok(came)) = (span, &came) {
@@ -133,14 +135,16 @@ async fn carry_out(activity: Activity, around: ActivityContext) -> Report {
                 }
                 came
             }
-            Activity::Page { call, suspension, grace_ms } => {
+            Activity::AwaitClient { call, suspension, grace_ms } => {
                 Ok(await_client::page(&around, call, *suspension, *grace_ms).await)
             }
-            Activity::Release { child } => Ok(Box::pin(child::release(&around, child)).await),
-            Activity::Tell { turn } => Box::pin(child::tell(&around, turn)).await,
-            Activity::Copy { after } => Box::pin(copy_fork::copy(&around, *after)).await,
+            Activity::StopChild { child } => Ok(Box::pin(child::release(&around, child)).await),
+            Activity::NotifyParent { turn } => Box::pin(child::tell(&around, turn)).await,
+            Activity::CopyFork { after } => Box::pin(copy_fork::copy(&around, *after)).await,
             Activity::Summarize { upto } => Box::pin(summarize::summarize(&around, *upto)).await,
-            Activity::Keep { decision } => publish_decision::keep(&around, decision).await,
+            Activity::PublishDecision { decision } => {
+                publish_decision::keep(&around, decision).await
+            }
         };
         Box::pin(offload_media::kept(&*around.deps.blobs, action?)).await
     };

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Activity, CallId, Command, ConversationId, Rejection, State, Transition, decided,
-    replay, wanted,
+    Action, Activity, CallId, Command, ConversationId, Rejection, State, Transition,
+    decide_and_fold, replay, wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -368,7 +368,7 @@ impl LiveConversation {
     }
 
     fn decide(&self, action: Action) -> Result<Transition, Rejection> {
-        decided(&self.state, Command { at: self.deps.clock.now(), action })
+        decide_and_fold(&self.state, Command { at: self.deps.clock.now(), action })
     }
 
     fn ignore(&self, rejection: &Rejection) {
@@ -425,7 +425,7 @@ impl LiveConversation {
     /// next one, elsewhere.
     fn leave(&mut self, myself: &ActorRef<ConversationMsg>) {
         let works = |activity: &Activity| {
-            matches!(activity, Activity::Model { .. } | Activity::Tool { .. })
+            matches!(activity, Activity::CallModel { .. } | Activity::RunTool { .. })
         };
         if !self.running.keys().any(works) && myself.drain().is_err() {
             tracing::debug!(conversation = %self.id, "already ending");

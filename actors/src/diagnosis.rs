@@ -27,7 +27,7 @@ pub fn why(id: &ConversationId, state: &State, live: Option<&Inspection>) -> Dia
         return paused(pause, &verbs);
     }
     let Some(turn) = &state.turn else { return between_turns(state, live, &verbs) };
-    let suspended = turn.calls.iter().filter_map(|call| Some((call, call.waiting()?)));
+    let suspended = turn.calls.iter().filter_map(|call| Some((call, call.open_suspension()?)));
     if let Some((call, waiting)) = suspended.min_by_key(|(_, waiting)| waiting.expires_at) {
         return outside(call, waiting, &verbs);
     }

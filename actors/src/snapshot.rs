@@ -105,7 +105,7 @@ impl Snapshot {
         let phase = newest.clone().map(|newest| Gate::new(newest, state).phase());
         let newest = newest.map(|newest| newest.revision.clone());
         let Overlay { held, streaming, progress } = overlay;
-        let activeness = state.activeness().live(streaming.is_some());
+        let activeness = state.status().with_streaming(streaming.is_some());
         let holder = held.map(|held| HolderView { node: held.holder.node, epoch: held.epoch });
         let calls = state.turn.iter().flat_map(|turn| &turn.calls);
         Self {
@@ -117,7 +117,7 @@ impl Snapshot {
             turn: state.turn.as_ref().map(open_turn),
             streaming_message: streaming,
             in_flight: calls.filter_map(|call| in_flight(call, &progress)).collect(),
-            pending: state.pending(),
+            pending: state.pending_calls(),
             queued: state.queue.len(),
             todos: state.todos.clone(),
             phase,
@@ -130,7 +130,7 @@ impl Snapshot {
 }
 
 fn open_turn(turn: &abide_conversation::state::Turn) -> OpenTurn {
-    let step = if turn.settled() { turn.step + 1 } else { turn.step };
+    let step = if turn.is_settled() { turn.step + 1 } else { turn.step };
     OpenTurn { id: turn.id.clone(), step, started_at: turn.started_at }
 }
 

@@ -40,7 +40,7 @@ impl ActorSummary {
             conversation_id: id.clone(),
             node: live.held.holder.node.clone(),
             epoch: live.held.epoch,
-            state: live.state.activeness().live(live.streaming.is_some()),
+            state: live.state.status().with_streaming(live.streaming.is_some()),
             seq: live.state.seq,
             since: handle.since,
             mailbox_depth: handle.depth(),

@@ -1,4 +1,4 @@
-//! What is asked of a conversation. Time, ids and everything looked up elsewhere comes in here.
+//! Commands to a conversation. Time, new ids and everything looked up elsewhere come in with them.
 
 use std::collections::BTreeMap;
 
@@ -15,58 +15,58 @@ use crate::fork::Fork;
 use crate::ids::{
     AgentName, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, TurnId,
 };
-use crate::message::{Outcome, ProviderMessage, StopReason, Ui, Usage};
+use crate::message::{Outcome, ProviderMessage, StopReason, Ui};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
 use crate::remembered_decision::{Match, Scope};
-use crate::usage::Budget;
+use crate::usage::{Budget, Usage};
 
-/// An action and the moment at which it is judged.
+/// An action and the moment at which it is decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
     pub at: Timestamp,
     pub action: Action,
 }
 
-/// The stories; each has a file in `decide`.
+/// Everything that can be asked of a conversation, or reported to it. Each has a file in `decide`.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "one exists at a time, and is taken apart at once")]
 pub enum Action {
     Create(Create),
-    /// The next events of the conversation whose prefix this one begins with.
-    Copied(CopiedEvents),
+    /// The next events of the original arrived, for a fork whose prefix is being copied.
+    EventsCopied(CopiedEvents),
     Send(Send),
     Start(Start),
     ModelReplied(ModelReplied),
     ModelFailed(ModelFailed),
     ToolReturned(ToolReturned),
     Resolve(Resolve),
-    PageMissing(ClientMissing),
+    ClientMissing(ClientMissing),
     FailCall(FailCall),
     Wake,
     Cancel(Cancel),
     Revive,
     Dispatch(Dispatch),
-    /// A parent asks: creates the conversation and sends its one message, or finds that done.
+    /// A parent creates this child and sends it its one message. Sent again, it changes nothing.
     Spawn(Send),
     ChildStarted(ChildStarted),
     ChildEnded(ChildEnded),
-    /// A child that was to be stopped is.
+    /// An orphaned child has stopped.
     ChildReleased {
         child: ConversationId,
-        /// What it cost, and its own children.
+        /// The usage of the child and of its own children.
         usage: Usage,
     },
-    /// The parent was told of a turn.
-    Told(TurnId),
-    /// The workspace below this root is about to be used for the first time, on this storage.
+    /// The parent has the report of this turn.
+    ParentNotified(TurnId),
+    /// The workspace below `root` is about to be used for the first time, on `storage`.
     WorkspaceOpened {
         root: String,
         storage: String,
     },
-    /// The parent wants nothing of this conversation any more, which may not even exist yet.
+    /// The parent needs nothing more from this child, which may not even exist yet.
     Abandon(Create),
-    /// Durable hooks added to the context of the step that is next.
+    /// Durable hooks added content to the context of the next step.
     ContextAdded {
         turn: TurnId,
         step: u32,
@@ -78,27 +78,27 @@ pub enum Action {
         step: u32,
         reason: String,
     },
-    /// Less is to be shown to the model from this step on.
+    /// The model is to be shown less from this step on.
     ContextReduced {
         turn: TurnId,
         reduced: ContextReduced,
     },
-    /// A summary was written, after the one that covered up to `after`.
+    /// A summary was written; the one before it covers events up to `after`.
     Summarized {
         after: u64,
         summarized: Summarized,
     },
-    /// It was not.
+    /// The summary could not be written.
     SummaryFailed {
         reason: String,
     },
     /// The agent has the decision.
-    DecisionKept(DecisionId),
-    /// A remembered decision of this conversation is to hold no more.
+    DecisionPublished(DecisionId),
+    /// Revokes a remembered decision of this conversation.
     RevokeDecision(DecisionId),
 }
 
-/// Brings the conversation into being.
+/// Creates the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Create {
     pub agent: AgentName,
@@ -107,22 +107,22 @@ pub struct Create {
     pub tools: Vec<Value>,
     #[serde(default)]
     pub parent: Option<Box<Parent>>,
-    /// Begins with the prefix of another conversation.
+    /// The original whose prefix the new conversation begins with.
     #[serde(default)]
     pub fork: Option<Fork>,
 }
 
-/// What was read of the other conversation's journal.
+/// Some events of the original's journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopiedEvents {
-    /// The event before the first of them.
+    /// The `seq` of the event before the first of them.
     pub after: u64,
     pub events: Vec<Event>,
-    /// Whether that was all.
-    pub whole: bool,
+    /// Whether nothing is left to copy.
+    pub is_last: bool,
 }
 
-/// The agent's facts that a turn starts with.
+/// What a turn needs of its agent's definition, which stays outside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnSettings {
     pub agent: AgentName,
@@ -130,6 +130,20 @@ pub struct TurnSettings {
     pub max_steps: u32,
     pub budget: Budget,
     pub summarize_over: Option<u64>,
+}
+
+impl TurnSettings {
+    /// For a turn that ends before its first step, because its agent is gone or the conversation
+    /// forks.
+    pub(crate) fn without_steps(agent: AgentName) -> Self {
+        Self {
+            agent,
+            revision: Revision::new(""),
+            max_steps: 0,
+            budget: Budget::default(),
+            summarize_over: None,
+        }
+    }
 }
 
 /// What to do with a message while a turn runs.
@@ -146,27 +160,27 @@ pub enum IfBusy {
 pub struct Send {
     /// Creates the conversation first, if it does not exist.
     pub create: Option<Create>,
-    pub basis: TurnSettings,
+    pub settings: TurnSettings,
     pub turn_id: TurnId,
     pub id: MessageId,
     pub content: Vec<Value>,
     pub message_id: Option<String>,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
-    pub shape: AnswerFormat,
+    pub answer_format: AnswerFormat,
     pub if_busy: IfBusy,
-    /// What the running stream had said, in case this interrupts it.
+    /// The output of the running stream so far, in case this message interrupts it.
     pub partial: Option<PartialMessage>,
 }
 
-/// The next queued turn starts, or fails since its agent is gone.
+/// The next queued turn starts, or fails because its agent is gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
     pub turn: TurnId,
-    pub basis: Option<TurnSettings>,
+    pub settings: Option<TurnSettings>,
 }
 
-/// What a stream had said when it was cut.
+/// The output of a stream that was cut.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialMessage {
     pub id: MessageId,
@@ -185,72 +199,72 @@ pub struct ModelReplied {
     pub usage: Option<Usage>,
     pub stop: Option<StopReason>,
     pub verbatim: Option<ProviderMessage>,
-    /// Tokens of the context, this message included.
+    /// Tokens of the context, including this message.
     pub context_tokens: Option<u64>,
-    /// The last event when its context was drawn.
-    pub read_at: u64,
-    /// How a structured answer was judged; `None` for a plain one.
+    /// The last event that the context of this call included.
+    pub context_seq: u64,
+    /// A structured answer, or how it violates its schema; `None` for a plain answer.
     pub object: Option<Result<Value, String>>,
-    pub judged: MessageVerdict,
+    pub verdict: MessageVerdict,
 }
 
-/// What hooks made of a message.
+/// What hooks decided about a model's message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MessageVerdict {
     #[default]
-    GoOn,
-    /// The turn ends with it; its calls come to nothing.
+    Accept,
+    /// The turn ends with this message; its calls do not run.
     Halt(String),
-    /// The model is to be asked once more; a second refusal in one turn halts it.
+    /// The model is asked once more. A second refusal in the same turn halts the turn.
     Refuse { hook: String, reason: String },
 }
 
-/// A call as the model made it, and what the turn's definition says of it.
+/// A call as the model made it, and the plan for it by the turn's definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedCall {
-    /// What the provider calls it.
+    /// The provider's id for the call.
     pub given_id: String,
     pub tool: String,
     pub args: Value,
-    /// The arguments as the model gave them, if a hook changed them.
-    pub said: Option<Value>,
+    /// The model's arguments, if a hook changed them.
+    pub original_args: Option<Value>,
     pub plan: CallPlan,
-    /// What the gate decided, if the call came so far.
+    /// The gate's verdict, if the call reached the gate.
     pub gate: Option<Verdict>,
 }
 
-/// What is to become of a call.
+/// What happens to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallPlan {
-    /// It ends at once: refused, answered by its default, or executed by the provider.
+    /// It ends at once: refused, answered with its default, or already executed by the provider.
     Answer { executor: Executor, intent: Intent, outcome: Outcome },
-    /// It goes to its executor, behind a gate if `gate` has the question to ask there.
+    /// It goes to its executor, after an approval if `gate` holds the question for the approver.
     Execute {
         executor: Executor,
         intent: Intent,
         gate: Option<String>,
-        /// What a person or a page is shown by a call that is theirs to answer.
+        /// Shown to the person or the page that is to answer.
         message: String,
         timeout_ms: u64,
         grace_ms: Option<u64>,
         on_interrupt: OnInterrupt,
-        /// The result of a client call that is answered at once when it is approved.
-        answer: Option<Value>,
-        /// The child conversation that is to answer it.
+        /// The result of a client call that needs no answer from the page.
+        default_result: Option<Value>,
+        /// The child conversation that is to answer the call.
         child: Option<ConversationId>,
-        /// Calls in the same lane run one after another, such as those on one file.
+        /// Calls in the same lane run one after another, for example those on one file.
         lane: Option<String>,
     },
 }
 
 impl CallPlan {
-    /// Whether the model's provider ran the call by itself.
+    /// Whether the model's provider executed the call.
     pub fn is_provided(&self) -> bool {
         matches!(self, Self::Answer { executor: Executor::Provider, outcome: Outcome::Ok(_), .. })
     }
 }
 
-/// The model could not be asked, or its stream broke.
+/// The model could not be reached, or its stream broke.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelFailed {
     pub turn: TurnId,
@@ -259,24 +273,24 @@ pub struct ModelFailed {
     pub partial: Option<PartialMessage>,
 }
 
-/// A run of a tool came to an end.
+/// An attempt of a tool returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolReturned {
     pub call: CallId,
     pub attempt: u32,
     pub outcome: Outcome,
     pub ui: Option<Ui>,
-    /// Ends the turn as halted, with this reason.
+    /// Halts the turn, for this reason.
     pub halt: Option<String>,
-    /// What it changes in the conversation itself, in the same commit.
+    /// What the tool changes in the conversation itself, in the same commit.
     pub changes: Vec<StateChange>,
-    /// What it must know first; there is no result yet, and `outcome` says nothing.
-    pub asks: Option<InputRequest>,
-    /// With what it ran, if not with the arguments that were journalled.
-    pub ran: Option<EffectiveArgs>,
+    /// What the tool needs from a person first. There is no result yet, and `outcome` is ignored.
+    pub input_request: Option<InputRequest>,
+    /// The arguments that the tool ran with, if they are not the journalled ones.
+    pub effective_args: Option<EffectiveArgs>,
 }
 
-/// What a tool changes in its conversation.
+/// A change that a tool makes in its conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StateChange {
     Todos(Vec<Todo>),
@@ -287,50 +301,50 @@ pub enum StateChange {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolve {
     pub call: CallId,
-    /// The suspension that is meant; absent: whichever is open.
+    /// The number of the suspension; `None` for whichever is open.
     pub suspension: Option<u32>,
     pub by: Principal,
     pub answer: ResolutionAnswer,
-    /// What the gate decided about edited arguments.
+    /// The gate's verdict on edited arguments.
     pub gate: Option<Verdict>,
-    /// The decision is to hold for later calls, too.
+    /// Set if the decision is to hold for later calls, too.
     pub remember: Option<RememberDecision>,
-    /// A hook ends the turn on seeing the edited arguments.
+    /// Why a hook, having seen the edited arguments, ends the turn.
     pub halt: Option<String>,
 }
 
-/// A wish that a decision be remembered.
+/// How a decision is to be remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RememberDecision {
     pub id: DecisionId,
     pub scope: Scope,
     pub matching: Match,
-    /// What the tool is.
+    /// The tool's digest, as in `RememberedDecision::does`.
     pub does: String,
-    /// Of the call as it is approved, with the approver's edits.
+    /// The fingerprint of the approved call, including the approver's edits.
     pub fingerprint: String,
     pub for_ms: u64,
 }
 
-/// The forms of an answer; each fits one kind of suspension.
+/// The answer to a suspension; which form fits depends on the suspension's kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ResolutionAnswer {
-    /// For an approval. Edited arguments have been validated.
+    /// For an approval. Edited arguments are validated already.
     Approval { approved: bool, reason: Option<String>, args: Option<Value> },
     /// For an elicitation or a client call.
     Result(Value),
-    /// The same, as an error.
+    /// An error, for an elicitation or a client call.
     Error(String),
 }
 
-/// No page was connected for the grace time of a client call.
+/// No client was connected for the grace time of a client call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientMissing {
     pub call: CallId,
     pub suspension: u32,
 }
 
-/// An operator gives up on an open call: it ends with an error, whatever it was doing.
+/// An operator gives up on an open call: it ends with an error, in whatever phase it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailCall {
     pub call: CallId,
@@ -358,18 +372,18 @@ pub struct Dispatch {
     pub child: Option<ConversationId>,
 }
 
-/// A child conversation has taken a call up.
+/// A child conversation has taken up a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildStarted {
     pub call: CallId,
     pub attempt: u32,
-    /// How long it may take.
+    /// How long the child may take.
     pub within_ms: u64,
-    /// With what it was asked, if not with the arguments that were journalled.
-    pub ran: Option<EffectiveArgs>,
+    /// The arguments that the child was given, if they are not the journalled ones.
+    pub effective_args: Option<EffectiveArgs>,
 }
 
-/// A child conversation has come to its end.
+/// A child conversation has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChildEnded {
     pub call: CallId,
@@ -377,7 +391,7 @@ pub struct ChildEnded {
     pub outcome: Outcome,
     pub ui: Option<Ui>,
     pub usage: Usage,
-    /// The storage that it found its workspaces on.
+    /// The storages that the child found its workspaces on, by workspace root.
     #[serde(default)]
     pub storages: BTreeMap<String, String>,
 }

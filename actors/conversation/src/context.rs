@@ -1,75 +1,79 @@
-//! What the model reads of a conversation: from where on, and what was left out.
+//! What the model reads of a conversation: where the context begins, and what was left out of it.
 
 use serde::{Deserialize, Serialize};
 
-/// The projection's marks: with them and the journal alone, every node draws the same prompt.
+/// All that a node needs, in addition to the journal, to build the same prompt as any other node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
     #[serde(default)]
-    pub marks: Marks,
+    pub marks: ContextMarks,
     #[serde(default)]
     pub summary: Option<Summary>,
-    /// Tokens of the context after the event `counted`, as the provider counted them, or as we did;
-    /// 0 before the first step.
+    /// Tokens of the context up to the event `counted_upto`, as counted by the provider or
+    /// estimated here; 0 before the first step.
     #[serde(default)]
     pub tokens: u64,
     /// The last event that `tokens` includes.
-    #[serde(default)]
-    pub counted: u64,
-    /// A summary of what ended up to this event is wanted.
-    #[serde(default)]
-    pub summarize: Option<u64>,
+    #[serde(rename = "counted", default)]
+    pub counted_upto: u64,
+    /// Set while a summary is wanted of the turns that ended up to this event.
+    #[serde(rename = "summarize", default)]
+    pub summarize_upto: Option<u64>,
 }
 
-/// What reducers took out of the context. Each only grows.
+/// What reductions took out of the context. No mark ever decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Marks {
-    /// Nothing before this event has to be read.
-    pub from: u64,
+#[cfg_attr(feature = "openapi", schema(as = Marks))]
+pub struct ContextMarks {
+    /// No event before this one is needed to build the context.
+    #[serde(rename = "from")]
+    pub read_from: u64,
     /// Turns that started before this event are not shown.
-    pub since: u64,
-    /// Results up to this event that are past their tool's retention there are shown as expired.
-    pub expired: u64,
-    /// Results up to this event are, whatever their retention; but never those of a tool whose
-    /// results stay for good.
-    #[serde(default)]
-    pub forced: u64,
+    #[serde(rename = "since")]
+    pub shown_from: u64,
+    /// Results whose tool's retention had run out by this event are shown as expired.
+    #[serde(rename = "expired")]
+    pub expired_upto: u64,
+    /// All results up to this event are shown as expired, whatever their retention, except those of
+    /// tools whose results are kept for good.
+    #[serde(rename = "forced", default)]
+    pub forced_upto: u64,
 }
 
 /// The latest summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The event that has it.
+    /// The event that holds the summary.
     pub seq: u64,
-    /// The last event that it covers.
+    /// The last event that the summary covers.
     pub upto: u64,
 }
 
 impl Context {
-    /// Whether turns are shown no longer that no summary covers. Both the marks of a summary and
-    /// those of dropped turns begin right after a turn's end.
-    pub fn has_dropped(&self) -> bool {
-        self.marks.since > self.summary.map_or(0, |summary| summary.upto).saturating_add(1)
+    /// Whether some turns are neither shown nor covered by a summary. The marks of a summary and
+    /// those of dropped turns both begin right after the end of a turn.
+    pub fn has_uncovered_drop(&self) -> bool {
+        self.marks.shown_from > self.summary.map_or(0, |summary| summary.upto).saturating_add(1)
     }
 }
 
-impl Marks {
-    /// Whether they leave out no less than the others.
+impl ContextMarks {
+    /// Whether these marks leave out at least as much as `other`.
     pub fn includes(&self, other: &Self) -> bool {
-        self.from >= other.from
-            && self.since >= other.since
-            && self.expired >= other.expired
-            && self.forced >= other.forced
+        self.read_from >= other.read_from
+            && self.shown_from >= other.shown_from
+            && self.expired_upto >= other.expired_upto
+            && self.forced_upto >= other.forced_upto
     }
 
-    /// What both leave out.
-    pub fn and(self, other: Self) -> Self {
+    /// The marks that leave out whatever either of the two leaves out.
+    pub fn union(self, other: Self) -> Self {
         Self {
-            from: self.from.max(other.from),
-            since: self.since.max(other.since),
-            expired: self.expired.max(other.expired),
-            forced: self.forced.max(other.forced),
+            read_from: self.read_from.max(other.read_from),
+            shown_from: self.shown_from.max(other.shown_from),
+            expired_upto: self.expired_upto.max(other.expired_upto),
+            forced_upto: self.forced_upto.max(other.forced_upto),
         }
     }
 }

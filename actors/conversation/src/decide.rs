@@ -1,9 +1,10 @@
-//! What a command comes to: the events to journal, or a refusal.
+//! Decides a command: the events to append to the journal, or a rejection.
 
 mod abandon;
 mod cancel;
 mod child;
 mod client_missing;
+mod close;
 mod context;
 mod create;
 mod decisions;
@@ -34,69 +35,67 @@ use crate::event::Event;
 use crate::state::State;
 use draft::Draft;
 
-/// Why a command was refused. Nothing has changed.
+/// Why a command was rejected. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Rejection {
     #[error("the conversation does not exist")]
     NotFound,
-    #[error("the conversation exists")]
+    #[error("the conversation already exists")]
     ConversationExists,
     #[error("the conversation belongs to agent {0}")]
     AgentMismatch(String),
-    #[error("the conversation is still being copied from another")]
+    #[error("the prefix of the fork is still being copied")]
     Forking,
-    #[error("a turn is in flight")]
+    #[error("a turn is in progress")]
     TurnInFlight,
-    #[error("too many messages are queued, or dispatches running")]
+    #[error("too many messages are queued or too many dispatches are running")]
     QueueFull,
     #[error("{0}")]
     CallNotOpen(Cow<'static, str>),
     #[error("the decision does not exist")]
     DecisionNotFound,
-    /// A report of something that is no longer wanted.
+    /// The report of an activity that is no longer wanted, or an action that was already done.
     #[error("stale")]
     Stale,
 }
 
-/// What a command comes to.
+/// The result of an accepted command.
 #[derive(Debug)]
 pub struct Transition {
-    /// To be appended, in order; none if there is nothing to do.
+    /// To be appended in this order; empty if there is nothing to do.
     pub events: Vec<Event>,
-    /// What they come to: the state, with each of them folded in.
+    /// The state after these events.
     pub state: State,
 }
 
-/// Judges a command. Returns the events to append.
+/// Decides a command, and returns the events to append.
 pub fn decide(state: &State, command: Command) -> Result<Vec<Event>, Rejection> {
-    decided(state, command).map(|decided| decided.events)
+    decide_and_fold(state, command).map(|transition| transition.events)
 }
 
-/// The same, with the state that follows.
-pub fn decided(state: &State, command: Command) -> Result<Transition, Rejection> {
+/// Decides a command, and returns the events to append together with the state after them.
+pub fn decide_and_fold(state: &State, command: Command) -> Result<Transition, Rejection> {
     let mut draft = Draft::new(state, command.at);
-    let creates = |action: &Action| {
-        matches!(
-            action,
-            Action::Create(_) | Action::Send(_) | Action::Spawn(_) | Action::Abandon(_)
-        )
-    };
-    if !state.exists() && !creates(&command.action) {
+    let may_create = matches!(
+        command.action,
+        Action::Create(_) | Action::Send(_) | Action::Spawn(_) | Action::Abandon(_)
+    );
+    if !state.exists() && !may_create {
         return Err(Rejection::NotFound);
     }
     if draft.state.forking.is_some() {
         return match command.action {
-            Action::Copied(copied) => {
-                fork::copied(&mut draft, copied)?;
-                Ok(draft.decided())
+            Action::EventsCopied(copied) => {
+                fork::events_copied(&mut draft, copied)?;
+                Ok(draft.into_transition())
             }
-            Action::Revive | Action::Wake => Ok(draft.decided()),
+            Action::Revive | Action::Wake => Ok(draft.into_transition()),
             Action::Create(_) => Err(Rejection::ConversationExists),
             _ => Err(Rejection::Forking),
         };
     }
     match command.action {
-        Action::Copied(_) => return Err(Rejection::Stale),
+        Action::EventsCopied(_) => return Err(Rejection::Stale),
         Action::Create(create) => create::create(&mut draft, create)?,
         Action::Send(send) => send::send(&mut draft, send)?,
         Action::Start(start) => start::start(&mut draft, start)?,
@@ -104,17 +103,17 @@ pub fn decided(state: &State, command: Command) -> Result<Transition, Rejection>
         Action::ModelFailed(failure) => model_failed::model_failed(&mut draft, failure)?,
         Action::ToolReturned(returned) => tool_returned::tool_returned(&mut draft, returned)?,
         Action::Resolve(resolve) => resolve::resolve(&mut draft, resolve)?,
-        Action::PageMissing(missing) => client_missing::page_missing(&mut draft, missing)?,
+        Action::ClientMissing(missing) => client_missing::client_missing(&mut draft, missing)?,
         Action::FailCall(fail) => fail_call::fail_call(&mut draft, fail)?,
         Action::Wake => wake::wake(&mut draft),
         Action::Cancel(cancel) => cancel::cancel(&mut draft, cancel.partial),
         Action::Revive => revive::revive(&mut draft),
         Action::Dispatch(dispatch) => dispatch::dispatch(&mut draft, dispatch)?,
         Action::Spawn(spawn) => child::spawn(&mut draft, spawn)?,
-        Action::ChildStarted(started) => child::started(&mut draft, started)?,
-        Action::ChildEnded(ended) => child::ended(&mut draft, ended)?,
-        Action::ChildReleased { child, usage } => child::released(&mut draft, child, usage)?,
-        Action::Told(turn) => child::told(&mut draft, turn)?,
+        Action::ChildStarted(started) => child::child_started(&mut draft, started)?,
+        Action::ChildEnded(ended) => child::child_ended(&mut draft, ended)?,
+        Action::ChildReleased { child, usage } => child::child_released(&mut draft, child, usage)?,
+        Action::ParentNotified(turn) => child::parent_notified(&mut draft, turn)?,
         Action::WorkspaceOpened { root, storage } => {
             workspace_opened::workspace_opened(&mut draft, root, storage)?;
         }
@@ -129,9 +128,9 @@ pub fn decided(state: &State, command: Command) -> Result<Transition, Rejection>
             context::summarized(&mut draft, after, summarized)?;
         }
         Action::SummaryFailed { reason } => context::summary_failed(&mut draft, reason)?,
-        Action::DecisionKept(id) => decisions::kept(&mut draft, id)?,
+        Action::DecisionPublished(id) => decisions::decision_published(&mut draft, id)?,
         Action::RevokeDecision(id) => decisions::revoke(&mut draft, id)?,
         Action::Abandon(create) => abandon::abandon(&mut draft, create)?,
     }
-    Ok(draft.decided())
+    Ok(draft.into_transition())
 }

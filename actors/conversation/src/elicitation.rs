@@ -1,45 +1,48 @@
-//! What a running tool asks of a person before it can go on, and the answer that it goes on with.
+//! Elicitation: what a running tool needs from a person before it can go on, and the answer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a tool needs to know.
+/// A tool's request for input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Asks))]
 pub struct InputRequest {
-    /// For the person who is asked.
+    /// Shown to the person.
     pub message: String,
-    /// What is asked for, as the tool put it, such as forms by their names.
+    /// What the tool asks for, in the tool's own words, for example forms by name.
     pub requests: Value,
-    /// The tool's own, given back to it as it is; whoever runs it next needs nothing else.
+    /// Opaque to everybody but the tool, which gets it back unchanged with the answer. It is all
+    /// that the next attempt needs, on whatever node that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
 }
 
 impl InputRequest {
-    /// Whether its texts are longer than a journal should hold: 1 MB.
+    /// Whether the texts are longer than a journal should hold: 1 MiB.
     pub fn is_long(&self) -> bool {
         self.message.len() + self.request_state.as_ref().map_or(0, String::len) > 1 << 20
     }
 }
 
-/// What a call has asked, and what was answered.
+/// A call's request for input, and the answer to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingInput {
-    /// The attempt that asked; the next one goes on with the answer.
+    /// The attempt that asked. The next attempt gets the answer.
     pub attempt: u32,
-    pub asks: InputRequest,
+    #[serde(rename = "asks")]
+    pub request: InputRequest,
     /// `None` while nobody has answered.
     pub answer: Option<InputAnswer>,
 }
 
-/// What a person said to a tool that asked.
+/// A person's answer to a tool's request for input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = InputAnswer))]
 #[serde(rename_all = "snake_case")]
 pub enum InputAnswer {
     Result(Value),
-    /// Declined, with the reason.
+    /// The person declined, for this reason.
     Error(String),
 }

@@ -1,10 +1,11 @@
-//! What is journalled: the append-only truth of one conversation.
+//! Events: the entries of a conversation's journal. Their JSON is in `reference/journal.md`.
 
 mod child;
 mod context;
 mod decision;
 mod decode;
 mod hook;
+mod visible;
 
 use std::collections::BTreeMap;
 
@@ -16,15 +17,16 @@ use crate::elicitation;
 use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, Principal, Revision, TurnId};
 use crate::json;
-use crate::message::{Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui, Usage};
+use crate::message::{Message, MessageStatus, Outcome, ProviderMessage, StopReason, Ui};
 use crate::parent::Parent;
 use crate::permission::{PermissionPhase, Verdict};
-use crate::usage::Budget;
+use crate::usage::{Budget, Usage};
 pub use child::{ChildEnded, ChildReleased, ChildStarted, ParentNotified};
 pub use context::{ContextReduced, ReductionReason, Summarized, SummaryFailed};
 pub use decision::{DecisionPublished, DecisionRemembered, DecisionRevoked};
 pub use decode::Unknown;
 pub use hook::{AddedContext, ContextAdded, MessageRefused};
+pub use visible::Visible;
 
 /// One entry of a journal; `seq` counts from 1 without gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +40,7 @@ pub struct Event {
     pub data: EventData,
 }
 
-/// The kinds of events; the contract names the ones that readers may rely on.
+/// What happened. Types and fields are stored for ever, so a spelling never changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = EventData))]
@@ -63,24 +65,27 @@ pub enum EventData {
     SummaryFailed(SummaryFailed),
     TurnEnded(TurnEnded),
     DispatchStarted(DispatchStarted),
-    Dispatch(DispatchFinished),
+    #[serde(rename = "dispatch")]
+    DispatchFinished(DispatchFinished),
     PhaseChanged(PhaseChanged),
     TodosChanged(TodosChanged),
     WorkspaceOpened(WorkspaceOpened),
     ChildStarted(ChildStarted),
     ChildEnded(ChildEnded),
     ChildReleased(ChildReleased),
-    Told(ParentNotified),
+    #[serde(rename = "told")]
+    ParentNotified(ParentNotified),
     Abandoned {},
     DecisionRemembered(DecisionRemembered),
-    DecisionKept(DecisionPublished),
+    #[serde(rename = "decision_kept")]
+    DecisionPublished(DecisionPublished),
     DecisionRevoked(DecisionRevoked),
-    /// Of a type that only newer programs know.
+    /// An event of a type that only newer programs know.
     #[serde(skip)]
     Unknown(Unknown),
 }
 
-/// The conversation exists.
+/// The conversation was created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Created {
@@ -92,15 +97,15 @@ pub struct Created {
     /// Tools that the client declared for this conversation, as definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Value>,
-    /// Of a child: whose it is.
+    /// Children only: the parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// Of a fork: whose prefix follows, up to the event `forked`.
+    /// Forks only: the original, whose prefix follows, up to the event `forked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<Fork>,
 }
 
-/// A user's message; its turn is the event's, and starts with `turn_started`.
+/// A user's message. It belongs to the event's turn, which starts with `turn_started`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserMsg {
@@ -108,24 +113,25 @@ pub struct UserMsg {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     pub principal: Principal,
-    /// This message's own; they win over the conversation's and the agent's.
+    /// The message's own assigns, which override the conversation's and the agent's.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub assigns: Map<String, Value>,
-    #[serde(default, skip_serializing_if = "AnswerFormat::is_agent")]
-    pub schema: AnswerFormat,
+    #[serde(rename = "schema", default, skip_serializing_if = "AnswerFormat::is_agent")]
+    pub answer_format: AnswerFormat,
 }
 
-/// What shape the turn's answer must have.
+/// The form that the turn's answer must have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Shape))]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFormat {
-    /// As the agent's `response_format` says.
+    /// The form of the agent's `response_format`.
     #[default]
     Agent,
-    /// Plain, whatever the agent says.
+    /// Plain text, whatever the agent's `response_format` is.
     Plain,
-    /// This JSON Schema.
+    /// JSON that satisfies this JSON Schema.
     Schema(Value),
 }
 
@@ -135,21 +141,21 @@ impl AnswerFormat {
     }
 }
 
-/// A turn runs, to its end on this revision.
+/// A turn started; it runs on this revision to its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TurnStarted {
     pub agent: AgentName,
     pub revision: Revision,
     pub max_steps: u32,
-    #[serde(default, skip_serializing_if = "Budget::is_open")]
+    #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
     pub budget: Budget,
-    /// A context of more tokens is summarized when the turn has ended; absent: never.
+    /// A context with more tokens than this is summarized after the turn; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summarize_over: Option<u64>,
 }
 
-/// The model spoke; that ends a step.
+/// The model's message, which ends a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssistantMsg {
@@ -158,13 +164,13 @@ pub struct AssistantMsg {
     pub step: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Why the model stopped; absent where its provider did not say.
+    /// Why the model stopped; absent if the provider did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopReason>,
-    /// The message as its provider wrote it, where that says more.
+    /// The message in its provider's own form, if that holds more than `message`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbatim: Option<ProviderMessage>,
-    /// Tokens of the context, this message included.
+    /// Tokens of the context, including this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,
 }
@@ -180,7 +186,7 @@ pub enum Executor {
     Provider,
 }
 
-/// What a tool does, for whoever shows it.
+/// What a tool is for, as a hint to user interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -191,19 +197,20 @@ pub enum Intent {
     Render,
 }
 
-/// What happens to a run whose node died.
+/// What happens to an attempt whose node died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnInterrupt {
-    /// It runs again under the same key, as a higher attempt.
+    /// The call runs again under the same idempotency key, with a higher attempt.
     #[default]
     Redispatch,
-    /// It never runs twice; the call ends as interrupted.
+    /// The call never runs twice; it ends as interrupted.
     Fail,
 }
 
-/// A call was planned. All that its later phases need is here, since definitions change.
+/// A call was planned. Its later phases need nothing else, because definitions may change
+/// meanwhile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolCall {
@@ -213,26 +220,31 @@ pub struct ToolCall {
     pub executor: Executor,
     #[serde(default)]
     pub intent: Intent,
-    /// Whether it was handed to its executor at once, as attempt 1.
+    /// Whether the call was handed to its executor at once, as attempt 1.
     pub started: bool,
-    /// What a person or a page is shown while it waits for them.
+    /// Shown to the person or the page that the call waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// How long each of its suspensions may wait.
+    /// How long each suspension of the call may wait.
     #[serde(default)]
     pub timeout_ms: u64,
-    /// How long a client call waits while no page is connected; absent: as long as it may.
+    /// How long a client call waits while no page is connected; absent: until it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
-    /// The result of a client call that is answered at once when it is approved.
-    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Value>,
-    /// What the gate decided; absent for a call that never came so far.
+    /// The result of a client call that needs no answer from the page.
+    #[serde(
+        rename = "answer",
+        default,
+        deserialize_with = "json::keep_null",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub default_result: Option<Value>,
+    /// The gate's verdict; absent if the call did not reach the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
-    /// The child conversation that is to answer it.
+    /// The child conversation that is to answer the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ConversationId>,
     /// Calls of one step in the same lane run one after another, in call order.
@@ -251,13 +263,13 @@ pub enum SuspensionKind {
     ClientExec,
 }
 
-/// A call waits outside, until it is resolved, expires or is cancelled.
+/// A call waits for somebody outside, until it is resolved, expires or is cancelled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Suspension {
     pub call_id: CallId,
     pub kind: SuspensionKind,
-    /// 1 for a call's first suspension, 2 for its second.
+    /// The number of the suspension: 1 for the call's first one.
     pub suspension: u32,
     pub expires_at: Timestamp,
     pub tool: String,
@@ -266,12 +278,12 @@ pub struct Suspension {
     pub intent: Intent,
     pub args: Value,
     pub message: String,
-    /// What a tool asks for that had begun to run.
+    /// The input that the tool asks for, if the tool is already running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Value>,
 }
 
-/// A suspension was answered.
+/// Somebody answered a suspension.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resolution {
@@ -283,38 +295,43 @@ pub struct Resolution {
     pub approved: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The arguments as the approver edited them.
-    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
+    /// The arguments, if the approver edited them.
+    #[serde(
+        default,
+        deserialize_with = "json::keep_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub args: Option<Value>,
-    /// What the gate decided about the edited arguments.
+    /// The gate's verdict on the edited arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
-    /// What a tool that asked goes on with.
+    /// The answer to a running tool that asked for input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<elicitation::InputAnswer>,
 }
 
-/// A running tool asked for something; the suspension that follows waits for it.
+/// A running tool asked for input. The suspension that follows waits for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InputRequired {
     pub call_id: CallId,
     pub attempt: u32,
     #[serde(flatten)]
-    pub asks: elicitation::InputRequest,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<EffectiveArgs>,
+    pub request: elicitation::InputRequest,
+    #[serde(rename = "ran", default, skip_serializing_if = "Option::is_none")]
+    pub effective_args: Option<EffectiveArgs>,
 }
 
-/// With what a call ran, if middleware changed its arguments.
+/// The arguments that a call ran with, if middleware changed them, and the gate's verdict on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Ran))]
 pub struct EffectiveArgs {
     pub args: Value,
     pub gate: Verdict,
 }
 
-/// A call was handed to its executor after an approval or an answer, or again after its node died.
+/// A call was handed to its executor: after an approval or an answer, or again after its node died.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolStarted {
@@ -327,7 +344,7 @@ pub struct ToolStarted {
     pub attempt: u32,
 }
 
-/// A call is done.
+/// The one result of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ToolResult {
@@ -336,11 +353,11 @@ pub struct ToolResult {
     pub outcome: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui: Option<Ui>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<EffectiveArgs>,
+    #[serde(rename = "ran", default, skip_serializing_if = "Option::is_none")]
+    pub effective_args: Option<EffectiveArgs>,
 }
 
-/// A structured answer broke its schema; the model is asked once more.
+/// A structured answer violated its schema. The model is asked once more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RepairRequested {
@@ -350,6 +367,7 @@ pub struct RepairRequested {
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Ending))]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOutcome {
     Completed,
@@ -358,7 +376,7 @@ pub enum TurnOutcome {
     Failed,
 }
 
-/// A turn is over.
+/// A turn ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TurnEnded {
@@ -367,7 +385,7 @@ pub struct TurnEnded {
     pub reason: Option<String>,
 }
 
-/// A user's own call starts.
+/// A dispatch, a user's own call, started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DispatchStarted {
@@ -379,19 +397,21 @@ pub struct DispatchStarted {
     pub attempt: u32,
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
-    /// The request that asked for it, so that a repeat joins it: key → fingerprint of its body.
+    /// The requests for this dispatch: idempotency key → fingerprint of the body. A repeated
+    /// request joins the dispatch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
-    /// The child conversation that is to answer it.
+    /// The child conversation that is to answer the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ConversationId>,
 }
 
-/// A user's own call, done. The model never sees it.
+/// A dispatch ended. The model never sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Dispatch))]
 pub struct DispatchFinished {
     pub call_id: CallId,
     pub tool: String,
@@ -400,25 +420,25 @@ pub struct DispatchFinished {
     pub result: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui: Option<Ui>,
-    /// What the gate decided, of a call that it refused.
+    /// The gate's verdict, if it refused the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Verdict>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<EffectiveArgs>,
+    #[serde(rename = "ran", default, skip_serializing_if = "Option::is_none")]
+    pub effective_args: Option<EffectiveArgs>,
 }
 
-/// A call of `plan_mode` changed what may be done.
+/// A call of `plan_mode` changed the permission phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PhaseChanged {
     pub call_id: CallId,
-    /// What holds now.
+    /// The phase from now on.
     pub phase: PermissionPhase,
-    /// Whether it is `plan` by the conversation's own choice, whatever its agent says.
+    /// Whether the conversation itself chose `plan`, whatever its agent's phase is.
     pub planning: bool,
 }
 
-/// How far one thing on the list has come.
+/// The progress of one item of the to-do list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -428,7 +448,7 @@ pub enum TodoStatus {
     Completed,
 }
 
-/// One thing that is to be done.
+/// One item of the to-do list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Todo {
@@ -436,7 +456,7 @@ pub struct Todo {
     pub status: TodoStatus,
 }
 
-/// A call of `todo_write` replaced the list.
+/// A call of `todo_write` replaced the to-do list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TodosChanged {
@@ -444,11 +464,11 @@ pub struct TodosChanged {
     pub todos: Vec<Todo>,
 }
 
-/// The workspace was used for the first time; from here on it must be on this storage.
+/// A workspace was used for the first time. From then on it must be on this storage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkspaceOpened {
-    /// The directory that the agent names; empty for the program's own.
+    /// The workspace root that the agent's definition names; empty for the node's default.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub root: String,
     pub storage: String,

@@ -1,4 +1,4 @@
-//! Folds an event into the state. Never fails: what an event says has happened.
+//! Folds an event into the state. Never fails, because the event has happened.
 
 mod child;
 mod context;
@@ -10,60 +10,66 @@ use crate::event::{
     TurnStarted, UserMsg,
 };
 use crate::ids::CallId;
-use crate::message::Usage;
-use crate::parent::OwedReport;
+use crate::message::CallRef;
 use crate::remembered_decision::Scope;
-use crate::state::{Call, CallPhase, OpenSuspension, QueuedTurn, RunningDispatch, State, Turn};
+use crate::state::{
+    Call, CallPhase, OpenSuspension, OwedReport, QueuedTurn, RunningDispatch, State, Turn,
+};
+use crate::usage::Usage;
 
 /// The state after one more event.
 pub fn evolve(mut state: State, event: &Event) -> State {
     state.seq = event.seq;
     match &event.data {
         EventData::Created(created) => create(&mut state, event, created),
-        EventData::UserMsg(said) => queue(&mut state, event, said),
-        EventData::TurnStarted(started) => start(&mut state, event, started),
-        EventData::AssistantMsg(spoken) => {
-            speak(&mut state, spoken);
-            context::count(&mut state, event.seq, spoken);
+        EventData::UserMsg(message) => queue_turn(&mut state, event, message),
+        EventData::TurnStarted(started) => start_turn(&mut state, event, started),
+        EventData::AssistantMsg(message) => {
+            add_assistant_message(&mut state, message);
+            context::count_tokens(&mut state, event.seq, message);
         }
-        EventData::ToolCall(call) => plan(&mut state, event, call),
-        EventData::Suspension(suspension) => suspend(&mut state, event, suspension),
-        EventData::Resolution(resolution) => resolve(&mut state, resolution),
-        EventData::ToolStarted(started) => run(&mut state, event, started),
+        EventData::ToolCall(call) => plan_call(&mut state, event, call),
+        EventData::Suspension(suspension) => suspend_call(&mut state, event, suspension),
+        EventData::Resolution(resolution) => resolve_call(&mut state, resolution),
+        EventData::ToolStarted(started) => run_call(&mut state, event, started),
         EventData::InputRequired(required) => with_call(&mut state, &required.call_id, |call| {
-            let (attempt, asks) = (required.attempt, required.asks.clone());
-            call.input = Some(PendingInput { attempt, asks, answer: None });
+            call.pending_input = Some(PendingInput {
+                attempt: required.attempt,
+                request: required.request.clone(),
+                answer: None,
+            });
         }),
-        EventData::ToolResult(result) => finish(&mut state, &result.call_id),
+        EventData::ToolResult(result) => finish_call(&mut state, &result.call_id),
         EventData::RepairRequested(_) => {
             if let Some(turn) = &mut state.turn {
-                turn.repaired = true;
+                turn.repair_requested = true;
             }
         }
         EventData::ContextAdded(added) => {
             if let Some(turn) = &mut state.turn {
-                turn.prepared = added.step;
+                turn.hooks_done_for = added.step;
             }
         }
         EventData::MessageRefused(refused) => {
-            context::spend(&mut state, refused.usage.unwrap_or_default());
+            context::add_usage(&mut state, refused.usage.unwrap_or_default());
             if let Some(turn) = &mut state.turn {
-                (turn.step, turn.refused) = (refused.step, true);
+                turn.step = refused.step;
+                turn.message_refused = true;
                 turn.calls = Vec::new();
             }
         }
-        EventData::Forked(_) => fork(&mut state),
+        EventData::Forked(_) => finish_fork(&mut state),
         EventData::ContextReduced(reduced) => context::reduce(&mut state, event.seq, reduced),
         EventData::Summarized(summarized) => context::summarize(&mut state, event.seq, summarized),
-        EventData::SummaryFailed(_) => state.context.summarize = None,
-        EventData::TurnEnded(ended) => end(&mut state, event, ended),
-        EventData::DispatchStarted(started) => dispatch(&mut state, started),
-        EventData::Dispatch(done) => {
-            let run = state.dispatches.remove(&done.call_id);
+        EventData::SummaryFailed(_) => state.context.summarize_upto = None,
+        EventData::TurnEnded(ended) => end_turn(&mut state, event, ended),
+        EventData::DispatchStarted(started) => start_dispatch(&mut state, started),
+        EventData::DispatchFinished(finished) => {
+            let run = state.dispatches.remove(&finished.call_id);
             let child = run.and_then(|run| run.child);
-            state.orphans.extend(child.map(|child| (child, done.call_id.clone())));
+            state.orphans.extend(child.map(|child| (child, finished.call_id.clone())));
         }
-        EventData::PhaseChanged(changed) => state.planning = Some(changed.planning),
+        EventData::PhaseChanged(changed) => state.planning_override = Some(changed.planning),
         EventData::TodosChanged(changed) => state.todos = changed.todos.clone(),
         EventData::WorkspaceOpened(opened) => {
             state.storages.insert(opened.root.clone(), opened.storage.clone());
@@ -71,23 +77,25 @@ pub fn evolve(mut state: State, event: &Event) -> State {
         EventData::ChildStarted(started) => child::start(&mut state, event, started),
         EventData::ChildEnded(ended) => child::end(&mut state, event, ended),
         EventData::ChildReleased(released) => child::release(&mut state, released),
-        EventData::Told(_) => state.due = None,
+        EventData::ParentNotified(_) => state.owed_report = None,
         EventData::Abandoned {} => {
             state.abandoned = true;
-            state.due = None;
+            state.owed_report = None;
         }
-        EventData::DecisionRemembered(remembered) => remember(&mut state, event, remembered),
-        EventData::DecisionKept(DecisionPublished { decision_id })
+        EventData::DecisionRemembered(remembered) => {
+            remember_decision(&mut state, event, remembered)
+        }
+        EventData::DecisionPublished(DecisionPublished { decision_id })
         | EventData::DecisionRevoked(DecisionRevoked { decision_id }) => {
             state.decisions.remove(decision_id);
-            state.unkept.remove(decision_id);
+            state.unpublished.remove(decision_id);
         }
-        EventData::Unknown(_) => state.skipped = true,
+        EventData::Unknown(_) => state.has_unknown_events = true,
     }
     state
 }
 
-/// The state that a journal comes to, from an earlier state on.
+/// The state after these events, beginning with an earlier state.
 pub fn replay<'a>(state: State, events: impl IntoIterator<Item = &'a Event>) -> State {
     events.into_iter().fold(state, evolve)
 }
@@ -104,62 +112,62 @@ fn create(state: &mut State, event: &Event, created: &Created) {
         created.parent.as_ref().map(|parent| parent.storages.clone()).unwrap_or_default();
 }
 
-/// What was copied is whole. Whom the other conversation serves, asks or trusts is its own affair, and
-/// so is what it cost.
-fn fork(state: &mut State) {
+/// The prefix is complete. The original's parent, children, remembered decisions and usage stay
+/// with the original.
+fn finish_fork(state: &mut State) {
     state.forking = None;
-    state.context.summarize = None;
+    state.context.summarize_upto = None;
     state.abandoned = false;
-    state.due = None;
+    state.owed_report = None;
     state.decisions.clear();
-    state.unkept.clear();
+    state.unpublished.clear();
     state.orphans.clear();
     state.usage = Usage::default();
 }
 
-fn queue(state: &mut State, event: &Event, said: &UserMsg) {
+fn queue_turn(state: &mut State, event: &Event, message: &UserMsg) {
     let Some(id) = event.turn_id.clone() else { return };
     state.queue.push_back(QueuedTurn {
         id,
-        principal: said.principal.clone(),
-        assigns: said.assigns.clone(),
-        shape: said.schema.clone(),
+        principal: message.principal.clone(),
+        assigns: message.assigns.clone(),
+        answer_format: message.answer_format.clone(),
     });
 }
 
-fn start(state: &mut State, event: &Event, started: &TurnStarted) {
-    let place = state.queue.iter().position(|queued| Some(&queued.id) == event.turn_id.as_ref());
-    let Some(queued) = place.and_then(|place| state.queue.remove(place)) else { return };
-    state.turns = state.turns.saturating_add(1);
+fn start_turn(state: &mut State, event: &Event, started: &TurnStarted) {
+    let index = state.queue.iter().position(|queued| Some(&queued.id) == event.turn_id.as_ref());
+    let Some(queued) = index.and_then(|index| state.queue.remove(index)) else { return };
+    state.turns_started = state.turns_started.saturating_add(1);
     state.turn = Some(Turn {
         id: queued.id,
-        ordinal: state.turns,
+        ordinal: state.turns_started,
         agent: started.agent.clone(),
         revision: started.revision.clone(),
         max_steps: started.max_steps,
         budget: started.budget,
         usage: Usage::default(),
         summarize_over: started.summarize_over,
-        too_long: 0,
+        overflowed_step: 0,
         started_at: event.at,
         principal: queued.principal,
         assigns: queued.assigns,
-        shape: queued.shape,
+        answer_format: queued.answer_format,
         step: 0,
         calls: Vec::new(),
-        repaired: false,
-        refused: false,
-        prepared: 0,
+        repair_requested: false,
+        message_refused: false,
+        hooks_done_for: 0,
         calls_made: 0,
-        late_ids: Vec::new(),
+        overflow_ids: Vec::new(),
     });
 }
 
-fn speak(state: &mut State, spoken: &AssistantMsg) {
-    context::spend(state, spoken.usage.unwrap_or_default());
+fn add_assistant_message(state: &mut State, message: &AssistantMsg) {
+    context::add_usage(state, message.usage.unwrap_or_default());
     let Some(turn) = &mut state.turn else { return };
-    turn.step = spoken.step;
-    let request = |named: &crate::message::CallRef| Call {
+    turn.step = message.step;
+    let requested = |named: &CallRef| Call {
         id: named.id.clone(),
         tool: named.name.clone(),
         args: named.args.clone(),
@@ -169,29 +177,29 @@ fn speak(state: &mut State, spoken: &AssistantMsg) {
         timeout_ms: 0,
         grace_ms: None,
         on_interrupt: Default::default(),
-        answer: None,
+        default_result: None,
         principal: turn.principal.clone(),
         suspensions: 0,
         gate: None,
         approved: false,
-        input: None,
+        pending_input: None,
         child: None,
         lane: None,
         phase: CallPhase::Requested,
     };
-    let made = u32::try_from(spoken.message.tool_calls.len()).unwrap_or(u32::MAX);
+    let made = u32::try_from(message.message.tool_calls.len()).unwrap_or(u32::MAX);
     turn.calls_made = turn.calls_made.saturating_add(made);
-    turn.calls = spoken.message.tool_calls.iter().map(request).collect();
+    turn.calls = message.message.tool_calls.iter().map(requested).collect();
     for call in &turn.calls {
         if state.used_ids.is_full() {
-            turn.late_ids.push(call.id.clone());
+            turn.overflow_ids.push(call.id.clone());
         }
         state.used_ids.insert(&call.id);
     }
 }
 
-fn plan(state: &mut State, event: &Event, planned: &ToolCall) {
-    let runs = planned.started && planned.executor == Executor::Server;
+fn plan_call(state: &mut State, event: &Event, planned: &ToolCall) {
+    let is_running = planned.started && planned.executor == Executor::Server;
     with_call(state, &planned.call_id, |call| {
         call.args = planned.args.clone();
         call.executor = planned.executor;
@@ -200,21 +208,21 @@ fn plan(state: &mut State, event: &Event, planned: &ToolCall) {
         call.timeout_ms = planned.timeout_ms;
         call.grace_ms = planned.grace_ms;
         call.on_interrupt = planned.on_interrupt;
-        call.answer = planned.answer.clone();
+        call.default_result = planned.default_result.clone();
         call.gate = planned.gate.clone();
-        // Who decided it once is who answers for it.
+        // A remembered decision makes the person who decided responsible for the call.
         if let Some(by) = planned.gate.as_ref().and_then(|verdict| verdict.by.clone()) {
             call.principal = by;
         }
         call.child = planned.child.clone();
         call.lane = planned.lane.clone();
-        if runs {
+        if is_running {
             call.phase = CallPhase::Running { attempt: 1, since: event.at };
         }
     });
 }
 
-fn suspend(state: &mut State, event: &Event, suspension: &Suspension) {
+fn suspend_call(state: &mut State, event: &Event, suspension: &Suspension) {
     with_call(state, &suspension.call_id, |call| {
         call.suspensions = suspension.suspension;
         call.phase = CallPhase::Suspended(OpenSuspension {
@@ -227,8 +235,9 @@ fn suspend(state: &mut State, event: &Event, suspension: &Suspension) {
     });
 }
 
-/// An approved call is on its way; any other resolution is followed by its result.
-fn resolve(state: &mut State, resolution: &Resolution) {
+/// An approved or answered call goes on to its executor. Any other resolution is followed by the
+/// result.
+fn resolve_call(state: &mut State, resolution: &Resolution) {
     with_call(state, &resolution.call_id, |call| {
         call.phase = CallPhase::Requested;
         if resolution.approved == Some(true) {
@@ -236,7 +245,7 @@ fn resolve(state: &mut State, resolution: &Resolution) {
             call.approved = true;
             call.principal = resolution.by.clone();
         }
-        if let (Some(answer), Some(input)) = (&resolution.input, &mut call.input) {
+        if let (Some(answer), Some(input)) = (&resolution.input, &mut call.pending_input) {
             input.answer = Some(answer.clone());
             call.phase = CallPhase::Approved;
         }
@@ -247,23 +256,24 @@ fn resolve(state: &mut State, resolution: &Resolution) {
     });
 }
 
-/// A call that is over before its child is leaves the child to be stopped.
-fn finish(state: &mut State, id: &CallId) {
+/// A call that ends before its child leaves an orphan, which must be stopped.
+fn finish_call(state: &mut State, id: &CallId) {
     let mut orphan = None;
     with_call(state, id, |call| {
-        let began = matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. });
-        orphan = call.child.take().filter(|_| began);
+        let has_begun =
+            matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. });
+        orphan = call.child.take().filter(|_| has_begun);
         call.phase = CallPhase::Done;
     });
     state.orphans.extend(orphan.map(|child| (child, id.clone())));
 }
 
-/// The first turn of a child is what its parent waits for.
-fn end(state: &mut State, event: &Event, ended: &TurnEnded) {
+/// A child owes its parent the report of its first turn.
+fn end_turn(state: &mut State, event: &Event, ended: &TurnEnded) {
     let Some(turn) = state.turn.take() else { return };
     context::turn_ended(state, event.seq, turn.summarize_over);
     if state.parent.is_some() && turn.ordinal == 1 && !state.abandoned {
-        state.due = Some(OwedReport {
+        state.owed_report = Some(OwedReport {
             turn: turn.id,
             outcome: ended.outcome,
             reason: ended.reason.clone(),
@@ -275,24 +285,24 @@ fn end(state: &mut State, event: &Event, ended: &TurnEnded) {
     }
 }
 
-/// What has expired makes room.
-fn remember(state: &mut State, event: &Event, remembered: &DecisionRemembered) {
+/// Drops expired decisions, which bounds the memory, and adds the new one.
+fn remember_decision(state: &mut State, event: &Event, remembered: &DecisionRemembered) {
     let DecisionRemembered { scope, agent, decision, .. } = remembered;
-    let State { decisions, unkept, .. } = state;
+    let State { decisions, unpublished: unkept, .. } = state;
     decisions.retain(|id, it| event.at < it.expires_at || unkept.contains_key(id));
     state.decisions.insert(decision.id.clone(), decision.clone());
     if *scope == Scope::Agent {
-        state.unkept.insert(decision.id.clone(), agent.clone());
+        state.unpublished.insert(decision.id.clone(), agent.clone());
     }
 }
 
-fn run(state: &mut State, event: &Event, started: &ToolStarted) {
+fn run_call(state: &mut State, event: &Event, started: &ToolStarted) {
     with_call(state, &started.call_id, |call| {
         call.phase = CallPhase::Running { attempt: started.attempt, since: event.at };
     });
 }
 
-fn dispatch(state: &mut State, started: &DispatchStarted) {
+fn start_dispatch(state: &mut State, started: &DispatchStarted) {
     let run = RunningDispatch {
         tool: started.tool.clone(),
         input: started.input.clone(),
@@ -303,7 +313,7 @@ fn dispatch(state: &mut State, started: &DispatchStarted) {
         requests: started.requests.clone(),
         gate: started.gate.clone(),
         child: started.child.clone(),
-        delegated: None,
+        delegated_until: None,
     };
     state.used_ids.insert(&started.call_id);
     state.dispatches.insert(started.call_id.clone(), run);

@@ -1,14 +1,14 @@
-//! A conversation that begins as another's prefix.
+//! Forks: conversations that begin with the prefix of another, the original.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ConversationId;
 
-/// Whose prefix a conversation begins with.
+/// The prefix that a conversation begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fork {
     pub conversation_id: ConversationId,
-    /// The last event that it has of the other.
+    /// The last event of the prefix.
     pub at_seq: u64,
 }

@@ -1,4 +1,4 @@
-//! Names of things: one type each, so that two of them are never mixed up.
+//! Ids and names: one type each, so that no two of them are mixed up.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// Takes the name as it is; whoever parses input has checked it before.
+            /// Takes the name unchecked: input is checked where it is parsed.
             pub fn new(name: impl Into<String>) -> Self {
                 Self(name.into())
             }
@@ -61,16 +61,16 @@ name!(
     DecisionId
 );
 name!(
-    /// Bytes that are kept beside the journals: `blob_` and 64 hex digits.
+    /// Bytes stored outside of the journals: `blob_` and 64 hex digits.
     BlobId
 );
 name!(
-    /// On whose behalf something happens.
+    /// The person or system on whose behalf something happens.
     Principal
 );
 
 impl ConversationId {
-    /// Reads an id that came from outside; `None` unless it is `[A-Za-z0-9_.:-]{1,128}`.
+    /// Parses an id from outside; `None` unless it is `[A-Za-z0-9_.:-]{1,128}`.
     pub fn parse(id: &str) -> Option<Self> {
         let legal = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
         ((1..=128).contains(&id.len()) && id.chars().all(legal)).then(|| Self::new(id))
@@ -78,7 +78,7 @@ impl ConversationId {
 }
 
 impl AgentName {
-    /// Reads a name that came from outside; `None` unless it is `[a-z0-9][a-z0-9_-]{0,63}`.
+    /// Parses a name from outside; `None` unless it is `[a-z0-9][a-z0-9_-]{0,63}`.
     pub fn parse(name: &str) -> Option<Self> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         let legal = |c: char| plain(c) || c == '_' || c == '-';
@@ -88,7 +88,7 @@ impl AgentName {
 }
 
 impl BlobId {
-    /// Reads an id that came from outside; `None` unless it is `blob_[0-9a-f]{64}`.
+    /// Parses an id from outside; `None` unless it is `blob_[0-9a-f]{64}`.
     pub fn parse(id: &str) -> Option<Self> {
         let digits = id.strip_prefix("blob_")?;
         let legal = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
@@ -97,7 +97,7 @@ impl BlobId {
 }
 
 impl Principal {
-    /// The system itself: expiry runs as this one.
+    /// The system itself, which expiries run as.
     pub fn system() -> Self {
         Self::new("system")
     }

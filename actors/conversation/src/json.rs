@@ -6,9 +6,9 @@ use serde_json::Value;
 
 /// Reads what this crate wrote, however deep the values inside it are.
 ///
-/// A value from outside may be as deep as serde_json reads by default, and stands a few levels
-/// deeper in its event, where the default would refuse it. Only for JSON that was written here:
-/// depth is then bounded by what the border let in.
+/// A value from outside may be as deep as serde_json's default limit allows. In its event it is
+/// nested a few levels deeper, which the default limit would refuse. Only for JSON that was written
+/// here: its depth is bounded by the limit on input.
 pub fn from_json<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     deserializer.disable_recursion_limit();
@@ -17,7 +17,7 @@ pub fn from_json<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     Ok(value)
 }
 
-/// A field that is there is `Some`, also when it is `null`.
-pub fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+/// For `deserialize_with`: a field that is present is `Some`, even if it is `null`.
+pub fn keep_null<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }

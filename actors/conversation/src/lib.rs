@@ -1,10 +1,11 @@
 //! One conversation as a pure value: what may happen next, what has happened, what must run now.
 //!
-//! Three functions, without clock, chance or I/O: [`decide`] says what a command comes to,
+//! Three functions, without clock, chance or I/O: [`decide`] turns a command into events,
 //! [`evolve`] folds an event into the state, [`wanted`] names the activities that must be running.
 
 pub mod activity;
 pub mod call_ids;
+mod checked_fold;
 pub mod command;
 pub mod context;
 pub mod decide;
@@ -23,12 +24,13 @@ pub mod usage;
 mod wanted;
 
 pub use activity::Activity;
+pub use checked_fold::{IllegalEvent, checked_fold};
 pub use command::{Action, Command};
-pub use decide::{Rejection, Transition, decide, decided};
+pub use decide::{Rejection, Transition, decide, decide_and_fold};
 pub use event::Event;
 pub use evolve::{evolve, replay};
 pub use ids::*;
-pub use json::{from_json, present};
+pub use json::{from_json, keep_null};
 pub use state::State;
 pub use wanted::wanted;
 

@@ -1,4 +1,4 @@
-//! Messages and results, in the shapes that clients and models see.
+//! Messages and results, in the forms that clients and models see.
 
 pub mod blocks;
 #[cfg(feature = "openapi")]
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::ids::{CallId, MessageId};
 use crate::json;
-use crate::usage::Cost;
+pub use crate::usage::Usage;
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -34,17 +34,17 @@ pub enum MessageStatus {
     Error,
 }
 
-/// One call as the assistant's message names it.
+/// A call, as the assistant's message names it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallRef {
     pub id: CallId,
     pub name: String,
-    /// As the model gave them; a string when they were not JSON.
+    /// The model's arguments; a string if they were not JSON.
     pub args: Value,
 }
 
-/// A message. A block of an unknown `type` passes through untouched.
+/// A message. Content blocks of an unknown `type` pass through untouched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Message {
@@ -57,15 +57,26 @@ pub struct Message {
     pub tool_call_id: Option<CallId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<MessageStatus>,
-    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "json::keep_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub object: Option<Value>,
 }
 
 impl Message {
-    /// A message that says this and nothing else.
+    /// A message with this content and nothing else.
     pub fn new(id: MessageId, role: Role, content: Vec<Value>) -> Self {
-        let (tool_calls, tool_call_id, status, object) = Default::default();
-        Self { id, role, content, tool_calls, tool_call_id, status, object }
+        Self {
+            id,
+            role,
+            content,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            status: None,
+            object: None,
+        }
     }
 
     /// The text blocks, joined.
@@ -82,7 +93,7 @@ pub fn text_block(text: impl Into<String>) -> Value {
     serde_json::json!({"type": "text", "text": text.into()})
 }
 
-/// The vocabulary of `error_type`.
+/// The values of `error_type`; see `reference/results.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -100,7 +111,7 @@ pub enum ErrorType {
     NoClient,
 }
 
-/// What a call came to: `{"ok": true, "result"}` or `{"ok": false, "error", "error_type"}`.
+/// The outcome of a call: `{"ok": true, "result"}` or `{"ok": false, "error", "error_type"}`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Ok(Value),
@@ -108,7 +119,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether it is a result, not an error.
+    /// Whether the call succeeded.
     pub fn is_ok(&self) -> bool {
         matches!(self, Outcome::Ok(_))
     }
@@ -150,7 +161,7 @@ impl<'de> Deserialize<'de> for Outcome {
     }
 }
 
-/// What a tool shows to people; the model never sees it.
+/// Content that a tool shows to people. The model never sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Ui {
@@ -161,71 +172,30 @@ pub struct Ui {
 /// Why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Stop))]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had nothing more to say.
+    /// The message is complete.
     End,
-    /// It waits for the results of its calls.
+    /// The model waits for the results of its calls.
     ToolCalls,
-    /// Its message was cut where it may be no longer.
+    /// The message was cut at its maximum length.
     MaxTokens,
-    /// It, or its provider, would not answer.
+    /// The model or its provider refused to answer.
     Refusal,
-    /// Its provider goes on when it is asked again.
+    /// The provider paused, and goes on when it is asked again.
     Paused,
 }
 
-/// A message in its provider's own form, to be sent back to that provider as it was: what it signed,
-/// encrypted or ran by itself is in no other form.
+/// A message in its provider's own form, sent back to that provider unchanged. Nothing else holds
+/// what the provider signed, encrypted or executed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Verbatim))]
 pub struct ProviderMessage {
-    /// Whose form it is, as a definition names it.
+    /// The provider, as agent definitions name it.
     pub provider: String,
     pub model: String,
-    /// The message's pieces, in their order.
+    /// The parts of the message, in order.
     pub items: Vec<Value>,
-}
-
-/// What a model call cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Usage {
-    /// All of the input, what came from a cache or went into one included.
-    #[serde(default)]
-    pub input_tokens: u64,
-    /// All of the output, thinking included.
-    #[serde(default)]
-    pub output_tokens: u64,
-    /// Input that was read from the provider's cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cached_tokens: u64,
-    /// Input that was written into the provider's cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cache_write_tokens: u64,
-    /// Dollars, by the prices of the definition.
-    #[serde(default, rename = "cost_usd", skip_serializing_if = "Cost::is_zero")]
-    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
-    pub cost: Cost,
-}
-
-fn is_zero(tokens: &u64) -> bool {
-    *tokens == 0
-}
-
-impl Usage {
-    /// Input and output.
-    pub fn tokens(&self) -> u64 {
-        self.input_tokens.saturating_add(self.output_tokens)
-    }
-}
-
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, more: Self) {
-        self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
-        self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
-        self.cached_tokens = self.cached_tokens.saturating_add(more.cached_tokens);
-        self.cache_write_tokens = self.cache_write_tokens.saturating_add(more.cache_write_tokens);
-        self.cost += more.cost;
-    }
 }

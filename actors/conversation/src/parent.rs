@@ -1,48 +1,32 @@
-//! Conversations that one conversation asks: whose they are, and what becomes of them.
+//! The link from a child conversation to its parent.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
-use crate::event::TurnOutcome;
-use crate::ids::{CallId, ConversationId, TurnId};
+use crate::ids::{CallId, ConversationId};
 use crate::permission::Ceiling;
 use crate::usage::Budget;
 
-/// How deep conversations may ask each other; the root is at 0.
-pub const DEEPEST: u32 = 5;
+/// How deep children may be nested; the root is at 0.
+pub const MAX_CHILD_DEPTH: u32 = 5;
 
-/// Whose child a conversation is.
+/// The parent of a child conversation, and the limits that it sets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Parent {
     pub conversation_id: ConversationId,
     /// The call that this conversation answers.
     pub call_id: CallId,
-    /// The one that a person started.
+    /// The conversation at the top of the family, which a person started.
     pub root_conversation_id: ConversationId,
     /// 1 for a child of the root.
     pub depth: u32,
     pub ceiling: Ceiling,
-    /// What its parent can still spend, at the time of the call.
-    #[serde(default, skip_serializing_if = "Budget::is_open")]
+    /// What the parent could still spend at the time of the call.
+    #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
     pub budget: Budget,
-    /// The storage that workspaces were on when they were used before, by their root.
+    /// The storages of workspaces that the parent has used before, by workspace root.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub storages: BTreeMap<String, String>,
-}
-
-/// What a child has to tell its parent, once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwedReport {
-    pub turn: TurnId,
-    pub outcome: TurnOutcome,
-    pub reason: Option<String>,
-    /// Model calls.
-    pub steps: u32,
-    /// Tool calls.
-    pub calls: u32,
-    pub started_at: Timestamp,
-    pub ended_at: Timestamp,
 }

@@ -1,11 +1,11 @@
-//! An approver's decision that holds for later calls, too.
+//! Remembered decisions: an approver's decision that holds for later calls, too.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 use crate::ids::{DecisionId, Principal};
 
-/// For which conversations a decision holds.
+/// The conversations for which a decision holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = DecisionScope))]
@@ -16,7 +16,7 @@ pub enum Scope {
     Agent,
 }
 
-/// For which calls of the tool a decision holds.
+/// The calls of the tool for which a decision holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = DecisionMatch))]
@@ -28,29 +28,29 @@ pub enum Match {
     Tool,
 }
 
-/// A remembered decision.
+/// A decision about one tool, and the calls that it holds for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = RememberedDecision))]
 pub struct RememberedDecision {
     pub id: DecisionId,
     pub tool: String,
-    /// A digest of what the tool was: its executor and where it runs. A tool of the same name that
-    /// does something else is another.
+    /// A digest of what the tool does: its executor and where it runs. A tool with the same name
+    /// and another digest is another tool.
     pub does: String,
     pub approved: bool,
     #[serde(rename = "match")]
     pub matching: Match,
-    /// Of the call that was decided about: the SHA-256 of the tool's name, a null byte, and the
-    /// arguments' canonical JSON.
+    /// Identifies the call that was decided about: the SHA-256 of the tool's name, a null byte, and
+    /// the arguments' canonical JSON.
     pub fingerprint: String,
     pub by: Principal,
-    /// From then on it is as if it had never been.
+    /// From then on the decision does not exist.
     pub expires_at: Timestamp,
 }
 
 impl RememberedDecision {
-    /// Whether it is about a call of the tool with that fingerprint.
+    /// Whether the decision holds for a call of this tool with this fingerprint.
     pub fn matches(&self, tool: &str, does: &str, fingerprint: &str) -> bool {
         let same = match self.matching {
             Match::Exact => self.fingerprint == fingerprint,

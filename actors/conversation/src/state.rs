@@ -1,4 +1,4 @@
-//! What a conversation's journal comes to: a small value, folded by `evolve`.
+//! The state of a conversation: a small value, folded from its journal by `evolve`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,20 +9,21 @@ use crate::Timestamp;
 use crate::call_ids::UsedIds;
 use crate::context::Context;
 use crate::elicitation::PendingInput;
-use crate::event::{AnswerFormat, Executor, Intent, OnInterrupt, Suspension, SuspensionKind, Todo};
+use crate::event::{
+    AnswerFormat, Executor, Intent, OnInterrupt, Suspension, SuspensionKind, Todo, TurnOutcome,
+};
 use crate::fork::Fork;
 use crate::ids::{AgentName, CallId, ConversationId, DecisionId, Principal, Revision, TurnId};
 use crate::json;
-use crate::message::Usage;
-use crate::parent::{OwedReport, Parent};
+use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
 use crate::remembered_decision::RememberedDecision;
-use crate::usage::Budget;
+use crate::usage::{Budget, Usage};
 
-/// The folded journal. `State::default()` is the conversation that does not exist yet.
+/// The folded journal. `State::default()` is a conversation that does not exist yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The last event's `seq`; 0 before the first.
+    /// The `seq` of the last event; 0 before the first.
     pub seq: u64,
     pub agent: Option<AgentName>,
     pub created_at: Option<Timestamp>,
@@ -30,61 +31,64 @@ pub struct State {
     pub metadata: Map<String, Value>,
     pub tools: Vec<Value>,
     pub turn: Option<Turn>,
-    /// Messages whose turns have not started, oldest first.
+    /// Turns that have a message and have not started, oldest first.
     pub queue: VecDeque<QueuedTurn>,
-    /// How many turns have started.
-    pub turns: u64,
+    /// The number of turns that have started.
+    #[serde(rename = "turns")]
+    pub turns_started: u64,
     pub used_ids: UsedIds,
-    /// Users' own calls that run now.
+    /// Dispatches that have not ended.
     pub dispatches: BTreeMap<CallId, RunningDispatch>,
     #[serde(default)]
     pub todos: Vec<Todo>,
-    /// Whether it plans by its own choice; `None`: as its agent says.
-    #[serde(default)]
-    pub planning: Option<bool>,
-    /// The storage that its workspaces must be on, by their root; an empty root is the program's.
+    /// Whether the conversation chose to plan, or not to; `None`: its agent's phase decides.
+    #[serde(rename = "planning", default)]
+    pub planning_override: Option<bool>,
+    /// The storages that the workspaces must be on, by workspace root. The empty root is the node's
+    /// default.
     #[serde(default)]
     pub storages: BTreeMap<String, String>,
-    /// What all of its model calls cost, and those of its children.
+    /// Usage of all model calls, including those of the children.
     #[serde(default)]
     pub usage: Usage,
-    /// Whose prefix is still being copied; until it is whole, nothing else happens here.
+    /// The prefix that is still being copied. Until it is complete, nothing else happens.
     #[serde(default)]
     pub forking: Option<Fork>,
-    /// What its model reads.
+    /// What the model reads.
     #[serde(default)]
     pub context: Context,
     #[serde(default)]
     pub parent: Option<Parent>,
-    /// Whether its parent wants nothing of it any more.
+    /// Whether the parent needs nothing more from this conversation.
     #[serde(default)]
     pub abandoned: bool,
-    /// What its parent must still be told.
-    #[serde(default)]
-    pub due: Option<OwedReport>,
-    /// Approvers' decisions that hold for later calls, of this conversation or of its whole agent as
-    /// long as that has not got them.
+    /// The report that the parent does not have yet.
+    #[serde(rename = "due", default)]
+    pub owed_report: Option<OwedReport>,
+    /// Approvers' decisions that hold for later calls, including those that are not published to
+    /// the agent yet.
     #[serde(default)]
     pub decisions: BTreeMap<DecisionId, RememberedDecision>,
-    /// Those of the decisions that the agent must still be given.
-    #[serde(default)]
-    pub unkept: BTreeMap<DecisionId, AgentName>,
-    /// Children that nobody waits for, to be stopped, and the calls that they were for.
+    /// The decisions that the agent does not have yet, with the agent.
+    #[serde(rename = "unkept", default)]
+    pub unpublished: BTreeMap<DecisionId, AgentName>,
+    /// Children that must be stopped because their call has ended, with that call.
     #[serde(default)]
     pub orphans: BTreeMap<ConversationId, CallId>,
-    /// Whether events were skipped, being of unknown types: a program that knows them must fold them
-    /// for itself, so this state is not for it.
+    /// Whether events of unknown types were skipped. Such a state must not be cached: a newer
+    /// program that knows these types has to fold the journal itself.
     #[serde(skip)]
-    pub skipped: bool,
+    pub has_unknown_events: bool,
 }
 
-/// A message whose turn waits for the one before it.
+/// A turn whose message is journalled, and which waits for the turn before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedTurn {
     pub id: TurnId,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
-    pub shape: AnswerFormat,
+    #[serde(rename = "shape")]
+    pub answer_format: AnswerFormat,
 }
 
 /// The open turn.
@@ -98,39 +102,42 @@ pub struct Turn {
     pub max_steps: u32,
     #[serde(default)]
     pub budget: Budget,
-    /// What it cost so far, its children included.
+    /// Usage of the turn so far, including that of its children.
     #[serde(default)]
     pub usage: Usage,
-    /// A context of more tokens is summarized when the turn has ended.
+    /// A context with more tokens than this is summarized after the turn.
     #[serde(default)]
     pub summarize_over: Option<u64>,
-    /// The step whose context the provider found too long.
-    #[serde(default)]
-    pub too_long: u32,
+    /// The last step whose context the provider found too long; 0 if there is none.
+    #[serde(rename = "too_long", default)]
+    pub overflowed_step: u32,
     pub started_at: Timestamp,
     pub principal: Principal,
     pub assigns: Map<String, Value>,
-    pub shape: AnswerFormat,
-    /// Model calls that are done.
+    #[serde(rename = "shape")]
+    pub answer_format: AnswerFormat,
+    /// The number of model calls that are done.
     pub step: u32,
-    /// The calls of the last step, in the model's order.
+    /// The calls of the latest step, in the model's order.
     pub calls: Vec<Call>,
-    /// Whether the one repair of a structured answer was asked for.
-    pub repaired: bool,
-    /// Whether a hook refused a message.
-    #[serde(default)]
-    pub refused: bool,
-    /// The step whose durable hooks have added what they wanted.
-    #[serde(default)]
-    pub prepared: u32,
-    /// How many calls the model has made.
+    /// Whether the model was asked for the one repair of a structured answer.
+    #[serde(rename = "repaired")]
+    pub repair_requested: bool,
+    /// Whether a hook has refused a message.
+    #[serde(rename = "refused", default)]
+    pub message_refused: bool,
+    /// The last step whose durable hooks have run.
+    #[serde(rename = "prepared", default)]
+    pub hooks_done_for: u32,
+    /// The number of calls that the model has made.
     #[serde(default)]
     pub calls_made: u32,
-    /// The ids of this turn that `used_ids` had no room for.
-    pub late_ids: Vec<CallId>,
+    /// The ids of this turn for which `used_ids` had no room.
+    #[serde(rename = "late_ids")]
+    pub overflow_ids: Vec<CallId>,
 }
 
-/// One call of the open step.
+/// A call of the latest step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     pub id: CallId,
@@ -142,49 +149,54 @@ pub struct Call {
     pub timeout_ms: u64,
     pub grace_ms: Option<u64>,
     pub on_interrupt: OnInterrupt,
-    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Value>,
-    /// Whom it runs as: the turn's principal, or the approver.
+    #[serde(
+        rename = "answer",
+        default,
+        deserialize_with = "json::keep_null",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub default_result: Option<Value>,
+    /// The principal that the call runs as: the turn's, or the approver.
     pub principal: Principal,
-    /// How many suspensions it has had.
+    /// The number of suspensions that the call has had.
     pub suspensions: u32,
-    /// What the gate decided about the arguments as they are.
+    /// The gate's verdict on the current arguments.
     #[serde(default)]
     pub gate: Option<Verdict>,
-    /// Whether a person said yes.
+    /// Whether a person approved the call.
     #[serde(default)]
     pub approved: bool,
-    /// What it has asked of a person since it began to run.
-    #[serde(default)]
-    pub input: Option<PendingInput>,
-    /// The child conversation that is to answer it.
+    /// The input that the running tool asked for.
+    #[serde(rename = "input", default)]
+    pub pending_input: Option<PendingInput>,
+    /// The child conversation that is to answer the call.
     #[serde(default)]
     pub child: Option<ConversationId>,
-    /// Which calls of its step it runs after.
+    /// Calls of one step in the same lane run one after another.
     #[serde(default)]
     pub lane: Option<String>,
     pub phase: CallPhase,
 }
 
-/// Where a call is in its life.
+/// The phase of a call's life. The diagram is in `architecture/overview.md`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallPhase {
-    /// Named by the model, and not yet handed to anybody.
+    /// Made by the model, and not handed to its executor yet.
     Requested,
-    /// It waits outside.
+    /// Waiting for somebody outside.
     Suspended(OpenSuspension),
-    /// Approved, and not yet handed to its executor.
+    /// Approved or answered, and not handed to its executor yet.
     Approved,
-    /// Its executor has it.
+    /// Handed to its executor.
     Running { attempt: u32, since: Timestamp },
-    /// Its child conversation has it.
+    /// Taken up by its child conversation.
     Delegated { attempt: u32, since: Timestamp, expires_at: Timestamp },
-    /// It has its one result.
+    /// The call has its one result.
     Done,
 }
 
-/// An open suspension.
+/// The open suspension of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenSuspension {
     pub kind: SuspensionKind,
@@ -194,7 +206,7 @@ pub struct OpenSuspension {
     pub message: String,
 }
 
-/// A user's own call that runs.
+/// A dispatch, a user's own call, that has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunningDispatch {
     pub tool: String,
@@ -208,12 +220,26 @@ pub struct RunningDispatch {
     pub gate: Option<Verdict>,
     #[serde(default)]
     pub child: Option<ConversationId>,
-    /// Until when the child may take; `None` while it has not taken it up.
-    #[serde(default)]
-    pub delegated: Option<Timestamp>,
+    /// The child's deadline; `None` until the child has taken up the call.
+    #[serde(rename = "delegated", default)]
+    pub delegated_until: Option<Timestamp>,
 }
 
-/// What a conversation is doing, as clients see it. Awaiting wins over executing.
+/// The report that a child owes its parent, of its first turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwedReport {
+    pub turn: TurnId,
+    pub outcome: TurnOutcome,
+    pub reason: Option<String>,
+    /// The number of model calls.
+    pub steps: u32,
+    /// The number of tool calls.
+    pub calls: u32,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+}
+
+/// What a conversation is doing, as clients see it. `AwaitingInput` wins over `ExecutingTools`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = ConversationState))]
@@ -226,7 +252,7 @@ pub enum ConversationStatus {
     AwaitingInput,
 }
 
-/// An open suspension as the snapshot and the inbox show it.
+/// An open suspension, as the snapshot and the inbox show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = PendingCall))]
@@ -241,65 +267,68 @@ pub struct PendingCall {
     pub suspension: u32,
     pub suspended_at: Timestamp,
     pub expires_at: Timestamp,
-    /// What a tool asks for that had begun to run.
+    /// The input that the tool asks for, if the tool is already running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Value>,
-    /// Of a child's call: the conversation that a person started.
+    /// Calls of a child only: the conversation at the top of the family, which a person started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_conversation_id: Option<ConversationId>,
 }
 
 impl ConversationStatus {
-    /// The same, given whether the model speaks now: only a live actor knows that.
-    pub fn live(self, speaks: bool) -> Self {
+    /// The status, given whether the model streams output now, which only the live conversation
+    /// knows.
+    pub fn with_streaming(self, is_streaming: bool) -> Self {
         match self {
-            Self::Preparing if speaks => Self::Streaming,
+            Self::Preparing if is_streaming => Self::Streaming,
             other => other,
         }
     }
 }
 
 impl State {
-    /// Whether the conversation was created.
+    /// Whether the conversation has been created.
     pub fn exists(&self) -> bool {
         self.seq > 0
     }
 
-    /// What it is doing, as far as the journal knows: see [`Activeness::live`].
-    pub fn activeness(&self) -> ConversationStatus {
+    /// What the conversation is doing, as far as the journal knows;
+    /// see [`ConversationStatus::with_streaming`].
+    pub fn status(&self) -> ConversationStatus {
         if self.forking.is_some() {
             return ConversationStatus::Preparing;
         }
         let Some(turn) = &self.turn else {
-            return match self.queue.is_empty() {
-                true => ConversationStatus::Idle,
-                false => ConversationStatus::Preparing,
+            return if self.queue.is_empty() {
+                ConversationStatus::Idle
+            } else {
+                ConversationStatus::Preparing
             };
         };
-        if turn.calls.iter().any(|call| call.waiting().is_some()) {
+        if turn.calls.iter().any(|call| call.open_suspension().is_some()) {
             ConversationStatus::AwaitingInput
-        } else if turn.settled() {
+        } else if turn.is_settled() {
             ConversationStatus::Preparing
         } else {
             ConversationStatus::ExecutingTools
         }
     }
 
-    /// How many calls of the open turn have no result yet.
+    /// The number of calls of the open turn that have no result yet.
     pub fn open_calls(&self) -> usize {
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
         calls.filter(|call| call.phase != CallPhase::Done).count()
     }
 
-    /// The calls that run now and must not run twice: whoever interrupts them ends them.
+    /// The running calls that must not run twice: they end if their node stops.
     pub fn uninterruptible(&self) -> Vec<CallId> {
-        let once = |call: &&Call| {
+        let runs_once = |call: &&Call| {
             matches!(call.phase, CallPhase::Running { .. })
                 && call.executor == Executor::Server
                 && call.on_interrupt == OnInterrupt::Fail
                 && call.child.is_none()
         };
-        let calls = self.turn.iter().flat_map(|turn| &turn.calls).filter(once);
+        let calls = self.turn.iter().flat_map(|turn| &turn.calls).filter(runs_once);
         let runs = self
             .dispatches
             .iter()
@@ -308,45 +337,52 @@ impl State {
     }
 
     /// The open suspensions, in call order.
-    pub fn pending(&self) -> Vec<PendingCall> {
+    pub fn pending_calls(&self) -> Vec<PendingCall> {
         if self.forking.is_some() {
             return Vec::new();
         }
         let root = self.parent.as_ref().map(|parent| &parent.root_conversation_id);
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
-        let rooted = |pending| PendingCall { root_conversation_id: root.cloned(), ..pending };
-        calls.filter_map(Call::pending).map(rooted).collect()
+        let with_root = |pending| PendingCall { root_conversation_id: root.cloned(), ..pending };
+        calls.filter_map(Call::pending_call).map(with_root).collect()
     }
 
-    /// When the conversation must be woken: the earliest of its deadlines.
+    /// The moment at which the conversation must be woken: the earliest of its deadlines.
     pub fn alarm(&self) -> Option<Timestamp> {
         if self.forking.is_some() {
             return None;
         }
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
         let deadlines = calls.filter_map(Call::deadline);
-        deadlines.chain(self.dispatches.values().filter_map(|run| run.delegated)).min()
+        deadlines.chain(self.dispatches.values().filter_map(|run| run.delegated_until)).min()
     }
 
-    /// Whether it was made for this call of that parent.
+    /// Whether the conversation was created by this parent, for the same call.
     pub fn is_child_for(&self, parent: Option<&Parent>) -> bool {
-        let name = |parent: &Parent| (parent.conversation_id.clone(), parent.call_id.clone());
-        parent.is_some() && self.parent.as_ref().map(name) == parent.map(name)
+        let (Some(own), Some(parent)) = (&self.parent, parent) else { return false };
+        own.conversation_id == parent.conversation_id && own.call_id == parent.call_id
     }
 
-    /// A call of the open step, also one that is done.
+    /// Whether the next model call is this step of this turn.
+    pub fn awaits_step(&self, turn: &TurnId, step: u32) -> bool {
+        let awaits =
+            |open: &Turn| open.id == *turn && open.is_settled() && open.next_step() == step;
+        self.turn.as_ref().is_some_and(awaits)
+    }
+
+    /// A call of the latest step, open or done.
     pub fn call(&self, id: &CallId) -> Option<&Call> {
         self.turn.as_ref()?.calls.iter().find(|call| call.id == *id)
     }
 }
 
 impl Turn {
-    /// Whether no call is open.
-    pub fn settled(&self) -> bool {
+    /// Whether every call of the latest step has its result.
+    pub fn is_settled(&self) -> bool {
         self.calls.iter().all(|call| call.phase == CallPhase::Done)
     }
 
-    /// The model call that comes next.
+    /// The number of the next model call.
     pub fn next_step(&self) -> u32 {
         self.step.saturating_add(1)
     }
@@ -354,9 +390,9 @@ impl Turn {
 
 impl Call {
     /// The open suspension, if there is one.
-    pub fn waiting(&self) -> Option<&OpenSuspension> {
+    pub fn open_suspension(&self) -> Option<&OpenSuspension> {
         match &self.phase {
-            CallPhase::Suspended(waiting) => Some(waiting),
+            CallPhase::Suspended(open) => Some(open),
             CallPhase::Requested
             | CallPhase::Approved
             | CallPhase::Running { .. }
@@ -365,10 +401,10 @@ impl Call {
         }
     }
 
-    /// When it ends by itself, if it has a time.
+    /// The moment at which the call expires, if it has a deadline.
     pub fn deadline(&self) -> Option<Timestamp> {
         match &self.phase {
-            CallPhase::Suspended(waiting) => Some(waiting.expires_at),
+            CallPhase::Suspended(open) => Some(open.expires_at),
             CallPhase::Delegated { expires_at, .. } => Some(*expires_at),
             CallPhase::Requested
             | CallPhase::Approved
@@ -377,8 +413,9 @@ impl Call {
         }
     }
 
-    /// The verdict by which it may run with the arguments as they are; `None` if it may not.
-    pub fn leave(&self) -> Option<&Verdict> {
+    /// The verdict that permits the call to run with its current arguments; `None` if it may not
+    /// run.
+    pub fn permit(&self) -> Option<&Verdict> {
         self.gate.as_ref().filter(|verdict| match verdict.decision {
             Decision::Allow => true,
             Decision::Ask => self.approved,
@@ -386,27 +423,27 @@ impl Call {
         })
     }
 
-    /// The open suspension as people see it.
-    pub fn pending(&self) -> Option<PendingCall> {
-        let waiting = self.waiting()?;
+    /// The open suspension, as people see it.
+    pub fn pending_call(&self) -> Option<PendingCall> {
+        let open = self.open_suspension()?;
         Some(PendingCall {
             call_id: self.id.clone(),
             tool: self.tool.clone(),
             executor: self.executor,
-            kind: waiting.kind,
+            kind: open.kind,
             args: self.args.clone(),
-            message: waiting.message.clone(),
+            message: open.message.clone(),
             intent: self.intent,
-            suspension: waiting.suspension,
-            suspended_at: waiting.since,
-            expires_at: waiting.expires_at,
+            suspension: open.suspension,
+            suspended_at: open.since,
+            expires_at: open.expires_at,
             requests: self.requests(),
             root_conversation_id: None,
         })
     }
 
-    /// The next suspension of this call, to be journalled.
-    pub fn suspend(
+    /// The next suspension of this call, as an event.
+    pub fn next_suspension(
         &self,
         kind: SuspensionKind,
         message: String,
@@ -426,14 +463,14 @@ impl Call {
         }
     }
 
-    /// What it asks for, while nobody has answered.
+    /// The input that the tool asks for, while nobody has answered.
     fn requests(&self) -> Option<Value> {
-        let open = self.input.as_ref().filter(|input| input.answer.is_none());
-        open.map(|input| input.asks.requests.clone())
+        let unanswered = self.pending_input.as_ref().filter(|input| input.answer.is_none());
+        unanswered.map(|input| input.request.requests.clone())
     }
 
-    /// The attempt that comes next, of a call that is not running.
+    /// The number of the next attempt of a call that is not running.
     pub fn next_attempt(&self) -> u32 {
-        self.input.as_ref().map_or(1, |input| input.attempt.saturating_add(1))
+        self.pending_input.as_ref().map_or(1, |input| input.attempt.saturating_add(1))
     }
 }

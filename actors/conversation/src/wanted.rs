@@ -1,4 +1,4 @@
-//! Which activities a state calls for.
+//! The activities that a state wants.
 
 use std::collections::BTreeSet;
 
@@ -7,55 +7,57 @@ use crate::event::{Executor, SuspensionKind};
 use crate::ids::DecisionId;
 use crate::state::{Call, CallPhase, State};
 
-/// What must be running now.
+/// The activities that must be running now.
 pub fn wanted(state: &State) -> BTreeSet<Activity> {
     if state.forking.is_some() {
-        return [Activity::Copy { after: state.seq }].into();
+        return [Activity::CopyFork { after: state.seq }].into();
     }
+    // A delegated call or dispatch wants nothing: its child carries on by itself.
     let mut wanted: BTreeSet<Activity> = state
         .dispatches
         .iter()
-        .filter(|(_, run)| run.delegated.is_none())
-        .map(|(call, run)| Activity::Tool { call: call.clone(), attempt: run.attempt })
+        .filter(|(_, run)| run.delegated_until.is_none())
+        .map(|(call, run)| Activity::RunTool { call: call.clone(), attempt: run.attempt })
         .collect();
-    // A call that its child has is nobody's work here.
-    wanted.extend(state.orphans.keys().map(|child| Activity::Release { child: child.clone() }));
-    wanted.extend(state.due.iter().map(|due| Activity::Tell { turn: due.turn.clone() }));
-    let keep = |decision: &DecisionId| Activity::Keep { decision: decision.clone() };
-    wanted.extend(state.unkept.keys().map(keep));
-    wanted.extend(state.context.summarize.map(|upto| Activity::Summarize { upto }));
+    wanted.extend(state.orphans.keys().map(|child| Activity::StopChild { child: child.clone() }));
+    wanted.extend(
+        state.owed_report.iter().map(|owed| Activity::NotifyParent { turn: owed.turn.clone() }),
+    );
+    let publish = |decision: &DecisionId| Activity::PublishDecision { decision: decision.clone() };
+    wanted.extend(state.unpublished.keys().map(publish));
+    wanted.extend(state.context.summarize_upto.map(|upto| Activity::Summarize { upto }));
     match (&state.turn, state.queue.front()) {
         (None, Some(next)) => {
-            wanted.insert(Activity::Start { turn: next.id.clone() });
+            wanted.insert(Activity::StartTurn { turn: next.id.clone() });
         }
-        (Some(turn), _) if turn.settled() => {
-            wanted.insert(Activity::Model { turn: turn.id.clone(), step: turn.next_step() });
+        (Some(turn), _) if turn.is_settled() => {
+            wanted.insert(Activity::CallModel { turn: turn.id.clone(), step: turn.next_step() });
         }
-        (Some(turn), _) => wanted.extend(of_calls(&turn.calls)),
+        (Some(turn), _) => wanted.extend(call_activities(&turn.calls)),
         (None, None) => {}
     }
     wanted
 }
 
-/// Of the calls in one lane that could run, the first does.
-fn of_calls(calls: &[Call]) -> impl Iterator<Item = Activity> {
+/// The activities of the open calls. In each lane, only the first running call is carried out.
+fn call_activities(calls: &[Call]) -> impl Iterator<Item = Activity> {
     let runs = |call: &Call| matches!(call.phase, CallPhase::Running { .. });
-    let first = move |(at, call): &(usize, &Call)| {
-        let waits = |before: &Call| before.lane == call.lane && runs(before);
-        call.lane.is_none() || !calls[..*at].iter().any(waits)
+    let is_first = move |(index, call): &(usize, &Call)| {
+        let occupies = |before: &Call| before.lane == call.lane && runs(before);
+        call.lane.is_none() || !calls[..*index].iter().any(occupies)
     };
-    calls.iter().enumerate().filter(first).filter_map(|(_, call)| of_call(call))
+    calls.iter().enumerate().filter(is_first).filter_map(|(_, call)| call_activity(call))
 }
 
-fn of_call(call: &Call) -> Option<Activity> {
+fn call_activity(call: &Call) -> Option<Activity> {
     match &call.phase {
         CallPhase::Running { attempt, .. } if call.executor == Executor::Server => {
-            Some(Activity::Tool { call: call.id.clone(), attempt: *attempt })
+            Some(Activity::RunTool { call: call.id.clone(), attempt: *attempt })
         }
-        CallPhase::Suspended(waiting) if waiting.kind == SuspensionKind::ClientExec => {
-            Some(Activity::Page {
+        CallPhase::Suspended(open) if open.kind == SuspensionKind::ClientExec => {
+            Some(Activity::AwaitClient {
                 call: call.id.clone(),
-                suspension: waiting.suspension,
+                suspension: open.suspension,
                 grace_ms: call.grace_ms?,
             })
         }

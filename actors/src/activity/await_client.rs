@@ -23,7 +23,7 @@ pub(super) async fn page(
             false => tokio::time::timeout(grace, changed).await.is_err(),
         };
         if gone {
-            return Action::PageMissing(ClientMissing { call: call.clone(), suspension });
+            return Action::ClientMissing(ClientMissing { call: call.clone(), suspension });
         }
     }
 }

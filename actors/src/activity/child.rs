@@ -7,8 +7,9 @@ use abide_conversation::State;
 use abide_conversation::command::{ChildEnded, ChildStarted, Create};
 use abide_conversation::event::{EffectiveArgs, EventData, TurnOutcome};
 use abide_conversation::message::{ErrorType, Message, Outcome, Ui, Usage};
-use abide_conversation::parent::{DEEPEST, OwedReport, Parent};
+use abide_conversation::parent::{MAX_CHILD_DEPTH, Parent};
 use abide_conversation::permission::{Ceiling, PermissionPhase};
+use abide_conversation::state::OwedReport;
 use abide_conversation::usage::Budget;
 use abide_conversation::{Action, ConversationId, TurnId};
 use serde_json::{Map, Value, json};
@@ -84,7 +85,7 @@ pub(super) async fn ask(around: &ActivityContext, asked: SubAgentCall<'_>) -> Ac
     let started = |within: Duration| {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let (call, ran) = (call.clone(), ran.clone());
-        Action::ChildStarted(ChildStarted { call, attempt, within_ms, ran })
+        Action::ChildStarted(ChildStarted { call, attempt, within_ms, effective_args: ran })
     };
     match timeout(limit, deliver(around, &child, Request::Spawn(Box::new(request)))).await {
         Ok(Ok(_)) => started(limit),
@@ -123,8 +124,8 @@ fn parent(
 ) -> Result<Parent, String> {
     let above = around.state.parent.as_ref();
     let depth = above.map_or(0, |above| above.depth).saturating_add(1);
-    if depth > DEEPEST {
-        return Err(format!("agents may ask each other {DEEPEST} deep"));
+    if depth > MAX_CHILD_DEPTH {
+        return Err(format!("agents may ask each other {MAX_CHILD_DEPTH} deep"));
     }
     let calls = around.state.turn.iter().flat_map(|turn| &turn.calls);
     let calls = calls.filter(|call| call.child.is_some()).map(|call| &call.id);
@@ -150,7 +151,7 @@ fn parent(
 fn budget_left(around: &ActivityContext) -> Budget {
     let State { usage, parent, turn, .. } = &*around.state;
     match (turn, parent) {
-        (Some(turn), _) => turn.budget.left(&turn.usage, usage),
+        (Some(turn), _) => turn.budget.remaining(&turn.usage, usage),
         (None, Some(parent)) => parent.budget,
         (None, None) => Budget::default(),
     }
@@ -174,8 +175,8 @@ fn passes(failure: &RequestError) -> bool {
 
 /// Tells the parent what the turn came to. A parent that is gone, or waits no more, is told enough.
 pub(super) async fn tell(around: &ActivityContext, turn: &TurnId) -> Result<Action, StoreError> {
-    let told = Action::Told(turn.clone());
-    let (Some(due), Some(parent)) = (&around.state.due, &around.state.parent) else {
+    let told = Action::ParentNotified(turn.clone());
+    let (Some(due), Some(parent)) = (&around.state.owed_report, &around.state.parent) else {
         return Ok(told);
     };
     let outcome = match due.outcome {

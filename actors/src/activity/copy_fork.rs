@@ -28,5 +28,5 @@ pub(super) async fn copy(around: &ActivityContext, after: u64) -> Result<Action,
     let gone = events.is_empty();
     events.truncate(fits);
     let last = events.last().map_or(after, |event| event.seq);
-    Ok(Action::Copied(CopiedEvents { after, events, whole: gone || last >= fork.at_seq }))
+    Ok(Action::EventsCopied(CopiedEvents { after, events, is_last: gone || last >= fork.at_seq }))
 }

@@ -18,7 +18,7 @@ const BYTES: u64 = 8;
 /// of them is not read.
 pub(super) async fn context(around: &ActivityContext) -> Result<Vec<Event>, StoreError> {
     let (journal, id, context) = (&*around.deps.journal, &around.id, &around.state.context);
-    let before = context.marks.from.saturating_sub(1);
+    let before = context.marks.read_from.saturating_sub(1);
     let mut events = summary(journal, id, context, before).await?;
     if let Some(tail) = around.tail.after(before) {
         events.extend(tail);
@@ -45,7 +45,7 @@ pub(super) async fn oldest(
     (upto, tokens): (u64, u64),
 ) -> Result<Vec<Event>, StoreError> {
     let covered = context.summary.map_or(0, |summary| summary.upto);
-    let mut after = covered.min(context.marks.from.saturating_sub(1));
+    let mut after = covered.min(context.marks.read_from.saturating_sub(1));
     let mut events = summary(journal, id, context, after).await?;
     let mut left = tokens.saturating_mul(BYTES);
     loop {

@@ -59,7 +59,7 @@ pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Ac
         let (turn, reason) = (turn.id, "agent-missing".to_owned());
         return Ok(Action::ModelFailed(ModelFailed { turn, step, reason, partial: None }));
     };
-    let schema = match &turn.shape {
+    let schema = match &turn.answer_format {
         AnswerFormat::Agent => {
             definition.response_format.as_ref().map(|schema| schema.source().clone())
         }
@@ -172,9 +172,9 @@ impl Step<'_> {
                 stop: heard.done.stop,
                 verbatim: heard.done.verbatim,
                 context_tokens,
-                read_at: self.around.state.seq,
+                context_seq: self.around.state.seq,
                 object,
-                judged,
+                verdict: judged,
             }),
             None => self.failed("the model's calls could not be planned".to_owned()),
         })

@@ -36,12 +36,12 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
             }
         }
         Action::Create(_)
-        | Action::Copied(_)
+        | Action::EventsCopied(_)
         | Action::Send(_)
         | Action::Start(_)
         | Action::ModelFailed(_)
         | Action::Resolve(_)
-        | Action::PageMissing(_)
+        | Action::ClientMissing(_)
         | Action::FailCall(_)
         | Action::Wake
         | Action::Cancel(_)
@@ -51,14 +51,14 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
         | Action::ChildStarted(_)
         | Action::ChildEnded(_)
         | Action::ChildReleased { .. }
-        | Action::Told(_)
+        | Action::ParentNotified(_)
         | Action::WorkspaceOpened { .. }
         | Action::Abandon(_)
         | Action::Halt { .. }
         | Action::ContextReduced { .. }
         | Action::Summarized { .. }
         | Action::SummaryFailed { .. }
-        | Action::DecisionKept(_)
+        | Action::DecisionPublished(_)
         | Action::RevokeDecision(_) => {}
     }
     Ok(action)
@@ -113,7 +113,7 @@ mod tests {
             given_id: "ig_1".to_owned(),
             tool: "draw".to_owned(),
             args: json!({}),
-            said: None,
+            original_args: None,
             plan: CallPlan::Answer {
                 executor: Executor::Provider,
                 intent: Intent::Compute,
@@ -132,9 +132,9 @@ mod tests {
             stop: None,
             verbatim: Some(ProviderMessage { provider, model, items: vec![item.clone()] }),
             context_tokens: None,
-            read_at: 0,
+            context_seq: 0,
             object: None,
-            judged: MessageVerdict::GoOn,
+            verdict: MessageVerdict::Accept,
         })
     }
 

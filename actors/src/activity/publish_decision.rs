@@ -7,8 +7,8 @@ use crate::journal::StoreError;
 
 pub(super) async fn keep(around: &ActivityContext, id: &DecisionId) -> Result<Action, StoreError> {
     let state = &around.state;
-    if let (Some(agent), Some(decision)) = (state.unkept.get(id), state.decisions.get(id)) {
+    if let (Some(agent), Some(decision)) = (state.unpublished.get(id), state.decisions.get(id)) {
         around.deps.agents.remember(agent, decision).await?;
     }
-    Ok(Action::DecisionKept(id.clone()))
+    Ok(Action::DecisionPublished(id.clone()))
 }

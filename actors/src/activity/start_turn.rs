@@ -12,5 +12,5 @@ pub(super) async fn start(around: &ActivityContext, turn: &TurnId) -> Result<Act
         None => None,
     };
     let basis = newest.map(|definition| definition.basis());
-    Ok(Action::Start(Start { turn: turn.clone(), basis }))
+    Ok(Action::Start(Start { turn: turn.clone(), settings: basis }))
 }

@@ -76,7 +76,7 @@ fn summarized(
     let context = &around.state.context;
     let own = Counter::rough(settings.provider).content(&[text_block(text.as_str())]);
     let tokens_after = context.tokens.saturating_sub(span.tokens).saturating_add(own);
-    let is_shorter = own < span.tokens || context.has_dropped();
+    let is_shorter = own < span.tokens || context.has_uncovered_drop();
     let usage = usage.map(|usage| Usage { cost: settings.prices.cost(&usage), ..usage });
     let after = context.summary.map_or(0, |summary| summary.upto);
     let summarized = Summarized {

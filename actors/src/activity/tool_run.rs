@@ -57,7 +57,16 @@ pub(super) fn returned(call: &CallId, attempt: u32, returned: ToolReturn) -> Act
         effective_args: ran,
     } = returned;
     let call = call.clone();
-    Action::ToolReturned(ToolReturned { call, attempt, outcome, ui, halt, changes, asks, ran })
+    Action::ToolReturned(ToolReturned {
+        call,
+        attempt,
+        outcome,
+        ui,
+        halt,
+        changes,
+        input_request: asks,
+        effective_args: ran,
+    })
 }
 
 async fn run(
@@ -159,7 +168,7 @@ fn wanted(around: &ActivityContext, id: &CallId) -> Option<Wanted> {
         revision: turn.revision.clone(),
         turn: Some(turn.id.clone()),
         assigns: turn.assigns.clone(),
-        input: call.input.clone(),
+        input: call.pending_input.clone(),
         child: call.child.clone(),
     })
 }

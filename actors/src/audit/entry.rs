@@ -1,6 +1,6 @@
 //! One call of a model, as the audit keeps it.
 
-use abide_conversation::context::Marks;
+use abide_conversation::context::ContextMarks;
 use abide_conversation::message::blocks::without_bytes;
 use abide_conversation::message::{StopReason, Usage};
 use abide_conversation::{Timestamp, TurnId};
@@ -59,7 +59,7 @@ pub struct Received {
 /// What was not sent of the conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Omitted {
-    pub marks: Marks,
+    pub marks: ContextMarks,
     /// Messages that were sent.
     pub messages: usize,
     /// Those of them that are results, and say only that they have expired.

@@ -105,7 +105,7 @@ fn split_base64(text: &str) -> Option<(&str, &str)> {
         None => ("", text),
     };
     let has_base64_head = head.is_empty() || head.ends_with(";base64,");
-    (data.len() > MAX_INLINE_BASE64_BYTES && has_base64_head && base64::is_whole(data))
+    (data.len() > MAX_INLINE_BASE64_BYTES && has_base64_head && base64::is_valid(data))
         .then_some((head, data))
 }
 

@@ -6,7 +6,7 @@ mod tests;
 use std::collections::HashMap;
 
 use abide_conversation::TurnId;
-use abide_conversation::context::{Context, Marks};
+use abide_conversation::context::{Context, ContextMarks};
 use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason};
 
 use super::limits::share;
@@ -37,7 +37,7 @@ pub(crate) struct ContextReducer<'a> {
 
 /// The context as some marks show it.
 struct Weighed {
-    marks: Marks,
+    marks: ContextMarks,
     /// By turn, oldest first.
     turns: Vec<(TurnId, u64)>,
     tokens: u64,
@@ -77,21 +77,24 @@ impl ContextReducer<'_> {
         (enough.tokens < self.tokens).then(|| self.reduced(enough))
     }
 
-    fn aged(&self) -> Marks {
+    fn aged(&self) -> ContextMarks {
         let last = self.view.events.last().map_or(0, |event| event.seq);
         let marks = self.view.context.marks;
-        Marks { expired: marks.expired.max(last), ..marks }
+        ContextMarks { expired_upto: marks.expired_upto.max(last), ..marks }
     }
 
     /// All results before the running turn's last step.
-    fn forced(&self, marks: Marks) -> Marks {
+    fn forced(&self, marks: ContextMarks) -> ContextMarks {
         let steps = |data: &EventData| {
             matches!(data, EventData::AssistantMsg(_) | EventData::TurnStarted(_))
         };
         let is_own = |of: &Option<TurnId>| of.as_ref() == Some(self.view.turn);
         let mut events = self.view.events.iter().rev();
         let last = events.find(|event| is_own(&event.turn_id) && steps(&event.data));
-        Marks { forced: marks.forced.max(last.map_or(0, |event| event.seq)), ..marks }
+        ContextMarks {
+            forced_upto: marks.forced_upto.max(last.map_or(0, |event| event.seq)),
+            ..marks
+        }
     }
 
     /// Drops the oldest turns, never the running one, until no more than so many tokens are left.
@@ -110,20 +113,20 @@ impl ContextReducer<'_> {
             let Some(end) = ends.get(turn).filter(|_| left > most && turn != self.view.turn) else {
                 break;
             };
-            marks.since = end.saturating_add(1);
+            marks.shown_from = end.saturating_add(1);
             left = left.saturating_sub(*tokens);
         }
-        marks.from = marks.from.max(from(self.view.events, marks.since));
+        marks.read_from = marks.read_from.max(from(self.view.events, marks.shown_from));
         self.relative(marks, now)
     }
 
-    fn relative(&self, marks: Marks, now: &Weighed) -> Weighed {
+    fn relative(&self, marks: ContextMarks, now: &Weighed) -> Weighed {
         self.weighed(marks, self.tokens, now.tokens.max(1))
     }
 
     /// Each count is multiplied by `known` and divided by `rough`, so that all of the present context
     /// comes to what is known of it.
-    fn weighed(&self, marks: Marks, known: u64, rough: u64) -> Weighed {
+    fn weighed(&self, marks: ContextMarks, known: u64, rough: u64) -> Weighed {
         let scaled = |tokens: u64| {
             let scaled = u128::from(tokens) * u128::from(known) / u128::from(rough);
             u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -149,14 +152,14 @@ impl ContextReducer<'_> {
         let PromptInput { events, context, rules, .. } = self.view;
         let results = |marks| expired(events, marks, rules).len();
         let starts = events.iter().filter(|event| {
-            let dropped = (context.marks.since..to.marks.since).contains(&event.seq);
+            let dropped = (context.marks.shown_from..to.marks.shown_from).contains(&event.seq);
             dropped && matches!(event.data, EventData::TurnStarted(_))
         });
         let newly = results(&to.marks).saturating_sub(results(&context.marks));
         ContextReduced {
             step: self.step,
             marks: to.marks,
-            why: self.why,
+            reason: self.why,
             results: u32::try_from(newly).unwrap_or(u32::MAX),
             turns: u32::try_from(starts.count()).unwrap_or(u32::MAX),
             tokens_before: self.tokens,

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use abide_conversation::CallId;
-use abide_conversation::context::Marks;
+use abide_conversation::context::ContextMarks;
 use abide_conversation::event::{Event, EventData};
 
 use crate::model::prompt::Rules;
@@ -13,16 +13,16 @@ use crate::model::prompt::retention::{Retention, RetentionMode};
 /// changes nothing.
 pub(crate) fn expired<'a>(
     events: &'a [Event],
-    marks: &Marks,
+    marks: &ContextMarks,
     rules: &Rules<'_>,
 ) -> HashSet<&'a CallId> {
     let mut expired = HashSet::new();
-    if marks.expired == 0 {
+    if marks.expired_upto == 0 {
         return expired;
     }
     let tools = tools(events);
     let (mut steps, mut newer) = (0_u32, HashMap::<&str, u32>::new());
-    for event in events.iter().rev().filter(|event| event.seq <= marks.expired) {
+    for event in events.iter().rev().filter(|event| event.seq <= marks.expired_upto) {
         match &event.data {
             EventData::AssistantMsg(_) => steps = steps.saturating_add(1),
             EventData::ToolResult(result) => {
@@ -34,7 +34,7 @@ pub(crate) fn expired<'a>(
                     RetentionMode::Count(most) => *newer >= most,
                 };
                 *newer = newer.saturating_add(1);
-                if !never_evict && (past || event.seq <= marks.forced) {
+                if !never_evict && (past || event.seq <= marks.forced_upto) {
                     expired.insert(&result.call_id);
                 }
             }

@@ -70,12 +70,13 @@ impl LiveConversation {
 
     /// What the conversation is doing, the live stream included.
     pub(super) fn activeness(&self) -> ConversationStatus {
-        self.state.activeness().live(self.stream.speaks())
+        self.state.status().with_streaming(self.stream.speaks())
     }
 
     fn compose(&self, next: &State, events: Arc<[Event]>, answers: Vec<StoredResponse>) -> Commit {
-        let (was, is) = (self.state.pending(), next.pending());
-        let cache = !next.skipped && next.seq.saturating_sub(self.cached_seq) >= CACHE_EVERY;
+        let (was, is) = (self.state.pending_calls(), next.pending_calls());
+        let cache =
+            !next.has_unknown_events && next.seq.saturating_sub(self.cached_seq) >= CACHE_EVERY;
         Commit {
             events,
             head: head(next),
@@ -98,7 +99,7 @@ impl LiveConversation {
 
     /// The answers to keep for a user's own call that is done with this event.
     fn of_dispatch(&self, event: &Event) -> Vec<StoredResponse> {
-        let EventData::Dispatch(done) = &event.data else { return Vec::new() };
+        let EventData::DispatchFinished(done) = &event.data else { return Vec::new() };
         let Some(run) = self.state.dispatches.get(&done.call_id) else { return Vec::new() };
         let reply = Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
         self.kept(&run.requests, &reply)
@@ -124,7 +125,7 @@ impl LiveConversation {
     /// Answers those who wait for a user's own call that is done now.
     fn answer_dispatches(&mut self, events: &[Event]) {
         for event in events {
-            let EventData::Dispatch(done) = &event.data else { continue };
+            let EventData::DispatchFinished(done) = &event.data else { continue };
             for reply in self.dispatched.remove(&done.call_id).unwrap_or_default() {
                 let answer =
                     Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
@@ -138,7 +139,7 @@ impl LiveConversation {
 fn head(state: &State) -> ConversationSummary {
     ConversationSummary {
         agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
-        state: state.activeness(),
+        state: state.status(),
         last_seq: state.seq,
         created_at: state.created_at.unwrap_or(jiff::Timestamp::UNIX_EPOCH),
         metadata: state.metadata.clone(),

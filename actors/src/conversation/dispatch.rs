@@ -73,7 +73,7 @@ impl LiveConversation {
     /// The answers to keep of a call that ended without beginning.
     fn refused(&self, events: &[Event], repeats: &[IdempotencyKey]) -> Vec<StoredResponse> {
         let answers = events.iter().filter_map(|event| match &event.data {
-            EventData::Dispatch(done) => {
+            EventData::DispatchFinished(done) => {
                 let reply = Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
                 Some(self.remember(repeats, &reply))
             }

@@ -34,7 +34,9 @@ impl LiveConversation {
                     }
                 }
                 EventData::ToolResult(done) => self.call_ended(was, events, done, event.at),
-                EventData::Dispatch(done) => call_counted(Executor::Server, outcome(&done.result)),
+                EventData::DispatchFinished(done) => {
+                    call_counted(Executor::Server, outcome(&done.result))
+                }
                 // The other events are parts of these.
                 _ => {}
             }
@@ -78,7 +80,7 @@ impl LiveConversation {
     }
 
     fn suspension_ended(&self, was: &State, call: &Call, outcome: &'static str, at: Timestamp) {
-        let Some(waiting) = call.waiting() else { return };
+        let Some(waiting) = call.open_suspension() else { return };
         let kind = kind(waiting.kind);
         metrics::histogram!("abide_suspension_seconds", "kind" => kind, "outcome" => outcome)
             .record(seconds(waiting.since, at));

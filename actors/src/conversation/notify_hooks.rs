@@ -105,7 +105,7 @@ impl LiveConversation {
         match data {
             EventData::ToolCall(call) => return Some((&call.tool, &call.args)),
             EventData::Suspension(open) => return Some((&open.tool, &open.args)),
-            EventData::Dispatch(done) => return Some((&done.tool, &done.input)),
+            EventData::DispatchFinished(done) => return Some((&done.tool, &done.input)),
             _ => {}
         }
         let id = call_id(data)?;
@@ -152,7 +152,7 @@ fn told(data: &EventData) -> &'static [HookPoint] {
         },
         EventData::ToolCall(call) => denied(call.gate.as_ref()),
         EventData::Resolution(resolution) => denied(resolution.gate.as_ref()),
-        EventData::Dispatch(done) => match denied(done.gate.as_ref()) {
+        EventData::DispatchFinished(done) => match denied(done.gate.as_ref()) {
             [] => result(&done.result),
             _ => &[HookPoint::PermissionDenied, HookPoint::PostToolUseFailure],
         },
@@ -176,10 +176,10 @@ fn told(data: &EventData) -> &'static [HookPoint] {
         | EventData::TodosChanged(_)
         | EventData::WorkspaceOpened(_)
         | EventData::ChildReleased(_)
-        | EventData::Told(_)
+        | EventData::ParentNotified(_)
         | EventData::Abandoned {}
         | EventData::DecisionRemembered(_)
-        | EventData::DecisionKept(_)
+        | EventData::DecisionPublished(_)
         | EventData::DecisionRevoked(_)
         | EventData::Unknown(_) => &[],
     }
@@ -204,7 +204,7 @@ fn call_id(data: &EventData) -> Option<&CallId> {
     match data {
         EventData::ToolResult(done) => Some(&done.call_id),
         EventData::Resolution(resolution) => Some(&resolution.call_id),
-        EventData::Dispatch(done) => Some(&done.call_id),
+        EventData::DispatchFinished(done) => Some(&done.call_id),
         EventData::ChildStarted(child) => Some(&child.call_id),
         EventData::ChildEnded(child) => Some(&child.call_id),
         _ => None,
@@ -215,7 +215,7 @@ fn call_id(data: &EventData) -> Option<&CallId> {
 fn principal(data: &EventData) -> Option<&Principal> {
     match data {
         EventData::UserMsg(said) => Some(&said.principal),
-        EventData::Dispatch(done) => Some(&done.principal),
+        EventData::DispatchFinished(done) => Some(&done.principal),
         _ => None,
     }
 }

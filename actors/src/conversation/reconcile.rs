@@ -13,19 +13,19 @@ impl LiveConversation {
     pub(super) fn stop_unwanted(&mut self) {
         let wanted = wanted(&self.state);
         self.running.retain(|activity, _| wanted.contains(activity));
-        if !self.running.keys().any(|activity| matches!(activity, Activity::Model { .. })) {
+        if !self.running.keys().any(|activity| matches!(activity, Activity::CallModel { .. })) {
             self.stream = Stream::default();
         }
         self.progress.retain(|id| {
             wanted.iter().any(|activity| match activity {
-                Activity::Tool { call, .. } => call == id,
-                Activity::Start { .. }
-                | Activity::Model { .. }
-                | Activity::Page { .. }
-                | Activity::Release { .. }
-                | Activity::Tell { .. }
-                | Activity::Keep { .. }
-                | Activity::Copy { .. }
+                Activity::RunTool { call, .. } => call == id,
+                Activity::StartTurn { .. }
+                | Activity::CallModel { .. }
+                | Activity::AwaitClient { .. }
+                | Activity::StopChild { .. }
+                | Activity::NotifyParent { .. }
+                | Activity::PublishDecision { .. }
+                | Activity::CopyFork { .. }
                 | Activity::Summarize { .. } => false,
             })
         });
@@ -40,11 +40,11 @@ impl LiveConversation {
         let draining = self.deps.standing.is_draining();
         for activity in wanted(&self.state) {
             // A drain waits for what has been handed over, and lets nothing further begin.
-            let held_back = draining && !matches!(activity, Activity::Tool { .. });
+            let held_back = draining && !matches!(activity, Activity::RunTool { .. });
             if held_back || self.running.contains_key(&activity) {
                 continue;
             }
-            if matches!(activity, Activity::Model { .. }) {
+            if matches!(activity, Activity::CallModel { .. }) {
                 self.stream = Stream::default();
             }
             let around = ActivityContext {
@@ -67,13 +67,13 @@ impl LiveConversation {
                 let _ = myself.cast(ConversationMsg::Report(Box::new(report)));
             };
             let task = match activity {
-                Activity::Model { .. } | Activity::Tool { .. } => self.deps.work.spawn(task),
-                Activity::Start { .. }
-                | Activity::Page { .. }
-                | Activity::Release { .. }
-                | Activity::Tell { .. }
-                | Activity::Keep { .. }
-                | Activity::Copy { .. }
+                Activity::CallModel { .. } | Activity::RunTool { .. } => self.deps.work.spawn(task),
+                Activity::StartTurn { .. }
+                | Activity::AwaitClient { .. }
+                | Activity::StopChild { .. }
+                | Activity::NotifyParent { .. }
+                | Activity::PublishDecision { .. }
+                | Activity::CopyFork { .. }
                 | Activity::Summarize { .. } => tokio::spawn(task),
             };
             self.running.insert(activity, AbortOnDropHandle::new(task));

@@ -181,14 +181,14 @@ impl LiveConversation {
         let turn_id = TurnId::new(self.deps.clock.id("turn"));
         let action = Action::Send(command::Send {
             create: agent.map(create),
-            basis: definition.basis(),
+            settings: definition.basis(),
             turn_id: turn_id.clone(),
             id: MessageId::new(self.deps.clock.id("msg")),
             content,
             message_id,
             principal,
             assigns,
-            shape,
+            answer_format: shape,
             if_busy,
             partial: match if_busy {
                 IfBusy::Interrupt => self.stream.partial(),
@@ -216,14 +216,14 @@ impl LiveConversation {
         };
         let action = Action::Spawn(command::Send {
             create: Some(create),
-            basis: definition.basis(),
+            settings: definition.basis(),
             turn_id: TurnId::new(self.deps.clock.id("turn")),
             id: MessageId::new(self.deps.clock.id("msg")),
             content,
             message_id: None,
             principal,
             assigns: Default::default(),
-            shape: Default::default(),
+            answer_format: Default::default(),
             if_busy: IfBusy::Reject,
             partial: None,
         });
@@ -265,9 +265,9 @@ impl LiveConversation {
         if let (Some(toolbox), Some(tool)) = (toolbox, open) {
             if let ResolutionAnswer::Result(value) = &resolve.answer {
                 // What a running tool asked for says itself what it takes.
-                let asked = self.state.call(&call).and_then(|open| open.input.as_ref());
+                let asked = self.state.call(&call).and_then(|open| open.pending_input.as_ref());
                 let checked = match asked.filter(|input| input.answer.is_none()) {
-                    Some(input) => mcp::check_answer(&input.asks.requests, value),
+                    Some(input) => mcp::check_answer(&input.request.requests, value),
                     None => toolbox.check_answer(&tool, value),
                 };
                 checked.map_err(|why| RequestError::invalid("result", why))?;
@@ -412,7 +412,7 @@ fn fail_call(request: FailCallRequest) -> Ask {
     ask(Action::FailCall(command::FailCall { call, by, error }), move |events| {
         let closes = |event: &Event| match &event.data {
             EventData::ToolResult(result) => result.call_id == ended,
-            EventData::Dispatch(done) => done.call_id == ended,
+            EventData::DispatchFinished(done) => done.call_id == ended,
             _ => false,
         };
         Reply::Resolved { seq: seq_of(events, closes) }

@@ -25,5 +25,5 @@ pub(crate) async fn judged(
             | Err(_) => {}
         }
     }
-    MessageVerdict::GoOn
+    MessageVerdict::Accept
 }

@@ -1,6 +1,6 @@
 //! What a hook answers.
 
-use abide_conversation::message::blocks::check_said;
+use abide_conversation::message::blocks::check_from_user;
 use abide_conversation::message::text_block;
 use serde_json::{Map, Value};
 
@@ -79,8 +79,8 @@ impl Reply {
         let short = |reason: String| cut(&reason, MAX_ERROR_BYTES);
         Ok(match self {
             Self::Add(blocks) => {
-                if let Some(wrong) = blocks.iter().find_map(|block| check_said(block).err()) {
-                    return Err(format!("its content is not made of blocks: {}", wrong.why));
+                if let Some(wrong) = blocks.iter().find_map(|block| check_from_user(block).err()) {
+                    return Err(format!("its content is not made of blocks: {}", wrong.problem));
                 }
                 if blocks.iter().any(is_empty) {
                     return Err("its content has an empty text".to_owned());

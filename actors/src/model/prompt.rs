@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use abide_conversation::context::Context;
 use abide_conversation::event::{
     AddedContext, AssistantMsg, ContextAdded, Event, EventData, MessageRefused, RepairRequested,
-    Summarized,
+    Summarized, Visible,
 };
 use abide_conversation::message::{
     CallRef, ErrorType, Message, MessageStatus, Outcome, ProviderMessage, Role, text_block,
@@ -129,7 +129,7 @@ impl PromptInput<'_> {
         let starts = |event: &&Event| matches!(event.data, EventData::TurnStarted(_));
         for event in self.events.iter().filter(starts) {
             let Some(id) = &event.turn_id else { continue };
-            let shown = event.seq >= self.context.marks.since || id == self.turn;
+            let shown = event.seq >= self.context.marks.shown_from || id == self.turn;
             if known.insert(id) && shown {
                 turns.push((event.seq, id));
             }
@@ -184,49 +184,23 @@ impl<'a> Read<'a> {
             }
         });
         let mut content: Vec<Value> = summary.map(summary_block).into_iter().collect();
-        if context.has_dropped() {
+        if context.has_uncovered_drop() {
             content.push(text_block(DROPPED));
         }
         if !content.is_empty() {
-            self.push(0, [inserted(format!("{EARLIER}{}", context.marks.since), content)]);
+            self.push(0, [inserted(format!("{EARLIER}{}", context.marks.shown_from), content)]);
         }
     }
 
     fn take(&mut self, event: &'a Event) {
         let seq = event.seq;
-        match &event.data {
-            EventData::AssistantMsg(spoken) => self.spoken(seq, spoken),
-            EventData::RepairRequested(wrong) => self.push(seq, [repair(seq, wrong)]),
-            EventData::ContextAdded(added) => self.push(seq, added_context(seq, added)),
-            EventData::MessageRefused(refused) => self.push(seq, [refusal(seq, refused)]),
-            EventData::Created(_)
-            | EventData::UserMsg(_)
-            | EventData::TurnStarted(_)
-            | EventData::ToolCall(_)
-            | EventData::Suspension(_)
-            | EventData::Resolution(_)
-            | EventData::ToolStarted(_)
-            | EventData::InputRequired(_)
-            | EventData::ToolResult(_)
-            | EventData::Forked(_)
-            | EventData::ContextReduced(_)
-            | EventData::Summarized(_)
-            | EventData::SummaryFailed(_)
-            | EventData::TurnEnded(_)
-            | EventData::DispatchStarted(_)
-            | EventData::Dispatch(_)
-            | EventData::PhaseChanged(_)
-            | EventData::TodosChanged(_)
-            | EventData::WorkspaceOpened(_)
-            | EventData::ChildStarted(_)
-            | EventData::ChildEnded(_)
-            | EventData::ChildReleased(_)
-            | EventData::Told(_)
-            | EventData::Abandoned {}
-            | EventData::DecisionRemembered(_)
-            | EventData::DecisionKept(_)
-            | EventData::DecisionRevoked(_)
-            | EventData::Unknown(_) => {}
+        match event.data.visible() {
+            Some(Visible::Assistant(spoken)) => self.spoken(seq, spoken),
+            Some(Visible::Repair(wrong)) => self.push(seq, [repair(seq, wrong)]),
+            Some(Visible::Added(added)) => self.push(seq, added_context(seq, added)),
+            Some(Visible::Refused(refused)) => self.push(seq, [refusal(seq, refused)]),
+            // The user's message opens the turn, and results follow the message with their calls.
+            Some(Visible::User(_) | Visible::Result(_)) | None => {}
         }
     }
 

@@ -114,7 +114,9 @@ impl Counter {
             return self.text(text);
         }
         match Media::of(block) {
-            Ok(media) => media.written().map_or_else(|| self.media(&media), |it| self.text(&it)),
+            Ok(media) => {
+                media.document_text().map_or_else(|| self.media(&media), |it| self.text(&it))
+            }
             Err(_) => match as_text(block) {
                 Some(text) => self.text(&text),
                 None => self.text(&block.to_string()),

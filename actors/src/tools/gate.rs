@@ -49,7 +49,7 @@ impl Gate {
         Self {
             definition,
             ceiling,
-            planning: state.planning,
+            planning: state.planning_override,
             remembered: Vec::new(),
             metadata: state.metadata.clone(),
         }
@@ -292,7 +292,7 @@ impl Grant {
     /// The grant of a call of the open turn that the gate or an approver allowed with its current
     /// arguments.
     pub fn of_call(call: &Call) -> Option<Self> {
-        let grant = Self::new(call.leave()?, &call.tool, &call.args)?;
+        let grant = Self::new(call.permit()?, &call.tool, &call.args)?;
         Some(Self { approved: grant.approved || call.approved, ..grant })
     }
 

@@ -33,7 +33,7 @@ pub(super) fn plan(
         let plan =
             error_plan(Executor::Server, Intent::default(), message, ErrorType::ToolNotFound);
         let (given_id, args) = (model_call.id.clone(), args_for_journal(&model_call.args));
-        return PlannedCall { given_id, tool: name, args, said: None, plan, gate: None };
+        return PlannedCall { given_id, tool: name, args, original_args: None, plan, gate: None };
     };
     let (args, plan, verdict) = match parse_args(tool, &model_call.args) {
         Ok(args) => {
@@ -53,7 +53,7 @@ pub(super) fn plan(
         }
     };
     let (given_id, tool) = (model_call.id.clone(), tool.name.clone());
-    PlannedCall { given_id, tool, args, said: None, plan, gate: verdict }
+    PlannedCall { given_id, tool, args, original_args: None, plan, gate: verdict }
 }
 
 /// Plans a call again with the verdict of the hooks. Arguments from a hook are checked as if the
@@ -75,7 +75,7 @@ pub(super) fn replan(
         ToolUseVerdict::GoOn => again(planned.args.clone(), gate),
         ToolUseVerdict::Args { hook, args } => match again(args, gate) {
             changed if changed.gate.is_some() => {
-                PlannedCall { said: Some(planned.args), ..changed }
+                PlannedCall { original_args: Some(planned.args), ..changed }
             }
             _ => deny_by_hook(toolbox, planned, spoilt(&hook), gate),
         },
@@ -94,7 +94,7 @@ fn is_provider_call(plan: &CallPlan) -> bool {
 fn deny_by_hook(toolbox: &Toolbox, planned: PlannedCall, rule: String, gate: &Gate) -> PlannedCall {
     let Some(tool) = toolbox.tool(&planned.tool) else { return planned };
     let verdict = gate.deny(tool, &planned.args, &rule);
-    let outcome = verdict.denial(&tool.name);
+    let outcome = verdict.to_error(&tool.name);
     let plan = CallPlan::Answer { executor: tool.executor, intent: tool.intent, outcome };
     PlannedCall { plan, gate: Some(verdict), ..planned }
 }
@@ -131,7 +131,7 @@ fn plan_verdict(
     let gate = match verdict.decision {
         Decision::Allow => None,
         Decision::Ask => Some(question()),
-        Decision::Deny => return at_once(verdict.denial(&tool.name)),
+        Decision::Deny => return at_once(verdict.to_error(&tool.name)),
     };
     let (message, answer) = match (executor, &gate) {
         (Executor::Provider, _) => {
@@ -159,7 +159,7 @@ fn plan_verdict(
         timeout_ms: millis(tool.timeout.unwrap_or(agent.suspension_timeout)),
         grace_ms: grace.map(millis),
         on_interrupt: tool.on_interrupt,
-        answer,
+        default_result: answer,
         child: None,
         lane: tool.builtin().and_then(|builtin| builtin.lane(args)),
     }
@@ -186,7 +186,7 @@ pub(super) fn plan_provider_call(
         tool: cut(&model_call.name, MAX_TOOL_NAME_BYTES),
         gate: tool.map(|tool| gate.decide(tool, &args, scope)),
         args,
-        said: None,
+        original_args: None,
         plan: CallPlan::Answer { executor: Executor::Provider, intent, outcome },
     }
 }

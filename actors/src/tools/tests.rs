@@ -185,7 +185,8 @@ fn provider_and_answered_client_calls_end_at_once() {
 
 #[test]
 fn a_gated_call_that_needs_no_answer_takes_its_result_along() {
-    let CallPlan::Execute { executor, gate, answer, .. } = plan("horn", json!({"loud": true})).plan
+    let CallPlan::Execute { executor, gate, default_result: answer, .. } =
+        plan("horn", json!({"loud": true})).plan
     else {
         unreachable!()
     };
@@ -193,7 +194,7 @@ fn a_gated_call_that_needs_no_answer_takes_its_result_along() {
     assert_eq!(answer, Some(Value::Null));
     let free = plan("horn", json!({"loud": false})).plan;
     assert!(matches!(free, CallPlan::Answer { outcome: Outcome::Ok(Value::Null), .. }), "{free:?}");
-    let CallPlan::Execute { answer: None, .. } = plan("page", json!({})).plan else {
+    let CallPlan::Execute { default_result: None, .. } = plan("page", json!({})).plan else {
         unreachable!()
     };
 }

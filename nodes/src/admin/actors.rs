@@ -60,7 +60,7 @@ pub(super) async fn get(
         }
     };
     body["turn"] = json!(folded.turn);
-    body["pending"] = json!(folded.pending());
+    body["pending"] = json!(folded.pending_calls());
     body["alarm"] = json!(folded.alarm());
     body["why"] = match quarantined {
         Some(Quarantined { reason, since }) => {
@@ -77,7 +77,7 @@ fn parked(id: &ConversationId, folded: &Folded) -> Value {
         "conversation_id": id,
         "node": null,
         "epoch": null,
-        "state": folded.activeness(),
+        "state": folded.status(),
         "seq": folded.seq,
         "since": null,
         "mailbox_depth": 0,

@@ -34,7 +34,7 @@ pub(super) struct ResolutionRequest {
     args: Option<Value>,
     /// For an elicitation or a client call: any JSON, as data.
     /// Present and null is an answer.
-    #[serde(default, deserialize_with = "abide_conversation::present")]
+    #[serde(default, deserialize_with = "abide_conversation::keep_null")]
     result: Option<Value>,
     /// For an elicitation or a client call: makes the call's result an error.
     error: Option<String>,

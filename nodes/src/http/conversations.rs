@@ -239,7 +239,7 @@ async fn row(api: &Api, id: ConversationId, head: ConversationSummary) -> Row {
     let ConversationSummary { agent, mut state, last_seq, created_at, metadata, .. } = head;
     if state == ConversationStatus::Preparing {
         let live = api.conversations.inspect(&id).await;
-        state = state.live(live.is_some_and(|live| live.streaming.is_some()));
+        state = state.with_streaming(live.is_some_and(|live| live.streaming.is_some()));
     }
     Row { id, agent, state, last_seq, created_at, metadata }
 }

@@ -50,7 +50,8 @@ pub(super) async fn of_conversation(
     let state = state.ok_or_else(|| Problem::not_found("such conversation"))?;
     let own = state.decisions.into_iter();
     // Those on their way to the agent are the agent's.
-    let own = own.filter(|(id, _)| !state.unkept.contains_key(id)).map(|(_, decision)| decision);
+    let own =
+        own.filter(|(id, _)| !state.unpublished.contains_key(id)).map(|(_, decision)| decision);
     Ok(Decisions::now(&api, own))
 }
 

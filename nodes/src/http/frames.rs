@@ -191,15 +191,15 @@ fn mirrors(event: &Event) -> Vec<Payload> {
         | EventData::RepairRequested(_)
         | EventData::ContextAdded(_)
         | EventData::DispatchStarted(_)
-        | EventData::Dispatch(_)
+        | EventData::DispatchFinished(_)
         | EventData::WorkspaceOpened(_)
         | EventData::ChildStarted(_)
         | EventData::ChildEnded(_)
         | EventData::ChildReleased(_)
-        | EventData::Told(_)
+        | EventData::ParentNotified(_)
         | EventData::Abandoned {}
         | EventData::DecisionRemembered(_)
-        | EventData::DecisionKept(_)
+        | EventData::DecisionPublished(_)
         | EventData::Forked(_)
         | EventData::ContextReduced(_)
         | EventData::Summarized(_)
@@ -311,7 +311,7 @@ mod tests {
             call_id: CallId::new("c"),
             outcome: Outcome::Ok(json!(1)),
             ui: Some(ui),
-            ran: None,
+            effective_args: None,
         };
         let frames = of_event(&event(EventData::ToolResult(done)));
         let told: Vec<_> = frames.iter().map(|frame| (json!(frame.payload), frame.id)).collect();

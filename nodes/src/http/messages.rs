@@ -5,8 +5,8 @@ use abide_actors::expressions::schema::Schema;
 use abide_actors::request::{IdempotencyKey, Reply, Request, SendRequest};
 use abide_actors::trace::SpanContext;
 use abide_conversation::command::IfBusy;
-use abide_conversation::event::{AnswerFormat, Event, EventData};
-use abide_conversation::message::blocks::check_said;
+use abide_conversation::event::{AnswerFormat, Event, Visible};
+use abide_conversation::message::blocks::check_from_user;
 use abide_conversation::message::{Message, Role, text_block};
 use abide_conversation::{ConversationId, MessageId, TurnId};
 use axum::extract::State;
@@ -147,8 +147,9 @@ fn content(text: Option<String>, content: Option<Vec<Value>>) -> Result<Vec<Valu
         return Err(Problem::field("content", "is empty"));
     }
     for (place, block) in blocks.iter().enumerate() {
-        check_said(block)
-            .map_err(|wrong| Problem::field(&format!("content[{place}]{}", wrong.at), wrong.why))?;
+        check_from_user(block).map_err(|wrong| {
+            Problem::field(&format!("content[{place}]{}", wrong.path), wrong.problem)
+        })?;
     }
     Ok(blocks)
 }
@@ -243,12 +244,12 @@ async fn newest(
 }
 
 fn message(event: &Event) -> Option<Message> {
-    match &event.data {
-        EventData::UserMsg(said) => Some(said.message.clone()),
-        EventData::AssistantMsg(spoken) => {
+    match event.data.visible()? {
+        Visible::User(said) => Some(said.message.clone()),
+        Visible::Assistant(spoken) => {
             Some(Message { status: Some(spoken.status), ..spoken.message.clone() })
         }
-        EventData::ToolResult(result) => {
+        Visible::Result(result) => {
             let envelope = json!(result.outcome);
             let text = envelope.to_string();
             let id = MessageId::new(format!("result_{}", result.call_id));
@@ -256,34 +257,7 @@ fn message(event: &Event) -> Option<Message> {
             let tool_call_id = Some(result.call_id.clone());
             Some(Message { tool_call_id, ..Message::new(id, Role::Tool, content) })
         }
-        EventData::Created(_)
-        | EventData::TurnStarted(_)
-        | EventData::ToolCall(_)
-        | EventData::Suspension(_)
-        | EventData::Resolution(_)
-        | EventData::ToolStarted(_)
-        | EventData::InputRequired(_)
-        | EventData::RepairRequested(_)
-        | EventData::ContextAdded(_)
-        | EventData::MessageRefused(_)
-        | EventData::TurnEnded(_)
-        | EventData::DispatchStarted(_)
-        | EventData::Dispatch(_)
-        | EventData::PhaseChanged(_)
-        | EventData::TodosChanged(_)
-        | EventData::WorkspaceOpened(_)
-        | EventData::ChildStarted(_)
-        | EventData::ChildEnded(_)
-        | EventData::ChildReleased(_)
-        | EventData::Told(_)
-        | EventData::Abandoned {}
-        | EventData::DecisionRemembered(_)
-        | EventData::DecisionKept(_)
-        | EventData::Forked(_)
-        | EventData::ContextReduced(_)
-        | EventData::Summarized(_)
-        | EventData::SummaryFailed(_)
-        | EventData::DecisionRevoked(_)
-        | EventData::Unknown(_) => None,
+        // Only the model reads these.
+        Visible::Repair(_) | Visible::Added(_) | Visible::Refused(_) => None,
     }
 }

@@ -34,7 +34,7 @@ impl Conversations {
     /// A child that is to be deleted answers its parent before it goes, so that nobody waits for it.
     pub(super) async fn part_from_parent(&self, id: &ConversationId) -> Result<(), RequestError> {
         let Some(state) = self.stored(id).await? else { return Ok(()) };
-        let waits = state.due.is_some() || state.turns <= 1 && state.turn.is_some();
+        let waits = state.owed_report.is_some() || state.turns_started <= 1 && state.turn.is_some();
         let Some(parent) = state.parent.filter(|_| waits) else { return Ok(()) };
         let why = "sub_agent_failed: its conversation was deleted".to_owned();
         let ended = ChildEnded {

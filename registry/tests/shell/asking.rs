@@ -29,7 +29,7 @@ impl NativeTool for Seat {
         let answer = context.input.and_then(|input| Some((input, input.answer.as_ref()?)));
         match answer {
             Some((input, elicitation::InputAnswer::Result(seat))) if seat != "again" => {
-                let state = &input.asks.request_state;
+                let state = &input.request.request_state;
                 ToolReturn::ok(json!({"seat": seat, "state": state, "attempt": context.attempt}))
             }
             Some((_, elicitation::InputAnswer::Error(_))) => ToolReturn::error("no seat, no trip"),
@@ -63,7 +63,7 @@ async fn an_answer_revives_the_call_on_another_node_with_what_was_asked() {
     let mut town = Town::new(3, SEAT).await;
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).until_unseen("x", asks(1)).await;
-    let open = town.node(0).state("x").await.pending().pop().unwrap();
+    let open = town.node(0).state("x").await.pending_calls().pop().unwrap();
     assert_eq!((open.kind, open.message.as_str()), (SuspensionKind::Elicitation, "Which seat?"));
     assert_eq!(open.requests, Some(json!({"seat": {"type": "string"}})));
     town.kill(0, Killed::Refused);

@@ -80,7 +80,7 @@ async fn a_users_own_call_runs_beside_a_turn_and_outside_its_context() {
     let reply = rig.ask("x", dispatch("say", json!({"n": 1}), false)).await.unwrap();
     let said = json!({"args": {"n": 1, "unit": "m"}, "assigns": {"site": "one"}});
     assert_eq!(reply, Reply::Dispatched { outcome: Outcome::Ok(said), ui: None });
-    let done = rig.until("x", |data| matches!(data, EventData::Dispatch(_))).await;
+    let done = rig.until("x", |data| matches!(data, EventData::DispatchFinished(_))).await;
     assert!(done.turn_id.is_none());
     rig.tools.release.add_permits(1);
     rig.ended("x", 1).await;

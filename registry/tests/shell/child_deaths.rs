@@ -109,7 +109,7 @@ impl Story {
         let child = rig.journal(&known[0]).await;
         assert!(count(&child, |data| matches!(data, EventData::UserMsg(_))) <= 1);
         if self == Story::Answers {
-            assert_eq!(count(&child, |data| matches!(data, EventData::Told(_))), 1);
+            assert_eq!(count(&child, |data| matches!(data, EventData::ParentNotified(_))), 1);
             assert_eq!(results(&child, "k").len(), 1);
         } else {
             assert!(rig.state(&known[0]).await.abandoned);

@@ -316,7 +316,7 @@ async fn a_users_own_call_has_one_result_though_its_conversation_dies_meanwhile(
     let Ok(Reply::Dispatched { outcome, .. }) = &reply else { panic!("{reply:?}") };
     assert_eq!(*outcome, Outcome::Ok(json!("kid got 7")));
     assert_eq!(ask().await, reply, "also after it is done");
-    let done = |event: &&Event| matches!(event.data, EventData::Dispatch(_));
+    let done = |event: &&Event| matches!(event.data, EventData::DispatchFinished(_));
     assert_eq!(rig.journal("x").await.iter().filter(done).count(), 1);
     all_settled(&rig).await;
 }
@@ -378,7 +378,7 @@ async fn what_is_said_to_a_child_later_stays_with_it() {
     all_settled(&rig).await;
     rig.passivated(&child).await;
     assert_eq!(rig.journal("x").await, before);
-    let told = |event: &&Event| matches!(event.data, EventData::Told(_));
+    let told = |event: &&Event| matches!(event.data, EventData::ParentNotified(_));
     assert_eq!(rig.journal(&child).await.iter().filter(told).count(), 1);
 }
 

@@ -77,7 +77,7 @@ async fn over_a_hundred_steps_the_prefix_changes_only_where_the_journal_says_so(
         assert!(length(&texts) < 15_000, "within the budget");
     }
     let marks = rig.state(ID).await.context.marks;
-    assert!(marks.from > events.len() as u64 / 2, "only the tail is read: {marks:?}");
+    assert!(marks.read_from > events.len() as u64 / 2, "only the tail is read: {marks:?}");
     let first = prompts.last().unwrap().messages[0].text();
     assert_eq!(first, "[Earlier turns of this conversation are not shown.]");
     rig.check(ID).await;
@@ -89,7 +89,7 @@ async fn results_expire_before_turns_are_dropped() {
     talk(&rig, 1..=6).await;
     let first = reductions(&rig.journal(ID).await)[0].clone();
     assert!(first.results > 0 && first.tokens_after < first.tokens_before, "{first:?}");
-    assert_eq!(first.why, ReductionReason::Budget);
+    assert_eq!(first.reason, ReductionReason::Budget);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,7 @@ async fn a_kill_loses_no_mark() {
     rig.kill(ID).await;
     talk(&rig, 11..=11).await;
     let after = rig.state(ID).await.context;
-    assert!(after.marks.includes(&before.marks) && before.marks.since > 0);
+    assert!(after.marks.includes(&before.marks) && before.marks.shown_from > 0);
     let first = rig.model.read.lock().unwrap()[0].clone();
     assert_eq!(first, "[Earlier turns of this conversation are not shown.]");
     rig.check(ID).await;
@@ -122,8 +122,8 @@ async fn what_is_too_long_for_the_provider_is_halved_and_asked_once_more() {
     talk(&rig, 9..=9).await;
     let reduced = reductions(&rig.journal(ID).await);
     assert_eq!(reduced.len(), 1);
-    let ContextReduced { why, tokens_before, tokens_after, .. } = reduced[0];
-    assert_eq!(why, ReductionReason::TooLong);
+    let ContextReduced { reason, tokens_before, tokens_after, .. } = reduced[0];
+    assert_eq!(reason, ReductionReason::TooLong);
     assert!(tokens_after * 2 <= tokens_before);
     assert!(length(&rig.model.read.lock().unwrap()) < longest);
     rig.check(ID).await;

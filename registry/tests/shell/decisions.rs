@@ -33,7 +33,7 @@ async fn an_agents_decision_survives_the_node_that_heard_it() {
     town.node(0).ask("x", remembering(Scope::Agent)).await.unwrap();
     town.kill(0, Killed::Refused);
     town.release_all();
-    town.node(1).until_unseen("x", |data| matches!(data, EventData::DecisionKept(_))).await;
+    town.node(1).until_unseen("x", |data| matches!(data, EventData::DecisionPublished(_))).await;
     town.node(1).send("y", "go").await.unwrap();
     assert_eq!(town.node(1).ended("y", 1).await, (TurnOutcome::Completed, None));
     assert!(!town.node(1).journal("y").await.iter().any(|event| suspended(&event.data)));

@@ -134,5 +134,5 @@ async fn a_cluster_that_drains_whole_refuses_and_keeps_what_it_has() {
     assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
     let refused = town.node(0).approve("x", "c").await;
     assert!(matches!(refused, Err(RequestError::Refused(_))), "{refused:?}");
-    assert_eq!(town.node(0).state("x").await.pending().len(), 1);
+    assert_eq!(town.node(0).state("x").await.pending_calls().len(), 1);
 }

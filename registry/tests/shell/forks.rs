@@ -58,7 +58,7 @@ async fn what_is_open_is_cancelled_in_the_copy_alone() {
         assert_eq!(rig.ended("y", 1).await, (TurnOutcome::Cancelled, Some("forked".to_owned())));
         assert_eq!(results(&rig.journal("y").await, "c")[0]["error_type"], "CANCELLED");
         assert!(results(&rig.journal("x").await, "c").is_empty());
-        assert!(rig.state("y").await.pending().is_empty());
+        assert!(rig.state("y").await.pending_calls().is_empty());
         rig.check("y").await;
     }
 }

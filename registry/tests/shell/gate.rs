@@ -193,7 +193,7 @@ async fn nothing_of_any_kind_happens_that_a_list_or_the_phase_refuses() {
                     assert_eq!(reply, Reply::Dispatched { outcome, ui: None });
                 }
                 let said = rig.journal(ID).await.pop().unwrap();
-                let EventData::Dispatch(done) = said.data else { panic!("{said:?}") };
+                let EventData::DispatchFinished(done) = said.data else { panic!("{said:?}") };
                 assert_eq!(done.gate.unwrap().rule, rule);
             }
             assert!(!events.iter().any(|event| matches!(event.data, EventData::Suspension(_))));
@@ -386,7 +386,7 @@ fn model_call_done(data: &EventData) -> Option<&Outcome> {
 
 fn users_call_done(data: &EventData) -> Option<&Outcome> {
     match data {
-        EventData::Dispatch(done) => Some(&done.result),
+        EventData::DispatchFinished(done) => Some(&done.result),
         _ => None,
     }
 }
@@ -416,7 +416,11 @@ async fn a_verdict_is_leave_for_its_own_arguments_and_no_others() {
             assert_eq!(server.calls.load(Ordering::SeqCst), 0, "{name}");
             assert!(rig.tools.started.lock().unwrap().is_empty(), "{name}");
             for id in everybody(&rig).await.iter().filter(|id| *id != ID) {
-                assert_eq!(rig.state(id).await.turns, 0, "a child that may have been is stopped");
+                assert_eq!(
+                    rig.state(id).await.turns_started,
+                    0,
+                    "a child that may have been is stopped"
+                );
             }
         }
     }

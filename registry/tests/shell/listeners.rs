@@ -195,16 +195,16 @@ async fn a_page_on_another_node_keeps_a_client_call_open() {
     let asked = town.node(0).until_unseen("x", suspended).await;
     let open = page(town.node(1), "x");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(town.node(0).state("x").await.pending().len(), 1);
+    assert_eq!(town.node(0).state("x").await.pending_calls().len(), 1);
     // One side forgets the other for a moment.
     town.link_one_way(0, 1, LinkState::Lost);
     tokio::time::sleep(Duration::from_secs(1)).await;
     town.link_one_way(0, 1, LinkState::Connected);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(town.node(0).state("x").await.pending().len(), 1);
+    assert_eq!(town.node(0).state("x").await.pending_calls().len(), 1);
     town.kill(0, Killed::Refused);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(town.node(1).state("x").await.pending().len(), 1, "also after a move");
+    assert_eq!(town.node(1).state("x").await.pending_calls().len(), 1, "also after a move");
     drop(open);
     let ended =
         town.node(2).until_unseen("x", |data| matches!(data, EventData::ToolResult(_))).await;

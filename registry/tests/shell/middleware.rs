@@ -82,9 +82,9 @@ async fn dispatched(rig: &Rig) -> Outcome {
 /// With what the calls ran whose arguments were changed, in the order of the journal.
 async fn ran(rig: &Rig) -> Vec<EffectiveArgs> {
     let ran = |data| match data {
-        EventData::ToolResult(result) => result.ran,
-        EventData::Dispatch(done) => done.ran,
-        EventData::ChildStarted(started) => started.ran,
+        EventData::ToolResult(result) => result.effective_args,
+        EventData::DispatchFinished(done) => done.effective_args,
+        EventData::ChildStarted(started) => started.effective_args,
         _ => None,
     };
     rig.journal("x").await.into_iter().filter_map(|event| ran(event.data)).collect()

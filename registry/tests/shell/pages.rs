@@ -37,7 +37,7 @@ async fn a_client_call_waits_as_long_as_a_page_is_there() {
     rig.send("x", "go").await.unwrap();
     let asked = rig.until_unseen("x", suspended).await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-    assert_eq!(rig.state("x").await.pending().len(), 1);
+    assert_eq!(rig.state("x").await.pending_calls().len(), 1);
     drop(open);
     let ended = rig.until_unseen("x", |data| matches!(data, EventData::ToolResult(_))).await;
     assert_eq!(ended.at.duration_since(asked.at).as_secs(), 65, "five seconds after the page left");

@@ -147,7 +147,7 @@ impl Storm {
     async fn resolve(&mut self, node: usize) {
         let id = format!("x{}", self.chance.below(CONVERSATIONS));
         let state = self.town.node(node).state(&id).await;
-        let Some(pending) = state.pending().into_iter().next() else { return };
+        let Some(pending) = state.pending_calls().into_iter().next() else { return };
         let request = Request::Resolve(ResolveRequest {
             call: CallId::new(pending.call_id.as_str()),
             suspension: None,

@@ -38,7 +38,7 @@ fn summaries(events: &[Event]) -> Vec<Summarized> {
 /// Waits until no summary is wanted.
 async fn calm(rig: &Rig) {
     let look = async {
-        while rig.state(ID).await.context.summarize.is_some() {
+        while rig.state(ID).await.context.summarize_upto.is_some() {
             sleep(Duration::from_millis(10)).await;
         }
     };
@@ -97,7 +97,7 @@ async fn a_turn_goes_on_while_a_summary_is_written() {
     let rig = Rig::new(&summarizing().to_string()).await;
     rig.model.mute.store(true, Ordering::SeqCst);
     talk(&rig, 1..=3).await;
-    assert!(rig.state(ID).await.context.summarize.is_some(), "it waits between its attempts");
+    assert!(rig.state(ID).await.context.summarize_upto.is_some(), "it waits between its attempts");
     talk(&rig, 4..=4).await;
     rig.model.mute.store(false, Ordering::SeqCst);
     calm(&rig).await;

@@ -153,7 +153,7 @@ impl Actor {
     /// Whether a model or a tool runs.
     fn works(&self) -> bool {
         let works = |activity: &Activity| {
-            matches!(activity, Activity::Model { .. } | Activity::Tool { .. })
+            matches!(activity, Activity::CallModel { .. } | Activity::RunTool { .. })
         };
         self.live.activities.borrow().keys().any(works)
     }
@@ -283,12 +283,13 @@ impl Actor {
             return;
         }
         for activity in wanted {
-            let held_back = self.node.draining.get() && !matches!(activity, Activity::Tool { .. });
+            let held_back =
+                self.node.draining.get() && !matches!(activity, Activity::RunTool { .. });
             if held_back || running.contains_key(&activity) {
                 continue;
             }
             let (node, live, task) = (self.node.clone(), self.live.clone(), activity.clone());
-            let turns = self.state.turns;
+            let turns = self.state.turns_started;
             let task = self.node.spawn(async move {
                 let ended = script::run(&node, &live.id, &task, turns).await;
                 live.cast(Msg::Report(task, ended));
@@ -310,7 +311,7 @@ pub fn compose(
     answer: Option<StoredResponse>,
     cached_seq: u64,
 ) -> Commit {
-    let (before, after) = (was.pending(), next.pending());
+    let (before, after) = (was.pending_calls(), next.pending_calls());
     let among = |all: &[PendingCall], one: &PendingCall| {
         all.iter().any(|it| (&it.call_id, it.suspension) == (&one.call_id, one.suspension))
     };
@@ -321,7 +322,7 @@ pub fn compose(
     };
     let head = ConversationSummary {
         agent: next.agent.clone().unwrap_or_else(|| AgentName::new("")),
-        state: next.activeness(),
+        state: next.status(),
         last_seq: next.seq,
         created_at: next.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
         metadata: next.metadata.clone(),

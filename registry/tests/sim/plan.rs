@@ -144,7 +144,7 @@ impl Step {
             }
             What::Approve { node, to } => {
                 let state = stored(world, &id(to));
-                let Some(pending) = state.pending().into_iter().next() else { return };
+                let Some(pending) = state.pending_calls().into_iter().next() else { return };
                 let request = Request { action: script::approve(pending.call_id), key: None };
                 send(world, node, to, None, request);
             }

@@ -28,29 +28,29 @@ pub async fn run(
     activity: &Activity,
     turns: u64,
 ) -> Result<Action, StoreError> {
-    let works = matches!(activity, Activity::Model { .. } | Activity::Tool { .. });
+    let works = matches!(activity, Activity::CallModel { .. } | Activity::RunTool { .. });
     if works && !node.is_sound() {
         return Err(away());
     }
     match activity {
-        Activity::Start { turn } => {
-            Ok(Action::Start(Start { turn: turn.clone(), basis: Some(basis()) }))
+        Activity::StartTurn { turn } => {
+            Ok(Action::Start(Start { turn: turn.clone(), settings: Some(basis()) }))
         }
-        Activity::Model { turn, step } => {
+        Activity::CallModel { turn, step } => {
             node.sleep(Duration::from_millis(5 + node.below(40))).await;
             Ok(replied(turn, *step, turns))
         }
-        Activity::Tool { call, attempt } => {
+        Activity::RunTool { call, attempt } => {
             node.world.run(node, id, call.as_str());
             node.sleep(Duration::from_millis(10 + node.below(300))).await;
             Ok(returned(call, *attempt))
         }
-        Activity::Page { .. }
-        | Activity::Release { .. }
-        | Activity::Tell { .. }
-        | Activity::Copy { .. }
+        Activity::AwaitClient { .. }
+        | Activity::StopChild { .. }
+        | Activity::NotifyParent { .. }
+        | Activity::CopyFork { .. }
         | Activity::Summarize { .. }
-        | Activity::Keep { .. } => unreachable!("nothing here calls for {activity}"),
+        | Activity::PublishDecision { .. } => unreachable!("nothing here calls for {activity}"),
     }
 }
 
@@ -76,14 +76,14 @@ pub fn say(number: u64, text: &str, if_busy: IfBusy) -> Action {
     };
     Action::Send(Send {
         create: Some(create),
-        basis: basis(),
+        settings: basis(),
         turn_id: TurnId::new(format!("t{number}")),
         id: MessageId::new(format!("m{number}")),
         content: vec![text_block(text)],
         message_id: None,
         principal: Principal::new("ada"),
         assigns: Default::default(),
-        shape: AnswerFormat::Agent,
+        answer_format: AnswerFormat::Agent,
         if_busy,
         partial: None,
     })
@@ -133,9 +133,9 @@ fn replied(turn: &TurnId, step: u32, ordinal: u64) -> Action {
         stop: None,
         verbatim: None,
         context_tokens: None,
-        read_at: u64::MAX,
+        context_seq: u64::MAX,
         object: None,
-        judged: MessageVerdict::GoOn,
+        verdict: MessageVerdict::Accept,
     })
 }
 
@@ -148,13 +148,13 @@ fn call(tool: &str, gated: bool, once: bool) -> PlannedCall {
         timeout_ms: ANSWER_MS,
         grace_ms: None,
         on_interrupt: if once { OnInterrupt::Fail } else { OnInterrupt::Redispatch },
-        answer: None,
+        default_result: None,
         child: None,
         lane: None,
     };
     let gate = Some(verdict(if gated { Decision::Ask } else { Decision::Allow }));
     let (given_id, tool) = (tool.to_owned(), tool.to_owned());
-    PlannedCall { given_id, tool, args: json!({}), said: None, plan, gate }
+    PlannedCall { given_id, tool, args: json!({}), original_args: None, plan, gate }
 }
 
 fn returned(call: &CallId, attempt: u32) -> Action {
@@ -165,7 +165,7 @@ fn returned(call: &CallId, attempt: u32) -> Action {
         ui: None,
         halt: None,
         changes: Vec::new(),
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     })
 }

@@ -125,14 +125,14 @@ fn commits() -> Result<Vec<Commit>, Wrong> {
     let (mut left, mut state, mut commits) = (&*events, State::default(), Vec::new());
     for count in COMMITS {
         let (now, rest) = left.split_at_checked(count).unwrap_or((left, &[]));
-        let open = state.pending();
+        let open = state.pending_calls();
         state = replay(state, now);
-        let is = state.pending();
+        let is = state.pending_calls();
         let closed = open.iter().filter(|open| !is.iter().any(|it| it.call_id == open.call_id));
         commits.push(Commit {
             head: ConversationSummary {
                 agent: state.agent.clone().ok_or_else(|| Wrong("no agent".to_owned()))?,
-                state: state.activeness(),
+                state: state.status(),
                 last_seq: state.seq,
                 created_at: state.created_at.unwrap_or_default(),
                 metadata: state.metadata.clone(),

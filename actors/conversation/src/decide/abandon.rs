@@ -1,4 +1,4 @@
-//! The parent wants nothing of its child any more: what runs is cancelled, its wish void.
+//! A parent abandons its child: the child's turn is cancelled, and it owes no report.
 
 use super::cancel::cancel;
 use super::draft::Draft;
@@ -6,7 +6,7 @@ use super::{Rejection, create};
 use crate::command::Create;
 use crate::event::EventData;
 
-/// Also marks a child that does not exist yet, since the wish for it may still be under way.
+/// Creates a child that does not exist yet, because the message that spawns it may still arrive.
 pub(super) fn abandon(draft: &mut Draft, create: Create) -> Result<(), Rejection> {
     if !draft.state.exists() {
         create::create(draft, create)?;
@@ -14,7 +14,7 @@ pub(super) fn abandon(draft: &mut Draft, create: Create) -> Result<(), Rejection
         return Err(Rejection::ConversationExists);
     }
     if !draft.state.abandoned {
-        draft.push_of(None, EventData::Abandoned {});
+        draft.push_in(None, EventData::Abandoned {});
         cancel(draft, None);
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! The running turn is cancelled, whatever it was doing.
+//! Cancels the open turn, whatever it is doing.
 
 use super::draft::Draft;
-use super::settle::{end, keep_partial};
+use super::settle::{end_turn, keep_partial};
 use crate::command::PartialMessage;
 use crate::event::TurnOutcome;
 use crate::message::MessageStatus;
@@ -11,5 +11,5 @@ pub(super) fn cancel(draft: &mut Draft, partial: Option<PartialMessage>) {
         return;
     }
     keep_partial(draft, partial, MessageStatus::Cancelled);
-    end(draft, TurnOutcome::Cancelled, None);
+    end_turn(draft, TurnOutcome::Cancelled, None);
 }

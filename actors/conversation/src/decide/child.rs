@@ -1,88 +1,88 @@
-//! A child conversation takes a call up, comes to its end, or is stopped.
-
-use std::collections::BTreeMap;
+//! Child conversations: spawned, started, ended, stopped, reported.
 
 use super::Rejection;
+use super::close::{end_child, finish_dispatch};
 use super::draft::Draft;
 use super::send::send;
-use super::settle::{after, settle};
-use super::tool_returned::finish_dispatch;
+use super::settle::{add_millis, settle};
 use crate::command::{self, Send};
 use crate::event::{self, EventData, ToolResult};
-use crate::ids::{CallId, ConversationId, TurnId};
-use crate::message::Usage;
+use crate::ids::{ConversationId, TurnId};
 use crate::state::{Call, CallPhase};
+use crate::usage::Usage;
 
-/// The child's side: the parent's one message starts its first turn, however often it is sent.
+/// On the child's side: the parent's one message starts the first turn, however often it arrives.
 pub(super) fn spawn(draft: &mut Draft, spawn: Send) -> Result<(), Rejection> {
     if !draft.state.exists() {
         return send(draft, spawn);
     }
     let parent = spawn.create.as_ref().and_then(|create| create.parent.as_deref());
-    match draft.state.is_child_for(parent) {
-        true if draft.state.abandoned => Err(Rejection::Stale),
-        true => Ok(()),
-        false => Err(Rejection::ConversationExists),
+    if !draft.state.is_child_for(parent) {
+        Err(Rejection::ConversationExists)
+    } else if draft.state.abandoned {
+        Err(Rejection::Stale)
+    } else {
+        Ok(())
     }
 }
 
-/// The child has the call: nothing runs here until it ends.
-pub(super) fn started(draft: &mut Draft, started: command::ChildStarted) -> Result<(), Rejection> {
-    let command::ChildStarted { call: id, attempt, within_ms, ran } = started;
-    let runs =
-        |call: &Call| matches!(call.phase, CallPhase::Running { attempt: n, .. } if n == attempt);
-    let call = draft.state.call(&id).filter(|call| runs(call));
-    let run = draft.state.dispatches.get(&id);
-    let run = run.filter(|run| run.attempt == attempt && run.delegated.is_none());
-    let child = call.and_then(|call| call.child.clone()).or_else(|| run?.child.clone());
-    let taken_up = event::ChildStarted {
+/// The child took up the call. Nothing runs for the call here until the child ends.
+pub(super) fn child_started(
+    draft: &mut Draft,
+    started: command::ChildStarted,
+) -> Result<(), Rejection> {
+    let command::ChildStarted { call: id, attempt, within_ms, effective_args: ran } = started;
+    let call = draft
+        .state
+        .call(&id)
+        .filter(|call| matches!(call.phase, CallPhase::Running { attempt: n, .. } if n == attempt));
+    let dispatch = draft
+        .state
+        .dispatches
+        .get(&id)
+        .filter(|run| run.attempt == attempt && run.delegated_until.is_none());
+    let child = call.and_then(|call| call.child.clone()).or_else(|| dispatch?.child.clone());
+    let started = event::ChildStarted {
         call_id: id.clone(),
         conversation_id: child.ok_or(Rejection::Stale)?,
         attempt,
-        expires_at: after(draft.at, within_ms),
-        ran,
+        expires_at: add_millis(draft.at, within_ms),
+        effective_args: ran,
     };
-    draft.push_for(&id, EventData::ChildStarted(taken_up));
+    draft.push_for(&id, EventData::ChildStarted(started));
     Ok(())
 }
 
-/// The child's answer is the call's result. It may come before the child is known to have started.
-pub(super) fn ended(draft: &mut Draft, ended: command::ChildEnded) -> Result<(), Rejection> {
+/// The child's outcome is the call's result. It may arrive before the report that the child
+/// started.
+pub(super) fn child_ended(draft: &mut Draft, ended: command::ChildEnded) -> Result<(), Rejection> {
     let command::ChildEnded { call: id, child, outcome, ui, usage, storages } = ended;
     if let Some(run) = draft.state.dispatches.get(&id).cloned() {
         if run.child.as_ref() != Some(&child) {
             return Err(Rejection::Stale);
         }
-        gone(draft, &id, child, usage, storages);
+        end_child(draft, &id, child, usage, storages);
         finish_dispatch(draft, id, run, outcome, ui, None);
         return Ok(());
     }
-    let open = |call: &&Call| {
+    let has_begun = |call: &&Call| {
         matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. })
             && call.child.as_ref() == Some(&child)
     };
-    draft.state.call(&id).filter(open).ok_or(Rejection::Stale)?;
-    gone(draft, &id, child, usage, storages);
-    draft.push(EventData::ToolResult(ToolResult { call_id: id, outcome, ui, ran: None }));
+    draft.state.call(&id).filter(has_begun).ok_or(Rejection::Stale)?;
+    end_child(draft, &id, child, usage, storages);
+    draft.push(EventData::ToolResult(ToolResult {
+        call_id: id,
+        outcome,
+        ui,
+        effective_args: None,
+    }));
     settle(draft);
     Ok(())
 }
 
-/// From here on there is no child to care for.
-pub(super) fn gone(
-    draft: &mut Draft,
-    call: &CallId,
-    child: ConversationId,
-    usage: Usage,
-    storages: BTreeMap<String, String>,
-) {
-    let (call_id, conversation_id) = (call.clone(), child);
-    let ended = event::ChildEnded { call_id, conversation_id, usage, storages };
-    draft.push_for(call, EventData::ChildEnded(ended));
-}
-
-/// A child that nobody waited for has been stopped.
-pub(super) fn released(
+/// An orphaned child has stopped.
+pub(super) fn child_released(
     draft: &mut Draft,
     child: ConversationId,
     usage: Usage,
@@ -91,15 +91,15 @@ pub(super) fn released(
         return Err(Rejection::Stale);
     }
     let released = event::ChildReleased { conversation_id: child, usage };
-    draft.push_of(None, EventData::ChildReleased(released));
+    draft.push_in(None, EventData::ChildReleased(released));
     Ok(())
 }
 
-/// The child's side: its parent has heard.
-pub(super) fn told(draft: &mut Draft, turn_id: TurnId) -> Result<(), Rejection> {
-    if draft.state.due.as_ref().is_none_or(|due| due.turn != turn_id) {
+/// On the child's side: the parent has the report.
+pub(super) fn parent_notified(draft: &mut Draft, turn_id: TurnId) -> Result<(), Rejection> {
+    if draft.state.owed_report.as_ref().is_none_or(|owed| owed.turn != turn_id) {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, EventData::Told(event::ParentNotified { turn_id }));
+    draft.push_in(None, EventData::ParentNotified(event::ParentNotified { turn_id }));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! No page came for a client call.
+//! No client came for a client call within its grace time.
 
 use super::Rejection;
 use super::draft::Draft;
@@ -8,15 +8,15 @@ use crate::event::SuspensionKind;
 use crate::message::ErrorType;
 use crate::state::OpenSuspension;
 
-pub(super) fn page_missing(draft: &mut Draft, missing: ClientMissing) -> Result<(), Rejection> {
-    let waiting = draft.state.call(&missing.call).and_then(|call| call.waiting());
-    let meant = |waiting: &&OpenSuspension| {
-        waiting.kind == SuspensionKind::ClientExec && waiting.suspension == missing.suspension
+pub(super) fn client_missing(draft: &mut Draft, missing: ClientMissing) -> Result<(), Rejection> {
+    let open = draft.state.call(&missing.call).and_then(|call| call.open_suspension());
+    let is_watched = |open: &OpenSuspension| {
+        open.kind == SuspensionKind::ClientExec && open.suspension == missing.suspension
     };
-    if waiting.filter(meant).is_none() {
+    if !open.is_some_and(is_watched) {
         return Err(Rejection::Stale);
     }
-    draft.error(missing.call, "no client connected", ErrorType::NoClient);
+    draft.push_error(missing.call, "no client connected", ErrorType::NoClient);
     settle(draft);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A conversation comes into being.
+//! Creates a conversation.
 
 use super::Rejection;
 use super::draft::Draft;
@@ -12,6 +12,6 @@ pub(super) fn create(draft: &mut Draft, create: Create) -> Result<(), Rejection>
     let Create { agent, assigns, metadata, tools, parent, fork } = create;
     let parent = parent.map(|parent| *parent);
     let created = Created { agent, assigns, metadata, tools, parent, fork };
-    draft.push_of(None, EventData::Created(created));
+    draft.push_in(None, EventData::Created(created));
     Ok(())
 }

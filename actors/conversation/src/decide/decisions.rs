@@ -1,34 +1,35 @@
-//! Decisions that hold for later calls: made with an approval, given to the agent, revoked.
+//! Remembered decisions: made with an approval, published to the agent, revoked.
 
 use super::Rejection;
 use super::draft::Draft;
-use super::settle::after;
+use super::settle::add_millis;
 use crate::command::RememberDecision;
 use crate::event::{DecisionPublished, DecisionRemembered, DecisionRevoked, EventData};
 use crate::ids::{CallId, DecisionId, Principal};
 use crate::remembered_decision::RememberedDecision;
 
-/// Journals that a decision about the call is to hold, right after the decision itself.
+/// Journals that a decision holds for later calls, right after the resolution of the call.
 pub(super) fn remember(
     draft: &mut Draft,
     call_id: &CallId,
     approved: bool,
     by: Principal,
-    wish: RememberDecision,
+    remember: RememberDecision,
 ) {
     let Some(agent) = draft.state.turn.as_ref().map(|turn| turn.agent.clone()) else { return };
     let Some(call) = draft.state.call(call_id) else { return };
     let decision = RememberedDecision {
-        id: wish.id,
+        id: remember.id,
         tool: call.tool.clone(),
-        does: wish.does,
+        does: remember.does,
         approved,
-        matching: wish.matching,
-        fingerprint: wish.fingerprint,
+        matching: remember.matching,
+        fingerprint: remember.fingerprint,
         by,
-        expires_at: after(draft.at, wish.for_ms),
+        expires_at: add_millis(draft.at, remember.for_ms),
     };
-    let (call_id, scope) = (call_id.clone(), wish.scope);
+    let call_id = call_id.clone();
+    let scope = remember.scope;
     draft.push(EventData::DecisionRemembered(DecisionRemembered {
         call_id,
         scope,
@@ -37,22 +38,25 @@ pub(super) fn remember(
     }));
 }
 
-/// The agent has it.
-pub(super) fn kept(draft: &mut Draft, decision_id: DecisionId) -> Result<(), Rejection> {
-    if !draft.state.unkept.contains_key(&decision_id) {
+/// The agent has the decision.
+pub(super) fn decision_published(
+    draft: &mut Draft,
+    decision_id: DecisionId,
+) -> Result<(), Rejection> {
+    if !draft.state.unpublished.contains_key(&decision_id) {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, EventData::DecisionKept(DecisionPublished { decision_id }));
+    draft.push_in(None, EventData::DecisionPublished(DecisionPublished { decision_id }));
     Ok(())
 }
 
-/// It holds no more. One that the agent is about to get is the agent's already.
+/// A decision that is about to be published counts as the agent's, and is not found here.
 pub(super) fn revoke(draft: &mut Draft, decision_id: DecisionId) -> Result<(), Rejection> {
-    let live = draft.state.decisions.get(&decision_id);
-    let live = live.filter(|decision| draft.at < decision.expires_at);
-    if live.is_none() || draft.state.unkept.contains_key(&decision_id) {
+    let decision = draft.state.decisions.get(&decision_id);
+    let is_in_force = decision.is_some_and(|decision| draft.at < decision.expires_at);
+    if !is_in_force || draft.state.unpublished.contains_key(&decision_id) {
         return Err(Rejection::DecisionNotFound);
     }
-    draft.push_of(None, EventData::DecisionRevoked(DecisionRevoked { decision_id }));
+    draft.push_in(None, EventData::DecisionRevoked(DecisionRevoked { decision_id }));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A user's own call of a server tool, beside whatever turn runs.
+//! A dispatch: a user's own call of a server tool, independent of any turn.
 
 use super::Rejection;
 use super::draft::Draft;
@@ -6,8 +6,8 @@ use crate::command::Dispatch;
 use crate::event::{self, DispatchStarted, EventData};
 use crate::permission::Decision;
 
-/// How many of them may run at once. More is a client that has lost its way.
-const RUNNING: usize = 100;
+/// A client that runs more dispatches at once is out of control.
+const MAX_RUNNING_DISPATCHES: usize = 100;
 
 pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Rejection> {
     let Dispatch { call, tool, input, principal, revision, on_interrupt, requests, gate, child } =
@@ -15,21 +15,21 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
     if draft.state.call(&call).is_some() || draft.state.dispatches.contains_key(&call) {
         return Err(Rejection::Stale);
     }
-    if draft.state.dispatches.len() >= RUNNING {
+    if draft.state.dispatches.len() >= MAX_RUNNING_DISPATCHES {
         return Err(Rejection::QueueFull);
     }
     let data = match gate.decision {
-        Decision::Deny => EventData::Dispatch(event::DispatchFinished {
+        Decision::Deny => EventData::DispatchFinished(event::DispatchFinished {
             call_id: call,
-            result: gate.denial(&tool),
+            result: gate.to_error(&tool),
             tool,
             input,
             principal,
             ui: None,
             gate: Some(gate),
-            ran: None,
+            effective_args: None,
         }),
-        // One that a person must approve comes with the approval.
+        // A dispatch that needs an approval arrives with it.
         Decision::Allow | Decision::Ask => EventData::DispatchStarted(DispatchStarted {
             call_id: call,
             tool,
@@ -43,6 +43,6 @@ pub(super) fn dispatch(draft: &mut Draft, dispatch: Dispatch) -> Result<(), Reje
             child,
         }),
     };
-    draft.push_of(None, data);
+    draft.push_in(None, data);
     Ok(())
 }

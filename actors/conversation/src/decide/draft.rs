@@ -1,4 +1,4 @@
-//! Events as they are decided, each folded in at once, so that the next is judged on what it left.
+//! The events of one decision, each folded in at once, so that the next one sees the new state.
 
 use super::Transition;
 use crate::Timestamp;
@@ -19,47 +19,57 @@ impl Draft {
         Self { state: state.clone(), at, events: Vec::new() }
     }
 
-    /// Adds an event of the open turn, or of none.
+    /// Adds an event of the open turn; of no turn if none is open.
     pub(super) fn push(&mut self, data: EventData) {
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
-        self.push_of(turn, data);
+        self.push_in(turn, data);
     }
 
-    /// Adds an event of the turn that the call is of, or of none for a user's own call.
+    /// Adds an event of the call's turn; of no turn for a dispatch.
     pub(super) fn push_for(&mut self, call: &CallId, data: EventData) {
         match self.state.call(call) {
             Some(_) => self.push(data),
-            None => self.push_of(None, data),
+            None => self.push_in(None, data),
         }
     }
 
-    pub(super) fn push_of(&mut self, turn_id: Option<TurnId>, data: EventData) {
+    pub(super) fn push_in(&mut self, turn_id: Option<TurnId>, data: EventData) {
         let event = Event { seq: self.state.seq.saturating_add(1), at: self.at, turn_id, data };
         self.state = evolve(std::mem::take(&mut self.state), &event);
         self.events.push(event);
     }
 
-    /// Adds an event as it happened elsewhere; it must be the next one.
-    pub(super) fn copy(&mut self, event: Event) {
+    /// Adds an event of the original unchanged. Its `seq` must be the next one.
+    pub(super) fn push_copy(&mut self, event: Event) {
         self.state = evolve(std::mem::take(&mut self.state), &event);
         self.events.push(event);
     }
 
-    pub(super) fn result(&mut self, call_id: CallId, outcome: Outcome) {
-        self.push(EventData::ToolResult(ToolResult { call_id, outcome, ui: None, ran: None }));
+    pub(super) fn push_result(&mut self, call_id: CallId, outcome: Outcome) {
+        self.push(EventData::ToolResult(ToolResult {
+            call_id,
+            outcome,
+            ui: None,
+            effective_args: None,
+        }));
     }
 
-    pub(super) fn error(&mut self, call_id: CallId, error: impl Into<String>, kind: ErrorType) {
-        self.result(call_id, Outcome::Err(error.into(), kind));
+    pub(super) fn push_error(
+        &mut self,
+        call_id: CallId,
+        error: impl Into<String>,
+        kind: ErrorType,
+    ) {
+        self.push_result(call_id, Outcome::Err(error.into(), kind));
     }
 
-    /// The calls that have no result yet, in call order.
+    /// The calls without a result, in call order.
     pub(super) fn open_calls(&self) -> Vec<Call> {
         let calls = self.state.turn.iter().flat_map(|turn| &turn.calls);
         calls.filter(|call| call.phase != CallPhase::Done).cloned().collect()
     }
 
-    pub(super) fn decided(self) -> Transition {
+    pub(super) fn into_transition(self) -> Transition {
         Transition { events: self.events, state: self.state }
     }
 }

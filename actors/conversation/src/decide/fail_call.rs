@@ -1,9 +1,10 @@
-//! An operator gives up on a call: it ends with an error, and the turn goes on.
+//! Fails a call that an operator has given up on: the call ends with an error, and the turn goes
+//! on.
 
 use super::Rejection;
+use super::close::finish_dispatch;
 use super::draft::Draft;
 use super::settle::settle;
-use super::tool_returned::finish_dispatch;
 use super::wake::wake;
 use crate::command::FailCall;
 use crate::event::{EventData, Resolution};
@@ -16,7 +17,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
     if !is_open(&draft.state, &id) {
         return Err(Rejection::CallNotOpen("no such open call".into()));
     }
-    // What is past its time has expired, whoever comes to say so.
+    // A call that is past its deadline has expired, even if the alarm has not rung yet.
     wake(draft);
     if !is_open(&draft.state, &id) {
         return Ok(());
@@ -26,12 +27,12 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
         finish_dispatch(draft, id, run, outcome, None, None);
         return Ok(());
     }
-    let waiting = draft.state.call(&id).and_then(|call| call.waiting()).cloned();
-    if let Some(waiting) = waiting {
+    let open = draft.state.call(&id).and_then(|call| call.open_suspension()).cloned();
+    if let Some(open) = open {
         draft.push(EventData::Resolution(Resolution {
             call_id: id.clone(),
-            kind: waiting.kind,
-            suspension: waiting.suspension,
+            kind: open.kind,
+            suspension: open.suspension,
             by,
             approved: None,
             reason: Some(error),
@@ -40,7 +41,7 @@ pub(super) fn fail_call(draft: &mut Draft, fail: FailCall) -> Result<(), Rejecti
             input: None,
         }));
     }
-    draft.result(id, outcome);
+    draft.push_result(id, outcome);
     settle(draft);
     Ok(())
 }

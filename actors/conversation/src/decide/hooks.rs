@@ -1,53 +1,55 @@
-//! Hooks around a model call: they add to the context, end the turn, or refuse a message.
+//! Hooks around a model call: they add content to the context, halt the turn, or refuse a message.
 
 use super::Rejection;
 use super::draft::Draft;
-use super::model_replied::awaits;
-use super::settle::{end, settle};
+use super::settle::{end_turn, settle};
 use crate::event::{AddedContext, ContextAdded, EventData, MessageRefused, TurnOutcome};
 use crate::ids::TurnId;
-use crate::message::{Message, Usage};
+use crate::message::Message;
+use crate::usage::Usage;
 
-/// What durable hooks add is journalled before the model is asked, once a step.
+/// Content of durable hooks is journalled once per step, before the model is called.
 pub(super) fn context_added(
     draft: &mut Draft,
     turn: &TurnId,
     step: u32,
     added: Vec<AddedContext>,
 ) -> Result<(), Rejection> {
-    let prepared = draft.state.turn.as_ref().is_some_and(|turn| turn.prepared >= step);
-    if prepared || !awaits(&draft.state, turn, step) {
+    let is_done = draft.state.turn.as_ref().is_some_and(|turn| turn.hooks_done_for >= step);
+    if is_done || !draft.state.awaits_step(turn, step) {
         return Err(Rejection::Stale);
     }
     draft.push(EventData::ContextAdded(ContextAdded { step, added }));
     Ok(())
 }
 
-/// A hook ends the turn instead of its next step.
+/// A hook halts the turn before its next step.
 pub(super) fn halt(
     draft: &mut Draft,
     turn: &TurnId,
     step: u32,
     reason: String,
 ) -> Result<(), Rejection> {
-    if !awaits(&draft.state, turn, step) {
+    if !draft.state.awaits_step(turn, step) {
         return Err(Rejection::Stale);
     }
-    end(draft, TurnOutcome::Halted, Some(reason));
+    end_turn(draft, TurnOutcome::Halted, Some(reason));
     Ok(())
 }
 
-/// The message is kept out of the conversation, and the model asked once more.
-pub(super) fn refuse(
+/// Keeps the message out of the conversation. The model is asked once more; a second refusal halts
+/// the turn.
+pub(super) fn refuse_message(
     draft: &mut Draft,
     (hook, reason): (String, String),
     (step, message, usage): (u32, Message, Option<Usage>),
 ) {
-    let refused = draft.state.turn.as_ref().is_some_and(|turn| turn.refused);
-    let again = format!("hook {hook} refused a second message: {reason}");
+    let is_second = draft.state.turn.as_ref().is_some_and(|turn| turn.message_refused);
+    let halt_reason = format!("hook {hook} refused a second message: {reason}");
     draft.push(EventData::MessageRefused(MessageRefused { step, hook, reason, message, usage }));
-    match refused {
-        true => end(draft, TurnOutcome::Halted, Some(again)),
-        false => settle(draft),
+    if is_second {
+        end_turn(draft, TurnOutcome::Halted, Some(halt_reason));
+    } else {
+        settle(draft);
     }
 }

@@ -1,18 +1,17 @@
-//! The model failed: the turn fails with a reason, never as a cancellation.
+//! The model call failed: the turn fails with a reason, and never ends as cancelled.
 
 use super::Rejection;
 use super::draft::Draft;
-use super::model_replied::awaits;
-use super::settle::{end, keep_partial};
+use super::settle::{end_turn, keep_partial};
 use crate::command::ModelFailed;
 use crate::event::TurnOutcome;
 use crate::message::MessageStatus;
 
 pub(super) fn model_failed(draft: &mut Draft, failure: ModelFailed) -> Result<(), Rejection> {
-    if !awaits(&draft.state, &failure.turn, failure.step) {
+    if !draft.state.awaits_step(&failure.turn, failure.step) {
         return Err(Rejection::Stale);
     }
     keep_partial(draft, failure.partial, MessageStatus::Error);
-    end(draft, TurnOutcome::Failed, Some(failure.reason));
+    end_turn(draft, TurnOutcome::Failed, Some(failure.reason));
     Ok(())
 }

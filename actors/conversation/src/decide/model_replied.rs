@@ -1,9 +1,9 @@
-//! The model spoke: its message, its calls and their suspensions are one commit.
+//! The model replied: its message, its calls and their suspensions are one commit.
 
 use super::Rejection;
 use super::draft::Draft;
-use super::hooks::refuse;
-use super::settle::{after, end, settle};
+use super::hooks::refuse_message;
+use super::settle::{add_millis, end_turn, settle};
 use crate::command::{CallPlan, MessageVerdict, ModelReplied, PlannedCall};
 use crate::event::{
     AssistantMsg, EventData, Executor, RepairRequested, SuspensionKind, ToolCall, TurnOutcome,
@@ -13,83 +13,77 @@ use crate::message::{CallRef, ErrorType, Message, MessageStatus, Outcome, Role, 
 use crate::state::State;
 
 pub(super) fn model_replied(draft: &mut Draft, reply: ModelReplied) -> Result<(), Rejection> {
-    if !awaits(&draft.state, &reply.turn, reply.step) {
+    if !draft.state.awaits_step(&reply.turn, reply.step) {
         return Err(Rejection::Stale);
     }
-    let calls = identify(&draft.state, reply.calls);
-    let object = reply.object.as_ref().and_then(|judged| judged.as_ref().ok()).cloned();
-    let name = |(id, planned): &(CallId, PlannedCall)| CallRef {
+    let calls = assign_ids(&draft.state, reply.calls);
+    let object = reply.object.as_ref().and_then(|object| object.as_ref().ok()).cloned();
+    let call_ref = |(id, planned): &(CallId, PlannedCall)| CallRef {
         id: id.clone(),
         name: planned.tool.clone(),
-        args: planned.said.as_ref().unwrap_or(&planned.args).clone(),
+        args: planned.original_args.as_ref().unwrap_or(&planned.args).clone(),
     };
     let message = Message {
         id: reply.id,
         role: Role::Assistant,
         content: reply.content,
-        tool_calls: calls.iter().map(name).collect(),
+        tool_calls: calls.iter().map(call_ref).collect(),
         tool_call_id: None,
         status: None,
         object,
     };
-    let (status, step, usage) = (MessageStatus::Complete, reply.step, reply.usage);
-    let halt = match reply.judged {
-        MessageVerdict::GoOn => None,
+    let step = reply.step;
+    let usage = reply.usage;
+    let halt = match reply.verdict {
+        MessageVerdict::Accept => None,
         MessageVerdict::Halt(reason) => Some(reason),
         MessageVerdict::Refuse { hook, reason } => {
-            refuse(draft, (hook, reason), (step, message, usage));
+            refuse_message(draft, (hook, reason), (step, message, usage));
             return Ok(());
         }
     };
-    // A summary that came meanwhile has changed the context: what was counted is out of date.
+    // A summary that arrived meanwhile has changed the context, so the count is out of date.
     let summary = draft.state.context.summary.map_or(0, |summary| summary.seq);
-    let context_tokens = reply.context_tokens.filter(|_| summary <= reply.read_at);
-    let (stop, verbatim) = (reply.stop, reply.verbatim);
+    let context_tokens = reply.context_tokens.filter(|_| summary <= reply.context_seq);
+    let stop = reply.stop;
     draft.push(EventData::AssistantMsg(AssistantMsg {
         message,
-        status,
+        status: MessageStatus::Complete,
         step,
         usage,
         stop,
-        verbatim,
+        verbatim: reply.verbatim,
         context_tokens,
     }));
     if let Some(reason) = halt {
-        end(draft, TurnOutcome::Halted, Some(reason));
+        end_turn(draft, TurnOutcome::Halted, Some(reason));
         return Ok(());
     }
-    // What the provider ran by itself is answered within the message.
-    let speaks = stop != Some(StopReason::Paused)
+    // Calls that the provider executed are answered within the message.
+    let is_answer = stop != Some(StopReason::Paused)
         && calls.iter().all(|(_, planned)| planned.plan.is_provided());
     for (id, planned) in calls {
         hand_over(draft, id, planned);
     }
     match reply.object {
-        Some(Err(_)) if speaks && stop == Some(StopReason::Refusal) => {
-            end(draft, TurnOutcome::Failed, Some("refusal".to_owned()));
+        Some(Err(_)) if is_answer && stop == Some(StopReason::Refusal) => {
+            end_turn(draft, TurnOutcome::Failed, Some("refusal".to_owned()));
         }
-        Some(Err(reason)) if speaks => repair(draft, reason),
-        Some(_) | None if speaks => end(draft, TurnOutcome::Completed, None),
+        Some(Err(reason)) if is_answer => request_repair(draft, reason),
+        Some(_) | None if is_answer => end_turn(draft, TurnOutcome::Completed, None),
         Some(_) | None => settle(draft),
     }
     Ok(())
 }
 
-/// Whether the state waits for this step of the model.
-pub(super) fn awaits(state: &State, turn: &crate::ids::TurnId, step: u32) -> bool {
-    let open =
-        |open: &crate::state::Turn| open.id == *turn && open.settled() && open.next_step() == step;
-    state.turn.as_ref().is_some_and(open)
-}
-
-fn identify(state: &State, planned: Vec<PlannedCall>) -> Vec<(CallId, PlannedCall)> {
+fn assign_ids(state: &State, planned: Vec<PlannedCall>) -> Vec<(CallId, PlannedCall)> {
     let Some(turn) = &state.turn else { return Vec::new() };
     let given = planned.iter().map(|planned| planned.given_id.as_str());
-    let ids = state.used_ids.unique(given, turn);
+    let ids = state.used_ids.make_unique(given, turn.ordinal, &turn.overflow_ids);
     ids.into_iter().zip(planned).collect()
 }
 
-/// Journals a call, and whatever it comes to at once: a suspension, a start, a result.
+/// Journals a call and what follows at once: its result, its suspension, or nothing if it runs.
 fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
     let PlannedCall { tool, args, plan, gate: verdict, .. } = planned;
     let call = |executor, intent, started| ToolCall {
@@ -103,7 +97,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
         timeout_ms: 0,
         grace_ms: None,
         on_interrupt: Default::default(),
-        answer: None,
+        default_result: None,
         gate: verdict,
         child: None,
         lane: None,
@@ -111,7 +105,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
     match plan {
         CallPlan::Answer { executor, intent, outcome } => {
             draft.push(EventData::ToolCall(call(executor, intent, outcome.is_ok())));
-            draft.result(call_id, outcome);
+            draft.push_result(call_id, outcome);
         }
         CallPlan::Execute {
             executor,
@@ -121,7 +115,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
             timeout_ms,
             grace_ms,
             on_interrupt,
-            answer,
+            default_result,
             child,
             lane,
         } => {
@@ -131,7 +125,7 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
                 timeout_ms,
                 grace_ms,
                 on_interrupt,
-                answer,
+                default_result,
                 child,
                 lane,
                 ..call
@@ -144,19 +138,23 @@ fn hand_over(draft: &mut Draft, call_id: CallId, planned: PlannedCall) {
     }
 }
 
-/// Suspends a call that somebody outside executes, unless its answer is known; a server call needs
-/// nothing more, and nobody can execute a provider's call that came without its result.
+/// Suspends a call that somebody outside executes, unless its result is known already. A server
+/// call needs nothing more. A provider call that came without its result can be executed by nobody.
 pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
-    if let Some(answer) = call.answer.clone() {
-        return draft.result(id.clone(), Outcome::Ok(answer));
+    if let Some(result) = call.default_result.clone() {
+        return draft.push_result(id.clone(), Outcome::Ok(result));
     }
     let kind = match call.executor {
         Executor::Human => SuspensionKind::Elicitation,
         Executor::Client => SuspensionKind::ClientExec,
         Executor::Server => return,
         Executor::Provider => {
-            return draft.error(id.clone(), "the provider gave no result", ErrorType::ToolError);
+            return draft.push_error(
+                id.clone(),
+                "the provider gave no result",
+                ErrorType::ToolError,
+            );
         }
     };
     let message = call.message.clone();
@@ -165,16 +163,17 @@ pub(super) fn wait_for_executor(draft: &mut Draft, id: &CallId) {
 
 pub(super) fn suspend(draft: &mut Draft, id: &CallId, kind: SuspensionKind, message: String) {
     let Some(call) = draft.state.call(id) else { return };
-    let expires_at = after(draft.at, call.timeout_ms);
-    let suspension = call.suspend(kind, message, expires_at);
+    let expires_at = add_millis(draft.at, call.timeout_ms);
+    let suspension = call.next_suspension(kind, message, expires_at);
     draft.push(EventData::Suspension(suspension));
 }
 
-/// Asks for one repair; a second bad answer fails the turn, and without a step left it is halted.
-fn repair(draft: &mut Draft, reason: String) {
-    let repaired = draft.state.turn.as_ref().is_some_and(|turn| turn.repaired);
-    if repaired {
-        return end(draft, TurnOutcome::Failed, Some("schema_violation".to_owned()));
+/// Asks the model for one repair. A second bad answer fails the turn; without a step left, the turn
+/// is halted.
+fn request_repair(draft: &mut Draft, reason: String) {
+    let is_second = draft.state.turn.as_ref().is_some_and(|turn| turn.repair_requested);
+    if is_second {
+        return end_turn(draft, TurnOutcome::Failed, Some("schema_violation".to_owned()));
     }
     draft.push(EventData::RepairRequested(RepairRequested { reason }));
     settle(draft);

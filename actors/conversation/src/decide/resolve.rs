@@ -1,10 +1,10 @@
-//! Somebody answers a suspension. At most one of answer, expiry and cancel closes it.
+//! Resolves a suspension with an answer. At most one of answer, expiry and cancel closes it.
 
 use super::Rejection;
 use super::decisions::remember;
 use super::draft::Draft;
 use super::model_replied::wait_for_executor;
-use super::settle::{end, settle};
+use super::settle::{end_turn, settle};
 use crate::Timestamp;
 use crate::command::{ResolutionAnswer, Resolve};
 use crate::elicitation;
@@ -15,11 +15,11 @@ use crate::permission::Decision;
 use crate::state::{Call, OpenSuspension, State};
 
 pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejection> {
-    let (call, waiting) = open(&draft.state, draft.at, &resolve)?;
+    let (call, open) = matching_suspension(&draft.state, draft.at, &resolve)?;
     let mut resolution = Resolution {
         call_id: resolve.call.clone(),
-        kind: waiting.kind,
-        suspension: waiting.suspension,
+        kind: open.kind,
+        suspension: open.suspension,
         by: resolve.by,
         approved: None,
         reason: None,
@@ -27,89 +27,96 @@ pub(super) fn resolve(draft: &mut Draft, resolve: Resolve) -> Result<(), Rejecti
         gate: None,
         input: None,
     };
-    let (id, tool, gate) = (resolve.call, call.tool.clone(), resolve.gate);
-    let (by, wish, halt) = (resolution.by.clone(), resolve.remember, resolve.halt);
-    let asked = call.input.is_some();
+    let id = resolve.call;
+    let tool = call.tool.clone();
+    let by = resolution.by.clone();
+    let is_input = call.pending_input.is_some();
     match resolve.answer {
         ResolutionAnswer::Approval { approved: true, reason, args } => {
-            (resolution.approved, resolution.reason, resolution.args) = (Some(true), reason, args);
-            resolution.gate = gate.clone();
+            resolution.approved = Some(true);
+            resolution.reason = reason;
+            resolution.args = args;
+            resolution.gate = resolve.gate.clone();
             draft.push(EventData::Resolution(resolution));
-            match gate.filter(|verdict| verdict.decision == Decision::Deny) {
-                Some(refused) => draft.result(id, refused.denial(&tool)),
+            match resolve.gate.filter(|verdict| verdict.decision == Decision::Deny) {
+                Some(refused) => draft.push_result(id, refused.to_error(&tool)),
                 None => {
-                    if let Some(wish) = wish {
-                        remember(draft, &id, true, by, wish);
+                    if let Some(decision) = resolve.remember {
+                        remember(draft, &id, true, by, decision);
                     }
-                    run(draft, &id);
+                    start_tool(draft, &id);
                 }
             }
         }
         ResolutionAnswer::Approval { approved: false, reason, .. } => {
-            let said = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            (resolution.approved, resolution.reason) = (Some(false), reason);
+            let because = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            resolution.approved = Some(false);
+            resolution.reason = reason;
             draft.push(EventData::Resolution(resolution));
-            if let Some(wish) = wish {
-                remember(draft, &id, false, by, wish);
+            if let Some(decision) = resolve.remember {
+                remember(draft, &id, false, by, decision);
             }
-            draft.error(id, format!("denied by approver{said}"), ErrorType::Denied);
+            draft.push_error(id, format!("denied by approver{because}"), ErrorType::Denied);
         }
-        ResolutionAnswer::Result(value) if asked => {
+        ResolutionAnswer::Result(value) if is_input => {
             resolution.input = Some(elicitation::InputAnswer::Result(value));
             draft.push(EventData::Resolution(resolution));
-            run(draft, &id);
+            start_tool(draft, &id);
         }
-        ResolutionAnswer::Error(error) if asked => {
+        ResolutionAnswer::Error(error) if is_input => {
             resolution.input = Some(elicitation::InputAnswer::Error(error));
             draft.push(EventData::Resolution(resolution));
-            run(draft, &id);
+            start_tool(draft, &id);
         }
         ResolutionAnswer::Result(value) => {
             draft.push(EventData::Resolution(resolution));
-            draft.result(id, Outcome::Ok(value));
+            draft.push_result(id, Outcome::Ok(value));
         }
         ResolutionAnswer::Error(error) => {
             draft.push(EventData::Resolution(resolution));
-            draft.error(id, error, ErrorType::ToolError);
+            draft.push_error(id, error, ErrorType::ToolError);
         }
     }
-    match halt {
-        Some(reason) => end(draft, TurnOutcome::Halted, Some(reason)),
+    match resolve.halt {
+        Some(reason) => end_turn(draft, TurnOutcome::Halted, Some(reason)),
         None => settle(draft),
     }
     Ok(())
 }
 
-/// The suspension that the answer is for, if it is open and of that form.
-fn open<'a>(
+/// The open suspension that the answer is for, if the answer's form fits it.
+fn matching_suspension<'a>(
     state: &'a State,
     at: Timestamp,
     resolve: &Resolve,
 ) -> Result<(&'a Call, &'a OpenSuspension), Rejection> {
     let call =
         state.call(&resolve.call).ok_or(Rejection::CallNotOpen("no such open call".into()))?;
-    let waiting = call.waiting().ok_or(Rejection::CallNotOpen("the call does not wait".into()))?;
-    if resolve.suspension.is_some_and(|meant| meant != waiting.suspension) {
-        return Err(Rejection::CallNotOpen("that suspension of the call is over".into()));
+    let open =
+        call.open_suspension().ok_or(Rejection::CallNotOpen("the call is not suspended".into()))?;
+    if resolve.suspension.is_some_and(|number| number != open.suspension) {
+        return Err(Rejection::CallNotOpen("that suspension of the call is closed".into()));
     }
-    if at >= waiting.expires_at {
-        return Err(Rejection::CallNotOpen("the answer came after its time".into()));
+    if at >= open.expires_at {
+        return Err(Rejection::CallNotOpen("the suspension has expired".into()));
     }
     let fits = match resolve.answer {
-        ResolutionAnswer::Approval { .. } => waiting.kind == SuspensionKind::Approval,
+        ResolutionAnswer::Approval { .. } => open.kind == SuspensionKind::Approval,
         ResolutionAnswer::Result(_) | ResolutionAnswer::Error(_) => {
-            waiting.kind != SuspensionKind::Approval
+            open.kind != SuspensionKind::Approval
         }
     };
     if !fits {
-        return Err(Rejection::CallNotOpen("the answer has the form of another kind".into()));
+        return Err(Rejection::CallNotOpen(
+            "the answer does not fit the kind of the suspension".into(),
+        ));
     }
-    Ok((call, waiting))
+    Ok((call, open))
 }
 
 /// Hands an approved or answered call to its executor: a server call runs, a client call waits for
-/// the page.
-pub(super) fn run(draft: &mut Draft, id: &CallId) {
+/// a page.
+pub(super) fn start_tool(draft: &mut Draft, id: &CallId) {
     let Some(call) = draft.state.call(id) else { return };
     let started = ToolStarted {
         call_id: id.clone(),

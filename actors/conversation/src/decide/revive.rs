@@ -1,8 +1,8 @@
-//! A conversation comes back after its actor died: what ran then runs again, or is interrupted.
+//! Revives a conversation whose actor died: running calls run again or end as interrupted.
 
 use super::draft::Draft;
 use super::model_replied::wait_for_executor;
-use super::resolve::run;
+use super::resolve::start_tool;
 use super::settle::settle;
 use crate::event::{
     DispatchFinished, DispatchStarted, EventData, Executor, OnInterrupt, ToolStarted,
@@ -16,15 +16,15 @@ const INTERRUPTED: &str = "tool call interrupted";
 pub(super) fn revive(draft: &mut Draft) {
     for call in draft.open_calls() {
         match call.phase {
-            CallPhase::Approved => run(draft, &call.id),
-            CallPhase::Running { attempt, .. } => again(draft, call, attempt),
-            CallPhase::Requested => draft.error(call.id, INTERRUPTED, ErrorType::Interrupted),
+            CallPhase::Approved => start_tool(draft, &call.id),
+            CallPhase::Running { attempt, .. } => run_again(draft, call, attempt),
+            CallPhase::Requested => draft.push_error(call.id, INTERRUPTED, ErrorType::Interrupted),
             CallPhase::Suspended(_) | CallPhase::Delegated { .. } | CallPhase::Done => {}
         }
     }
     for (id, run) in draft.state.dispatches.clone() {
-        // Its child has it.
-        if run.delegated.is_some() {
+        // The child carries on by itself.
+        if run.delegated_until.is_some() {
             continue;
         }
         dispatch_again(draft, id, run);
@@ -32,13 +32,13 @@ pub(super) fn revive(draft: &mut Draft) {
     settle(draft);
 }
 
-fn again(draft: &mut Draft, call: Call, attempt: u32) {
+fn run_again(draft: &mut Draft, call: Call, attempt: u32) {
     if call.executor != Executor::Server {
         return wait_for_executor(draft, &call.id);
     }
-    // A child is never started twice, so that its call never runs twice.
+    // A second request to a child does nothing, so a call that a child answers never runs twice.
     if call.on_interrupt == OnInterrupt::Fail && call.child.is_none() {
-        return draft.error(call.id, INTERRUPTED, ErrorType::Interrupted);
+        return draft.push_error(call.id, INTERRUPTED, ErrorType::Interrupted);
     }
     draft.push(EventData::ToolStarted(ToolStarted {
         call_id: call.id,
@@ -53,7 +53,7 @@ fn again(draft: &mut Draft, call: Call, attempt: u32) {
 fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
     let RunningDispatch { tool, input, principal, revision, attempt, on_interrupt, .. } = run;
     let data = match on_interrupt {
-        OnInterrupt::Fail if run.child.is_none() => EventData::Dispatch(DispatchFinished {
+        OnInterrupt::Fail if run.child.is_none() => EventData::DispatchFinished(DispatchFinished {
             call_id,
             tool,
             input,
@@ -61,7 +61,7 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
             result: Outcome::Err(INTERRUPTED.to_owned(), ErrorType::Interrupted),
             ui: None,
             gate: None,
-            ran: None,
+            effective_args: None,
         }),
         OnInterrupt::Fail | OnInterrupt::Redispatch => {
             EventData::DispatchStarted(DispatchStarted {
@@ -78,5 +78,5 @@ fn dispatch_again(draft: &mut Draft, call_id: CallId, run: RunningDispatch) {
             })
         }
     };
-    draft.push_of(None, data);
+    draft.push_in(None, data);
 }

@@ -1,4 +1,4 @@
-//! A user's message starts a turn, waits for its own, or takes the running one's place.
+//! A user's message starts a turn, is queued, or interrupts the open turn.
 
 use super::draft::Draft;
 use super::{Rejection, cancel, create, start};
@@ -6,8 +6,8 @@ use crate::command::{IfBusy, Send};
 use crate::event::{EventData, UserMsg};
 use crate::message::{Message, Role};
 
-/// How many messages may wait. More is a client that has lost its way.
-const QUEUE: usize = 100;
+/// A client that queues more messages is out of control.
+const MAX_QUEUED_MESSAGES: usize = 100;
 
 pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
     match (&draft.state.agent, send.create.take()) {
@@ -18,8 +18,8 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
         }
         (Some(_), _) => {}
     }
-    let busy = draft.state.turn.is_some() || !draft.state.queue.is_empty();
-    let starts = match (busy, send.if_busy) {
+    let is_busy = draft.state.turn.is_some() || !draft.state.queue.is_empty();
+    let starts_now = match (is_busy, send.if_busy) {
         (false, _) => true,
         (true, IfBusy::Reject) => return Err(Rejection::TurnInFlight),
         (true, IfBusy::Queue) => false,
@@ -28,20 +28,20 @@ pub(super) fn send(draft: &mut Draft, mut send: Send) -> Result<(), Rejection> {
             true
         }
     };
-    if !starts && draft.state.queue.len() >= QUEUE {
+    if !starts_now && draft.state.queue.len() >= MAX_QUEUED_MESSAGES {
         return Err(Rejection::QueueFull);
     }
     let message = Message::new(send.id, Role::User, send.content);
-    let said = UserMsg {
+    let user_msg = UserMsg {
         message,
         message_id: send.message_id,
         principal: send.principal,
         assigns: send.assigns,
-        schema: send.shape,
+        answer_format: send.answer_format,
     };
-    draft.push_of(Some(send.turn_id.clone()), EventData::UserMsg(said));
-    if starts {
-        start::begin(draft, send.turn_id, send.basis);
+    draft.push_in(Some(send.turn_id.clone()), EventData::UserMsg(user_msg));
+    if starts_now {
+        start::begin_turn(draft, send.turn_id, send.settings);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The stories of a conversation, told through `decide`, `evolve` and `wanted` alone.
+//! Tests of a conversation through `decide`, `evolve` and `wanted` alone.
 #![allow(clippy::unwrap_used)]
 
 mod call_ids;

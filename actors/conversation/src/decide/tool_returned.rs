@@ -1,27 +1,26 @@
-//! A tool returned.
+//! An attempt of a tool returned: a result, or a request for input.
 
 use super::Rejection;
-use super::child::gone;
+use super::close::{end_child, finish_dispatch};
 use super::draft::Draft;
 use super::model_replied::suspend;
-use super::settle::{end, settle};
+use super::settle::{end_turn, settle};
 use crate::command::{StateChange, ToolReturned};
 use crate::event::{
-    DispatchFinished, EffectiveArgs, EventData, InputRequired, PhaseChanged, SuspensionKind,
-    TodosChanged, ToolResult, TurnOutcome,
+    EventData, InputRequired, PhaseChanged, SuspensionKind, TodosChanged, ToolResult, TurnOutcome,
 };
 use crate::ids::CallId;
-use crate::message::{ErrorType, Outcome, Ui};
+use crate::message::{ErrorType, Outcome};
 use crate::state::{CallPhase, RunningDispatch};
 
-/// How often one call may be suspended. A tool that asks for ever would never end its turn.
-const ROUNDS: u32 = 10;
+/// A tool that asked for input for ever would never let its turn end.
+const MAX_SUSPENSIONS_PER_CALL: u32 = 10;
 const TOO_OFTEN: &str = "the tool asked too often";
 const CANNOT_ASK: &str = "the tool asks for input, which a dispatched call cannot give";
 
 pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
     if draft.state.dispatches.contains_key(&returned.call) {
-        return dispatched(draft, returned);
+        return dispatch_returned(draft, returned);
     }
     let call = draft.state.call(&returned.call).ok_or(Rejection::Stale)?;
     match &call.phase {
@@ -33,78 +32,78 @@ pub(super) fn tool_returned(draft: &mut Draft, returned: ToolReturned) -> Result
         | CallPhase::Delegated { .. }
         | CallPhase::Done => return Err(Rejection::Stale),
     }
-    let (child, rounds) = (call.child.clone(), call.suspensions);
-    let ToolReturned { call: call_id, attempt, outcome, ui, halt, changes, asks, ran } = returned;
-    if let Some(asks) = asks {
-        match rounds < ROUNDS {
-            true => ask(draft, InputRequired { call_id, attempt, asks, ran }),
-            false => {
-                let outcome = Outcome::Err(TOO_OFTEN.to_owned(), ErrorType::ToolError);
-                draft.push(EventData::ToolResult(ToolResult { call_id, outcome, ui: None, ran }));
-                settle(draft);
-            }
+    let child = call.child.clone();
+    let suspensions = call.suspensions;
+    let ToolReturned {
+        call: call_id,
+        attempt,
+        outcome,
+        ui,
+        halt,
+        changes,
+        input_request,
+        effective_args,
+    } = returned;
+    if let Some(request) = input_request {
+        if suspensions < MAX_SUSPENSIONS_PER_CALL {
+            let required = InputRequired { call_id, attempt, request, effective_args };
+            suspend_for_input(draft, required);
+        } else {
+            let outcome = Outcome::Err(TOO_OFTEN.to_owned(), ErrorType::ToolError);
+            let result = ToolResult { call_id, outcome, ui: None, effective_args };
+            draft.push(EventData::ToolResult(result));
+            settle(draft);
         }
         return Ok(());
     }
     if let Some(child) = child.filter(|_| never_began(attempt)) {
-        gone(draft, &call_id, child, Default::default(), Default::default());
+        end_child(draft, &call_id, child, Default::default(), Default::default());
     }
-    apply(draft, &call_id, changes);
-    draft.push(EventData::ToolResult(ToolResult { call_id, outcome, ui, ran }));
+    push_changes(draft, &call_id, changes);
+    draft.push(EventData::ToolResult(ToolResult { call_id, outcome, ui, effective_args }));
     match halt {
-        Some(reason) => end(draft, TurnOutcome::Halted, Some(reason)),
+        Some(reason) => end_turn(draft, TurnOutcome::Halted, Some(reason)),
         None => settle(draft),
     }
     Ok(())
 }
 
-/// The call waits for a person, and goes on with the answer.
-fn ask(draft: &mut Draft, required: InputRequired) {
-    let (call_id, message) = (required.call_id.clone(), required.asks.message.clone());
+/// Suspends the call until a person answers; the next attempt gets the answer.
+fn suspend_for_input(draft: &mut Draft, required: InputRequired) {
+    let call_id = required.call_id.clone();
+    let message = required.request.message.clone();
     draft.push(EventData::InputRequired(required));
     suspend(draft, &call_id, SuspensionKind::Elicitation, message);
 }
 
-fn dispatched(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
-    let ToolReturned { call, attempt, outcome, ui, changes, asks, ran, .. } = returned;
-    let run = draft.state.dispatches.get(&call);
-    let run = run.filter(|run| run.attempt == attempt && run.delegated.is_none());
-    let run = run.cloned().ok_or(Rejection::Stale)?;
+fn dispatch_returned(draft: &mut Draft, returned: ToolReturned) -> Result<(), Rejection> {
+    let ToolReturned { call, attempt, outcome, ui, changes, input_request, effective_args, .. } =
+        returned;
+    let is_running =
+        |run: &&RunningDispatch| run.attempt == attempt && run.delegated_until.is_none();
+    let running = draft.state.dispatches.get(&call).filter(is_running);
+    let run = running.cloned().ok_or(Rejection::Stale)?;
     if let Some(child) = run.child.clone().filter(|_| never_began(attempt)) {
-        gone(draft, &call, child, Default::default(), Default::default());
+        end_child(draft, &call, child, Default::default(), Default::default());
     }
-    apply(draft, &call, changes);
-    // Nobody is there to be asked: the caller waits for the result.
-    let outcome = match asks {
+    push_changes(draft, &call, changes);
+    // The caller waits for the result, so nobody can be asked.
+    let outcome = match input_request {
         Some(_) => Outcome::Err(CANNOT_ASK.to_owned(), ErrorType::ToolError),
         None => outcome,
     };
-    finish_dispatch(draft, call, run, outcome, ui, ran);
+    finish_dispatch(draft, call, run, outcome, ui, effective_args);
     Ok(())
 }
 
-/// Whether the call's child is surely not there, since asking for it failed. An earlier attempt may
-/// have begun it, and died before it could say so.
+/// Whether it is certain that a call's child was never created, given that the attempt to ask it
+/// failed. An earlier attempt may have created it and died before it could report that.
 fn never_began(attempt: u32) -> bool {
     attempt == 1
 }
 
-/// Journals the result of a user's own call.
-pub(super) fn finish_dispatch(
-    draft: &mut Draft,
-    call_id: CallId,
-    run: RunningDispatch,
-    result: Outcome,
-    ui: Option<Ui>,
-    ran: Option<EffectiveArgs>,
-) {
-    let RunningDispatch { tool, input, principal, .. } = run;
-    let done = DispatchFinished { call_id, tool, input, principal, result, ui, gate: None, ran };
-    draft.push_of(None, EventData::Dispatch(done));
-}
-
-/// Journals what the tool changed, right before its result.
-fn apply(draft: &mut Draft, call: &CallId, changes: Vec<StateChange>) {
+/// Journals the tool's changes, right before its result.
+fn push_changes(draft: &mut Draft, call: &CallId, changes: Vec<StateChange>) {
     for change in changes {
         let call_id = call.clone();
         let changed = match change {

@@ -1,11 +1,12 @@
-//! The workspace is about to be used for the first time.
+//! A workspace is about to be used for the first time.
 
 use super::Rejection;
 use super::draft::Draft;
 use crate::event::{EventData, WorkspaceOpened};
 
-/// From here on the conversation's files must be where they are now, whatever becomes of the call
-/// that makes the first of them. The first storage of a root holds for good.
+/// Binds a workspace root to its storage. From then on the conversation's files must be there, even
+/// if the call that is about to create the first of them fails. The first storage of a root is
+/// final.
 pub(super) fn workspace_opened(
     draft: &mut Draft,
     root: String,
@@ -14,6 +15,6 @@ pub(super) fn workspace_opened(
     if draft.state.storages.contains_key(&root) {
         return Err(Rejection::Stale);
     }
-    draft.push_of(None, EventData::WorkspaceOpened(WorkspaceOpened { root, storage }));
+    draft.push_in(None, EventData::WorkspaceOpened(WorkspaceOpened { root, storage }));
     Ok(())
 }

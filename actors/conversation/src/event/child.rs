@@ -1,4 +1,4 @@
-//! What became of child conversations, and what their parents were told.
+//! Events of child conversations, and of the reports to their parents.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::EffectiveArgs;
 use crate::Timestamp;
 use crate::ids::{CallId, ConversationId, TurnId};
-use crate::message::Usage;
+use crate::usage::Usage;
 
-/// A child conversation has the call; nothing runs here until it ends, or its time is up.
+/// A child conversation took up the call. Nothing runs for the call until the child ends or times
+/// out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChildStarted {
@@ -17,37 +18,38 @@ pub struct ChildStarted {
     pub conversation_id: ConversationId,
     pub attempt: u32,
     pub expires_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<EffectiveArgs>,
+    #[serde(rename = "ran", default, skip_serializing_if = "Option::is_none")]
+    pub effective_args: Option<EffectiveArgs>,
 }
 
-/// There is no child to care for any more: it has told what it came to, or never was.
+/// The child needs no further attention: it reported its outcome, or it was never created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChildEnded {
     pub call_id: CallId,
     pub conversation_id: ConversationId,
-    /// What it and its own children cost.
+    /// Usage of the child and of its own children.
     #[serde(default)]
     pub usage: Usage,
-    /// The storage that it found its workspaces on, by their root.
+    /// The storages that the child found its workspaces on, by workspace root.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub storages: BTreeMap<String, String>,
 }
 
-/// A child whose call was over before it was has been stopped.
+/// An orphan, a child whose call ended first, was stopped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChildReleased {
     pub conversation_id: ConversationId,
-    /// What it and its own children cost until then.
+    /// Usage of the child and of its own children until then.
     #[serde(default)]
     pub usage: Usage,
 }
 
-/// The parent knows what the turn came to.
+/// The parent has the report of the turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Told))]
 pub struct ParentNotified {
     pub turn_id: TurnId,
 }

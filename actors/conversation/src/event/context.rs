@@ -1,21 +1,22 @@
-//! What became of the context: reduced, or summarized.
+//! Events that change the context: reductions and summaries.
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::Marks;
-use crate::message::Usage;
+use crate::context::ContextMarks;
+use crate::usage::Usage;
 
-/// Less of the journal is shown to the model from here on.
+/// From here on, the model is shown less of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ContextReduced {
     pub step: u32,
-    pub marks: Marks,
-    pub why: ReductionReason,
-    /// How many results and turns are shown no longer.
+    pub marks: ContextMarks,
+    #[serde(rename = "why")]
+    pub reason: ReductionReason,
+    /// How many more results and turns are left out.
     pub results: u32,
     pub turns: u32,
-    /// The context's tokens before and after, estimated.
+    /// The estimated tokens of the context, before and after.
     pub tokens_before: u64,
     pub tokens_after: u64,
 }
@@ -23,22 +24,23 @@ pub struct ContextReduced {
 /// Why the context was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Pressure))]
 #[serde(rename_all = "snake_case")]
 pub enum ReductionReason {
-    /// It had more tokens than its budget.
+    /// The context had more tokens than its budget.
     Budget,
-    /// The provider said that it was too long.
+    /// The provider refused the context as too long.
     TooLong,
 }
 
-/// The oldest part of the conversation, in short. Covers all before it, earlier summaries too.
+/// A summary of the oldest part of the conversation. It replaces earlier summaries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Summarized {
-    /// The last event that it covers.
+    /// The last event that the summary covers.
     pub upto: u64,
-    /// What is shown after it.
-    pub marks: Marks,
+    /// The marks of the context after the summary.
+    pub marks: ContextMarks,
     pub text: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -46,7 +48,7 @@ pub struct Summarized {
     pub tokens_after: u64,
 }
 
-/// No summary was written; one is tried again when another turn has ended.
+/// No summary was written. The next attempt follows the end of another turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SummaryFailed {

@@ -1,4 +1,5 @@
-//! How an event is read back: one of a type that this program does not know is kept as it is.
+//! Reads events back from JSON. An event of a type that this program does not know is kept as it
+//! is.
 
 use serde::de::value::MapDeserializer;
 use serde::{Deserialize, Serialize, Serializer, de};
@@ -10,7 +11,7 @@ use crate::Timestamp;
 use crate::ids::TurnId;
 use crate::json::from_json;
 
-/// What happened by the word of a newer program; here it changes nothing but `seq`.
+/// An event that a newer program wrote; this program only counts it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unknown {
     #[serde(rename = "type")]
@@ -18,7 +19,7 @@ pub struct Unknown {
     pub data: Value,
 }
 
-/// An event whose type has not been looked at.
+/// An event whose type is not parsed yet.
 #[derive(Deserialize)]
 pub(super) struct StoredEvent {
     seq: u64,
@@ -46,7 +47,7 @@ impl TryFrom<StoredEvent> for Event {
     }
 }
 
-/// Writes the type and the data of an event beside what else it has.
+/// Serializes the type and the data of an event, flattened into the event.
 pub(super) fn write<S: Serializer>(data: &EventData, to: S) -> Result<S::Ok, S::Error> {
     match data {
         EventData::Unknown(unknown) => unknown.serialize(to),
@@ -54,13 +55,13 @@ pub(super) fn write<S: Serializer>(data: &EventData, to: S) -> Result<S::Ok, S::
     }
 }
 
-/// Whether a type is one of ours: what is wrong with one that is must be told.
+/// Whether this program knows the type. If so, an error in the data must be reported.
 fn is_known(kind: &str) -> bool {
     let only_type = MapDeserializer::new([("type", kind)].into_iter());
     !matches!(EventData::deserialize(only_type), Err(Complaint::Type))
 }
 
-/// What is wrong with an event that has a type and no more.
+/// Why an event that consists of nothing but its type cannot be parsed.
 #[derive(Debug)]
 enum Complaint {
     Type,
@@ -111,7 +112,7 @@ mod tests {
         let (created, newer) = (read(CREATED).unwrap(), read(NEWER).unwrap());
         let before = evolve(State::default(), &created);
         let after = evolve(before.clone(), &newer);
-        assert_eq!(after, State { seq: 8, skipped: true, ..before });
+        assert_eq!(after, State { seq: 8, has_unknown_events: true, ..before });
     }
 
     const CREATED: &str =

@@ -1,20 +1,21 @@
-//! What hooks did to a turn.
+//! Events of hooks that changed a turn.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{Message, Usage};
+use crate::message::Message;
+use crate::usage::Usage;
 
-/// Durable hooks added to the context, right before this step.
+/// Durable hooks added content to the context, right before this step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ContextAdded {
     pub step: u32,
-    /// In the order of declaration.
+    /// In the order of the hooks' declaration.
     pub added: Vec<AddedContext>,
 }
 
-/// What one hook added.
+/// The content that one hook added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = AddedContext))]
@@ -24,8 +25,8 @@ pub struct AddedContext {
     pub content: Vec<Value>,
 }
 
-/// A hook refused what the model said, calls included; the model is asked once more. The message is
-/// no part of the conversation.
+/// A hook refused a message of the model, including its calls. The model is asked once more, and
+/// the message does not become part of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MessageRefused {

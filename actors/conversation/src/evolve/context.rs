@@ -1,30 +1,32 @@
-//! How events change what the model reads.
+//! Folds events into the context and the usage.
 
 use crate::context::Summary;
 use crate::event::{AssistantMsg, ContextReduced, ReductionReason, Summarized};
-use crate::message::Usage;
 use crate::state::State;
+use crate::usage::Usage;
 
-/// A model call, or a child, has cost this.
-pub(super) fn spend(state: &mut State, usage: Usage) {
+/// Adds the usage of a model call or of a child to the conversation and to the open turn.
+pub(super) fn add_usage(state: &mut State, usage: Usage) {
     state.usage += usage;
     if let Some(turn) = &mut state.turn {
         turn.usage += usage;
     }
 }
 
-pub(super) fn count(state: &mut State, seq: u64, spoken: &AssistantMsg) {
-    if let Some(tokens) = spoken.context_tokens {
-        (state.context.tokens, state.context.counted) = (tokens, seq);
+pub(super) fn count_tokens(state: &mut State, seq: u64, message: &AssistantMsg) {
+    if let Some(tokens) = message.context_tokens {
+        state.context.tokens = tokens;
+        state.context.counted_upto = seq;
     }
 }
 
 pub(super) fn reduce(state: &mut State, seq: u64, reduced: &ContextReduced) {
     let context = &mut state.context;
     context.marks = reduced.marks;
-    (context.tokens, context.counted) = (reduced.tokens_after, seq);
-    if let (ReductionReason::TooLong, Some(turn)) = (reduced.why, &mut state.turn) {
-        turn.too_long = reduced.step;
+    context.tokens = reduced.tokens_after;
+    context.counted_upto = seq;
+    if let (ReductionReason::TooLong, Some(turn)) = (reduced.reason, &mut state.turn) {
+        turn.overflowed_step = reduced.step;
     }
 }
 
@@ -34,22 +36,22 @@ pub(super) fn summarize(state: &mut State, seq: u64, summarized: &Summarized) {
     }
     let context = &mut state.context;
     let Summarized { upto, marks, tokens_before, tokens_after, .. } = *summarized;
-    // A reduction may have gone further meanwhile.
-    if context.marks.since <= upto {
+    // A reduction that happened meanwhile may have left out more than the summary covers.
+    if context.marks.shown_from <= upto {
         let saved = tokens_before.saturating_sub(tokens_after);
         context.tokens = context.tokens.saturating_sub(saved);
     }
-    context.marks = context.marks.and(marks);
+    context.marks = context.marks.union(marks);
     context.summary = Some(Summary { seq, upto });
-    context.summarize = None;
+    context.summarize_upto = None;
 }
 
-/// A turn has ended: if too much is read by now, or turns were dropped, the oldest part is to be
-/// summarized, one summary at a time.
-pub(super) fn turn_ended(state: &mut State, seq: u64, over: Option<u64>) {
+/// Asks for a summary after a turn if the context is too large or turns were dropped. One summary
+/// is wanted at a time.
+pub(super) fn turn_ended(state: &mut State, seq: u64, summarize_over: Option<u64>) {
     let context = &mut state.context;
-    let is_due = |over| context.tokens > over || context.has_dropped();
-    if over.is_some_and(is_due) && context.summarize.is_none() {
-        context.summarize = Some(seq);
+    let is_wanted = |limit| context.tokens > limit || context.has_uncovered_drop();
+    if summarize_over.is_some_and(is_wanted) && context.summarize_upto.is_none() {
+        context.summarize_upto = Some(seq);
     }
 }

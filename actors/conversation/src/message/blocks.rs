@@ -1,4 +1,4 @@
-//! The kinds of content blocks: what each must have, and what each is as text.
+//! Content blocks: which fields each kind must have, and how each kind reads as text.
 
 pub mod base64;
 mod block_kind;
@@ -8,79 +8,78 @@ mod text;
 
 use serde_json::Value;
 
-use self::block_kind::BASE;
 pub use self::block_kind::BlockKind;
+use self::block_kind::COMMON_FIELDS;
 pub use self::media::{Media, Source, essence};
 pub use self::text::{as_text, texts, without_bytes};
 
-/// How deep blocks may stand in the results that blocks are.
-const DEEPEST: usize = 4;
+/// How deep `tool_result` blocks may be nested in each other.
+const MAX_RESULT_NESTING: usize = 4;
 
-/// What is wrong with a block, and where.
+/// An error in a block, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockError {
-    /// From the block on, such as `.source.data`; empty for the block itself.
-    pub at: String,
-    pub why: String,
+    /// The path from the block, for example `.source.data`; empty for the block itself.
+    pub path: String,
+    pub problem: String,
 }
 
 impl BlockError {
-    fn here(why: impl Into<String>) -> Self {
-        Self { at: String::new(), why: why.into() }
+    fn new(why: impl Into<String>) -> Self {
+        Self { path: String::new(), problem: why.into() }
     }
 
-    fn within(self, field: &str) -> Self {
-        Self { at: format!(".{field}{}", self.at), ..self }
+    fn inside(self, field: &str) -> Self {
+        Self { path: format!(".{field}{}", self.path), ..self }
     }
 }
 
-/// Judges a block's shape. One of an unknown kind passes, whatever it has besides its `type`; so
-/// do fields that the kind does not know.
+/// Validates a block. Unknown kinds and unknown fields pass: a newer client or model may use them.
 pub fn check(block: &Value) -> Result<(), BlockError> {
-    check_within(block, DEEPEST)
+    check_nested(block, MAX_RESULT_NESTING)
 }
 
-/// The same for a block that a person's message has: it must not tell what the model did.
-pub fn check_said(block: &Value) -> Result<(), BlockError> {
-    match BlockKind::of(block).filter(|kind| kind.is_the_models()) {
+/// Validates a block of a user's message, which must not contain blocks that only a model may
+/// write.
+pub fn check_from_user(block: &Value) -> Result<(), BlockError> {
+    match BlockKind::of(block).filter(|kind| kind.is_from_model()) {
         Some(_) => {
-            Err(BlockError::here("a block of this type is the model's, nobody else may send it")
-                .within("type"))
+            Err(BlockError::new("only a model may write a block of this type").inside("type"))
         }
         None => check(block),
     }
 }
 
-/// Whether it is a well-formed block of a known kind.
+/// Whether the value is a valid block of a known kind.
 pub fn is_block(value: &Value) -> bool {
     BlockKind::of(value).is_some() && check(value).is_ok()
 }
 
-fn check_within(block: &Value, deep: usize) -> Result<(), BlockError> {
+fn check_nested(block: &Value, depth_left: usize) -> Result<(), BlockError> {
     let name = block.get("type").and_then(Value::as_str).unwrap_or_default();
     if name.is_empty() {
-        return Err(BlockError::here("a block is an object with a type"));
+        return Err(BlockError::new("a block is an object with a type"));
     }
     let Some(kind) = BlockKind::of(block) else { return Ok(()) };
-    for field in BASE.iter().chain(kind.fields()) {
-        field.check(block, deep)?;
+    for field in COMMON_FIELDS.iter().chain(kind.fields()) {
+        field.check(block, depth_left)?;
     }
     match kind {
         _ if kind.is_media() => Media::of(block)?.check(),
-        BlockKind::Json => json_data(block),
+        BlockKind::Json => check_json_data(block),
         _ => Ok(()),
     }
 }
 
-/// `data` may be anything; without it, `text` says it.
-fn json_data(block: &Value) -> Result<(), BlockError> {
+/// `data` may be any JSON. Without it, `text` must be JSON.
+fn check_json_data(block: &Value) -> Result<(), BlockError> {
     let text = block.get("text").and_then(Value::as_str);
     match (block.get("data"), text) {
         (Some(_), _) => Ok(()),
-        (None, None) => Err(BlockError::here("is missing").within("data")),
+        (None, None) => Err(BlockError::new("is missing").inside("data")),
         (None, Some(text)) => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
             Ok(_) => Ok(()),
-            Err(_) => Err(BlockError::here("is not JSON, and there is no data").within("text")),
+            Err(_) => Err(BlockError::new("is not JSON, and there is no `data`").inside("text")),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! The schema of an outcome, which has its own way of being written.
+//! The OpenAPI schema of an outcome, whose serialization is written by hand.
 
 use std::borrow::Cow;
 
@@ -29,8 +29,9 @@ impl PartialSchema for Outcome {
             .required("ok")
             .required("error")
             .required("error_type");
-        let described = "What a call came to: a result, which is any JSON, or an error in words.";
-        OneOfBuilder::new().description(Some(described)).item(result).item(error).into()
+        let description =
+            "The outcome of a call: a result, which is any JSON, or an error with a message.";
+        OneOfBuilder::new().description(Some(description)).item(result).item(error).into()
     }
 }
 

@@ -37,7 +37,7 @@ impl Step<'_> {
         let occasion = self.occasion();
         let mut reserve = TokenReserve::new(self.definition.injection_reserve, self.counter);
         let (turn, step) = (self.turn.id.clone(), self.step);
-        if self.turn.prepared < step && !durable.is_empty() {
+        if self.turn.hooks_done_for < step && !durable.is_empty() {
             let added = additions(self.caller(), &durable, &occasion, &what, &mut reserve).await;
             match added {
                 Ok(added) if added.is_empty() => {}
@@ -88,7 +88,7 @@ impl Step<'_> {
     /// What `post` hooks make of the message.
     pub(super) async fn judged(&self, heard: &Heard) -> MessageVerdict {
         if self.hooks(HookPoint::Post).is_empty() {
-            return MessageVerdict::GoOn;
+            return MessageVerdict::Accept;
         }
         let tool_calls = heard.calls.iter().map(said_call).collect();
         let what =

@@ -35,7 +35,7 @@ impl Step<'_> {
         let Some(planned) = self.aside(quick, move || planner.plan(&calls)).await else {
             return Ok(None);
         };
-        if *judged != MessageVerdict::GoOn {
+        if *judged != MessageVerdict::Accept {
             return Ok(Some(planned));
         }
         let Some(said) = self.said(&planned).await else { return Ok(Some(planned)) };
@@ -143,7 +143,7 @@ fn too_many(given: &ModelToolCall) -> PlannedCall {
         given_id: given.id.clone(),
         tool: given.name.chars().take(MAX_TOOL_NAME_BYTES).collect(),
         args: Value::Object(Default::default()),
-        said: None,
+        original_args: None,
         plan: CallPlan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },
         gate: None,
     }

@@ -60,7 +60,7 @@ impl Step<'_> {
         let crowded =
             self.crowded(self.view(events, &rules), sent.tokens, ReductionReason::TooLong);
         let reduced = crowded.down_to(sent.tokens / 2)?;
-        let is_first = self.turn.too_long < self.step;
+        let is_first = self.turn.overflowed_step < self.step;
         is_first.then(|| Action::ContextReduced { turn: self.turn.id.clone(), reduced })
     }
 
@@ -76,13 +76,14 @@ impl Step<'_> {
     /// counted yet.
     async fn estimate(&self, shown: &[Shown<'_>]) -> u64 {
         let context = &self.around.state.context;
-        let since = |shown: &&Shown<'_>| context.counted == 0 || shown.seq > context.counted;
+        let since =
+            |shown: &&Shown<'_>| context.counted_upto == 0 || shown.seq > context.counted_upto;
         let new: Vec<Message> =
             shown.iter().filter(since).map(|shown| shown.message.clone()).collect();
         let (counter, definition) = (self.counter, self.definition.clone());
         let tools =
-            if context.counted == 0 { self.toolbox.specs(&self.gate()) } else { Vec::new() };
-        let is_first = context.counted == 0;
+            if context.counted_upto == 0 { self.toolbox.specs(&self.gate()) } else { Vec::new() };
+        let is_first = context.counted_upto == 0;
         let told = |tool: &ToolSpec| tool.description.len() + encoded_len(&tool.parameters);
         let bytes = encoded_len(&new).saturating_add(tools.iter().map(told).sum());
         let quick = counter.is_quick(bytes);

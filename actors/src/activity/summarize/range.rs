@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use abide_conversation::TurnId;
-use abide_conversation::context::{Context, Marks};
+use abide_conversation::context::{Context, ContextMarks};
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role, text_block};
@@ -31,7 +31,7 @@ const RESULT: usize = 2 * 1024;
 pub(super) struct Span {
     pub(super) upto: u64,
     /// What is shown after it.
-    pub(super) marks: Marks,
+    pub(super) marks: ContextMarks,
     /// A block a message.
     pub(super) transcript: Vec<Value>,
     /// The tokens of what is new in it.
@@ -66,7 +66,8 @@ impl Span {
         let budget = definition.context_budget();
         let kept = all.then(|| share(budget, KEPT));
         let past = Past { events: &events, context, rules: &rules, counter, upto };
-        let worth = |span: &Span| context.has_dropped() || span.length >= share(budget, WORTH);
+        let worth =
+            |span: &Span| context.has_uncovered_drop() || span.length >= share(budget, WORTH);
         Ok(past.span(kept, readable).filter(worth))
     }
 }
@@ -124,7 +125,11 @@ impl Past<'_> {
         }
         let upto = end?;
         let since = upto.saturating_add(1);
-        let marks = Marks { since, from: from(self.events, since), ..self.context.marks };
+        let marks = ContextMarks {
+            shown_from: since,
+            read_from: from(self.events, since),
+            ..self.context.marks
+        };
         Some(Span { upto, marks, transcript, length: all - room, tokens })
     }
 
@@ -140,13 +145,13 @@ impl Past<'_> {
         };
         // The last is always drawn, also if it is shown no longer.
         let starts = self.events.iter().filter(|event| {
-            let dropped = event.seq < self.context.marks.since;
+            let dropped = event.seq < self.context.marks.shown_from;
             dropped && matches!(event.data, EventData::TurnStarted(_))
         });
         let dropped: Vec<&TurnId> = starts.filter_map(|event| event.turn_id.as_ref()).collect();
         let since = self.context.summary.map_or(0, |summary| summary.upto).saturating_add(1);
         let whole = Context {
-            marks: Marks { since, ..Marks::default() },
+            marks: ContextMarks { shown_from: since, ..ContextMarks::default() },
             summary: self.context.summary,
             ..Context::default()
         };

@@ -27,7 +27,7 @@ impl Past {
         let message = message("u", Role::User, "Go on.");
         let (principal, schema) = (Principal::new("ada"), AnswerFormat::Agent);
         let (message_id, assigns) = Default::default();
-        let said = UserMsg { message, message_id, principal, assigns, schema };
+        let said = UserMsg { message, message_id, principal, assigns, answer_format: schema };
         self.push(turn, EventData::UserMsg(said));
         self
     }
@@ -49,7 +49,12 @@ impl Past {
         let outcome = Outcome::Ok(json!("word ".repeat(words)));
         self.push(
             turn,
-            EventData::ToolResult(ToolResult { call_id: id, outcome, ui: None, ran: None }),
+            EventData::ToolResult(ToolResult {
+                call_id: id,
+                outcome,
+                ui: None,
+                effective_args: None,
+            }),
         );
         self
     }
@@ -119,7 +124,7 @@ fn expired_results_are_taken_first_and_may_be_enough() {
     let past = (0..4).fold(past, |past, _| past.step("t1", "brief", 200));
     let reduced = past.crowded("t1", |it| it.within(600)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (3, 0));
-    assert_eq!((reduced.marks.since, reduced.marks.expired), (0, 10));
+    assert_eq!((reduced.marks.shown_from, reduced.marks.expired_upto), (0, 10));
     assert_eq!(reduced.tokens_after, past.left("t1", &reduced));
     assert!(reduced.tokens_after < 600 && reduced.tokens_before > 800);
 }
@@ -132,7 +137,7 @@ fn then_the_oldest_turns_go_down_to_three_fifths_of_the_budget() {
     let reduced = past.crowded("t5", |it| it.within(whole - 1)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (0, 2));
     // A turn is six events; the third one's message is event 13.
-    assert_eq!((reduced.marks.from, reduced.marks.since), (13, 13));
+    assert_eq!((reduced.marks.read_from, reduced.marks.shown_from), (13, 13));
     assert!(reduced.tokens_after * 5 <= whole * 3);
     // The line that says so stands there, too.
     assert!(reduced.tokens_after.abs_diff(past.left("t5", &reduced)) <= 1);
@@ -160,7 +165,7 @@ fn under_need_all_results_expire_but_those_of_the_last_step_and_of_tools_that_ke
     let past = Past::default().said("t1").started("t1");
     let past = past.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
     let reduced = past.crowded("t1", |it| it.down_to(250)).unwrap();
-    assert_eq!((reduced.results, reduced.marks.forced), (1, 7));
+    assert_eq!((reduced.results, reduced.marks.forced_upto), (1, 7));
     assert_eq!(past.crowded("t1", |it| it.within(250)), None, "a budget is no need");
     let context = Context { marks: reduced.marks, ..Context::default() };
     let turn = TurnId::new("t1");
@@ -175,7 +180,7 @@ fn a_message_that_was_queued_before_is_still_read() {
     let past = Past::default().said("t1").started("t1").said("t2").step("t1", "look", 900);
     let past = past.ended("t1").started("t2");
     let reduced = past.crowded("t2", |it| it.within(100)).unwrap();
-    assert_eq!((reduced.marks.from, reduced.marks.since), (3, 8));
+    assert_eq!((reduced.marks.read_from, reduced.marks.shown_from), (3, 8));
 }
 
 #[test]

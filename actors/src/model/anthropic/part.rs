@@ -60,7 +60,7 @@ fn document(media: &Media<'_>) -> Option<Value> {
             Some(json!({"type": "base64", "media_type": "application/pdf", "data": data}))
         }
         Source::Base64 { .. } => {
-            let text = media.written().filter(|text| !text.trim().is_empty())?;
+            let text = media.document_text().filter(|text| !text.trim().is_empty())?;
             Some(json!({"type": "text", "media_type": "text/plain", "data": text}))
         }
         // Behind an address it reads nothing else.

@@ -105,7 +105,7 @@ fn shown(value: &Value) -> Option<Shown> {
         Source::Blob(_) | Source::Url(_) | Source::File(_) | Source::Stored { .. } => 0,
     };
     Some(match is_block(value) {
-        true if media.written().is_some() => Shown::AsText,
+        true if media.document_text().is_some() => Shown::AsText,
         true => Shown::Beside(bytes),
         false => Shown::Never,
     })

@@ -14,7 +14,7 @@ use abide_conversation::{AgentName, CallId, MessageId, Principal, Revision, Time
 use proptest::prelude::*;
 use serde_json::json;
 
-use abide_conversation::context::{Context, Marks, Summary};
+use abide_conversation::context::{Context, ContextMarks, Summary};
 
 use super::result::{Beside, RESULT};
 use super::{PromptInput, Read, Rule, results};
@@ -34,7 +34,7 @@ fn user(text: &str) -> EventData {
         message_id: None,
         principal: Principal::new("anna"),
         assigns: Default::default(),
-        schema: AnswerFormat::Agent,
+        answer_format: AnswerFormat::Agent,
     })
 }
 
@@ -70,11 +70,16 @@ fn spoken(text: &str, calls: &[&str], status: MessageStatus) -> EventData {
 
 fn returned(call: &str, outcome: Outcome) -> EventData {
     let ui = Some(Ui { kind: "card".into(), payload: json!("SECRET") });
-    EventData::ToolResult(ToolResult { call_id: CallId::new(call), outcome, ui, ran: None })
+    EventData::ToolResult(ToolResult {
+        call_id: CallId::new(call),
+        outcome,
+        ui,
+        effective_args: None,
+    })
 }
 
 fn dispatched() -> EventData {
-    EventData::Dispatch(DispatchFinished {
+    EventData::DispatchFinished(DispatchFinished {
         call_id: CallId::new("d"),
         tool: "t".into(),
         input: json!({}),
@@ -82,7 +87,7 @@ fn dispatched() -> EventData {
         result: Outcome::Ok(json!("SECRET")),
         ui: None,
         gate: None,
-        ran: None,
+        effective_args: None,
     })
 }
 
@@ -265,7 +270,12 @@ fn any_context() -> impl Strategy<Value = Context> {
     let summary = prop::option::of((0..40_u64, 0..40_u64));
     let marks = (0..40_u64, 0..40_u64, 0..40_u64, 0..40_u64);
     (marks, summary).prop_map(|((from, since, expired, forced), summary)| Context {
-        marks: Marks { from, since, expired, forced },
+        marks: ContextMarks {
+            read_from: from,
+            shown_from: since,
+            expired_upto: expired,
+            forced_upto: forced,
+        },
         summary: summary.map(|(seq, upto)| Summary { seq, upto }),
         ..Context::default()
     })

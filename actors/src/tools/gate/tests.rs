@@ -234,16 +234,16 @@ fn a_plan_that_the_definition_started_is_exited_only_with_an_approval() {
     assert_eq!(verdict_of(&began, "plan_mode", exit.clone()), "Ask: phase: plan");
     assert_eq!(began.base_phase(), PermissionPhase::Default);
     let definition = agent(json!({"phase": "trusted"}));
-    let planning = State { planning: Some(true), ..State::default() };
+    let planning = State { planning_override: Some(true), ..State::default() };
     let entered = Gate::new(definition, &planning);
     assert_eq!(entered.phase(), PermissionPhase::Plan);
     assert_eq!(entered.base_phase(), PermissionPhase::Trusted);
     assert_eq!(verdict_of(&entered, "free", json!({})), "Deny: phase: plan");
     assert_eq!(verdict_of(&entered, "plan_mode", exit.clone()), "Allow: approval: auto");
-    let left = State { planning: Some(false), ..State::default() };
+    let left = State { planning_override: Some(false), ..State::default() };
     let left = Gate::new(agent(json!({"phase": "plan"})), &left);
     assert_eq!(left.phase(), PermissionPhase::Default);
-    let again = State { planning: Some(true), ..State::default() };
+    let again = State { planning_override: Some(true), ..State::default() };
     let again = Gate::new(agent(json!({"phase": "plan"})), &again);
     assert_eq!(verdict_of(&again, "plan_mode", exit), "Ask: phase: plan");
 }
@@ -367,7 +367,7 @@ fn a_users_dispatch_needs_a_grant_too() {
         requests: Default::default(),
         gate,
         child: None,
-        delegated: None,
+        delegated_until: None,
     };
     let ask = Some(verdict_on(Decision::Ask, "send", &input));
     assert!(Grant::of_dispatch(&run(ask.clone(), input.clone())).is_some());
@@ -402,7 +402,7 @@ fn a_list_that_names_a_built_in_tool_means_it_under_any_name() {
 
 #[test]
 fn a_child_has_the_phase_in_which_its_call_was_decided() {
-    let planning = State { planning: Some(true), ..State::default() };
+    let planning = State { planning_override: Some(true), ..State::default() };
     let judged_in_plan = Gate::new(agent(json!({"phase": "trusted"})), &planning);
     let toolbox = Toolbox::new(judged_in_plan.definition.clone(), &Listings::new(), Arc::from([]));
     let kid = toolbox.tool("spawn_agent").unwrap();

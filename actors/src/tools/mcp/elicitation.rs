@@ -68,7 +68,7 @@ fn message(request: &McpInputRequest) -> Result<&str, String> {
 /// The answer to each request, and the server's state, for the repeated call.
 pub(super) fn responses(input: &PendingInput) -> Option<(InputResponses, Option<String>)> {
     let answer = input.answer.as_ref()?;
-    let requests = input.asks.requests.as_object()?;
+    let requests = input.request.requests.as_object()?;
     let respond = |id: &String| match answer {
         InputAnswer::Error(_) => json!({"action": "decline"}),
         InputAnswer::Result(value) => {
@@ -77,7 +77,7 @@ pub(super) fn responses(input: &PendingInput) -> Option<(InputResponses, Option<
         }
     };
     let responses: BTreeMap<_, _> = requests.keys().map(|id| (id.clone(), respond(id))).collect();
-    Some((responses, input.asks.request_state.clone()))
+    Some((responses, input.request.request_state.clone()))
 }
 
 /// Checks a person's answer: the content for a single question, or for several an object with the
@@ -146,7 +146,7 @@ mod tests {
         let Ok(NextStep::AskPerson(asks)) = next_step_for(two) else { unreachable!() };
         assert_eq!(asks.message, "Who?\nWhen?");
         let back = |answer| {
-            let input = PendingInput { attempt: 1, asks: asks.clone(), answer: Some(answer) };
+            let input = PendingInput { attempt: 1, request: asks.clone(), answer: Some(answer) };
             responses(&input).unwrap()
         };
         let (given, state) =
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(given["b"], json!({"action": "accept", "content": {"day": "y"}}));
         let (given, _) = back(InputAnswer::Error("no".to_owned()));
         assert_eq!(given["a"], json!({"action": "decline"}));
-        let unanswered = PendingInput { attempt: 1, asks, answer: None };
+        let unanswered = PendingInput { attempt: 1, request: asks, answer: None };
         assert!(responses(&unanswered).is_none());
     }
 

@@ -181,7 +181,7 @@ async fn changed_arguments_that_break_the_schema_reach_nobody() {
 async fn changed_arguments_that_the_gate_refuses_reach_nobody() {
     let scene = scene_of(obedient(), Action::Change(json!({"do": "panic"})));
     // The conversation began to plan while the call waited for its approval.
-    let planning = State { planning: Some(true), ..State::default() };
+    let planning = State { planning_override: Some(true), ..State::default() };
     let gate = Gate::new(scene.definition.clone(), &planning);
     let tool = &scene.definition.tools[0];
     let returned = scene.runner.call(tool, &gate, a_run("t", json!({})), |_| {}).await;

@@ -127,7 +127,7 @@ pub(in super::super) async fn of_two_commits_at_the_same_place_one_wins(store: A
 pub(in super::super) async fn a_load_begins_at_the_cached_state(store: Arc<dyn Store>) {
     let held = claimed(&*store, "a").await;
     let mut cached = commit(1, 3);
-    let state = State { seq: 3, turns: 7, ..State::default() };
+    let state = State { seq: 3, turns_started: 7, ..State::default() };
     cached.state = Some(state.clone());
     store.append(&id("a"), &held, cached).await.unwrap();
     let loaded = store.load(&id("a")).await.unwrap().unwrap();

@@ -6,45 +6,45 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::random_driver::Run;
+use super::random_driver::RandomRun;
 use super::scenario::*;
 use crate::command::{Action, ModelReplied, PlannedCall};
 use crate::event::{EventData, Executor};
 use crate::message::Outcome;
 use crate::{MessageId, Rejection, State};
 
-fn quick(id: &str) -> PlannedCall {
-    answered(id, Executor::Server, Outcome::Ok(json!(1)))
+fn answered_at_once(id: &str) -> PlannedCall {
+    answered_call(id, Executor::Server, Outcome::Ok(json!(1)))
 }
 
-/// Plays one turn with these calls in its first step, and says what they were named.
-fn turn(run: &mut Run, given: &[&str]) -> Vec<String> {
+/// Runs one turn with these calls in its first step, and returns the ids that they got.
+fn turn(run: &mut RandomRun, given: &[&str]) -> Vec<String> {
     steps(run, &[given])
 }
 
-/// Plays one turn that makes these calls step by step, and says what they were named.
-fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
+/// Runs one turn that makes these calls, step by step, and returns the ids that they got.
+fn steps(run: &mut RandomRun, given: &[&[&str]]) -> Vec<String> {
     let id = format!("turn_{}", run.state.seq);
     assert!(run.play(send(&id)));
     let mut names = Vec::new();
     for (step, given) in (1..).zip(given.iter().chain([&[].as_slice()])) {
         let Some(turn) = &run.state.turn else { break };
-        let said = ModelReplied {
+        let reply = ModelReplied {
             turn: turn.id.clone(),
             step,
             id: MessageId::new("msg"),
             content: Vec::new(),
-            calls: given.iter().map(|id| quick(id)).collect(),
+            calls: given.iter().map(|id| answered_at_once(id)).collect(),
             usage: None,
             stop: None,
             verbatim: None,
             context_tokens: None,
-            read_at: u64::MAX,
+            context_seq: u64::MAX,
             object: None,
-            judged: Default::default(),
+            verdict: Default::default(),
         };
         let before = run.journal.len();
-        assert!(run.play(Action::ModelReplied(said)));
+        assert!(run.play(Action::ModelReplied(reply)));
         let EventData::AssistantMsg(spoken) = &run.journal[before].data else { unreachable!() };
         names.extend(spoken.message.tool_calls.iter().map(|call| call.id.to_string()));
     }
@@ -52,23 +52,23 @@ fn steps(run: &mut Run, given: &[&[&str]]) -> Vec<String> {
     names
 }
 
-fn empty() -> Run {
-    let story = Story::empty();
-    Run { state: State::default(), journal: Vec::new(), at: story.at }
+fn empty() -> RandomRun {
+    let scenario = Scenario::empty();
+    RandomRun { state: State::default(), journal: Vec::new(), at: scenario.at }
 }
 
 /// A conversation that remembers as many ids as it can.
-fn full() -> Run {
+fn full() -> RandomRun {
     static FULL: LazyLock<State> = LazyLock::new(|| {
         let mut run = empty();
         let given: Vec<String> = (0..2_000).map(|n| format!("f{n}")).collect();
         turn(&mut run, &given.iter().map(String::as_str).collect::<Vec<_>>());
         run.state
     });
-    Run { state: FULL.clone(), ..empty() }
+    RandomRun { state: FULL.clone(), ..empty() }
 }
 
-/// semantics §2.11
+/// `reference/semantics.md#what-must-not-go-wrong` no. 11
 #[test]
 fn an_id_that_was_used_before_gets_a_number_in_every_later_turn() {
     let mut run = empty();
@@ -77,7 +77,7 @@ fn an_id_that_was_used_before_gets_a_number_in_every_later_turn() {
     assert_eq!(turn(&mut run, &["call_1", "call_2"]), ["call_1~3", "call_2"]);
 }
 
-/// semantics §2.11
+/// `reference/semantics.md#what-must-not-go-wrong` no. 11
 #[test]
 fn of_two_equal_ids_in_one_message_one_is_renamed() {
     assert_eq!(turn(&mut empty(), &["a", "a", "b", "a"]), ["a", "a~2", "b", "a~3"]);
@@ -92,14 +92,15 @@ fn a_provider_cannot_take_the_next_number_away() {
 
 #[test]
 fn an_id_in_a_later_step_of_the_same_turn_is_renamed_too() {
-    let mut story = Story::called(vec![server("a")]);
-    story.then(returned("a", 1));
-    story.reply(vec![server("a")]).unwrap();
-    assert_eq!(story.wants(), ["attempt 1 of a~2"]);
-    assert_eq!(story.tell(returned("a", 1)), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
+    scenario.then(returned("a", 1));
+    scenario.reply(vec![server("a")]).unwrap();
+    assert_eq!(scenario.wanted(), ["attempt 1 of a~2"]);
+    assert_eq!(scenario.apply(returned("a", 1)), Err(Rejection::Stale));
 }
 
-/// semantics §2.11: an id is its conversation's; what another one says changes nothing here.
+/// `reference/semantics.md#what-must-not-go-wrong` no. 11: ids of another
+/// conversation do not matter.
 #[test]
 fn two_conversations_may_use_the_same_id() {
     assert_eq!(turn(&mut empty(), &["call_1"]), turn(&mut empty(), &["call_1"]));
@@ -169,9 +170,10 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let mut run = if starts_full { full() } else { empty() };
-        let mut seen: BTreeSet<String> = match starts_full {
-            true => (0..2_000).map(|n| format!("f{n}")).collect(),
-            false => BTreeSet::new(),
+        let mut seen: BTreeSet<String> = if starts_full {
+            (0..2_000).map(|n| format!("f{n}")).collect()
+        } else {
+            BTreeSet::new()
         };
         for given in turns {
             let given: Vec<&str> = given.iter().map(String::as_str).collect();

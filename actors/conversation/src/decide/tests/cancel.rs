@@ -1,4 +1,4 @@
-//! Cancel works in every state, and keeps what was said once.
+//! Cancel works in every state, and keeps the text of a cut stream once.
 
 use serde_json::{Value, json};
 
@@ -12,9 +12,9 @@ fn cancel_with(step: u32) -> Action {
     Action::Cancel(Cancel { partial: Some(partial(step)) })
 }
 
-/// Every text that the assistant said, with its status and its message's mark.
-fn said(story: &Story) -> Vec<(String, Value, Value)> {
-    let texts = story.journal.iter().filter_map(|event| match &event.data {
+/// The text of every assistant message, its status, and the status within the message.
+fn assistant_texts(scenario: &Scenario) -> Vec<(String, Value, Value)> {
+    let texts = scenario.journal.iter().filter_map(|event| match &event.data {
         EventData::AssistantMsg(spoken) => Some((
             spoken.message.text(),
             serde_json::to_value(spoken.status).unwrap(),
@@ -25,132 +25,138 @@ fn said(story: &Story) -> Vec<(String, Value, Value)> {
     texts.collect()
 }
 
-fn over(story: &Story) {
-    assert_eq!(story.ended(), [("cancelled".to_owned(), None)]);
-    assert!(story.wants().is_empty());
-    assert_eq!((story.state.alarm(), story.state.pending()), (None, vec![]));
-    assert_eq!(story.state.activeness(), ConversationStatus::Idle);
+fn assert_idle(scenario: &Scenario) {
+    assert_eq!(scenario.turn_ends(), [("cancelled".to_owned(), None)]);
+    assert!(scenario.wanted().is_empty());
+    assert_eq!((scenario.state.alarm(), scenario.state.pending_calls()), (None, vec![]));
+    assert_eq!(scenario.state.status(), ConversationStatus::Idle);
 }
 
 #[test]
 fn cancel_before_the_first_token_ends_the_turn() {
-    let mut story = Story::begun();
-    assert_eq!(story.tell(cancel()).unwrap(), ["turn_ended"]);
-    over(&story);
+    let mut scenario = Scenario::with_turn();
+    assert_eq!(scenario.apply(cancel()).unwrap(), ["turn_ended"]);
+    assert_idle(&scenario);
 }
 
-/// semantics §2.14
+/// `reference/semantics.md#what-must-not-go-wrong` no. 14
 #[test]
 fn the_partial_text_of_a_cancelled_stream_is_kept_once_and_marked() {
-    let mut story = Story::begun();
-    assert_eq!(story.tell(cancel_with(1)).unwrap(), ["assistant_msg", "turn_ended"]);
-    assert_eq!(said(&story), [("half a".to_owned(), json!("cancelled"), json!("cancelled"))]);
-    over(&story);
-    assert_eq!(story.tell(cancel_with(1)).unwrap(), [""; 0]);
+    let mut scenario = Scenario::with_turn();
+    assert_eq!(scenario.apply(cancel_with(1)).unwrap(), ["assistant_msg", "turn_ended"]);
+    assert_eq!(
+        assistant_texts(&scenario),
+        [("half a".to_owned(), json!("cancelled"), json!("cancelled"))]
+    );
+    assert_idle(&scenario);
+    assert_eq!(scenario.apply(cancel_with(1)).unwrap(), [""; 0]);
 }
 
-/// semantics §2.13
+/// `reference/semantics.md#what-must-not-go-wrong` no. 13
 #[test]
 fn cancelling_while_calls_are_open_does_not_write_the_text_a_second_time() {
     for step in [1, 2] {
-        let mut story = Story::called(vec![server("a")]);
-        assert_eq!(story.tell(cancel_with(step)).unwrap(), ["tool_result", "turn_ended"]);
-        assert_eq!(said(&story), [("said".to_owned(), json!("complete"), json!(null))]);
+        let mut scenario = Scenario::with_calls(vec![server("a")]);
+        assert_eq!(scenario.apply(cancel_with(step)).unwrap(), ["tool_result", "turn_ended"]);
+        assert_eq!(
+            assistant_texts(&scenario),
+            [("said".to_owned(), json!("complete"), json!(null))]
+        );
     }
 }
 
 #[test]
 fn a_partial_of_a_step_that_is_done_is_dropped() {
-    let mut story = Story::called(vec![server("a")]);
-    story.then(returned("a", 1));
-    assert_eq!(story.tell(cancel_with(1)).unwrap(), ["turn_ended"]);
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
+    scenario.then(returned("a", 1));
+    assert_eq!(scenario.apply(cancel_with(1)).unwrap(), ["turn_ended"]);
 }
 
 #[test]
 fn an_empty_partial_is_not_written() {
-    let mut story = Story::begun();
+    let mut scenario = Scenario::with_turn();
     let mut nothing = partial(1);
     nothing.content.clear();
-    let told = story.tell(Action::Cancel(Cancel { partial: Some(nothing) })).unwrap();
-    assert_eq!(told, ["turn_ended"]);
+    let events = scenario.apply(Action::Cancel(Cancel { partial: Some(nothing) })).unwrap();
+    assert_eq!(events, ["turn_ended"]);
 }
 
 #[test]
 fn cancel_gives_every_open_call_its_result() {
     let calls =
         vec![server("s"), gated("g"), human("h"), client("c"), gated_client("gc"), server("d")];
-    let mut story = Story::called(calls);
-    story.then(returned("d", 1)).then(approve("gc", None));
-    let told = story.tell(cancel()).unwrap();
-    assert_eq!(told, [vec!["tool_result"; 5], vec!["turn_ended"]].concat());
+    let mut scenario = Scenario::with_calls(calls);
+    scenario.then(returned("d", 1)).then(approve("gc", None));
+    let events = scenario.apply(cancel()).unwrap();
+    assert_eq!(events, [vec!["tool_result"; 5], vec!["turn_ended"]].concat());
     for call in ["s", "g", "h", "c", "gc"] {
-        assert_eq!(story.error(call), json!(["[cancelled]", "CANCELLED"]));
+        assert_eq!(scenario.error(call), json!(["[cancelled]", "CANCELLED"]));
     }
-    assert!(story.result("d").unwrap().outcome.is_ok());
-    over(&story);
+    assert!(scenario.result("d").unwrap().outcome.is_ok());
+    assert_idle(&scenario);
 }
 
 #[test]
 fn cancel_between_two_steps_ends_the_turn() {
-    let mut story = Story::called(vec![server("a")]);
-    story.then(returned("a", 1)).then(cancel());
-    over(&story);
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
+    scenario.then(returned("a", 1)).then(cancel());
+    assert_idle(&scenario);
 }
 
 #[test]
 fn cancel_of_an_idle_conversation_finds_nothing() {
-    let mut story = Story::begun();
-    story.reply(vec![]).unwrap();
-    assert_eq!(story.tell(cancel()).unwrap(), [""; 0]);
-    assert_eq!(Story::empty().tell(cancel()), Err(Rejection::NotFound));
+    let mut scenario = Scenario::with_turn();
+    scenario.reply(vec![]).unwrap();
+    assert_eq!(scenario.apply(cancel()).unwrap(), [""; 0]);
+    assert_eq!(Scenario::empty().apply(cancel()), Err(Rejection::NotFound));
 }
 
 #[test]
 fn what_a_cancelled_turn_started_is_stale_when_it_reports_back() {
-    let mut story = Story::begun();
-    let late = story.replied(vec![server("a")]);
-    story.then(cancel());
-    assert_eq!(story.tell(late), Err(Rejection::Stale));
-    let mut story = Story::called(vec![server("a")]);
-    story.then(cancel());
-    assert_eq!(story.tell(returned("a", 1)), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_turn();
+    let late = scenario.model_reply(vec![server("a")]);
+    scenario.then(cancel());
+    assert_eq!(scenario.apply(late), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
+    scenario.then(cancel());
+    assert_eq!(scenario.apply(returned("a", 1)), Err(Rejection::Stale));
 }
 
 #[test]
 fn cancel_while_messages_are_queued_ends_the_running_turn_only() {
-    let mut story = Story::begun();
-    story.then(queued("turn_2")).then(cancel());
-    assert_eq!(story.ended().len(), 1);
-    assert_eq!(story.wants(), ["start of turn_2"]);
-    story.then(start("turn_2"));
-    assert_eq!(story.wants(), ["model step 1 of turn_2"]);
+    let mut scenario = Scenario::with_turn();
+    scenario.then(queued("turn_2")).then(cancel());
+    assert_eq!(scenario.turn_ends().len(), 1);
+    assert_eq!(scenario.wanted(), ["start of turn_2"]);
+    scenario.then(start("turn_2"));
+    assert_eq!(scenario.wanted(), ["model step 1 of turn_2"]);
 }
 
 #[test]
 fn interrupt_cancels_then_starts_in_one_commit() {
-    let mut story = Story::called(vec![human("a")]);
+    let mut scenario = Scenario::with_calls(vec![human("a")]);
     let mut interrupt: Send = message("turn_2", IfBusy::Interrupt);
     interrupt.partial = Some(partial(1));
-    let told = story.tell(Action::Send(interrupt)).unwrap();
-    assert_eq!(told, ["tool_result", "turn_ended", "user_msg", "turn_started"]);
-    assert_eq!(story.ended(), [("cancelled".to_owned(), None)]);
-    assert_eq!(story.wants(), ["model step 1 of turn_2"]);
+    let events = scenario.apply(Action::Send(interrupt)).unwrap();
+    assert_eq!(events, ["tool_result", "turn_ended", "user_msg", "turn_started"]);
+    assert_eq!(scenario.turn_ends(), [("cancelled".to_owned(), None)]);
+    assert_eq!(scenario.wanted(), ["model step 1 of turn_2"]);
 }
 
 #[test]
 fn interrupt_keeps_what_the_stream_had_said() {
-    let mut story = Story::begun();
+    let mut scenario = Scenario::with_turn();
     let mut interrupt: Send = message("turn_2", IfBusy::Interrupt);
     interrupt.partial = Some(partial(1));
-    let told = story.tell(Action::Send(interrupt)).unwrap();
-    assert_eq!(told, ["assistant_msg", "turn_ended", "user_msg", "turn_started"]);
-    assert_eq!(story.journal[3].turn_id, Some(TurnId::new("turn_1")));
-    assert_eq!(story.journal[5].turn_id, Some(TurnId::new("turn_2")));
+    let events = scenario.apply(Action::Send(interrupt)).unwrap();
+    assert_eq!(events, ["assistant_msg", "turn_ended", "user_msg", "turn_started"]);
+    assert_eq!(scenario.journal[3].turn_id, Some(TurnId::new("turn_1")));
+    assert_eq!(scenario.journal[5].turn_id, Some(TurnId::new("turn_2")));
 }
 
 #[test]
 fn interrupt_of_an_idle_conversation_just_starts() {
-    let mut story = Story::empty();
-    let told = story.tell(Action::Send(message("turn_1", IfBusy::Interrupt))).unwrap();
-    assert_eq!(told, ["created", "user_msg", "turn_started"]);
+    let mut scenario = Scenario::empty();
+    let events = scenario.apply(Action::Send(message("turn_1", IfBusy::Interrupt))).unwrap();
+    assert_eq!(events, ["created", "user_msg", "turn_started"]);
 }

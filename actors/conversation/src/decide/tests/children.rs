@@ -1,18 +1,19 @@
-//! Conversations that ask each other: one result a call, and no child that nobody cares for.
+//! Conversations that ask each other: one result a call, and no forgotten child.
 
 use serde_json::json;
 
 use super::scenario::*;
 use crate::command::{Action, Create, Dispatch, StateChange, ToolReturned};
 use crate::event::{OnInterrupt, Todo, TodoStatus};
-use crate::message::{Outcome, Usage};
+use crate::message::Outcome;
 use crate::permission::{Decision, PermissionPhase};
+use crate::usage::Usage;
 use crate::{CallId, ConversationId, Principal, Rejection, Revision, TurnId};
 
-fn begun_child() -> Story {
-    let mut story = Story::empty();
-    story.then(Action::Spawn(spawned()));
-    story
+fn child_with_turn() -> Scenario {
+    let mut scenario = Scenario::empty();
+    scenario.then(Action::Spawn(spawned()));
+    scenario
 }
 
 fn spawned() -> crate::command::Send {
@@ -26,92 +27,100 @@ fn abandon() -> Action {
 
 #[test]
 fn a_call_that_its_child_has_wants_nothing_here_until_the_child_ends() {
-    let mut story = Story::called(vec![asking("a", "x")]);
-    assert_eq!(story.wants(), ["attempt 1 of a"]);
-    assert_eq!(story.tell(child_started("a", 1)), Ok(vec!["child_started"]));
-    assert_eq!((story.wants(), story.state.alarm()), (vec![], Some(story.after(TIMEOUT_MS))));
-    let ended = story.tell(child_ended("a", "kid_x"));
-    assert_eq!(ended, Ok(vec!["child_ended", "tool_result"]));
-    assert_eq!(story.result("a").unwrap().outcome, Outcome::Ok(json!("grown up")));
+    let mut scenario = Scenario::with_calls(vec![with_child("a", "x")]);
+    assert_eq!(scenario.wanted(), ["attempt 1 of a"]);
+    assert_eq!(scenario.apply(child_started("a", 1)), Ok(vec!["child_started"]));
     assert_eq!(
-        story.state.usage,
+        (scenario.wanted(), scenario.state.alarm()),
+        (vec![], Some(scenario.after(TIMEOUT_MS)))
+    );
+    let ended = scenario.apply(child_ended("a", "kid_x"));
+    assert_eq!(ended, Ok(vec!["child_ended", "tool_result"]));
+    assert_eq!(scenario.result("a").unwrap().outcome, Outcome::Ok(json!("grown up")));
+    assert_eq!(
+        scenario.state.usage,
         Usage { input_tokens: 5, output_tokens: 2, ..Default::default() }
     );
-    assert_eq!(story.state.storages["/kid"], "tape");
-    assert_eq!(story.tell(child_ended("a", "kid_x")), Err(Rejection::Stale));
-    assert!(story.state.orphans.is_empty());
+    assert_eq!(scenario.state.storages["/kid"], "tape");
+    assert_eq!(scenario.apply(child_ended("a", "kid_x")), Err(Rejection::Stale));
+    assert!(scenario.state.orphans.is_empty());
 }
 
 #[test]
 fn a_child_may_end_before_it_is_known_to_have_started() {
-    let mut story = Story::called(vec![asking("a", "x")]);
-    story.then(child_ended("a", "kid_x"));
-    assert_eq!(story.tell(child_started("a", 1)), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_calls(vec![with_child("a", "x")]);
+    scenario.then(child_ended("a", "kid_x"));
+    assert_eq!(scenario.apply(child_started("a", 1)), Err(Rejection::Stale));
 }
 
 #[test]
 fn another_child_does_not_answer_the_call() {
-    let mut story = Story::called(vec![asking("a", "x"), asking("b", "y")]);
-    assert_eq!(story.tell(child_ended("a", "kid_y")), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_calls(vec![with_child("a", "x"), with_child("b", "y")]);
+    assert_eq!(scenario.apply(child_ended("a", "kid_y")), Err(Rejection::Stale));
 }
 
 #[test]
 fn a_revived_parent_asks_again_only_while_its_child_has_not_begun() {
-    let mut story = Story::called(vec![once(asking("a", "x"))]);
-    assert_eq!(story.tell(Action::Revive), Ok(vec!["tool_started"]));
-    story.then(child_started("a", 2));
-    assert_eq!(story.tell(Action::Revive), Ok(vec![]));
+    let mut scenario = Scenario::with_calls(vec![run_once(with_child("a", "x"))]);
+    assert_eq!(scenario.apply(Action::Revive), Ok(vec!["tool_started"]));
+    scenario.then(child_started("a", 2));
+    assert_eq!(scenario.apply(Action::Revive), Ok(vec![]));
 }
 
 #[test]
 fn a_cancelled_parent_stops_its_child_and_remembers_to() {
     for delegated in [false, true] {
-        let mut story = Story::called(vec![asking("a", "x")]);
+        let mut scenario = Scenario::with_calls(vec![with_child("a", "x")]);
         if delegated {
-            story.then(child_started("a", 1));
+            scenario.then(child_started("a", 1));
         }
-        story.then(cancel());
-        assert_eq!(story.error("a"), json!(["[cancelled]", "CANCELLED"]));
-        assert_eq!(story.wants(), ["release of kid_x"]);
+        scenario.then(cancel());
+        assert_eq!(scenario.error("a"), json!(["[cancelled]", "CANCELLED"]));
+        assert_eq!(scenario.wanted(), ["release of kid_x"]);
         let usage = Usage { input_tokens: 7, ..Usage::default() };
-        story.then(Action::ChildReleased { child: ConversationId::new("kid_x"), usage });
-        assert!(story.wants().is_empty());
-        assert_eq!(story.state.usage, usage, "what it cost is not lost");
+        scenario.then(Action::ChildReleased { child: ConversationId::new("kid_x"), usage });
+        assert!(scenario.wanted().is_empty());
+        assert_eq!(scenario.state.usage, usage, "what it cost is not lost");
     }
 }
 
 #[test]
 fn a_child_that_takes_too_long_is_stopped() {
-    let mut story = Story::called(vec![asking("a", "x")]);
-    story.then(child_started("a", 1)).pass(TIMEOUT_MS).then(Action::Wake);
-    assert_eq!(story.error("a"), json!(["sub_agent_timeout", "TOOL_ERROR"]));
-    assert!(story.wants().contains(&"release of kid_x".to_owned()));
+    let mut scenario = Scenario::with_calls(vec![with_child("a", "x")]);
+    scenario.then(child_started("a", 1)).advance(TIMEOUT_MS).then(Action::Wake);
+    assert_eq!(scenario.error("a"), json!(["sub_agent_timeout", "TOOL_ERROR"]));
+    assert!(scenario.wanted().contains(&"release of kid_x".to_owned()));
 }
 
 #[test]
 fn a_call_whose_asking_failed_leaves_a_child_to_stop_only_if_one_may_be_there() {
-    let mut first = Story::called(vec![asking("a", "x")]);
+    let mut first = Scenario::with_calls(vec![with_child("a", "x")]);
     first.then(returned("a", 1));
     assert!(first.state.orphans.is_empty());
-    let mut second = Story::called(vec![asking("a", "x")]);
+    let mut second = Scenario::with_calls(vec![with_child("a", "x")]);
     second.then(Action::Revive).then(returned("a", 2));
-    assert!(second.wants().contains(&"release of kid_x".to_owned()), "attempt 1 may have begun it");
+    assert!(
+        second.wanted().contains(&"release of kid_x".to_owned()),
+        "attempt 1 may have created it"
+    );
 }
 
 #[test]
 fn a_gated_call_that_is_denied_has_no_child_to_stop() {
-    let mut planned = asking("a", "x");
+    let mut planned = with_child("a", "x");
     let crate::command::CallPlan::Execute { gate, .. } = &mut planned.plan else { unreachable!() };
     *gate = Some("May it?".to_owned());
-    let mut story = Story::called(vec![planned]);
-    story.then(deny("a", None));
-    assert!(story.state.orphans.is_empty() && story.state.turn.unwrap().calls[0].child.is_none());
+    let mut scenario = Scenario::with_calls(vec![planned]);
+    scenario.then(deny("a", None));
+    assert!(
+        scenario.state.orphans.is_empty() && scenario.state.turn.unwrap().calls[0].child.is_none()
+    );
 }
 
 #[test]
 fn a_users_own_call_is_answered_by_its_child_too() {
-    let mut story = Story::begun();
-    story.then(Action::Dispatch(Dispatch {
+    let mut scenario = Scenario::with_turn();
+    scenario.then(Action::Dispatch(Dispatch {
         call: CallId::new("d"),
         tool: "tool".to_owned(),
         input: json!({}),
@@ -122,62 +131,62 @@ fn a_users_own_call_is_answered_by_its_child_too() {
         gate: verdict(Decision::Allow),
         child: Some(ConversationId::new("kid")),
     }));
-    story.then(Action::Revive).then(child_started("d", 2));
-    assert_eq!(story.tell(Action::Revive), Ok(vec![]));
-    assert_eq!(story.tell(child_ended("d", "kid")), Ok(vec!["child_ended", "dispatch"]));
-    assert!(story.state.dispatches.is_empty() && story.state.orphans.is_empty());
+    scenario.then(Action::Revive).then(child_started("d", 2));
+    assert_eq!(scenario.apply(Action::Revive), Ok(vec![]));
+    assert_eq!(scenario.apply(child_ended("d", "kid")), Ok(vec!["child_ended", "dispatch"]));
+    assert!(scenario.state.dispatches.is_empty() && scenario.state.orphans.is_empty());
 }
 
 #[test]
 fn a_child_is_made_once_and_only_for_its_own_parent() {
-    let mut story = begun_child();
-    assert_eq!(story.state.storages[""], "disk");
-    assert_eq!(story.tell(Action::Spawn(spawned())), Ok(vec![]));
+    let mut scenario = child_with_turn();
+    assert_eq!(scenario.state.storages[""], "disk");
+    assert_eq!(scenario.apply(Action::Spawn(spawned())), Ok(vec![]));
     let mut other = spawned();
     other.create.as_mut().unwrap().parent.as_mut().unwrap().call_id = CallId::new("other");
-    assert_eq!(story.tell(Action::Spawn(other)), Err(Rejection::ConversationExists));
-    assert_eq!(Story::begun().tell(abandon()), Err(Rejection::ConversationExists));
+    assert_eq!(scenario.apply(Action::Spawn(other)), Err(Rejection::ConversationExists));
+    assert_eq!(Scenario::with_turn().apply(abandon()), Err(Rejection::ConversationExists));
 }
 
 #[test]
 fn a_child_tells_of_its_first_turn_and_of_no_other() {
-    let mut story = begun_child();
-    story.reply(vec![server("a")]).unwrap();
-    story.then(returned("a", 1));
-    story.reply(vec![]).unwrap();
-    let due = story.state.due.clone().unwrap();
+    let mut scenario = child_with_turn();
+    scenario.reply(vec![server("a")]).unwrap();
+    scenario.then(returned("a", 1));
+    scenario.reply(vec![]).unwrap();
+    let due = scenario.state.owed_report.clone().unwrap();
     assert_eq!((due.steps, due.calls), (2, 1));
-    assert_eq!(story.wants(), ["report of turn_1"]);
-    assert_eq!(story.tell(Action::Told(TurnId::new("other"))), Err(Rejection::Stale));
-    story.then(Action::Told(TurnId::new("turn_1")));
-    story.then(send("turn_2"));
-    story.reply(vec![]).unwrap();
-    assert!(story.wants().is_empty());
+    assert_eq!(scenario.wanted(), ["report of turn_1"]);
+    assert_eq!(scenario.apply(Action::ParentNotified(TurnId::new("other"))), Err(Rejection::Stale));
+    scenario.then(Action::ParentNotified(TurnId::new("turn_1")));
+    scenario.then(send("turn_2"));
+    scenario.reply(vec![]).unwrap();
+    assert!(scenario.wanted().is_empty());
 }
 
 #[test]
 fn an_abandoned_child_stops_and_stays_so() {
-    let mut story = begun_child();
-    story.reply(vec![asking("a", "x")]).unwrap();
-    let stopped = story.tell(abandon());
+    let mut scenario = child_with_turn();
+    scenario.reply(vec![with_child("a", "x")]).unwrap();
+    let stopped = scenario.apply(abandon());
     assert_eq!(stopped, Ok(vec!["abandoned", "tool_result", "turn_ended"]));
-    assert_eq!(story.wants(), ["release of kid_x"]);
-    assert_eq!(story.tell(abandon()), Ok(vec![]));
-    assert_eq!(story.tell(Action::Spawn(spawned())), Err(Rejection::Stale));
+    assert_eq!(scenario.wanted(), ["release of kid_x"]);
+    assert_eq!(scenario.apply(abandon()), Ok(vec![]));
+    assert_eq!(scenario.apply(Action::Spawn(spawned())), Err(Rejection::Stale));
 }
 
 #[test]
 fn a_child_may_be_abandoned_before_it_exists() {
-    let mut story = Story::empty();
-    assert_eq!(story.tell(abandon()), Ok(vec!["created", "abandoned"]));
-    assert_eq!(story.tell(Action::Spawn(spawned())), Err(Rejection::Stale));
+    let mut scenario = Scenario::empty();
+    assert_eq!(scenario.apply(abandon()), Ok(vec!["created", "abandoned"]));
+    assert_eq!(scenario.apply(Action::Spawn(spawned())), Err(Rejection::Stale));
 }
 
 #[test]
 fn the_suspensions_of_a_child_name_the_root() {
-    let mut story = begun_child();
-    story.reply(vec![human("a")]).unwrap();
-    let pending = serde_json::to_value(&story.state.pending()[0]).unwrap();
+    let mut scenario = child_with_turn();
+    scenario.reply(vec![human("a")]).unwrap();
+    let pending = serde_json::to_value(&scenario.state.pending_calls()[0]).unwrap();
     assert_eq!(pending["root_conversation_id"], "root");
 }
 
@@ -188,51 +197,61 @@ fn what_a_tool_changes_is_journalled_with_its_result() {
         StateChange::Todos(vec![todo.clone()]),
         StateChange::Phase { phase: PermissionPhase::Plan, planning: true },
     ];
-    let mut story = Story::called(vec![server("a")]);
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
     let (call, outcome) = (CallId::new("a"), Outcome::Ok(json!("done")));
-    let (ui, halt) = Default::default();
-    let back = ToolReturned { call, attempt: 1, outcome, ui, halt, changes, asks: None, ran: None };
-    let told = story.tell(Action::ToolReturned(back)).unwrap();
-    assert_eq!(told, ["todos_changed", "phase_changed", "tool_result"]);
-    let state = &story.state;
-    assert_eq!((&state.todos, state.planning), (&vec![todo], Some(true)));
+    let (ui, halt) = (None, None);
+    let back = ToolReturned {
+        call,
+        attempt: 1,
+        outcome,
+        ui,
+        halt,
+        changes,
+        input_request: None,
+        effective_args: None,
+    };
+    let events = scenario.apply(Action::ToolReturned(back)).unwrap();
+    assert_eq!(events, ["todos_changed", "phase_changed", "tool_result"]);
+    let state = &scenario.state;
+    assert_eq!((&state.todos, state.planning_override), (&vec![todo], Some(true)));
 }
 
 #[test]
 fn the_first_storage_of_a_workspace_holds_for_good() {
-    let mut story = Story::called(vec![server("a")]);
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
     let opened = |storage: &str| {
         let (root, storage) = ("/srv".to_owned(), storage.to_owned());
         Action::WorkspaceOpened { root, storage }
     };
-    assert_eq!(story.tell(opened("disk")), Ok(vec!["workspace_opened"]));
-    assert_eq!(story.tell(opened("another")), Err(Rejection::Stale));
-    assert_eq!(story.state.storages["/srv"], "disk");
+    assert_eq!(scenario.apply(opened("disk")), Ok(vec!["workspace_opened"]));
+    assert_eq!(scenario.apply(opened("another")), Err(Rejection::Stale));
+    assert_eq!(scenario.state.storages["/srv"], "disk");
 }
 
 #[test]
 fn edited_arguments_that_the_gate_refuses_do_not_run() {
-    let mut story = Story::called(vec![gated("a")]);
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
     let Action::Resolve(mut resolve) = approve_with("a", json!({"n": 2})) else { unreachable!() };
     resolve.gate = Some(verdict(Decision::Deny));
-    assert_eq!(story.tell(Action::Resolve(resolve)), Ok(vec!["resolution", "tool_result"]));
+    assert_eq!(scenario.apply(Action::Resolve(resolve)), Ok(vec!["resolution", "tool_result"]));
     let refused = "permission denied: tool is refused by auto";
-    assert_eq!(story.error("a"), json!([refused, "PERMISSION_DENIED"]));
+    assert_eq!(scenario.error("a"), json!([refused, "PERMISSION_DENIED"]));
 }
 
 #[test]
-fn a_call_may_run_only_with_the_gates_leave() {
-    let leave = |story: &Story| story.state.call(&CallId::new("a")).unwrap().leave().is_some();
-    let mut story = Story::called(vec![gated("a")]);
-    assert!(!leave(&story), "nobody said yes");
-    story.then(approve("a", None));
-    assert!(leave(&story));
+fn a_call_may_run_only_with_the_gates_permit() {
+    let may_run =
+        |scenario: &Scenario| scenario.state.call(&CallId::new("a")).unwrap().permit().is_some();
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    assert!(!may_run(&scenario), "nobody has approved it");
+    scenario.then(approve("a", None));
+    assert!(may_run(&scenario));
     let mut ungated = server("a");
     ungated.gate = None;
-    assert!(!leave(&Story::called(vec![ungated])), "the gate was not asked");
-    let mut edited = Story::called(vec![gated("a")]);
+    assert!(!may_run(&Scenario::with_calls(vec![ungated])), "the gate has no verdict");
+    let mut edited = Scenario::with_calls(vec![gated("a")]);
     let Action::Resolve(mut resolve) = approve_with("a", json!({})) else { unreachable!() };
     resolve.gate = None;
     edited.then(Action::Resolve(resolve));
-    assert!(!leave(&edited), "the gate never saw the edited arguments");
+    assert!(!may_run(&edited), "the gate has no verdict on the edited arguments");
 }

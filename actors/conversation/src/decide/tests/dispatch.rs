@@ -1,4 +1,4 @@
-//! A user's own calls, beside whatever turn runs.
+//! Dispatches: users' own calls, independent of any turn.
 
 use serde_json::json;
 
@@ -28,87 +28,89 @@ fn again(call: &str) -> Action {
 
 #[test]
 fn a_dispatch_runs_outside_any_turn() {
-    let mut story = Story::empty();
-    story.then(Action::Create(create()));
-    assert_eq!(story.tell(again("d")).unwrap(), ["dispatch_started"]);
-    assert_eq!(story.wants(), ["attempt 1 of d"]);
-    assert_eq!(story.state.activeness(), ConversationStatus::Idle);
-    assert_eq!(story.tell(returned("d", 1)).unwrap(), ["dispatch"]);
-    assert!(story.wants().is_empty());
-    let event = serde_json::to_value(story.journal.last().unwrap()).unwrap();
+    let mut scenario = Scenario::empty();
+    scenario.then(Action::Create(create()));
+    assert_eq!(scenario.apply(again("d")).unwrap(), ["dispatch_started"]);
+    assert_eq!(scenario.wanted(), ["attempt 1 of d"]);
+    assert_eq!(scenario.state.status(), ConversationStatus::Idle);
+    assert_eq!(scenario.apply(returned("d", 1)).unwrap(), ["dispatch"]);
+    assert!(scenario.wanted().is_empty());
+    let event = serde_json::to_value(scenario.journal.last().unwrap()).unwrap();
     let result = json!({"ok": true, "result": "done"});
     assert_eq!((&event["data"]["result"], &event["turn_id"]), (&result, &json!(null)));
-    assert_eq!(story.tell(returned("d", 1)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(returned("d", 1)), Err(Rejection::Stale));
 }
 
 #[test]
 fn a_dispatch_beside_a_turn_touches_neither_its_calls_nor_its_end() {
-    let mut story = Story::called(vec![server("a")]);
-    story.then(again("d"));
-    assert_eq!(story.wants(), ["attempt 1 of a", "attempt 1 of d"]);
-    assert!(story.journal.last().unwrap().turn_id.is_none());
-    story.then(returned("a", 1));
-    assert_eq!(story.wants(), ["model step 2 of turn_1", "attempt 1 of d"]);
-    story.reply(vec![]).unwrap();
-    assert_eq!(story.wants(), ["attempt 1 of d"]);
-    story.then(returned("d", 1));
-    assert_eq!(story.ended().len(), 1);
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
+    scenario.then(again("d"));
+    assert_eq!(scenario.wanted(), ["attempt 1 of a", "attempt 1 of d"]);
+    assert!(scenario.journal.last().unwrap().turn_id.is_none());
+    scenario.then(returned("a", 1));
+    assert_eq!(scenario.wanted(), ["model step 2 of turn_1", "attempt 1 of d"]);
+    scenario.reply(vec![]).unwrap();
+    assert_eq!(scenario.wanted(), ["attempt 1 of d"]);
+    scenario.then(returned("d", 1));
+    assert_eq!(scenario.turn_ends().len(), 1);
 }
 
 #[test]
 fn cancel_leaves_a_dispatch_running() {
-    let mut story = Story::called(vec![server("a")]);
-    story.then(again("d")).then(cancel());
-    assert_eq!(story.wants(), ["attempt 1 of d"]);
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
+    scenario.then(again("d")).then(cancel());
+    assert_eq!(scenario.wanted(), ["attempt 1 of d"]);
 }
 
 #[test]
 fn a_dispatch_is_revived_under_its_id_as_the_user_who_asked() {
-    let mut story = Story::begun();
-    story.then(again("d"));
-    assert_eq!(story.tell(Action::Revive).unwrap(), ["dispatch_started"]);
-    let run = &story.state.dispatches[&CallId::new("d")];
+    let mut scenario = Scenario::with_turn();
+    scenario.then(again("d"));
+    assert_eq!(scenario.apply(Action::Revive).unwrap(), ["dispatch_started"]);
+    let run = &scenario.state.dispatches[&CallId::new("d")];
     assert_eq!((run.attempt, run.principal.as_str()), (2, "user"));
     assert_eq!(run.requests["key"], "print");
-    assert_eq!(story.tell(returned("d", 1)), Err(Rejection::Stale));
-    story.then(returned("d", 2));
+    assert_eq!(scenario.apply(returned("d", 1)), Err(Rejection::Stale));
+    scenario.then(returned("d", 2));
 }
 
 #[test]
 fn a_dispatch_that_must_not_run_twice_ends_as_interrupted() {
-    let mut story = Story::begun();
-    story.then(dispatch("d", OnInterrupt::Fail));
-    assert_eq!(story.tell(Action::Revive).unwrap(), ["dispatch"]);
-    let EventData::Dispatch(done) = &story.journal.last().unwrap().data else { unreachable!() };
+    let mut scenario = Scenario::with_turn();
+    scenario.then(dispatch("d", OnInterrupt::Fail));
+    assert_eq!(scenario.apply(Action::Revive).unwrap(), ["dispatch"]);
+    let EventData::DispatchFinished(done) = &scenario.journal.last().unwrap().data else {
+        unreachable!()
+    };
     let result = serde_json::to_value(&done.result).unwrap();
     let interrupted =
         json!({"ok": false, "error": "tool call interrupted", "error_type": "INTERRUPTED"});
     assert_eq!(result, interrupted);
-    assert_eq!(story.wants(), ["model step 1 of turn_1"]);
+    assert_eq!(scenario.wanted(), ["model step 1 of turn_1"]);
 }
 
 #[test]
 fn a_dispatch_cannot_take_the_id_of_an_open_call_or_of_another() {
-    let mut story = Story::called(vec![server("a")]);
-    assert_eq!(story.tell(again("a")), Err(Rejection::Stale));
-    story.then(again("d"));
-    assert_eq!(story.tell(again("d")), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
+    assert_eq!(scenario.apply(again("a")), Err(Rejection::Stale));
+    scenario.then(again("d"));
+    assert_eq!(scenario.apply(again("d")), Err(Rejection::Stale));
 }
 
 #[test]
 fn a_model_that_names_a_dispatchs_id_gets_another() {
-    let mut story = Story::begun();
-    story.then(again("d"));
-    story.reply(vec![server("d")]).unwrap();
-    assert_eq!(story.wants(), ["attempt 1 of d", "attempt 1 of d~2"]);
+    let mut scenario = Scenario::with_turn();
+    scenario.then(again("d"));
+    scenario.reply(vec![server("d")]).unwrap();
+    assert_eq!(scenario.wanted(), ["attempt 1 of d", "attempt 1 of d~2"]);
 }
 
 #[test]
 fn the_number_of_running_dispatches_is_bounded() {
-    let mut story = Story::begun();
+    let mut scenario = Scenario::with_turn();
     for n in 0..100 {
-        story.then(again(&format!("d{n}")));
+        scenario.then(again(&format!("d{n}")));
     }
-    assert_eq!(story.tell(again("one_more")), Err(Rejection::QueueFull));
-    story.then(returned("d7", 1)).then(again("one_more"));
+    assert_eq!(scenario.apply(again("one_more")), Err(Rejection::QueueFull));
+    scenario.then(returned("d7", 1)).then(again("one_more"));
 }

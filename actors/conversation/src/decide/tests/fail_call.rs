@@ -13,84 +13,84 @@ fn gave_up() -> Value {
     json!(["given up", "TOOL_ERROR"])
 }
 
-fn resolutions(story: &Story) -> Vec<Resolution> {
+fn resolutions(scenario: &Scenario) -> Vec<Resolution> {
     let resolution = |data: &EventData| match data {
         EventData::Resolution(resolution) => Some(resolution.clone()),
         _ => None,
     };
-    story.journal.iter().filter_map(|event| resolution(&event.data)).collect()
+    scenario.journal.iter().filter_map(|event| resolution(&event.data)).collect()
 }
 
 #[test]
 fn a_call_that_waits_is_failed_by_an_operator_and_the_turn_goes_on() {
     for planned in [gated("a"), human("a"), client("a"), gated_client("a")] {
-        let mut story = Story::called(vec![planned]);
-        assert_eq!(story.tell(fail("a")).unwrap(), ["resolution", "tool_result"]);
-        assert_eq!(story.error("a"), gave_up());
-        let closed = &resolutions(&story)[0];
+        let mut scenario = Scenario::with_calls(vec![planned]);
+        assert_eq!(scenario.apply(fail("a")).unwrap(), ["resolution", "tool_result"]);
+        assert_eq!(scenario.error("a"), gave_up());
+        let closed = &resolutions(&scenario)[0];
         assert_eq!((closed.by.as_str(), closed.approved), ("operator", None));
         assert_eq!(closed.reason.as_deref(), Some("given up"));
-        assert_eq!((story.state.pending(), story.state.alarm()), (vec![], None));
-        assert_eq!(story.wants(), ["model step 2 of turn_1"]);
-        assert!(not_open(story.tell(approve("a", None))), "nobody answers it any more");
+        assert_eq!((scenario.state.pending_calls(), scenario.state.alarm()), (vec![], None));
+        assert_eq!(scenario.wanted(), ["model step 2 of turn_1"]);
+        assert!(not_open(scenario.apply(approve("a", None))), "nobody answers it any more");
     }
 }
 
 #[test]
 fn a_call_that_runs_is_failed_and_its_tool_reports_to_nobody() {
-    let mut story = Story::called(vec![server("a"), human("b")]);
-    assert_eq!(story.tell(fail("a")).unwrap(), ["tool_result"]);
-    assert_eq!(story.error("a"), gave_up());
-    assert_eq!(story.wants(), [""; 0], "the other call is still open");
-    assert_eq!(story.tell(returned("a", 1)), Err(Rejection::Stale));
-    story.then(answer("b", None, json!(1)));
-    assert_eq!(story.wants(), ["model step 2 of turn_1"]);
+    let mut scenario = Scenario::with_calls(vec![server("a"), human("b")]);
+    assert_eq!(scenario.apply(fail("a")).unwrap(), ["tool_result"]);
+    assert_eq!(scenario.error("a"), gave_up());
+    assert_eq!(scenario.wanted(), [""; 0], "the other call is still open");
+    assert_eq!(scenario.apply(returned("a", 1)), Err(Rejection::Stale));
+    scenario.then(answer("b", None, json!(1)));
+    assert_eq!(scenario.wanted(), ["model step 2 of turn_1"]);
 }
 
 #[test]
 fn a_call_that_has_its_result_is_not_failed() {
-    let mut story = Story::called(vec![server("a"), human("b")]);
-    story.then(returned("a", 1)).then(fail("b"));
+    let mut scenario = Scenario::with_calls(vec![server("a"), human("b")]);
+    scenario.then(returned("a", 1)).then(fail("b"));
     for call in ["a", "b", "nobody"] {
-        assert!(not_open(story.tell(fail(call))), "{call}");
+        assert!(not_open(scenario.apply(fail(call))), "{call}");
     }
-    assert_eq!(Story::empty().tell(fail("a")), Err(Rejection::NotFound));
+    assert_eq!(Scenario::empty().apply(fail("a")), Err(Rejection::NotFound));
 }
 
 #[test]
 fn a_call_that_its_child_has_is_failed_and_the_child_is_stopped() {
     for takes_it_up in [false, true] {
-        let mut story = Story::called(vec![asking("a", "x")]);
+        let mut scenario = Scenario::with_calls(vec![with_child("a", "x")]);
         if takes_it_up {
-            story.then(child_started("a", 1));
+            scenario.then(child_started("a", 1));
         }
-        assert_eq!(story.tell(fail("a")).unwrap(), ["tool_result"]);
-        assert_eq!(story.wants(), ["model step 2 of turn_1", "release of kid_x"]);
-        assert_eq!(story.tell(child_ended("a", "kid_x")), Err(Rejection::Stale));
+        assert_eq!(scenario.apply(fail("a")).unwrap(), ["tool_result"]);
+        assert_eq!(scenario.wanted(), ["model step 2 of turn_1", "release of kid_x"]);
+        assert_eq!(scenario.apply(child_ended("a", "kid_x")), Err(Rejection::Stale));
     }
 }
 
 #[test]
 fn a_call_past_its_time_expires_whoever_comes() {
-    let mut story = Story::called(vec![human("a")]);
-    assert_eq!(story.pass(TIMEOUT_MS).tell(fail("a")).unwrap(), ["tool_result"]);
-    assert_eq!(story.error("a"), json!(["timed out: no response", "EXPIRED"]));
-    assert!(not_open(story.tell(fail("a"))));
+    let mut scenario = Scenario::with_calls(vec![human("a")]);
+    assert_eq!(scenario.advance(TIMEOUT_MS).apply(fail("a")).unwrap(), ["tool_result"]);
+    assert_eq!(scenario.error("a"), json!(["timed out: no response", "EXPIRED"]));
+    assert!(not_open(scenario.apply(fail("a"))));
 }
 
 #[test]
 fn a_call_that_was_approved_and_asked_again_is_failed_once() {
-    let mut story = Story::called(vec![gated_client("a")]);
-    story.then(approve("a", None)).then(fail("a"));
-    assert_eq!(story.error("a"), gave_up());
-    let closed: Vec<_> = resolutions(&story).iter().map(|one| one.suspension).collect();
+    let mut scenario = Scenario::with_calls(vec![gated_client("a")]);
+    scenario.then(approve("a", None)).then(fail("a"));
+    assert_eq!(scenario.error("a"), gave_up());
+    let closed: Vec<_> = resolutions(&scenario).iter().map(|one| one.suspension).collect();
     assert_eq!(closed, [1, 2]);
 }
 
 #[test]
 fn a_dispatched_call_is_failed_and_whoever_asked_is_answered() {
-    let mut story = Story::begun();
-    story.then(Action::Dispatch(Dispatch {
+    let mut scenario = Scenario::with_turn();
+    scenario.then(Action::Dispatch(Dispatch {
         call: CallId::new("d"),
         tool: "tool".to_owned(),
         input: json!({}),
@@ -101,20 +101,26 @@ fn a_dispatched_call_is_failed_and_whoever_asked_is_answered() {
         gate: verdict(Decision::Allow),
         child: None,
     }));
-    assert_eq!(story.state.uninterruptible(), [CallId::new("d")]);
-    assert_eq!(story.tell(fail("d")).unwrap(), ["dispatch"]);
-    let Some(EventData::Dispatch(done)) = story.journal.last().map(|event| &event.data) else {
+    assert_eq!(scenario.state.uninterruptible(), [CallId::new("d")]);
+    assert_eq!(scenario.apply(fail("d")).unwrap(), ["dispatch"]);
+    let Some(EventData::DispatchFinished(done)) = scenario.journal.last().map(|event| &event.data)
+    else {
         panic!("the last event is its end");
     };
     assert_eq!(serde_json::to_value(&done.result).unwrap()["error"], "given up");
-    assert!(not_open(story.tell(fail("d"))));
+    assert!(not_open(scenario.apply(fail("d"))));
 }
 
 #[test]
 fn only_what_runs_once_and_runs_now_is_uninterruptible() {
-    let calls = vec![once(server("a")), server("b"), once(gated("c")), once(asking("d", "x"))];
-    let mut story = Story::called(calls);
-    assert_eq!(story.state.uninterruptible(), [CallId::new("a")]);
-    story.then(approve("c", None)).then(returned("a", 1));
-    assert_eq!(story.state.uninterruptible(), [CallId::new("c")]);
+    let calls = vec![
+        run_once(server("a")),
+        server("b"),
+        run_once(gated("c")),
+        run_once(with_child("d", "x")),
+    ];
+    let mut scenario = Scenario::with_calls(calls);
+    assert_eq!(scenario.state.uninterruptible(), [CallId::new("a")]);
+    scenario.then(approve("c", None)).then(returned("a", 1));
+    assert_eq!(scenario.state.uninterruptible(), [CallId::new("c")]);
 }

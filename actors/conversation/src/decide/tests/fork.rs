@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::journal_checker::Referee;
-use super::random_driver::{Run, throws};
+use super::journal_checker::JournalChecker;
+use super::random_driver::{RandomRun, rolls};
 use super::scenario::*;
 use crate::command::{CopiedEvents, IfBusy};
 use crate::event::{Event, EventData, Executor};
@@ -17,14 +17,18 @@ fn fork_of(at_seq: u64) -> Action {
 }
 
 /// The copy of a journal's first events, read in pages of `page`.
-fn forked(journal: &[Event], at_seq: usize, page: usize) -> Story {
-    let mut copy = Story::empty();
+fn forked(journal: &[Event], at_seq: usize, page: usize) -> Scenario {
+    let mut copy = Scenario::empty();
     copy.then(fork_of(at_seq as u64));
     while copy.state.forking.is_some() {
         let after = copy.state.seq as usize;
         let events: Vec<Event> = journal[after..at_seq].iter().take(page).cloned().collect();
         let whole = after + events.len() == at_seq;
-        copy.then(Action::Copied(CopiedEvents { after: after as u64, events, whole }));
+        copy.then(Action::EventsCopied(CopiedEvents {
+            after: after as u64,
+            events,
+            is_last: whole,
+        }));
     }
     copy
 }
@@ -35,25 +39,25 @@ fn cancelled() -> Outcome {
 
 #[test]
 fn open_calls_are_cancelled_in_the_copy_and_stay_open_in_the_other() {
-    let first = Story::called(vec![
+    let first = Scenario::with_calls(vec![
         call("run", Executor::Server, false),
         call("ask", Executor::Human, false),
     ]);
     let copy = forked(&first.journal, first.journal.len(), 2);
-    assert_eq!(first.state.pending().len(), 1);
-    assert_eq!(copy.state.pending(), []);
+    assert_eq!(first.state.pending_calls().len(), 1);
+    assert_eq!(copy.state.pending_calls(), []);
     for call in ["run", "ask"] {
         let result = copy.result(call).map(|result| result.outcome);
         assert_eq!(result, Some(cancelled()), "{call}");
     }
-    assert_eq!(copy.ended(), [("cancelled".to_owned(), Some("forked".to_owned()))]);
+    assert_eq!(copy.turn_ends(), [("cancelled".to_owned(), Some("forked".to_owned()))]);
     assert_eq!(copy.journal.last().map(kind), Some("forked"));
-    assert!(copy.wants().is_empty());
+    assert!(copy.wanted().is_empty());
 }
 
 #[test]
 fn the_prefix_is_the_same_event_by_event() {
-    let mut first = Story::begun();
+    let mut first = Scenario::with_turn();
     first.reply(Vec::new()).unwrap();
     let length = first.journal.len();
     let copy = forked(&first.journal, length, 1);
@@ -63,28 +67,32 @@ fn the_prefix_is_the_same_event_by_event() {
 
 #[test]
 fn approvals_do_not_carry_over() {
-    let mut first = Story::called(vec![call("send", Executor::Server, true)]);
+    let mut first = Scenario::with_calls(vec![call("send", Executor::Server, true)]);
     first.then(approve("send", None));
     let copy = forked(&first.journal, first.journal.len(), 9);
-    assert!(copy.wants().is_empty() && copy.state.decisions.is_empty());
+    assert!(copy.wanted().is_empty() && copy.state.decisions.is_empty());
     assert_eq!(copy.result("send").map(|result| result.outcome), Some(cancelled()));
 }
 
 #[test]
 fn nothing_else_happens_while_the_prefix_is_copied() {
-    let first = Story::called(vec![call("ask", Executor::Human, false)]);
-    let mut copy = Story::empty();
+    let first = Scenario::with_calls(vec![call("ask", Executor::Human, false)]);
+    let mut copy = Scenario::empty();
     copy.then(fork_of(first.state.seq));
     let events = first.journal[1..3].to_vec();
-    copy.then(Action::Copied(CopiedEvents { after: 1, events: events.clone(), whole: false }));
-    assert_eq!(copy.wants(), ["copying after 3"]);
+    copy.then(Action::EventsCopied(CopiedEvents {
+        after: 1,
+        events: events.clone(),
+        is_last: false,
+    }));
+    assert_eq!(copy.wanted(), ["copying after 3"]);
     let sent = Action::Send(message("turn_9", IfBusy::Queue));
     for action in [sent, cancel(), answer("ask", None, serde_json::json!(1))] {
-        assert_eq!(copy.tell(action), Err(Rejection::Forking));
+        assert_eq!(copy.apply(action), Err(Rejection::Forking));
     }
-    assert_eq!(copy.tell(Action::Revive), Ok(vec![]));
-    let again = Action::Copied(CopiedEvents { after: 1, events, whole: false });
-    assert_eq!(copy.tell(again), Err(Rejection::Stale), "a page comes once");
+    assert_eq!(copy.apply(Action::Revive), Ok(vec![]));
+    let again = Action::EventsCopied(CopiedEvents { after: 1, events, is_last: false });
+    assert_eq!(copy.apply(again), Err(Rejection::Stale), "a page comes once");
 }
 
 proptest! {
@@ -92,21 +100,21 @@ proptest! {
 
     #[test]
     fn a_copy_of_any_prefix_is_at_rest(
-        throws in throws(60), cut in any::<prop::sample::Index>(), page in 1_usize..20,
+        rolls in rolls(60), cut in any::<prop::sample::Index>(), page in 1_usize..20,
     ) {
-        let run = Run::played(&throws);
+        let run = RandomRun::from_rolls(&rolls);
         if run.journal.is_empty() {
             return Ok(());
         }
         let at_seq = cut.index(run.journal.len()) + 1;
         let copy = forked(&run.journal, at_seq, page);
-        // Of a child's copy, what it told its parent is the other's affair.
+        // The original reports to the parent, so a copy of a child owes nothing that it can clear.
         if !matches!(&run.journal[0].data, EventData::Created(created) if created.parent.is_some()) {
-            Referee::of(&copy.journal).is_done_but_for_others();
+            JournalChecker::check(&copy.journal).assert_all_ended();
         }
-        let State { turn, queue, dispatches, orphans, due, unkept, .. } = &copy.state;
+        let State { turn, queue, dispatches, orphans, owed_report, unpublished, .. } = &copy.state;
         prop_assert!(turn.is_none() && queue.is_empty() && dispatches.is_empty());
-        prop_assert!(orphans.is_empty() && due.is_none() && unkept.is_empty());
+        prop_assert!(orphans.is_empty() && owed_report.is_none() && unpublished.is_empty());
         prop_assert_eq!(wanted(&copy.state).len(), 0);
         let results = copy.journal.iter().filter(|event| matches!(event.data, EventData::Forked(_)));
         prop_assert_eq!(results.count(), 1);

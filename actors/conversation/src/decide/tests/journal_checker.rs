@@ -1,4 +1,5 @@
-//! Judges a whole journal by the contract alone, without looking at how it is folded.
+//! Checks a whole journal against `reference/semantics.md` and `reference/journal.md` alone,
+//! without folding it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use crate::remembered_decision::Scope;
 use crate::{CallId, ConversationId, DecisionId, TurnId};
 
 #[derive(Default)]
-struct Life {
+struct CallRecord {
     open: Option<(SuspensionKind, u32)>,
     suspensions: u32,
     approvals: u32,
@@ -18,49 +19,49 @@ struct Life {
 }
 
 #[derive(Default)]
-pub(super) struct Referee {
+pub(super) struct JournalChecker {
     seq: u64,
-    calls: BTreeMap<CallId, Life>,
+    calls: BTreeMap<CallId, CallRecord>,
     dispatches: BTreeMap<CallId, bool>,
     waiting_turns: BTreeSet<TurnId>,
     open_turn: Option<TurnId>,
     ended: BTreeSet<TurnId>,
-    /// Children that are cared for: those of open calls, and those that are to be stopped.
+    /// Children that need attention: those of open calls, and those that must be stopped.
     children: BTreeSet<ConversationId>,
-    to_tell: Option<TurnId>,
+    owed_report: Option<TurnId>,
     is_child: bool,
-    /// Decisions that the agent must still be given.
-    unkept: BTreeSet<DecisionId>,
-    /// Up to where summaries go.
+    /// Decisions that are not published to the agent yet.
+    unpublished: BTreeSet<DecisionId>,
+    /// The last event that a summary covers.
     covered: u64,
 }
 
-impl Referee {
-    /// Judges a journal that may go on.
-    pub(super) fn of(journal: &[Event]) -> Self {
-        let mut referee = Self::default();
-        journal.iter().for_each(|event| referee.judge(event));
-        referee
+impl JournalChecker {
+    /// Checks a journal that may go on.
+    pub(super) fn check(journal: &[Event]) -> Self {
+        let mut checker = Self::default();
+        journal.iter().for_each(|event| checker.check_event(event));
+        checker
     }
 
-    /// Whether its decisions are another's, which it was forked from.
-    pub(super) fn is_done_but_for_others(&self) {
+    /// Asserts that nothing is open in a fork, whose children and decisions are the original's.
+    pub(super) fn assert_all_ended(&self) {
         assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
-        assert!(self.calls.values().all(|life| life.done), "every call has its result");
+        assert!(self.calls.values().all(|record| record.done), "every call has its result");
         assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
     }
 
-    /// Judges that nothing is left to be done.
-    pub(super) fn all_is_done(&self) {
+    /// Asserts that nothing is left to do.
+    pub(super) fn assert_nothing_left(&self) {
         assert!(self.open_turn.is_none() && self.waiting_turns.is_empty(), "every turn ended");
-        assert!(self.calls.values().all(|life| life.done), "every call has its result");
+        assert!(self.calls.values().all(|record| record.done), "every call has its result");
         assert!(self.dispatches.values().all(|done| *done), "every dispatch has its result");
         assert!(self.children.is_empty(), "every child ended or was stopped");
-        assert!(self.to_tell.is_none(), "the parent was told");
-        assert!(self.unkept.is_empty(), "the agent has its decisions");
+        assert!(self.owed_report.is_none(), "the parent has its report");
+        assert!(self.unpublished.is_empty(), "the agent has its decisions");
     }
 
-    fn judge(&mut self, event: &Event) {
+    fn check_event(&mut self, event: &Event) {
         self.seq += 1;
         assert_eq!(event.seq, self.seq, "seq has no gap");
         match &event.data {
@@ -73,31 +74,34 @@ impl Referee {
             }
             EventData::TurnStarted(_) => {
                 let turn = event.turn_id.clone().unwrap();
-                assert!(self.waiting_turns.remove(&turn), "it had a message, and starts once");
+                assert!(self.waiting_turns.remove(&turn), "it has one message, and starts once");
                 assert_eq!(self.open_turn.replace(turn), None, "one turn at a time");
             }
             EventData::TurnEnded(_) => {
-                self.in_turn(event);
-                assert!(self.all_closed(), "a turn ends after its calls");
+                self.assert_in_turn(event);
+                assert!(self.all_calls_done(), "a turn ends after its calls");
                 let turn = self.open_turn.take().unwrap();
                 if self.is_child && self.ended.is_empty() {
-                    self.to_tell = Some(turn.clone());
+                    self.owed_report = Some(turn.clone());
                 }
                 assert!(self.ended.insert(turn), "a turn ends once");
             }
             EventData::AssistantMsg(spoken) => {
-                self.in_turn(event);
-                assert!(self.all_closed(), "no model request has a call without its result");
+                self.assert_in_turn(event);
+                assert!(self.all_calls_done(), "no model request has a call without its result");
                 for named in &spoken.message.tool_calls {
-                    assert!(!self.dispatches.contains_key(&named.id), "ids never meet");
-                    let before = self.calls.insert(named.id.clone(), Life::default());
+                    assert!(
+                        !self.dispatches.contains_key(&named.id),
+                        "an id of a dispatch is not reused"
+                    );
+                    let before = self.calls.insert(named.id.clone(), CallRecord::default());
                     assert!(before.is_none(), "an id is used once: {}", named.id);
                 }
             }
             EventData::RepairRequested(_)
             | EventData::ContextAdded(_)
             | EventData::ContextReduced(_) => {
-                self.in_turn(event);
+                self.assert_in_turn(event);
             }
             EventData::Summarized(summarized) => {
                 let Summarized { upto, .. } = summarized;
@@ -107,22 +111,27 @@ impl Referee {
             EventData::Forked(_) => assert_eq!(event.turn_id, None),
             EventData::SummaryFailed(_) => assert_eq!(event.turn_id, None),
             EventData::MessageRefused(_) => {
-                self.in_turn(event);
-                assert!(self.all_closed(), "no model request has a call without its result");
+                self.assert_in_turn(event);
+                assert!(self.all_calls_done(), "no model request has a call without its result");
             }
             EventData::InputRequired(required) => {
-                let life = self.life(event, &required.call_id);
-                assert_eq!(life.open, None, "it asks while it runs");
+                let record = self.call_record(event, &required.call_id);
+                assert_eq!(record.open, None, "it asks for input while it runs");
             }
             EventData::DecisionRemembered(remembered) => {
-                self.life(event, &remembered.call_id);
+                self.call_record(event, &remembered.call_id);
                 if remembered.scope == Scope::Agent {
-                    self.unkept.insert(remembered.decision.id.clone());
+                    self.unpublished.insert(remembered.decision.id.clone());
                 }
             }
-            EventData::DecisionKept(kept) => assert!(self.unkept.remove(&kept.decision_id)),
+            EventData::DecisionPublished(published) => {
+                assert!(self.unpublished.remove(&published.decision_id))
+            }
             EventData::DecisionRevoked(revoked) => {
-                assert!(!self.unkept.contains(&revoked.decision_id), "it is the agent's");
+                assert!(
+                    !self.unpublished.contains(&revoked.decision_id),
+                    "a decision about to be published cannot be revoked here"
+                );
             }
             EventData::DispatchStarted(started) => {
                 assert_eq!(event.turn_id, None);
@@ -135,12 +144,12 @@ impl Referee {
                     }
                 );
             }
-            EventData::Dispatch(done) => {
+            EventData::DispatchFinished(done) => {
                 let before = self.dispatches.insert(done.call_id.clone(), true);
                 let refused = done.gate.is_some();
                 assert_eq!(before, (!refused).then_some(false), "a dispatch ends once");
             }
-            EventData::ToolCall(call) => drop(self.life(event, &call.call_id)),
+            EventData::ToolCall(call) => drop(self.call_record(event, &call.call_id)),
             EventData::ChildStarted(started) => {
                 self.children.insert(started.conversation_id.clone());
             }
@@ -150,54 +159,56 @@ impl Referee {
             EventData::ChildReleased(released) => {
                 self.children.remove(&released.conversation_id);
             }
-            EventData::Told(told) => assert_eq!(self.to_tell.take().as_ref(), Some(&told.turn_id)),
-            EventData::Abandoned {} => (self.to_tell, self.is_child) = (None, false),
+            EventData::ParentNotified(notified) => {
+                assert_eq!(self.owed_report.take().as_ref(), Some(&notified.turn_id))
+            }
+            EventData::Abandoned {} => (self.owed_report, self.is_child) = (None, false),
             EventData::PhaseChanged(_)
             | EventData::TodosChanged(_)
             | EventData::WorkspaceOpened(_) => {}
-            EventData::Unknown(unknown) => panic!("decided by nobody: {unknown:?}"),
+            EventData::Unknown(unknown) => panic!("no command leads to this: {unknown:?}"),
             EventData::Suspension(_)
             | EventData::Resolution(_)
             | EventData::ToolStarted(_)
-            | EventData::ToolResult(_) => self.of_call(event),
+            | EventData::ToolResult(_) => self.check_call_event(event),
         }
     }
 
-    fn of_call(&mut self, event: &Event) {
+    fn check_call_event(&mut self, event: &Event) {
         match &event.data {
             EventData::Suspension(suspension) => {
-                let life = self.life(event, &suspension.call_id);
-                life.suspensions += 1;
-                assert_eq!(suspension.suspension, life.suspensions);
-                let opened = life.open.replace((suspension.kind, suspension.suspension));
+                let record = self.call_record(event, &suspension.call_id);
+                record.suspensions += 1;
+                assert_eq!(suspension.suspension, record.suspensions);
+                let opened = record.open.replace((suspension.kind, suspension.suspension));
                 assert_eq!(opened, None, "one suspension at a time");
                 assert!(suspension.expires_at >= event.at);
             }
             EventData::Resolution(resolution) => {
-                let life = self.life(event, &resolution.call_id);
-                let closed = life.open.take();
+                let record = self.call_record(event, &resolution.call_id);
+                let closed = record.open.take();
                 assert_eq!(closed, Some((resolution.kind, resolution.suspension)), "closed once");
-                life.approvals += u32::from(resolution.approved == Some(true));
-                life.denied = resolution.approved == Some(false);
-                assert!(life.approvals <= 1, "nobody is asked twice");
+                record.approvals += u32::from(resolution.approved == Some(true));
+                record.denied = resolution.approved == Some(false);
+                assert!(record.approvals <= 1, "one approval is enough");
             }
             EventData::ToolStarted(started) => {
-                let life = self.life(event, &started.call_id);
-                assert!(life.open.is_none() && !life.denied, "nothing runs against a no");
-                assert!(started.attempt > life.attempts, "attempts grow");
-                life.attempts = started.attempt;
+                let record = self.call_record(event, &started.call_id);
+                assert!(record.open.is_none() && !record.denied, "nothing runs after a denial");
+                assert!(started.attempt > record.attempts, "attempts grow");
+                record.attempts = started.attempt;
             }
             EventData::ToolResult(result) => {
-                let life = self.life(event, &result.call_id);
-                life.done = true;
-                let closed = life.open.take();
+                let record = self.call_record(event, &result.call_id);
+                record.done = true;
+                let closed = record.open.take();
                 match &result.outcome {
                     Outcome::Err(_, ErrorType::Expired | ErrorType::NoClient) => {
                         assert!(closed.is_some(), "only a suspension expires");
                     }
                     Outcome::Err(_, ErrorType::Cancelled) => {}
                     Outcome::Ok(_) | Outcome::Err(..) => {
-                        assert_eq!(closed, None, "no result goes past an open suspension");
+                        assert_eq!(closed, None, "no result leaves a suspension open");
                     }
                 }
             }
@@ -205,19 +216,19 @@ impl Referee {
         }
     }
 
-    fn in_turn(&self, event: &Event) {
+    fn assert_in_turn(&self, event: &Event) {
         assert!(event.turn_id.is_some());
         assert_eq!(event.turn_id, self.open_turn, "it belongs to the open turn");
     }
 
-    fn all_closed(&self) -> bool {
-        self.calls.values().all(|life| life.done)
+    fn all_calls_done(&self) -> bool {
+        self.calls.values().all(|record| record.done)
     }
 
-    fn life(&mut self, event: &Event, call: &CallId) -> &mut Life {
-        self.in_turn(event);
-        let life = self.calls.get_mut(call).expect("the assistant named it");
-        assert!(!life.done, "a call has one result, and nothing after it");
-        life
+    fn call_record(&mut self, event: &Event, call: &CallId) -> &mut CallRecord {
+        self.assert_in_turn(event);
+        let record = self.calls.get_mut(call).expect("an assistant message has the call");
+        assert!(!record.done, "a call has one result, and nothing after it");
+        record
     }
 }

@@ -1,4 +1,4 @@
-//! Events and states as JSON: the shapes of contract §6 and §7.
+//! Events and states as JSON: the forms of `reference/journal.md` and `reference/results.md`.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,20 +9,20 @@ use crate::event::{AnswerFormat, Event, Executor};
 use crate::message::{ErrorType, Outcome, Ui, text_block};
 use crate::{CallId, Timestamp, from_json};
 
-fn written(story: &Story) -> Vec<Value> {
-    story.journal.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
+fn written(scenario: &Scenario) -> Vec<Value> {
+    scenario.journal.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
 }
 
-fn data(story: &Story, name: &str) -> Value {
-    let found = written(story).into_iter().rfind(|event| event["type"] == name);
+fn data(scenario: &Scenario, name: &str) -> Value {
+    let found = written(scenario).into_iter().rfind(|event| event["type"] == name);
     found.unwrap()["data"].clone()
 }
 
 #[test]
 fn an_event_has_its_seq_type_time_turn_and_data() {
-    let mut story = Story::called(vec![gated("a")]);
-    story.then(cancel());
-    let events = written(&story);
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    scenario.then(cancel());
+    let events = written(&scenario);
     assert_eq!(
         events[0],
         json!({"seq": 1, "type": "created", "at": "2027-01-15T08:00:00Z",
@@ -44,13 +44,13 @@ fn an_event_has_its_seq_type_time_turn_and_data() {
 
 #[test]
 fn a_user_msg_has_its_message_and_its_principal() {
-    let mut story = Story::empty();
+    let mut scenario = Scenario::empty();
     let mut sent = message("turn_1", IfBusy::Reject);
     sent.message_id = Some("m1".to_owned());
     sent.content.push(json!({"type": "hologram", "depth": 3}));
-    story.then(Action::Send(sent));
+    scenario.then(Action::Send(sent));
     assert_eq!(
-        data(&story, "user_msg"),
+        data(&scenario, "user_msg"),
         json!({"message": {"id": "user_turn_1", "role": "user", "content":
                 [{"type": "text", "text": "hello"}, {"type": "hologram", "depth": 3}]},
             "message_id": "m1", "principal": "user"})
@@ -59,13 +59,15 @@ fn a_user_msg_has_its_message_and_its_principal() {
 
 #[test]
 fn an_assistant_msg_has_its_calls_status_and_usage() {
-    let mut story = Story::begun();
-    let Action::ModelReplied(mut reply) = story.replied(vec![server("a")]) else { unreachable!() };
+    let mut scenario = Scenario::with_turn();
+    let Action::ModelReplied(mut reply) = scenario.model_reply(vec![server("a")]) else {
+        unreachable!()
+    };
     reply.usage =
         Some(crate::message::Usage { input_tokens: 7, output_tokens: 2, ..Default::default() });
-    story.then(Action::ModelReplied(reply));
+    scenario.then(Action::ModelReplied(reply));
     assert_eq!(
-        data(&story, "assistant_msg"),
+        data(&scenario, "assistant_msg"),
         json!({"message": {"id": "msg_3", "role": "assistant",
                 "content": [{"type": "text", "text": "said"}],
                 "tool_calls": [{"id": "a", "name": "tool", "args": {"n": 1}}]},
@@ -75,54 +77,54 @@ fn an_assistant_msg_has_its_calls_status_and_usage() {
 
 #[test]
 fn a_call_its_resolution_and_its_result_have_the_contracts_fields() {
-    let mut story = Story::called(vec![gated_client("a")]);
+    let mut scenario = Scenario::with_calls(vec![gated_client("a")]);
     assert_eq!(
-        data(&story, "tool_call"),
+        data(&scenario, "tool_call"),
         json!({"call_id": "a", "tool": "tool", "args": {"n": 1}, "executor": "client",
             "intent": "action", "started": false, "message": "Please answer.",
             "timeout_ms": 60_000, "grace_ms": 5_000, "on_interrupt": "redispatch",
             "gate": {"decision": "ask", "rule": "auto", "phase": "default",
                 "fingerprint": "0123456789abcdef"}})
     );
-    story.then(approve_with("a", json!({"n": 2})));
+    scenario.then(approve_with("a", json!({"n": 2})));
     assert_eq!(
-        data(&story, "resolution"),
+        data(&scenario, "resolution"),
         json!({"call_id": "a", "kind": "approval", "suspension": 1, "by": "boss",
             "approved": true, "args": {"n": 2},
             "gate": {"decision": "allow", "rule": "auto", "phase": "default",
                 "fingerprint": "0123456789abcdef"}})
     );
     assert_eq!(
-        data(&story, "tool_started"),
+        data(&scenario, "tool_started"),
         json!({"call_id": "a", "tool": "tool", "executor": "client", "intent": "action",
             "args": {"n": 2}, "attempt": 1})
     );
-    story.then(answer("a", Some(2), json!({"x": 1})));
+    scenario.then(answer("a", Some(2), json!({"x": 1})));
     assert_eq!(
-        data(&story, "resolution"),
+        data(&scenario, "resolution"),
         json!({"call_id": "a", "kind": "client_exec", "suspension": 2, "by": "boss"})
     );
     let result = json!({"call_id": "a", "ok": true, "result": {"x": 1}});
-    assert_eq!(data(&story, "tool_result"), result);
-    story.then(cancel());
-    assert_eq!(data(&story, "turn_ended"), json!({"outcome": "cancelled"}));
+    assert_eq!(data(&scenario, "tool_result"), result);
+    scenario.then(cancel());
+    assert_eq!(data(&scenario, "turn_ended"), json!({"outcome": "cancelled"}));
 }
 
 #[test]
 fn an_error_result_has_its_type_and_a_shown_one_its_ui() {
-    let mut story = Story::called(vec![server("a"), server("b")]);
-    story.then(Action::ToolReturned(ToolReturned {
+    let mut scenario = Scenario::with_calls(vec![server("a"), server("b")]);
+    scenario.then(Action::ToolReturned(ToolReturned {
         call: CallId::new("a"),
         attempt: 1,
         outcome: Outcome::Err("broken".to_owned(), ErrorType::ToolCrashed),
         ui: Some(Ui { kind: "chart".to_owned(), payload: json!([1]) }),
         halt: None,
         changes: Vec::new(),
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     }));
     assert_eq!(
-        data(&story, "tool_result"),
+        data(&scenario, "tool_result"),
         json!({"call_id": "a", "ok": false, "error": "broken", "error_type": "TOOL_CRASHED",
             "ui": {"kind": "chart", "payload": [1]}})
     );
@@ -162,39 +164,39 @@ fn a_messages_own_shape_and_assigns_survive() {
         AnswerFormat::Schema(json!({"type": "null"})),
         AnswerFormat::Schema(json!(null)),
     ] {
-        let mut story = Story::empty();
+        let mut scenario = Scenario::empty();
         let mut sent = message("turn_1", IfBusy::Reject);
-        sent.shape = shape.clone();
+        sent.answer_format = shape.clone();
         sent.assigns.insert("user_id".to_owned(), json!(7));
-        story.then(Action::Send(sent));
-        let turn = story.state.turn.unwrap();
-        assert_eq!((turn.shape, &turn.assigns["user_id"]), (shape, &json!(7)));
+        scenario.then(Action::Send(sent));
+        let turn = scenario.state.turn.unwrap();
+        assert_eq!((turn.answer_format, &turn.assigns["user_id"]), (shape, &json!(7)));
     }
 }
 
-/// A value may be as deep as the border lets in; its event is a few levels deeper.
+/// A value may be as deep as the limit on input; its event is a few levels deeper.
 #[test]
 fn an_event_reads_back_however_deep_the_value_inside_it_is() {
     let text = format!("{}{}", "[".repeat(127), "]".repeat(127));
     let deep: Value = serde_json::from_str(&text).unwrap();
     let mut planned = gated("a");
     planned.args = deep.clone();
-    let mut story = Story::called(vec![planned]);
-    story.then(approve_with("a", deep.clone())).then(Action::ToolReturned(ToolReturned {
+    let mut scenario = Scenario::with_calls(vec![planned]);
+    scenario.then(approve_with("a", deep.clone())).then(Action::ToolReturned(ToolReturned {
         call: CallId::new("a"),
         attempt: 1,
         outcome: Outcome::Ok(deep),
         ui: None,
         halt: None,
         changes: Vec::new(),
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     }));
 }
 
 #[test]
 fn what_is_not_one_whole_event_is_refused() {
-    let event = serde_json::to_string(&Story::begun().journal[0]).unwrap();
+    let event = serde_json::to_string(&Scenario::with_turn().journal[0]).unwrap();
     let cut = event.as_bytes().split_last().unwrap().1;
     for wrong in [cut, format!("{event}x").as_bytes(), b"", b"null", b"\xff"] {
         assert!(from_json::<Event>(wrong).is_err());
@@ -206,10 +208,12 @@ fn the_text_of_a_message_is_its_text_blocks() {
     let content = vec![text_block("a"), json!({"type": "image"}), json!(7), text_block("b")];
     let mut sent = message("turn_1", IfBusy::Reject);
     sent.content = content;
-    let mut story = Story::empty();
-    story.then(Action::Send(sent));
-    let crate::event::EventData::UserMsg(said) = &story.journal[1].data else { unreachable!() };
-    assert_eq!(said.message.text(), "ab");
+    let mut scenario = Scenario::empty();
+    scenario.then(Action::Send(sent));
+    let crate::event::EventData::UserMsg(message) = &scenario.journal[1].data else {
+        unreachable!()
+    };
+    assert_eq!(message.message.text(), "ab");
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -238,11 +242,11 @@ proptest! {
         if let crate::command::CallPlan::Execute { timeout_ms, .. } = &mut planned.plan {
             *timeout_ms = ms;
         }
-        let mut story = Story::called(vec![planned, human("b")]);
-        story.then(answer("b", None, value.clone()));
-        if story.state.alarm() > Some(story.at) {
-            story.then(approve_with("a", value));
+        let mut scenario = Scenario::with_calls(vec![planned, human("b")]);
+        scenario.then(answer("b", None, value.clone()));
+        if scenario.state.alarm() > Some(scenario.at) {
+            scenario.then(approve_with("a", value));
         }
-        prop_assert!(story.at < Timestamp::MAX);
+        prop_assert!(scenario.at < Timestamp::MAX);
     }
 }

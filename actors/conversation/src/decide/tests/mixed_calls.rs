@@ -1,4 +1,4 @@
-//! Turns whose calls take different ways at once.
+//! Turns whose calls have different executors and approvals at once.
 
 use serde_json::json;
 
@@ -9,14 +9,14 @@ use crate::state::ConversationStatus;
 use crate::{Rejection, Timestamp};
 
 fn everything() -> Vec<crate::command::PlannedCall> {
-    let given = answered("p", Executor::Provider, Outcome::Ok(json!(1)));
+    let given = answered_call("p", Executor::Provider, Outcome::Ok(json!(1)));
     vec![server("s"), gated("g"), human("h"), given, client("c"), gated_client("gc")]
 }
 
 #[test]
 fn each_call_of_a_message_goes_its_own_way_in_one_commit() {
-    let mut story = Story::begun();
-    let told = story.reply(everything()).unwrap();
+    let mut scenario = Scenario::with_turn();
+    let events = scenario.reply(everything()).unwrap();
     let calls = [
         ("s", vec!["tool_call"]),
         ("g", vec!["tool_call", "suspension"]),
@@ -26,15 +26,16 @@ fn each_call_of_a_message_goes_its_own_way_in_one_commit() {
         ("gc", vec!["tool_call", "suspension"]),
     ];
     let expected = calls.into_iter().flat_map(|(_, kinds)| kinds);
-    assert_eq!(told, std::iter::once("assistant_msg").chain(expected).collect::<Vec<_>>());
-    assert_eq!(story.wants(), ["attempt 1 of s", "page for c"]);
-    let waiting = story.state.pending().into_iter().map(|pending| pending.call_id.to_string());
+    assert_eq!(events, std::iter::once("assistant_msg").chain(expected).collect::<Vec<_>>());
+    assert_eq!(scenario.wanted(), ["attempt 1 of s", "page for c"]);
+    let waiting =
+        scenario.state.pending_calls().into_iter().map(|pending| pending.call_id.to_string());
     assert_eq!(waiting.collect::<Vec<_>>(), ["g", "h", "c", "gc"]);
 }
 
 #[test]
 fn the_next_step_is_wanted_only_when_no_call_is_open() {
-    let mut story = Story::called(everything());
+    let mut scenario = Scenario::with_calls(everything());
     let steps = [
         approve("gc", None),
         returned("s", 1),
@@ -44,58 +45,58 @@ fn the_next_step_is_wanted_only_when_no_call_is_open() {
         answer("c", None, json!(1)),
     ];
     for step in steps {
-        story.then(step);
-        assert!(!story.wants().iter().any(|wanted| wanted.starts_with("model")));
+        scenario.then(step);
+        assert!(!scenario.wanted().iter().any(|wanted| wanted.starts_with("model")));
     }
-    story.then(returned("g", 1));
-    assert_eq!(story.wants(), ["model step 2 of turn_1"]);
+    scenario.then(returned("g", 1));
+    assert_eq!(scenario.wanted(), ["model step 2 of turn_1"]);
 }
 
 #[test]
 fn awaiting_wins_over_executing() {
-    let mut story = Story::called(vec![server("s"), human("h")]);
-    assert_eq!(story.state.activeness(), ConversationStatus::AwaitingInput);
-    story.then(answer("h", None, json!(1)));
-    assert_eq!(story.state.activeness(), ConversationStatus::ExecutingTools);
+    let mut scenario = Scenario::with_calls(vec![server("s"), human("h")]);
+    assert_eq!(scenario.state.status(), ConversationStatus::AwaitingInput);
+    scenario.then(answer("h", None, json!(1)));
+    assert_eq!(scenario.state.status(), ConversationStatus::ExecutingTools);
 }
 
 #[test]
 fn the_alarm_is_the_earliest_open_deadline() {
-    let mut story = Story::called(vec![human("a"), gated_client("b")]);
-    let first: Timestamp = story.after(TIMEOUT_MS);
-    story.pass(1_000).then(approve("b", None));
-    assert_eq!(story.state.alarm(), Some(first));
-    story.then(answer("a", None, json!(1)));
-    assert_eq!(story.state.alarm(), Some(story.after(TIMEOUT_MS)));
-    story.then(answer("b", None, json!(1)));
-    assert_eq!(story.state.alarm(), None);
+    let mut scenario = Scenario::with_calls(vec![human("a"), gated_client("b")]);
+    let first: Timestamp = scenario.after(TIMEOUT_MS);
+    scenario.advance(1_000).then(approve("b", None));
+    assert_eq!(scenario.state.alarm(), Some(first));
+    scenario.then(answer("a", None, json!(1)));
+    assert_eq!(scenario.state.alarm(), Some(scenario.after(TIMEOUT_MS)));
+    scenario.then(answer("b", None, json!(1)));
+    assert_eq!(scenario.state.alarm(), None);
 }
 
 #[test]
 fn a_call_of_an_earlier_step_cannot_be_touched() {
-    let mut story = Story::called(vec![server("a")]);
-    story.then(returned("a", 1));
-    assert_eq!(story.tell(returned("a", 1)), Err(Rejection::Stale));
-    story.reply(vec![human("b")]).unwrap();
-    assert_eq!(story.tell(returned("a", 1)), Err(Rejection::Stale));
-    assert!(not_open(story.tell(answer("a", None, json!(1)))));
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
+    scenario.then(returned("a", 1));
+    assert_eq!(scenario.apply(returned("a", 1)), Err(Rejection::Stale));
+    scenario.reply(vec![human("b")]).unwrap();
+    assert_eq!(scenario.apply(returned("a", 1)), Err(Rejection::Stale));
+    assert!(not_open(scenario.apply(answer("a", None, json!(1)))));
 }
 
 #[test]
 fn a_return_of_a_waiting_call_is_stale() {
-    let mut story = Story::called(vec![human("a"), gated("b")]);
-    assert_eq!(story.tell(returned("a", 1)), Err(Rejection::Stale));
-    assert_eq!(story.tell(returned("b", 1)), Err(Rejection::Stale));
-    assert_eq!(story.tell(returned("nobody", 1)), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_calls(vec![human("a"), gated("b")]);
+    assert_eq!(scenario.apply(returned("a", 1)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(returned("b", 1)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(returned("nobody", 1)), Err(Rejection::Stale));
 }
 
 #[test]
 fn the_messages_calls_are_in_the_models_order_under_their_journalled_ids() {
-    let story = Story::called(vec![server("x"), server("x"), server("")]);
-    let EventData::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
+    let scenario = Scenario::with_calls(vec![server("x"), server("x"), server("")]);
+    let EventData::AssistantMsg(spoken) = &scenario.journal[3].data else { unreachable!() };
     let names: Vec<_> = spoken.message.tool_calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(names, ["x", "x~2", "call"]);
-    let planned = story.journal.iter().filter_map(|event| match &event.data {
+    let planned = scenario.journal.iter().filter_map(|event| match &event.data {
         EventData::ToolCall(call) => Some(call.call_id.as_str()),
         _ => None,
     });

@@ -29,7 +29,7 @@ fn action(rival: Rival, planned: &PlannedCall) -> Action {
     }
 }
 
-/// What ends up as the call's one result.
+/// A part of the one result of the call if this rival wins.
 fn mark(rival: Rival, planned: &PlannedCall) -> String {
     match rival {
         Rival::Answer if action(rival, planned) == deny("a", None) => "DENIED".to_owned(),
@@ -39,31 +39,31 @@ fn mark(rival: Rival, planned: &PlannedCall) -> String {
     }
 }
 
-/// semantics §2.8
+/// `reference/semantics.md#what-must-not-go-wrong` no. 8
 #[test]
 fn of_answer_expiry_and_cancel_exactly_one_wins_and_it_is_the_first() {
     for planned in [gated("a"), human("a"), client("a"), gated_client("a")] {
         for order in ORDERS {
-            let mut story = Story::called(vec![planned.clone(), server("b")]);
-            let deadline = story.state.alarm().unwrap();
+            let mut scenario = Scenario::with_calls(vec![planned.clone(), server("b")]);
+            let deadline = scenario.state.alarm().unwrap();
             for (place, rival) in order.into_iter().enumerate() {
-                // The one that comes first is in time; an alarm rings at the deadline.
-                story.at = match rival {
+                // The first rival is in time; an alarm rings at the deadline.
+                scenario.at = match rival {
                     Rival::Expiry => deadline,
                     Rival::Answer | Rival::Cancel if order[0] == Rival::Expiry => deadline,
-                    Rival::Answer | Rival::Cancel => story.at,
+                    Rival::Answer | Rival::Cancel => scenario.at,
                 };
-                let told = story.tell(action(rival, &planned));
+                let applied = scenario.apply(action(rival, &planned));
                 match (rival, place) {
-                    (Rival::Answer, 0) => assert!(told.is_ok()),
-                    (Rival::Answer, _) => assert!(not_open(told), "{order:?}"),
-                    (Rival::Expiry, 0) => assert_eq!(told.unwrap(), ["tool_result"]),
-                    (Rival::Expiry, _) => assert_eq!(told.unwrap(), [""; 0], "{order:?}"),
+                    (Rival::Answer, 0) => assert!(applied.is_ok()),
+                    (Rival::Answer, _) => assert!(not_open(applied), "{order:?}"),
+                    (Rival::Expiry, 0) => assert_eq!(applied.unwrap(), ["tool_result"]),
+                    (Rival::Expiry, _) => assert_eq!(applied.unwrap(), [""; 0], "{order:?}"),
                     // The running call keeps the turn open, so that cancel always finds one.
-                    (Rival::Cancel, _) => assert_eq!(told.unwrap().last(), Some(&"turn_ended")),
+                    (Rival::Cancel, _) => assert_eq!(applied.unwrap().last(), Some(&"turn_ended")),
                 }
             }
-            let result = serde_json::to_string(&story.result("a").unwrap()).unwrap();
+            let result = serde_json::to_string(&scenario.result("a").unwrap()).unwrap();
             assert!(result.contains(&mark(order[0], &planned)), "{order:?}: {result}");
         }
     }
@@ -71,100 +71,102 @@ fn of_answer_expiry_and_cancel_exactly_one_wins_and_it_is_the_first() {
 
 #[test]
 fn a_second_resolution_is_stale() {
-    let mut story = Story::called(vec![gated("a"), human("b")]);
-    story.then(approve("a", None)).then(answer("b", None, json!(1)));
-    assert!(not_open(story.tell(approve("a", None))));
-    assert!(not_open(story.tell(deny("a", None))));
-    assert!(not_open(story.tell(answer("b", None, json!(2)))));
+    let mut scenario = Scenario::with_calls(vec![gated("a"), human("b")]);
+    scenario.then(approve("a", None)).then(answer("b", None, json!(1)));
+    assert!(not_open(scenario.apply(approve("a", None))));
+    assert!(not_open(scenario.apply(deny("a", None))));
+    assert!(not_open(scenario.apply(answer("b", None, json!(2)))));
 }
 
 #[test]
 fn an_answer_to_an_unknown_call_finds_it_not_open() {
-    let mut story = Story::begun();
-    assert!(not_open(story.tell(approve("a", None))));
-    story.reply(vec![server("a")]).unwrap();
-    assert!(not_open(story.tell(approve("a", None))));
-    assert!(not_open(story.tell(answer("a", None, json!(1)))));
+    let mut scenario = Scenario::with_turn();
+    assert!(not_open(scenario.apply(approve("a", None))));
+    scenario.reply(vec![server("a")]).unwrap();
+    assert!(not_open(scenario.apply(approve("a", None))));
+    assert!(not_open(scenario.apply(answer("a", None, json!(1)))));
 }
 
 #[test]
 fn an_answer_in_the_form_of_another_kind_changes_nothing() {
-    let mut story = Story::called(vec![gated("g"), human("h"), client("c"), gated_client("gc")]);
+    let mut scenario =
+        Scenario::with_calls(vec![gated("g"), human("h"), client("c"), gated_client("gc")]);
     for call in ["g", "gc"] {
-        assert!(not_open(story.tell(answer(call, None, json!(true)))));
-        assert!(not_open(story.tell(answer_error(call, "no"))));
+        assert!(not_open(scenario.apply(answer(call, None, json!(true)))));
+        assert!(not_open(scenario.apply(answer_error(call, "no"))));
     }
     for call in ["h", "c"] {
-        assert!(not_open(story.tell(approve(call, None))));
-        assert!(not_open(story.tell(deny(call, None))));
+        assert!(not_open(scenario.apply(approve(call, None))));
+        assert!(not_open(scenario.apply(deny(call, None))));
     }
-    assert_eq!(story.state.pending().len(), 4);
+    assert_eq!(scenario.state.pending_calls().len(), 4);
 }
 
-/// semantics §2.2
+/// `reference/semantics.md#what-must-not-go-wrong` no. 2
 #[test]
 fn a_second_click_on_approve_is_not_the_browsers_answer() {
-    let mut story = Story::called(vec![gated_client("a")]);
-    story.then(approve("a", Some(1)));
+    let mut scenario = Scenario::with_calls(vec![gated_client("a")]);
+    scenario.then(approve("a", Some(1)));
     for click in [approve("a", Some(1)), approve("a", None), approve("a", Some(2))] {
-        assert!(not_open(story.tell(click)));
+        assert!(not_open(scenario.apply(click)));
     }
-    assert!(not_open(story.tell(deny("a", None))));
-    assert_eq!(story.state.pending()[0].suspension, 2);
+    assert!(not_open(scenario.apply(deny("a", None))));
+    assert_eq!(scenario.state.pending_calls()[0].suspension, 2);
 }
 
 #[test]
 fn an_answer_that_means_another_suspension_is_stale() {
-    let mut story = Story::called(vec![gated_client("a")]);
+    let mut scenario = Scenario::with_calls(vec![gated_client("a")]);
     for other in [0, 2, u32::MAX] {
-        assert!(not_open(story.tell(approve("a", Some(other)))));
+        assert!(not_open(scenario.apply(approve("a", Some(other)))));
     }
-    story.then(approve("a", Some(1)));
+    scenario.then(approve("a", Some(1)));
     for other in [0, 1, 3] {
-        assert!(not_open(story.tell(answer("a", Some(other), json!(1)))));
+        assert!(not_open(scenario.apply(answer("a", Some(other), json!(1)))));
     }
-    story.then(answer("a", Some(2), json!(1)));
+    scenario.then(answer("a", Some(2), json!(1)));
 }
 
 #[test]
 fn a_page_that_is_missing_closes_the_suspension_it_was_watched_for_only() {
-    let mut story = Story::called(vec![gated_client("a"), human("h")]);
-    assert_eq!(story.tell(missing("a", 1)), Err(Rejection::Stale), "that is the approval");
-    assert_eq!(story.tell(missing("h", 1)), Err(Rejection::Stale), "that is a person");
-    story.then(approve("a", None));
-    assert_eq!(story.tell(missing("a", 1)), Err(Rejection::Stale));
-    story.then(missing("a", 2));
-    assert_eq!(story.error("a"), json!(["no client connected", "NO_CLIENT"]));
-    assert_eq!(story.tell(missing("a", 2)), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_calls(vec![gated_client("a"), human("h")]);
+    assert_eq!(scenario.apply(missing("a", 1)), Err(Rejection::Stale), "that is the approval");
+    assert_eq!(scenario.apply(missing("h", 1)), Err(Rejection::Stale), "that is a person");
+    scenario.then(approve("a", None));
+    assert_eq!(scenario.apply(missing("a", 1)), Err(Rejection::Stale));
+    scenario.then(missing("a", 2));
+    assert_eq!(scenario.error("a"), json!(["no client connected", "NO_CLIENT"]));
+    assert_eq!(scenario.apply(missing("a", 2)), Err(Rejection::Stale));
 }
 
 #[test]
 fn an_answer_after_a_missing_page_is_not_open() {
-    let mut story = Story::called(vec![client("a"), server("b")]);
-    story.then(missing("a", 1));
-    assert!(not_open(story.tell(answer("a", None, json!(1)))));
+    let mut scenario = Scenario::with_calls(vec![client("a"), server("b")]);
+    scenario.then(missing("a", 1));
+    assert!(not_open(scenario.apply(answer("a", None, json!(1)))));
 }
 
-/// semantics §2.19, as far as the core goes: a refusal leaves nothing to publish.
+/// `reference/semantics.md#what-must-not-go-wrong` no. 19, as far as it concerns the
+/// core: a rejection leaves nothing to publish.
 #[test]
 fn a_refused_command_changes_nothing() {
-    let mut story = Story::called(vec![gated("a")]);
-    let (state, journal): (_, Vec<Event>) = (story.state.clone(), story.journal.clone());
-    assert!(story.tell(answer("a", None, json!(1))).is_err());
-    assert!(story.tell(send("turn_2")).is_err());
-    assert!(story.tell(start("turn_1")).is_err());
-    assert_eq!((story.state, story.journal), (state, journal));
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    let (state, journal): (_, Vec<Event>) = (scenario.state.clone(), scenario.journal.clone());
+    assert!(scenario.apply(answer("a", None, json!(1))).is_err());
+    assert!(scenario.apply(send("turn_2")).is_err());
+    assert!(scenario.apply(start("turn_1")).is_err());
+    assert_eq!((scenario.state, scenario.journal), (state, journal));
 }
 
 #[test]
 fn a_resolution_says_who_answered_what() {
-    let mut story = Story::called(vec![gated("a")]);
-    story.then(deny("a", Some("no")));
-    let resolution = story.journal.iter().find_map(|event| match &event.data {
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    scenario.then(deny("a", Some("no")));
+    let resolution = scenario.journal.iter().find_map(|event| match &event.data {
         EventData::Resolution(resolution) => Some(serde_json::to_value(resolution).unwrap()),
         _ => None,
     });
-    let said = json!({"call_id": "a", "kind": "approval", "suspension": 1, "by": "boss",
+    let expected = json!({"call_id": "a", "kind": "approval", "suspension": 1, "by": "boss",
         "approved": false, "reason": "no"});
-    assert_eq!(resolution, Some(said));
+    assert_eq!(resolution, Some(expected));
 }

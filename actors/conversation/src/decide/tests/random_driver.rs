@@ -1,60 +1,61 @@
-//! A driver that plays at random, rightly and wrongly, and one that finishes what is left.
+//! Runs random conversations, with legal and illegal commands, and finishes what is left open.
 
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::scenario::*;
 use crate::command::*;
-use crate::context::Marks;
+use crate::context::ContextMarks;
 use crate::elicitation::InputRequest;
 use crate::event::{
     AddedContext, ContextReduced, Event, Executor, OnInterrupt, ReductionReason, Summarized, Todo,
     TodoStatus,
 };
-use crate::message::{ErrorType, Outcome, StopReason, Usage, text_block};
+use crate::message::{ErrorType, Outcome, StopReason, text_block};
 use crate::permission::{Decision, PermissionPhase};
 use crate::remembered_decision::{Match, Scope};
 use crate::state::PendingCall;
+use crate::usage::Usage;
 use crate::{
     Activity, CallId, ConversationId, DecisionId, MessageId, Principal, Revision, State, Timestamp,
-    TurnId, decide, evolve, wanted,
+    TurnId, checked_fold, decide, wanted,
 };
 
-/// One throw of the dice; what it means depends on the state that it meets.
+/// One roll of the dice. Its meaning depends on the state that it meets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Throw {
+pub(super) struct Roll {
     pub(super) what: u8,
     pub(super) which: u8,
     pub(super) how: u8,
     pub(super) ms: u16,
 }
 
-pub(super) fn throws(length: usize) -> impl Strategy<Value = Vec<Throw>> {
-    let throw = |bits: u32| {
+pub(super) fn rolls(length: usize) -> impl Strategy<Value = Vec<Roll>> {
+    let roll = |bits: u32| {
         let [what, which, how, ms] = bits.to_le_bytes();
-        Throw { what, which, how, ms: u16::from(ms) * 64 }
+        Roll { what, which, how, ms: u16::from(ms) * 64 }
     };
-    let split = move |bits: Vec<u32>| bits.into_iter().map(throw).collect();
+    let split = move |bits: Vec<u32>| bits.into_iter().map(roll).collect();
     prop::collection::vec(any::<u32>(), 0..length).prop_map(split)
 }
 
-pub(super) struct Run {
+pub(super) struct RandomRun {
     pub(super) state: State,
     pub(super) journal: Vec<Event>,
     pub(super) at: Timestamp,
 }
 
-/// Ids as hostile providers give them.
-const GIVEN: [&str; 12] =
+/// Ids that a hostile provider may use.
+const PROVIDER_IDS: [&str; 12] =
     ["a", "a", "a~2", "a~t1", "a~t2", "a~t2~2", "", "call", "..", "\u{1F600} /", "a~t3~3", "b"];
 
-impl Run {
-    pub(super) fn played(throws: &[Throw]) -> Self {
-        let story = Story::empty();
-        let mut run = Self { state: story.state, journal: Vec::new(), at: story.at };
-        for (n, throw) in throws.iter().enumerate() {
-            run.at += jiff::SignedDuration::from_millis(i64::from(throw.ms));
-            let action = run.action(n, *throw);
+impl RandomRun {
+    pub(super) fn from_rolls(rolls: &[Roll]) -> Self {
+        let scenario = Scenario::empty();
+        let mut run = Self { state: scenario.state, journal: Vec::new(), at: scenario.at };
+        for (n, roll) in rolls.iter().enumerate() {
+            run.at += jiff::SignedDuration::from_millis(i64::from(roll.ms));
+            let action = run.action(n, *roll);
             run.play(action);
         }
         run
@@ -64,78 +65,80 @@ impl Run {
         let Ok(events) = decide(&self.state, Command { at: self.at, action }) else {
             return false;
         };
-        self.state = events.iter().fold(std::mem::take(&mut self.state), evolve);
+        self.state = events.iter().fold(std::mem::take(&mut self.state), |state, event| {
+            checked_fold(state, event).unwrap_or_else(|error| panic!("{error}: {event:?}"))
+        });
         self.journal.extend(events);
         true
     }
 
-    fn action(&mut self, n: usize, throw: Throw) -> Action {
-        match throw.what % 31 {
-            0..=2 => self.message(n, throw),
-            3..=11 => self.due(throw),
+    fn action(&mut self, n: usize, roll: Roll) -> Action {
+        match roll.what % 31 {
+            0..=2 => self.message(n, roll),
+            3..=11 => self.due(roll),
             12 => Action::Wake,
             13 => {
                 self.at = self.state.alarm().unwrap_or(self.at);
                 Action::Wake
             }
-            14 => Action::Cancel(Cancel { partial: self.partial(throw) }),
+            14 => Action::Cancel(Cancel { partial: self.partial(roll) }),
             15 => Action::Revive,
-            16 => self.dispatch(n, throw),
-            17 => self.failed(throw),
+            16 => self.dispatch(n, roll),
+            17 => self.failed(roll),
             18 => {
-                let call = self.some_call(throw);
-                missing(&call, u32::from(throw.how % 4))
+                let call = self.some_call(roll);
+                missing(&call, u32::from(roll.how % 4))
             }
-            19 => Action::Start(Start { turn: self.queued(n, throw), basis: None }),
-            20 => self.returned(throw),
-            21 | 22 => self.child_ends(throw),
-            23 if throw.how.is_multiple_of(2) => {
+            19 => Action::Start(Start { turn: self.queued(n, roll), settings: None }),
+            20 => self.returned(roll),
+            21 | 22 => self.child_ends(roll),
+            23 if roll.how.is_multiple_of(2) => {
                 let parent = Some(Box::new(self.state.parent.clone().unwrap_or_else(parent)));
                 Action::Abandon(Create { parent, ..create() })
             }
-            23 => child_started(&self.some_call(throw), u32::from(throw.how % 4)),
-            24 if throw.how.is_multiple_of(2) => {
-                let (root, storage) = (String::new(), throw.how.to_string());
+            23 => child_started(&self.some_call(roll), u32::from(roll.how % 4)),
+            24 if roll.how.is_multiple_of(2) => {
+                let (root, storage) = (String::new(), roll.how.to_string());
                 Action::WorkspaceOpened { root, storage }
             }
-            24 => Action::Told(self.queued(n, throw)),
-            25 if throw.how % 3 == 1 => self.reduced(throw),
-            25 if throw.how % 3 == 2 => {
-                summarized(&self.state, u64::from(throw.which), throw.ms as u8)
+            24 => Action::ParentNotified(self.queued(n, roll)),
+            25 if roll.how % 3 == 1 => self.reduced(roll),
+            25 if roll.how % 3 == 2 => {
+                summarized(&self.state, u64::from(roll.which), roll.ms as u8)
             }
-            25 => self.hooked(throw),
-            26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", throw.how % 4))),
-            27 => self.remembered(throw),
-            28 if throw.how.is_multiple_of(2) => fail(&self.some_call(throw)),
-            _ => self.resolved(throw),
+            25 => self.hooked(roll),
+            26 => Action::RevokeDecision(DecisionId::new(format!("dec_{}", roll.how % 4))),
+            27 => self.remembered(roll),
+            28 if roll.how.is_multiple_of(2) => fail(&self.some_call(roll)),
+            _ => self.resolved(roll),
         }
     }
 
-    /// Something that the state waits for; a message if it waits for nothing.
-    fn due(&self, throw: Throw) -> Action {
+    /// A report or an answer that the state waits for; a message if it waits for nothing.
+    fn due(&self, roll: Roll) -> Action {
         let wanted: Vec<Activity> = wanted(&self.state).into_iter().collect();
-        let pending = self.state.pending();
+        let pending = self.state.pending_calls();
         let choices = wanted.len() + pending.len();
-        match usize::from(throw.which).checked_rem(choices) {
-            None => self.message(usize::from(throw.what) * 1_000 + self.journal.len(), throw),
-            Some(choice) if choice < wanted.len() => self.perform(&wanted[choice], throw),
-            Some(choice) => answer_to(&pending[choice - wanted.len()], throw),
+        match usize::from(roll.which).checked_rem(choices) {
+            None => self.message(usize::from(roll.what) * 1_000 + self.journal.len(), roll),
+            Some(choice) if choice < wanted.len() => self.perform(&wanted[choice], roll),
+            Some(choice) => answer_to(&pending[choice - wanted.len()], roll),
         }
     }
 
-    fn perform(&self, activity: &Activity, throw: Throw) -> Action {
+    fn perform(&self, activity: &Activity, roll: Roll) -> Action {
         match activity {
-            Activity::Start { turn } => start(turn.as_str()),
-            Activity::Model { turn, step } => {
+            Activity::StartTurn { turn } => start(turn.as_str()),
+            Activity::CallModel { turn, step } => {
                 let seq = self.state.seq;
-                reply(turn, *step, planned(throw, seq), throw.how)
+                reply(turn, *step, planned(roll, seq), roll.how)
             }
-            Activity::Tool { call, attempt } if self.has_child(call) && throw.how % 3 != 1 => {
+            Activity::RunTool { call, attempt } if self.has_child(call) && roll.how % 3 != 1 => {
                 child_started(call.as_str(), *attempt)
             }
-            Activity::Tool { call, attempt } => {
-                let halt = (throw.how % 16 == 1).then(|| "enough".to_owned());
-                let outcome = outcome(throw.how);
+            Activity::RunTool { call, attempt } => {
+                let halt = (roll.how % 16 == 1).then(|| "enough".to_owned());
+                let outcome = outcome(roll.how);
                 let (call, attempt) = (call.clone(), *attempt);
                 Action::ToolReturned(ToolReturned {
                     call,
@@ -143,19 +146,19 @@ impl Run {
                     outcome,
                     ui: None,
                     halt,
-                    changes: changes(throw.how),
-                    asks: asks(throw.ms),
-                    ran: None,
+                    changes: changes(roll.how),
+                    input_request: asks(roll.ms),
+                    effective_args: None,
                 })
             }
-            Activity::Page { call, suspension, .. } => missing(call.as_str(), *suspension),
-            Activity::Release { child } => {
+            Activity::AwaitClient { call, suspension, .. } => missing(call.as_str(), *suspension),
+            Activity::StopChild { child } => {
                 Action::ChildReleased { child: child.clone(), usage: Default::default() }
             }
-            Activity::Tell { turn } => Action::Told(turn.clone()),
-            Activity::Keep { decision } => Action::DecisionKept(decision.clone()),
-            Activity::Copy { .. } => unreachable!("nothing is forked here"),
-            Activity::Summarize { upto } => summarized(&self.state, *upto, throw.how),
+            Activity::NotifyParent { turn } => Action::ParentNotified(turn.clone()),
+            Activity::PublishDecision { decision } => Action::DecisionPublished(decision.clone()),
+            Activity::CopyFork { .. } => unreachable!("nothing is forked here"),
+            Activity::Summarize { upto } => summarized(&self.state, *upto, roll.how),
         }
     }
 
@@ -163,7 +166,7 @@ impl Run {
         self.children().any(|(of, _)| of == *call)
     }
 
-    /// The calls that children have, or shall.
+    /// The calls that children answer.
     fn children(&self) -> impl Iterator<Item = (CallId, ConversationId)> {
         let calls = self.state.turn.iter().flat_map(|turn| &turn.calls);
         let calls = calls.map(|call| (&call.id, &call.child));
@@ -171,155 +174,161 @@ impl Run {
         calls.chain(runs).filter_map(|(id, child)| Some((id.clone(), child.clone()?)))
     }
 
-    fn child_ends(&self, throw: Throw) -> Action {
+    fn child_ends(&self, roll: Roll) -> Action {
         let children: Vec<_> = self.children().collect();
-        match usize::from(throw.which).checked_rem(children.len()) {
+        match usize::from(roll.which).checked_rem(children.len()) {
             Some(which) => child_ended(children[which].0.as_str(), children[which].1.as_str()),
-            None => child_ended(&self.some_call(throw), "nobody"),
+            None => child_ended(&self.some_call(roll), "nobody"),
         }
     }
 
-    fn message(&self, n: usize, throw: Throw) -> Action {
-        let if_busy =
-            [IfBusy::Reject, IfBusy::Queue, IfBusy::Interrupt][usize::from(throw.how % 3)];
+    fn message(&self, n: usize, roll: Roll) -> Action {
+        let if_busy = [IfBusy::Reject, IfBusy::Queue, IfBusy::Interrupt][usize::from(roll.how % 3)];
         let mut sent = message(&format!("turn_{n}"), if_busy);
-        sent.partial = self.partial(throw);
-        sent.create = Some(born(throw));
-        sent.basis.max_steps = u32::from(throw.which % 5);
-        sent.basis.summarize_over = throw.how.is_multiple_of(4).then_some(u64::from(throw.which));
-        sent.basis.budget.max_conversation_tokens = (throw.how % 16 == 7).then_some(1_000);
+        sent.partial = self.partial(roll);
+        sent.create = Some(create_random(roll));
+        sent.settings.max_steps = u32::from(roll.which % 5);
+        sent.settings.summarize_over = roll.how.is_multiple_of(4).then_some(u64::from(roll.which));
+        sent.settings.budget.max_conversation_tokens = (roll.how % 16 == 7).then_some(1_000);
         Action::Send(sent)
     }
 
-    fn partial(&self, throw: Throw) -> Option<PartialMessage> {
-        let step = self.state.turn.as_ref()?.step + [1, 1, 1, 0, 2][usize::from(throw.which % 5)];
-        let content = vec![text_block("half"); usize::from(throw.how % 4).min(1)];
+    fn partial(&self, roll: Roll) -> Option<PartialMessage> {
+        let step = self.state.turn.as_ref()?.step + [1, 1, 1, 0, 2][usize::from(roll.which % 5)];
+        let content = vec![text_block("half"); usize::from(roll.how % 4).min(1)];
         Some(PartialMessage { id: MessageId::new("msg"), step, content })
     }
 
-    fn dispatch(&self, n: usize, throw: Throw) -> Action {
+    fn dispatch(&self, n: usize, roll: Roll) -> Action {
         Action::Dispatch(Dispatch {
             call: CallId::new(format!("dispatch_{n}")),
             tool: "tool".to_owned(),
             input: json!({}),
             principal: Principal::new("user"),
             revision: Revision::new("r"),
-            on_interrupt: [OnInterrupt::Redispatch, OnInterrupt::Fail][usize::from(throw.how % 2)],
+            on_interrupt: [OnInterrupt::Redispatch, OnInterrupt::Fail][usize::from(roll.how % 2)],
             requests: Default::default(),
-            gate: verdict(decision(throw.which)),
-            child: (throw.how % 5 == 1).then(|| ConversationId::new(format!("kid_{n}"))),
+            gate: verdict(decision(roll.which)),
+            child: (roll.how % 5 == 1).then(|| ConversationId::new(format!("kid_{n}"))),
         })
     }
 
-    fn failed(&self, throw: Throw) -> Action {
+    fn failed(&self, roll: Roll) -> Action {
         let turn = self.state.turn.as_ref();
         Action::ModelFailed(ModelFailed {
             turn: turn.map_or(TurnId::new("none"), |turn| turn.id.clone()),
-            step: turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(throw.how % 5)],
+            step: turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(roll.how % 5)],
             reason: "broken".to_owned(),
-            partial: self.partial(throw),
+            partial: self.partial(roll),
         })
     }
 
-    fn queued(&self, n: usize, throw: Throw) -> TurnId {
-        let place = usize::from(throw.how % 2);
+    fn queued(&self, n: usize, roll: Roll) -> TurnId {
+        let place = usize::from(roll.how % 2);
         self.state.queue.get(place).map_or(TurnId::new(format!("turn_{n}")), |next| next.id.clone())
     }
 
-    fn returned(&self, throw: Throw) -> Action {
-        returned(&self.some_call(throw), u32::from(throw.how % 4))
+    fn returned(&self, roll: Roll) -> Action {
+        returned(&self.some_call(roll), u32::from(roll.how % 4))
     }
 
-    fn resolved(&self, throw: Throw) -> Action {
-        let call = self.some_call(throw);
-        let suspension = [None, Some(1), Some(2), Some(9)][usize::from(throw.how % 4)];
-        match throw.how / 4 % 4 {
+    fn resolved(&self, roll: Roll) -> Action {
+        let call = self.some_call(roll);
+        let suspension = [None, Some(1), Some(2), Some(9)][usize::from(roll.how % 4)];
+        match roll.how / 4 % 4 {
             0 => approve(&call, suspension),
             1 => deny(&call, None),
-            2 => answer(&call, suspension, json!(throw.ms)),
+            2 => answer(&call, suspension, json!(roll.ms)),
             _ => answer_error(&call, "no"),
         }
     }
 
-    fn hooked(&self, throw: Throw) -> Action {
+    fn hooked(&self, roll: Roll) -> Action {
         let turn = self.state.turn.as_ref();
-        let step = turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(throw.how % 5)];
+        let step = turn.map_or(0, |turn| turn.step) + [1, 1, 1, 0, 2][usize::from(roll.how % 5)];
         let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
         let added = AddedContext { hook: "docs".to_owned(), content: vec![text_block("known")] };
-        match throw.which % 8 {
+        match roll.which % 8 {
             0 => Action::Halt { turn, step, reason: "hook".to_owned() },
             _ => Action::ContextAdded { turn, step, added: vec![added] },
         }
     }
 
-    /// A reduction of the context, right or wrong.
-    fn reduced(&self, throw: Throw) -> Action {
+    /// A reduction of the context, legal or illegal.
+    fn reduced(&self, roll: Roll) -> Action {
         let turn = self.state.turn.as_ref();
-        let step = turn.map_or(0, |turn| turn.step) + [1, 1, 0][usize::from(throw.how / 3 % 3)];
+        let step = turn.map_or(0, |turn| turn.step) + [1, 1, 0][usize::from(roll.how / 3 % 3)];
         let turn = turn.map_or(TurnId::new("none"), |turn| turn.id.clone());
-        let seq = self.state.seq.saturating_sub(u64::from(throw.which % 8));
+        let seq = self.state.seq.saturating_sub(u64::from(roll.which % 8));
         let reduced = ContextReduced {
             step,
-            marks: Marks { from: seq, since: seq, expired: seq, forced: 0 },
-            why: [ReductionReason::Budget, ReductionReason::TooLong][usize::from(throw.which % 2)],
+            marks: ContextMarks {
+                read_from: seq,
+                shown_from: seq,
+                expired_upto: seq,
+                forced_upto: 0,
+            },
+            reason: [ReductionReason::Budget, ReductionReason::TooLong]
+                [usize::from(roll.which % 2)],
             results: 0,
             turns: 0,
             tokens_before: 10,
-            tokens_after: u64::from(throw.which),
+            tokens_after: u64::from(roll.which),
         };
         Action::ContextReduced { turn, reduced }
     }
 
-    /// An approver's answer that is to hold for more.
-    fn remembered(&self, throw: Throw) -> Action {
-        let scope = [Scope::Conversation, Scope::Agent][usize::from(throw.how % 2)];
-        let id = DecisionId::new(format!("dec_{}", throw.how % 4));
+    /// An approval that is to be remembered.
+    fn remembered(&self, roll: Roll) -> Action {
+        let scope = [Scope::Conversation, Scope::Agent][usize::from(roll.how % 2)];
+        let id = DecisionId::new(format!("dec_{}", roll.how % 4));
         let wish = RememberDecision {
             id,
             scope,
             matching: Match::Tool,
             does: String::new(),
             fingerprint: String::new(),
-            for_ms: u64::from(throw.ms),
+            for_ms: u64::from(roll.ms),
         };
-        let pending = self.state.pending();
+        let pending = self.state.pending_calls();
         let open = pending.iter().find(|open| open.kind == crate::event::SuspensionKind::Approval);
-        match open.map(|open| answer_to(open, throw)) {
+        match open.map(|open| answer_to(open, roll)) {
             Some(Action::Resolve(resolve)) => {
                 Action::Resolve(Resolve { remember: Some(wish), ..resolve })
             }
-            Some(_) | None => Action::DecisionKept(wish.id),
+            Some(_) | None => Action::DecisionPublished(wish.id),
         }
     }
 
-    fn some_call(&self, throw: Throw) -> String {
+    fn some_call(&self, roll: Roll) -> String {
         let calls = self.state.turn.iter().flat_map(|turn| &turn.calls).map(|call| &call.id);
         let known: Vec<&CallId> = calls.chain(self.state.dispatches.keys()).collect();
-        let place = usize::from(throw.which) % (known.len() + 1);
+        let place = usize::from(roll.which) % (known.len() + 1);
         known.get(place).map_or("nobody".to_owned(), |call| call.to_string())
     }
 
-    /// Revives, performs what is wanted, and answers or expires what is pending, to the end.
-    pub(super) fn finish(&mut self, throw: Throw) {
-        let plain = Throw { what: 0, which: 0, how: throw.how & !1, ms: 0 };
+    /// Revives the conversation, performs what is wanted, and answers or expires what is pending,
+    /// until nothing is left.
+    pub(super) fn finish(&mut self, roll: Roll) {
+        let plain = Roll { what: 0, which: 0, how: roll.how & !1, ms: 0 };
         self.play(Action::Revive);
         for turn in 0..2_000 {
             let wanted = wanted(&self.state);
-            let page = |wanted: &&Activity| matches!(wanted, Activity::Page { .. });
-            let pages_come = (throw.how ^ turn as u8).is_multiple_of(2);
+            let page = |wanted: &&Activity| matches!(wanted, Activity::AwaitClient { .. });
+            let pages_come = (roll.how ^ turn as u8).is_multiple_of(2);
             let next = wanted.iter().find(|wanted| !page(wanted) || !pages_come);
-            let pending = self.state.pending();
+            let pending = self.state.pending_calls();
             let action = match (next, pending.first()) {
-                (None, None) if self.state.alarm().is_some() => match throw.how % 4 {
+                (None, None) if self.state.alarm().is_some() => match roll.how % 4 {
                     0 if self.children().next().is_some() => self.child_ends(plain),
                     _ => {
                         self.at = self.at.max(self.state.alarm().expect("a child has a time"));
                         Action::Wake
                     }
                 },
-                (Some(Activity::Model { turn, step }), _) => reply(turn, *step, Vec::new(), 0),
-                (Some(activity), _) => self.perform(activity, Throw { how: 0, ..plain }),
-                (None, Some(first)) if throw.which.is_multiple_of(3) => {
+                (Some(Activity::CallModel { turn, step }), _) => reply(turn, *step, Vec::new(), 0),
+                (Some(activity), _) => self.perform(activity, Roll { how: 0, ..plain }),
+                (None, Some(first)) if roll.which.is_multiple_of(3) => {
                     self.at = self.at.max(first.expires_at);
                     Action::Wake
                 }
@@ -327,9 +336,12 @@ impl Run {
                 (None, Some(first)) => answer_to(first, plain),
                 (None, None) => return,
             };
-            assert!(self.play(action.clone()), "what is wanted is accepted: {action:?}");
+            assert!(
+                self.play(action.clone()),
+                "the report of a wanted activity is accepted: {action:?}"
+            );
         }
-        panic!("it does not settle");
+        panic!("the conversation does not settle");
     }
 }
 
@@ -342,17 +354,17 @@ fn asks(ms: u16) -> Option<InputRequest> {
     (ms % 3 == 1).then(asks)
 }
 
-fn judged(how: u8) -> MessageVerdict {
+fn verdict_of(how: u8) -> MessageVerdict {
     match how % 13 {
         4 => MessageVerdict::Halt("hook".to_owned()),
         5 => MessageVerdict::Refuse { hook: "guard".to_owned(), reason: "rude".to_owned() },
-        _ => MessageVerdict::GoOn,
+        _ => MessageVerdict::Accept,
     }
 }
 
 /// Half of all conversations are children.
-fn born(throw: Throw) -> Create {
-    Create { parent: throw.which.is_multiple_of(2).then(|| Box::new(parent())), ..create() }
+fn create_random(roll: Roll) -> Create {
+    Create { parent: roll.which.is_multiple_of(2).then(|| Box::new(parent())), ..create() }
 }
 
 fn decision(which: u8) -> Decision {
@@ -369,19 +381,19 @@ fn changes(how: u8) -> Vec<StateChange> {
     }
 }
 
-fn answer_to(pending: &PendingCall, throw: Throw) -> Action {
+fn answer_to(pending: &PendingCall, roll: Roll) -> Action {
     let call = pending.call_id.as_str();
-    let suspension = Some(pending.suspension).filter(|_| throw.how.is_multiple_of(2));
-    match (pending.kind, throw.how % 5) {
+    let suspension = Some(pending.suspension).filter(|_| roll.how.is_multiple_of(2));
+    match (pending.kind, roll.how % 5) {
         (crate::event::SuspensionKind::Approval, 0) => deny(call, None),
         (crate::event::SuspensionKind::Approval, 1) => approve_with(call, json!(null)),
         (crate::event::SuspensionKind::Approval, _) => approve(call, suspension),
         (_, 0) => answer_error(call, "no"),
-        (_, _) => answer(call, suspension, json!({"how": throw.how})),
+        (_, _) => answer(call, suspension, json!({"how": roll.how})),
     }
 }
 
-/// A summary after the one before it, or none.
+/// A summary that follows the last one, or a failed one.
 fn summarized(state: &State, upto: u64, how: u8) -> Action {
     let after = state.context.summary.map_or(0, |summary| summary.upto);
     if how.is_multiple_of(3) || upto <= after {
@@ -389,7 +401,7 @@ fn summarized(state: &State, upto: u64, how: u8) -> Action {
     }
     let summarized = Summarized {
         upto,
-        marks: Marks { from: upto, since: upto, ..Marks::default() },
+        marks: ContextMarks { read_from: upto, shown_from: upto, ..ContextMarks::default() },
         text: "short".to_owned(),
         usage: None,
         tokens_before: 9,
@@ -414,32 +426,32 @@ fn reply(turn: &TurnId, step: u32, calls: Vec<PlannedCall>, how: u8) -> Action {
         stop: [None, Some(StopReason::Paused), Some(StopReason::Refusal)][usize::from(how / 9 % 3)],
         verbatim: None,
         context_tokens: (how % 4 != 3).then_some(u64::from(how)),
-        read_at: u64::MAX,
+        context_seq: u64::MAX,
         object,
-        judged: judged(how),
+        verdict: verdict_of(how),
     })
 }
 
-/// Up to five calls of all kinds, in an order that the dice choose.
-fn planned(throw: Throw, seq: u64) -> Vec<PlannedCall> {
+/// Up to five calls of random kinds.
+fn planned(roll: Roll, seq: u64) -> Vec<PlannedCall> {
     let kinds = |n: u8| {
         let seed =
-            (throw.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(throw.how));
-        let id = GIVEN[usize::from(seed / 8) % GIVEN.len()];
+            (roll.ms / 64).wrapping_mul(31).wrapping_add(u16::from(n) * 7 + u16::from(roll.how));
+        let id = PROVIDER_IDS[usize::from(seed / 8) % PROVIDER_IDS.len()];
         let planned = match seed % 9 {
             0 | 1 => server(id),
             2 => gated(id),
             3 => human(id),
             4 => client(id),
             5 => gated_client(id),
-            6 => answered(id, Executor::Provider, outcome(throw.how)),
-            7 => answered(id, Executor::Client, outcome(throw.how)),
+            6 => answered_call(id, Executor::Provider, outcome(roll.how)),
+            7 => answered_call(id, Executor::Client, outcome(roll.how)),
             _ => call(id, Executor::Provider, seed.is_multiple_of(2)),
         };
-        let planned = if seed % 7 == 1 { asking(id, &format!("{seq}_{n}")) } else { planned };
-        if seed % 4 == 3 { once(planned) } else { planned }
+        let planned = if seed % 7 == 1 { with_child(id, &format!("{seq}_{n}")) } else { planned };
+        if seed % 4 == 3 { run_once(planned) } else { planned }
     };
-    (0..throw.which / 8 % 6).map(kinds).collect()
+    (0..roll.which / 8 % 6).map(kinds).collect()
 }
 
 fn outcome(how: u8) -> Outcome {

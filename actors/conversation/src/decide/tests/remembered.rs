@@ -22,10 +22,10 @@ fn revoke() -> Action {
 
 #[test]
 fn a_decision_is_remembered_with_the_resolution_and_revoked() {
-    let mut story = Story::called(vec![gated("a")]);
-    let told = story.tell(remembering(approve("a", None), Scope::Conversation, 1_000));
-    assert_eq!(told, Ok(vec!["resolution", "decision_remembered", "tool_started"]));
-    let decision = story.state.decisions.values().next().unwrap().clone();
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    let events = scenario.apply(remembering(approve("a", None), Scope::Conversation, 1_000));
+    assert_eq!(events, Ok(vec!["resolution", "decision_remembered", "tool_started"]));
+    let decision = scenario.state.decisions.values().next().unwrap().clone();
     assert!(decision.approved);
     assert!(decision.matches("tool", "server", "0123456789abcdef"));
     for (tool, does, fingerprint) in [
@@ -35,53 +35,53 @@ fn a_decision_is_remembered_with_the_resolution_and_revoked() {
     ] {
         assert!(!decision.matches(tool, does, fingerprint));
     }
-    assert_eq!(decision.expires_at, story.after(1_000));
-    story.then(revoke());
-    assert!(story.state.decisions.is_empty());
-    assert_eq!(story.tell(revoke()), Err(Rejection::DecisionNotFound));
+    assert_eq!(decision.expires_at, scenario.after(1_000));
+    scenario.then(revoke());
+    assert!(scenario.state.decisions.is_empty());
+    assert_eq!(scenario.apply(revoke()), Err(Rejection::DecisionNotFound));
 }
 
 #[test]
 fn a_denial_is_remembered_too_and_one_that_has_expired_is_not_there() {
-    let mut story = Story::called(vec![gated("a")]);
-    story.then(remembering(deny("a", None), Scope::Conversation, 1_000));
-    assert!(!story.state.decisions.values().next().unwrap().approved);
-    story.pass(1_000);
-    assert_eq!(story.tell(revoke()), Err(Rejection::DecisionNotFound));
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    scenario.then(remembering(deny("a", None), Scope::Conversation, 1_000));
+    assert!(!scenario.state.decisions.values().next().unwrap().approved);
+    scenario.advance(1_000);
+    assert_eq!(scenario.apply(revoke()), Err(Rejection::DecisionNotFound));
 }
 
 #[test]
 fn one_for_the_agent_is_this_conversations_until_the_agent_has_it() {
-    let mut story = Story::called(vec![gated("a")]);
-    story.then(remembering(approve("a", None), Scope::Agent, 1_000));
-    assert_eq!(story.state.decisions.len(), 1);
-    assert_eq!(story.wants(), ["attempt 1 of a", "keeping of dec_1"]);
-    assert_eq!(story.tell(revoke()), Err(Rejection::DecisionNotFound));
-    story.then(Action::DecisionKept(DecisionId::new("dec_1")));
-    assert_eq!(story.wants(), ["attempt 1 of a"]);
-    assert!(story.state.decisions.is_empty());
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    scenario.then(remembering(approve("a", None), Scope::Agent, 1_000));
+    assert_eq!(scenario.state.decisions.len(), 1);
+    assert_eq!(scenario.wanted(), ["attempt 1 of a", "keeping of dec_1"]);
+    assert_eq!(scenario.apply(revoke()), Err(Rejection::DecisionNotFound));
+    scenario.then(Action::DecisionPublished(DecisionId::new("dec_1")));
+    assert_eq!(scenario.wanted(), ["attempt 1 of a"]);
+    assert!(scenario.state.decisions.is_empty());
 }
 
 #[test]
 fn nothing_is_remembered_of_an_approval_that_the_gate_refuses() {
-    let mut story = Story::called(vec![gated("a")]);
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
     let refused = match approve_with("a", serde_json::json!({"n": 2})) {
         Action::Resolve(resolve) => {
             Action::Resolve(Resolve { gate: Some(verdict(Decision::Deny)), ..resolve })
         }
         other => other,
     };
-    story.then(remembering(refused, Scope::Conversation, 1_000));
-    assert!(story.state.decisions.is_empty());
+    scenario.then(remembering(refused, Scope::Conversation, 1_000));
+    assert!(scenario.state.decisions.is_empty());
 }
 
 #[test]
 fn a_call_that_a_decision_lets_through_runs_as_who_made_it() {
-    let mut story = Story::begun();
+    let mut scenario = Scenario::with_turn();
     let mut planned = server("a");
     let by = Some(Principal::new("ann"));
     planned.gate = Some(Verdict { by, ..verdict(Decision::Allow) });
-    story.reply(vec![planned]).unwrap();
-    let call = story.state.call(&crate::CallId::new("a")).unwrap();
+    scenario.reply(vec![planned]).unwrap();
+    let call = scenario.state.call(&crate::CallId::new("a")).unwrap();
     assert_eq!(call.principal, Principal::new("ann"));
 }

@@ -4,58 +4,59 @@ use serde_json::{Value, json};
 
 use crate::command::*;
 use crate::event::{AnswerFormat, Event, EventData, Executor, Intent, OnInterrupt, ToolResult};
-use crate::message::{Outcome, Usage, text_block};
+use crate::message::{Outcome, text_block};
 use crate::parent::Parent;
 use crate::permission::{Decision, Verdict};
+use crate::usage::Usage;
 use crate::{
     Activity, AgentName, CallId, ConversationId, MessageId, Principal, Rejection, Revision, State,
-    Timestamp, TurnId, decide, evolve, from_json, replay, wanted,
+    Timestamp, TurnId, checked_fold, decide, from_json, replay, wanted,
 };
 
-/// How long a suspension of these tests waits.
+/// How long suspensions wait in these tests.
 pub(super) const TIMEOUT_MS: i64 = 60_000;
 const MAX_STEPS: u32 = 5;
 
-pub(super) struct Story {
+pub(super) struct Scenario {
     pub(super) state: State,
     pub(super) journal: Vec<Event>,
     pub(super) at: Timestamp,
 }
 
-pub(super) type Told = Result<Vec<&'static str>, Rejection>;
+pub(super) type Applied = Result<Vec<&'static str>, Rejection>;
 
-impl Story {
+impl Scenario {
     pub(super) fn empty() -> Self {
         let at = Timestamp::from_millisecond(1_800_000_000_000).unwrap();
         Self { state: State::default(), journal: Vec::new(), at }
     }
 
     /// A conversation whose first turn, `turn_1`, has just started.
-    pub(super) fn begun() -> Self {
-        let mut story = Self::empty();
-        story.tell(send("turn_1")).unwrap();
-        story
+    pub(super) fn with_turn() -> Self {
+        let mut scenario = Self::empty();
+        scenario.apply(send("turn_1")).unwrap();
+        scenario
     }
 
     /// A conversation whose model has just made these calls.
-    pub(super) fn called(calls: Vec<PlannedCall>) -> Self {
-        let mut story = Self::begun();
-        story.reply(calls).unwrap();
-        story
+    pub(super) fn with_calls(calls: Vec<PlannedCall>) -> Self {
+        let mut scenario = Self::with_turn();
+        scenario.reply(calls).unwrap();
+        scenario
     }
 
-    /// Judges and folds a command; the types of its events.
+    /// Decides a command, folds its events, and returns their types.
     ///
-    /// Every time: `seq` has no gap, a replay of the journal as it is read back from JSON comes to
-    /// the same state, and so does the state's own JSON.
-    pub(super) fn tell(&mut self, action: Action) -> Told {
+    /// Also asserts that every event is legal and reads back from JSON as it was, and that both a
+    /// replay of the journal and the state's own JSON result in the same state.
+    pub(super) fn apply(&mut self, action: Action) -> Applied {
         let events = decide(&self.state, Command { at: self.at, action })?;
         for event in &events {
             assert_eq!(event.seq, self.state.seq + 1, "seq has no gap");
             let json = serde_json::to_vec(event).unwrap();
             let read: Event = from_json(&json).unwrap();
             assert_eq!(read, *event, "an event reads back as it was");
-            self.state = evolve(std::mem::take(&mut self.state), &read);
+            self.state = checked_fold(std::mem::take(&mut self.state), &read).unwrap();
         }
         let kinds = events.iter().map(kind).collect();
         self.journal.extend(events);
@@ -65,19 +66,19 @@ impl Story {
         Ok(kinds)
     }
 
-    /// The same, for a command that must be accepted.
+    /// Applies a command that must be accepted.
     pub(super) fn then(&mut self, action: Action) -> &mut Self {
-        self.tell(action).unwrap();
+        self.apply(action).unwrap();
         self
     }
 
-    pub(super) fn reply(&mut self, calls: Vec<PlannedCall>) -> Told {
-        let action = self.replied(calls);
-        self.tell(action)
+    pub(super) fn reply(&mut self, calls: Vec<PlannedCall>) -> Applied {
+        let action = self.model_reply(calls);
+        self.apply(action)
     }
 
-    /// The model's answer to the open step.
-    pub(super) fn replied(&self, calls: Vec<PlannedCall>) -> Action {
+    /// The model's reply to the next step.
+    pub(super) fn model_reply(&self, calls: Vec<PlannedCall>) -> Action {
         let turn = self.state.turn.as_ref().unwrap();
         Action::ModelReplied(ModelReplied {
             turn: turn.id.clone(),
@@ -89,13 +90,13 @@ impl Story {
             stop: None,
             verbatim: None,
             context_tokens: None,
-            read_at: u64::MAX,
+            context_seq: u64::MAX,
             object: None,
-            judged: MessageVerdict::GoOn,
+            verdict: MessageVerdict::Accept,
         })
     }
 
-    pub(super) fn pass(&mut self, ms: i64) -> &mut Self {
+    pub(super) fn advance(&mut self, ms: i64) -> &mut Self {
         self.at += jiff::SignedDuration::from_millis(ms);
         self
     }
@@ -104,7 +105,7 @@ impl Story {
         self.at + jiff::SignedDuration::from_millis(ms)
     }
 
-    pub(super) fn wants(&self) -> Vec<String> {
+    pub(super) fn wanted(&self) -> Vec<String> {
         wanted(&self.state).iter().map(Activity::to_string).collect()
     }
 
@@ -127,7 +128,7 @@ impl Story {
         json!([result["error"], result["error_type"]])
     }
 
-    pub(super) fn ended(&self) -> Vec<(String, Option<String>)> {
+    pub(super) fn turn_ends(&self) -> Vec<(String, Option<String>)> {
         let ended = |event: &Event| match &event.data {
             EventData::TurnEnded(ended) => {
                 let outcome = serde_json::to_value(ended.outcome).unwrap();
@@ -170,17 +171,17 @@ pub(super) fn kind(event: &Event) -> &'static str {
         EventData::SummaryFailed(_) => "summary_failed",
         EventData::TurnEnded(_) => "turn_ended",
         EventData::DispatchStarted(_) => "dispatch_started",
-        EventData::Dispatch(_) => "dispatch",
+        EventData::DispatchFinished(_) => "dispatch",
         EventData::PhaseChanged(_) => "phase_changed",
         EventData::TodosChanged(_) => "todos_changed",
         EventData::WorkspaceOpened(_) => "workspace_opened",
         EventData::ChildStarted(_) => "child_started",
         EventData::ChildEnded(_) => "child_ended",
         EventData::ChildReleased(_) => "child_released",
-        EventData::Told(_) => "told",
+        EventData::ParentNotified(_) => "told",
         EventData::Abandoned {} => "abandoned",
         EventData::DecisionRemembered(_) => "decision_remembered",
-        EventData::DecisionKept(_) => "decision_kept",
+        EventData::DecisionPublished(_) => "decision_kept",
         EventData::DecisionRevoked(_) => "decision_revoked",
         EventData::Unknown(_) => "unknown",
     }
@@ -224,7 +225,7 @@ fn allowed() -> Option<Verdict> {
     Some(verdict(Decision::Allow))
 }
 
-pub(super) fn basis() -> TurnSettings {
+pub(super) fn turn_settings() -> TurnSettings {
     TurnSettings {
         agent: AgentName::new("demo"),
         revision: Revision::new("0123456789abcdef"),
@@ -237,14 +238,14 @@ pub(super) fn basis() -> TurnSettings {
 pub(super) fn message(turn: &str, if_busy: IfBusy) -> Send {
     Send {
         create: Some(create()),
-        basis: basis(),
+        settings: turn_settings(),
         turn_id: TurnId::new(turn),
         id: MessageId::new(format!("user_{turn}")),
         content: vec![text_block("hello")],
         message_id: None,
         principal: Principal::new("user"),
         assigns: Default::default(),
-        shape: AnswerFormat::Agent,
+        answer_format: AnswerFormat::Agent,
         if_busy,
         partial: None,
     }
@@ -259,7 +260,7 @@ pub(super) fn queued(turn: &str) -> Action {
 }
 
 pub(super) fn start(turn: &str) -> Action {
-    Action::Start(Start { turn: TurnId::new(turn), basis: Some(basis()) })
+    Action::Start(Start { turn: TurnId::new(turn), settings: Some(turn_settings()) })
 }
 
 pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
@@ -271,7 +272,7 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
         timeout_ms: TIMEOUT_MS.unsigned_abs(),
         grace_ms: (executor == Executor::Client).then_some(5_000),
         on_interrupt: OnInterrupt::Redispatch,
-        answer: None,
+        default_result: None,
         child: None,
         lane: None,
     };
@@ -280,7 +281,7 @@ pub(super) fn call(id: &str, executor: Executor, gate: bool) -> PlannedCall {
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
         args: json!({"n": 1}),
-        said: None,
+        original_args: None,
         plan,
         gate,
     }
@@ -294,8 +295,8 @@ pub(super) fn gated(id: &str) -> PlannedCall {
     call(id, Executor::Server, true)
 }
 
-/// A call that the child `kid_<name>` is to answer.
-pub(super) fn asking(id: &str, name: &str) -> PlannedCall {
+/// A server call that the child `kid_<name>` is to answer.
+pub(super) fn with_child(id: &str, name: &str) -> PlannedCall {
     let mut planned = server(id);
     if let CallPlan::Execute { child, .. } = &mut planned.plan {
         *child = Some(ConversationId::new(format!("kid_{name}")));
@@ -305,7 +306,12 @@ pub(super) fn asking(id: &str, name: &str) -> PlannedCall {
 
 pub(super) fn child_started(call: &str, attempt: u32) -> Action {
     let within_ms = TIMEOUT_MS.unsigned_abs();
-    Action::ChildStarted(ChildStarted { call: CallId::new(call), attempt, within_ms, ran: None })
+    Action::ChildStarted(ChildStarted {
+        call: CallId::new(call),
+        attempt,
+        within_ms,
+        effective_args: None,
+    })
 }
 
 pub(super) fn child_ended(call: &str, child: &str) -> Action {
@@ -331,21 +337,21 @@ pub(super) fn gated_client(id: &str) -> PlannedCall {
     call(id, Executor::Client, true)
 }
 
-/// The same call, of a tool that must not run twice.
-pub(super) fn once(mut planned: PlannedCall) -> PlannedCall {
+/// The call, of a tool that must not run twice.
+pub(super) fn run_once(mut planned: PlannedCall) -> PlannedCall {
     if let CallPlan::Execute { on_interrupt, .. } = &mut planned.plan {
         *on_interrupt = OnInterrupt::Fail;
     }
     planned
 }
 
-pub(super) fn answered(id: &str, executor: Executor, outcome: Outcome) -> PlannedCall {
+pub(super) fn answered_call(id: &str, executor: Executor, outcome: Outcome) -> PlannedCall {
     let plan = CallPlan::Answer { executor, intent: Intent::Render, outcome };
     PlannedCall {
         given_id: id.to_owned(),
         tool: "tool".to_owned(),
         args: json!({}),
-        said: None,
+        original_args: None,
         plan,
         gate: allowed(),
     }
@@ -396,7 +402,7 @@ pub(super) fn answer_error(call: &str, error: &str) -> Action {
 pub(super) fn returned(call: &str, attempt: u32) -> Action {
     let outcome = Outcome::Ok(json!("done"));
     let call = CallId::new(call);
-    let (ui, halt, changes) = Default::default();
+    let (ui, halt, changes) = (None, None, Vec::new());
     Action::ToolReturned(ToolReturned {
         call,
         attempt,
@@ -404,13 +410,13 @@ pub(super) fn returned(call: &str, attempt: u32) -> Action {
         ui,
         halt,
         changes,
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     })
 }
 
 pub(super) fn missing(call: &str, suspension: u32) -> Action {
-    Action::PageMissing(ClientMissing { call: CallId::new(call), suspension })
+    Action::ClientMissing(ClientMissing { call: CallId::new(call), suspension })
 }
 
 pub(super) fn fail(call: &str) -> Action {
@@ -426,6 +432,6 @@ pub(super) fn partial(step: u32) -> PartialMessage {
     PartialMessage { id: MessageId::new("msg_cut"), step, content: vec![text_block("half a")] }
 }
 
-pub(super) fn not_open(told: Told) -> bool {
-    matches!(told, Err(Rejection::CallNotOpen(_)))
+pub(super) fn not_open(applied: Applied) -> bool {
+    matches!(applied, Err(Rejection::CallNotOpen(_)))
 }

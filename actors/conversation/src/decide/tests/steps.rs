@@ -27,44 +27,45 @@ fn halting(call: &str) -> Action {
         ui: None,
         halt,
         changes: Vec::new(),
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     })
 }
 
-/// semantics §2.16
+/// `reference/semantics.md#what-must-not-go-wrong` no. 16
 #[test]
 fn a_turn_without_end_is_halted_at_max_steps() {
-    let mut story = Story::begun();
+    let mut scenario = Scenario::with_turn();
     for step in 1..=5 {
-        assert_eq!(story.wants(), [format!("model step {step} of turn_1")]);
-        story.reply(vec![server("a")]).unwrap();
-        let call = story.state.turn.as_ref().unwrap().calls[0].id.to_string();
-        story.then(returned(&call, 1));
+        assert_eq!(scenario.wanted(), [format!("model step {step} of turn_1")]);
+        scenario.reply(vec![server("a")]).unwrap();
+        let call = scenario.state.turn.as_ref().unwrap().calls[0].id.to_string();
+        scenario.then(returned(&call, 1));
     }
-    assert_eq!(story.ended(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
-    assert!(story.wants().is_empty());
+    assert_eq!(scenario.turn_ends(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
+    assert!(scenario.wanted().is_empty());
 }
 
 #[test]
 fn the_last_step_may_still_answer() {
-    let mut story = Story::begun();
+    let mut scenario = Scenario::with_turn();
     for _ in 1..5 {
         let refused = Outcome::Err("unknown tool: tool".to_owned(), ErrorType::ToolNotFound);
-        story.reply(vec![answered("a", Executor::Server, refused)]).unwrap();
+        scenario.reply(vec![answered_call("a", Executor::Server, refused)]).unwrap();
     }
-    story.reply(vec![]).unwrap();
-    assert_eq!(story.ended(), [("completed".to_owned(), None)]);
+    scenario.reply(vec![]).unwrap();
+    assert_eq!(scenario.turn_ends(), [("completed".to_owned(), None)]);
 }
 
 #[test]
 fn a_last_step_whose_calls_are_answered_at_once_is_halted_in_the_same_commit() {
-    let mut story = Story::begun();
+    let mut scenario = Scenario::with_turn();
     for _ in 1..5 {
-        story.reply(vec![answered("a", Executor::Client, Outcome::Ok(json!(1)))]).unwrap();
+        scenario.reply(vec![answered_call("a", Executor::Client, Outcome::Ok(json!(1)))]).unwrap();
     }
-    let told = story.reply(vec![answered("a", Executor::Client, Outcome::Ok(json!(1)))]).unwrap();
-    assert_eq!(told, ["assistant_msg", "tool_call", "tool_result", "turn_ended"]);
+    let events =
+        scenario.reply(vec![answered_call("a", Executor::Client, Outcome::Ok(json!(1)))]).unwrap();
+    assert_eq!(events, ["assistant_msg", "tool_call", "tool_result", "turn_ended"]);
 }
 
 #[test]
@@ -75,73 +76,75 @@ fn an_answer_or_an_expiry_in_the_last_step_ends_the_turn_too() {
         (client("a"), missing("a~5", 1)),
         (gated("a"), deny("a~5", None)),
     ] {
-        let mut story = Story::begun();
+        let mut scenario = Scenario::with_turn();
         for _ in 1..5 {
-            story.reply(vec![answered("a", Executor::Server, Outcome::Ok(json!(1)))]).unwrap();
+            scenario
+                .reply(vec![answered_call("a", Executor::Server, Outcome::Ok(json!(1)))])
+                .unwrap();
         }
-        story.reply(vec![call]).unwrap();
+        scenario.reply(vec![call]).unwrap();
         if closing == Action::Wake {
-            story.pass(TIMEOUT_MS);
+            scenario.advance(TIMEOUT_MS);
         }
-        assert_eq!(story.tell(closing).unwrap().last(), Some(&"turn_ended"));
-        assert_eq!(story.ended(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
+        assert_eq!(scenario.apply(closing).unwrap().last(), Some(&"turn_ended"));
+        assert_eq!(scenario.turn_ends(), [("halted".to_owned(), Some("max_steps".to_owned()))]);
     }
 }
 
-/// semantics §2.15
+/// `reference/semantics.md#what-must-not-go-wrong` no. 15
 #[test]
 fn a_provider_failure_is_turn_failed_with_a_reason() {
-    let mut story = Story::begun();
-    assert_eq!(story.tell(failed(1, false)).unwrap(), ["turn_ended"]);
-    assert_eq!(story.ended(), [("failed".to_owned(), Some("HTTP 500".to_owned()))]);
-    assert!(story.wants().is_empty());
+    let mut scenario = Scenario::with_turn();
+    assert_eq!(scenario.apply(failed(1, false)).unwrap(), ["turn_ended"]);
+    assert_eq!(scenario.turn_ends(), [("failed".to_owned(), Some("HTTP 500".to_owned()))]);
+    assert!(scenario.wanted().is_empty());
 }
 
-/// semantics §2.14
+/// `reference/semantics.md#what-must-not-go-wrong` no. 14
 #[test]
 fn the_partial_text_of_a_failed_stream_is_kept_once_and_marked() {
-    let mut story = Story::begun();
-    assert_eq!(story.tell(failed(1, true)).unwrap(), ["assistant_msg", "turn_ended"]);
-    let EventData::AssistantMsg(spoken) = &story.journal[3].data else { unreachable!() };
+    let mut scenario = Scenario::with_turn();
+    assert_eq!(scenario.apply(failed(1, true)).unwrap(), ["assistant_msg", "turn_ended"]);
+    let EventData::AssistantMsg(spoken) = &scenario.journal[3].data else { unreachable!() };
     let spoken = serde_json::to_value(spoken).unwrap();
     assert_eq!(
         (&spoken["status"], &spoken["message"]["status"]),
         (&json!("error"), &json!("error"))
     );
-    assert_eq!(story.tell(failed(1, true)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(failed(1, true)), Err(Rejection::Stale));
 }
 
 #[test]
 fn a_reply_or_a_failure_of_another_step_or_turn_is_stale() {
-    let mut story = Story::begun();
-    let first = story.replied(vec![server("a")]);
-    story.then(first.clone());
-    assert_eq!(story.tell(first.clone()), Err(Rejection::Stale));
-    assert_eq!(story.tell(failed(2, false)), Err(Rejection::Stale), "a call is open");
-    story.then(returned("a", 1));
-    assert_eq!(story.tell(first.clone()), Err(Rejection::Stale));
-    assert_eq!(story.tell(failed(1, false)), Err(Rejection::Stale));
-    assert_eq!(story.tell(failed(3, false)), Err(Rejection::Stale));
-    story.then(cancel()).then(send("turn_2"));
-    assert_eq!(story.tell(first), Err(Rejection::Stale));
+    let mut scenario = Scenario::with_turn();
+    let first = scenario.model_reply(vec![server("a")]);
+    scenario.then(first.clone());
+    assert_eq!(scenario.apply(first.clone()), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(failed(2, false)), Err(Rejection::Stale), "a call is open");
+    scenario.then(returned("a", 1));
+    assert_eq!(scenario.apply(first.clone()), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(failed(1, false)), Err(Rejection::Stale));
+    assert_eq!(scenario.apply(failed(3, false)), Err(Rejection::Stale));
+    scenario.then(cancel()).then(send("turn_2"));
+    assert_eq!(scenario.apply(first), Err(Rejection::Stale));
 }
 
 #[test]
 fn a_halt_gives_every_other_call_a_result() {
-    let mut story = Story::called(vec![server("a"), server("b"), human("c"), gated("d")]);
-    let told = story.tell(halting("a")).unwrap();
-    assert_eq!(told, [vec!["tool_result"; 4], vec!["turn_ended"]].concat());
-    assert!(story.result("a").unwrap().outcome.is_ok());
+    let mut scenario = Scenario::with_calls(vec![server("a"), server("b"), human("c"), gated("d")]);
+    let events = scenario.apply(halting("a")).unwrap();
+    assert_eq!(events, [vec!["tool_result"; 4], vec!["turn_ended"]].concat());
+    assert!(scenario.result("a").unwrap().outcome.is_ok());
     for call in ["b", "c", "d"] {
-        assert_eq!(story.error(call), json!(["[cancelled]", "CANCELLED"]));
+        assert_eq!(scenario.error(call), json!(["[cancelled]", "CANCELLED"]));
     }
-    assert_eq!(story.ended(), [("halted".to_owned(), Some("enough".to_owned()))]);
-    assert_eq!((story.state.alarm(), story.wants()), (None, vec![]));
+    assert_eq!(scenario.turn_ends(), [("halted".to_owned(), Some("enough".to_owned()))]);
+    assert_eq!((scenario.state.alarm(), scenario.wanted()), (None, vec![]));
 }
 
 #[test]
 fn what_a_tool_shows_to_people_is_beside_its_result() {
-    let mut story = Story::called(vec![server("a")]);
+    let mut scenario = Scenario::with_calls(vec![server("a")]);
     let ui = Some(Ui { kind: "chart".to_owned(), payload: json!([1]) });
     let (call, outcome) = (CallId::new("a"), Outcome::Ok(json!("drawn")));
     let back = ToolReturned {
@@ -151,18 +154,18 @@ fn what_a_tool_shows_to_people_is_beside_its_result() {
         ui: ui.clone(),
         halt: None,
         changes: Vec::new(),
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     };
-    story.then(Action::ToolReturned(back));
-    assert_eq!(story.result("a").unwrap().ui, ui);
+    scenario.then(Action::ToolReturned(back));
+    assert_eq!(scenario.result("a").unwrap().ui, ui);
 }
 
-/// semantics §2.12, as far as the core goes
+/// `reference/semantics.md#what-must-not-go-wrong` no. 12, as far as it concerns the core
 #[test]
 fn a_call_whose_tool_is_gone_when_it_is_approved_ends_with_an_error() {
-    let mut story = Story::called(vec![gated("a")]);
-    story.then(approve("a", None));
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    scenario.then(approve("a", None));
     let outcome = Outcome::Err("unknown tool: tool".to_owned(), ErrorType::ToolNotFound);
     let call = CallId::new("a");
     let back = ToolReturned {
@@ -172,12 +175,12 @@ fn a_call_whose_tool_is_gone_when_it_is_approved_ends_with_an_error() {
         ui: None,
         halt: None,
         changes: Vec::new(),
-        asks: None,
-        ran: None,
+        input_request: None,
+        effective_args: None,
     };
-    story.then(Action::ToolReturned(back));
-    assert_eq!(story.error("a"), json!(["unknown tool: tool", "TOOL_NOT_FOUND"]));
-    assert_eq!(story.wants(), ["model step 2 of turn_1"]);
+    scenario.then(Action::ToolReturned(back));
+    assert_eq!(scenario.error("a"), json!(["unknown tool: tool", "TOOL_NOT_FOUND"]));
+    assert_eq!(scenario.wanted(), ["model step 2 of turn_1"]);
 }
 
 #[test]
@@ -196,11 +199,11 @@ fn calls_in_one_lane_run_one_after_another_in_call_order() {
         in_lane("d", false, "y"),
         server("e"),
     ];
-    let mut story = Story::called(calls);
+    let mut scenario = Scenario::with_calls(calls);
     let first = ["attempt 1 of c", "attempt 1 of d", "attempt 1 of e"];
-    assert_eq!(story.wants(), first, "what waits for a person holds up nobody");
-    story.then(approve("a", None));
-    assert_eq!(story.wants(), ["attempt 1 of a", "attempt 1 of d", "attempt 1 of e"]);
-    story.then(returned("a", 1)).then(returned("c", 1));
-    assert_eq!(story.wants(), ["attempt 1 of b", "attempt 1 of d", "attempt 1 of e"]);
+    assert_eq!(scenario.wanted(), first, "what waits for a person holds up nobody");
+    scenario.then(approve("a", None));
+    assert_eq!(scenario.wanted(), ["attempt 1 of a", "attempt 1 of d", "attempt 1 of e"]);
+    scenario.then(returned("a", 1)).then(returned("c", 1));
+    assert_eq!(scenario.wanted(), ["attempt 1 of b", "attempt 1 of d", "attempt 1 of e"]);
 }

@@ -1,37 +1,37 @@
-//! Cut any journal anywhere: it settles, with one result a call, and replays to the same state.
+//! Any journal, cut anywhere, settles with one result per call, and replays to the same state.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use super::journal_checker::Referee;
-use super::random_driver::{Run, Throw, throws};
+use super::journal_checker::JournalChecker;
+use super::random_driver::{RandomRun, Roll, rolls};
 use super::scenario::{cancel, kind};
 use crate::command::Action;
 use crate::state::{CallPhase, ConversationStatus};
 use crate::{Activity, State, Timestamp, evolve, from_json, replay, wanted};
 
-/// Cuts a journal, lets the rest be finished, and has the referee look at the whole.
-fn settles(run: &Run, cut: usize, state: State, throw: Throw) {
-    let mut rest = Run { state, journal: run.journal[..cut].to_vec(), at: run.at };
+/// Cuts a journal, lets the rest be finished, and checks the whole journal.
+fn assert_settles(run: &RandomRun, cut: usize, state: State, roll: Roll) {
+    let mut rest = RandomRun { state, journal: run.journal[..cut].to_vec(), at: run.at };
     if !rest.state.exists() {
         return;
     }
-    rest.finish(throw);
-    Referee::of(&rest.journal).all_is_done();
+    rest.finish(roll);
+    JournalChecker::check(&rest.journal).assert_nothing_left();
     assert!(rest.state.turn.is_none() && rest.state.queue.is_empty());
     assert!(rest.state.dispatches.is_empty() && wanted(&rest.state).is_empty());
-    assert_eq!(rest.state.activeness(), ConversationStatus::Idle);
-    assert_eq!((rest.state.alarm(), rest.state.pending()), (None, vec![]));
+    assert_eq!(rest.state.status(), ConversationStatus::Idle);
+    assert_eq!((rest.state.alarm(), rest.state.pending_calls()), (None, vec![]));
     assert_eq!(replay(State::default(), &rest.journal), rest.state);
 }
 
-/// What is wanted is a call that runs or waits for a page, never one that is done.
-fn wants_only_what_is_open(state: &State) {
+/// Every wanted activity has something to do; none is for a call that is done.
+fn assert_wants_only_open_work(state: &State) {
     for activity in wanted(state) {
         let open = match &activity {
-            Activity::Tool { call, .. } | Activity::Page { call, .. } => {
+            Activity::RunTool { call, .. } | Activity::AwaitClient { call, .. } => {
                 let open = state.call(call).is_some_and(|call| match call.phase {
                     CallPhase::Running { .. } | CallPhase::Suspended(_) => true,
                     CallPhase::Requested
@@ -41,13 +41,15 @@ fn wants_only_what_is_open(state: &State) {
                 });
                 open || state.dispatches.contains_key(call)
             }
-            Activity::Release { child } => state.orphans.contains_key(child),
-            Activity::Tell { turn } => state.turn.as_ref().is_none_or(|open| open.id != *turn),
-            Activity::Keep { decision } => state.decisions.contains_key(decision),
-            Activity::Copy { after } => state.forking.is_some() && *after == state.seq,
+            Activity::StopChild { child } => state.orphans.contains_key(child),
+            Activity::NotifyParent { turn } => {
+                state.turn.as_ref().is_none_or(|open| open.id != *turn)
+            }
+            Activity::PublishDecision { decision } => state.decisions.contains_key(decision),
+            Activity::CopyFork { after } => state.forking.is_some() && *after == state.seq,
             Activity::Summarize { upto } => *upto <= state.seq,
-            Activity::Start { .. } => state.turn.is_none(),
-            Activity::Model { .. } => state.turn.as_ref().is_some_and(|turn| turn.settled()),
+            Activity::StartTurn { .. } => state.turn.is_none(),
+            Activity::CallModel { .. } => state.turn.as_ref().is_some_and(|turn| turn.is_settled()),
         };
         assert!(open, "{activity}");
     }
@@ -58,17 +60,17 @@ proptest! {
 
     #[test]
     fn a_journal_cut_at_any_place_settles(
-        throws in throws(40), last in throws(2).prop_filter("one", |last| last.len() == 1),
+        rolls in rolls(40), last in rolls(2).prop_filter("one", |last| last.len() == 1),
     ) {
-        let run = Run::played(&throws);
-        Referee::of(&run.journal);
+        let run = RandomRun::from_rolls(&rolls);
+        JournalChecker::check(&run.journal);
         let mut state = State::default();
-        settles(&run, 0, state.clone(), last[0]);
-        for (place, event) in run.journal.iter().enumerate() {
+        assert_settles(&run, 0, state.clone(), last[0]);
+        for (index, event) in run.journal.iter().enumerate() {
             state = evolve(state, event);
-            wants_only_what_is_open(&state);
-            let throw = Throw { how: last[0].how.wrapping_add(place as u8), ..last[0] };
-            settles(&run, place + 1, state.clone(), throw);
+            assert_wants_only_open_work(&state);
+            let roll = Roll { how: last[0].how.wrapping_add(index as u8), ..last[0] };
+            assert_settles(&run, index + 1, state.clone(), roll);
         }
         prop_assert_eq!(state, run.state);
     }
@@ -79,12 +81,12 @@ proptest! {
 
     #[test]
     fn a_long_journal_cut_somewhere_settles(
-        throws in throws(120), place in any::<prop::sample::Index>(), how in any::<(u8, u8)>(),
+        rolls in rolls(120), index in any::<prop::sample::Index>(), how in any::<(u8, u8)>(),
     ) {
-        let run = Run::played(&throws);
-        let cut = place.index(run.journal.len() + 1);
+        let run = RandomRun::from_rolls(&rolls);
+        let cut = index.index(run.journal.len() + 1);
         let state = replay(State::default(), &run.journal[..cut]);
-        settles(&run, cut, state, Throw { what: 0, which: how.0, how: how.1, ms: 0 });
+        assert_settles(&run, cut, state, Roll { what: 0, which: how.0, how: how.1, ms: 0 });
     }
 
 }
@@ -94,10 +96,10 @@ proptest! {
 
     #[test]
     fn a_cached_state_goes_on_as_a_full_replay_would(
-        throws in throws(60), place in any::<prop::sample::Index>(),
+        rolls in rolls(60), index in any::<prop::sample::Index>(),
     ) {
-        let run = Run::played(&throws);
-        let (before, after) = run.journal.split_at(place.index(run.journal.len() + 1));
+        let run = RandomRun::from_rolls(&rolls);
+        let (before, after) = run.journal.split_at(index.index(run.journal.len() + 1));
         let cached = serde_json::to_vec(&replay(State::default(), before)).unwrap();
         let cached: State = from_json(&cached).unwrap();
         prop_assert_eq!(replay(cached, after), run.state);
@@ -105,28 +107,28 @@ proptest! {
 
     #[test]
     fn nothing_panics_on_a_journal_out_of_order(
-        throws in throws(60), order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
+        rolls in rolls(60), order in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
     ) {
-        let run = Run::played(&throws);
+        let run = RandomRun::from_rolls(&rolls);
         prop_assume!(!run.journal.is_empty());
-        let torn = order.iter().map(|place| place.get(&run.journal));
+        let torn = order.iter().map(|index| index.get(&run.journal));
         let state = replay(State::default(), torn);
         let (at, journal) = (Timestamp::MAX, Vec::new());
-        let mut torn = Run { state, journal, at };
-        let _ = (wanted(&torn.state), torn.state.alarm(), torn.state.activeness());
+        let mut torn = RandomRun { state, journal, at };
+        let _ = (wanted(&torn.state), torn.state.alarm(), torn.state.status());
         for action in [Action::Revive, Action::Wake, cancel()] {
             torn.play(action);
         }
     }
 }
 
-/// Without this, the properties could pass by never meeting what they are about.
+/// Otherwise the properties could hold only because they never meet what they are about.
 #[test]
 fn the_dice_reach_every_kind_of_event_and_of_result() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..300 {
-        let run = Run::played(&throws(120).new_tree(&mut runner).unwrap().current());
+        let run = RandomRun::from_rolls(&rolls(120).new_tree(&mut runner).unwrap().current());
         for event in &run.journal {
             let json = serde_json::to_value(event).unwrap();
             let data = &json["data"];

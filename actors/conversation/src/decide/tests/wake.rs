@@ -1,4 +1,4 @@
-//! A suspension has one absolute deadline, whoever lives or dies meanwhile.
+//! A suspension has one absolute deadline, whichever node dies meanwhile.
 
 use serde_json::json;
 
@@ -14,107 +14,110 @@ fn lasting(mut planned: PlannedCall, ms: u64) -> PlannedCall {
     planned
 }
 
-/// semantics §2.6
+/// `reference/semantics.md#what-must-not-go-wrong` no. 6
 #[test]
 fn a_deadline_that_passed_while_no_actor_lived_expires_the_call_and_the_turn_goes_on() {
-    let mut story = Story::called(vec![human("a")]);
-    story.pass(10 * TIMEOUT_MS).then(Action::Revive);
-    assert!(story.state.alarm().unwrap() < story.at, "the alarm is due");
-    assert_eq!(story.tell(Action::Wake).unwrap(), ["tool_result"]);
-    assert_eq!(story.error("a"), json!(["timed out: no response", "EXPIRED"]));
-    assert_eq!(story.wants(), ["model step 2 of turn_1"]);
-    assert_eq!(story.state.activeness(), ConversationStatus::Preparing);
+    let mut scenario = Scenario::with_calls(vec![human("a")]);
+    scenario.advance(10 * TIMEOUT_MS).then(Action::Revive);
+    assert!(scenario.state.alarm().unwrap() < scenario.at, "the alarm is due");
+    assert_eq!(scenario.apply(Action::Wake).unwrap(), ["tool_result"]);
+    assert_eq!(scenario.error("a"), json!(["timed out: no response", "EXPIRED"]));
+    assert_eq!(scenario.wanted(), ["model step 2 of turn_1"]);
+    assert_eq!(scenario.state.status(), ConversationStatus::Preparing);
 }
 
-/// semantics §2.7
+/// `reference/semantics.md#what-must-not-go-wrong` no. 7
 #[test]
 fn a_revival_does_not_give_a_call_its_full_time_again() {
-    let mut story = Story::called(vec![gated("a"), human("b"), client("c"), gated_client("d")]);
-    let deadline = story.after(TIMEOUT_MS);
+    let mut scenario =
+        Scenario::with_calls(vec![gated("a"), human("b"), client("c"), gated_client("d")]);
+    let deadline = scenario.after(TIMEOUT_MS);
     for _ in 0..3 {
-        story.pass(TIMEOUT_MS / 4).then(Action::Revive);
-        assert!(story.state.pending().iter().all(|pending| pending.expires_at == deadline));
+        scenario.advance(TIMEOUT_MS / 4).then(Action::Revive);
+        assert!(
+            scenario.state.pending_calls().iter().all(|pending| pending.expires_at == deadline)
+        );
     }
-    story.at = deadline;
-    story.then(Action::Wake);
+    scenario.at = deadline;
+    scenario.then(Action::Wake);
     for call in ["a", "b", "c", "d"] {
-        assert_eq!(story.error(call), json!(["timed out: no response", "EXPIRED"]));
+        assert_eq!(scenario.error(call), json!(["timed out: no response", "EXPIRED"]));
     }
 }
 
 #[test]
 fn a_revival_keeps_the_second_phases_deadline_too() {
-    let mut story = Story::called(vec![gated_client("a")]);
-    story.pass(1_000).then(approve("a", None));
-    let second = story.after(TIMEOUT_MS);
-    story.pass(1_000).then(Action::Revive);
-    assert_eq!(story.state.alarm(), Some(second));
+    let mut scenario = Scenario::with_calls(vec![gated_client("a")]);
+    scenario.advance(1_000).then(approve("a", None));
+    let second = scenario.after(TIMEOUT_MS);
+    scenario.advance(1_000).then(Action::Revive);
+    assert_eq!(scenario.state.alarm(), Some(second));
 }
 
-/// semantics §2.9
+/// `reference/semantics.md#what-must-not-go-wrong` no. 9
 #[test]
 fn a_timer_of_the_first_phase_never_ends_the_second() {
-    let mut story = Story::called(vec![gated_client("a")]);
-    let first = story.after(TIMEOUT_MS);
-    story.pass(TIMEOUT_MS - 1).then(approve("a", None));
-    let second = story.after(TIMEOUT_MS);
-    assert_eq!(story.state.alarm(), Some(second));
-    story.at = first;
-    assert_eq!(story.tell(Action::Wake).unwrap(), [""; 0]);
-    assert_eq!(story.phase("a"), "suspended");
-    story.at = second;
-    assert_eq!(story.tell(Action::Wake).unwrap(), ["tool_result"]);
+    let mut scenario = Scenario::with_calls(vec![gated_client("a")]);
+    let first = scenario.after(TIMEOUT_MS);
+    scenario.advance(TIMEOUT_MS - 1).then(approve("a", None));
+    let second = scenario.after(TIMEOUT_MS);
+    assert_eq!(scenario.state.alarm(), Some(second));
+    scenario.at = first;
+    assert_eq!(scenario.apply(Action::Wake).unwrap(), [""; 0]);
+    assert_eq!(scenario.phase("a"), "suspended");
+    scenario.at = second;
+    assert_eq!(scenario.apply(Action::Wake).unwrap(), ["tool_result"]);
 }
 
 #[test]
 fn an_alarm_that_rings_early_or_twice_is_harmless() {
-    let mut story = Story::called(vec![human("a")]);
-    story.pass(TIMEOUT_MS - 1);
-    assert_eq!(story.tell(Action::Wake).unwrap(), [""; 0]);
-    assert_eq!(story.pass(1).tell(Action::Wake).unwrap(), ["tool_result"]);
-    assert_eq!(story.tell(Action::Wake).unwrap(), [""; 0]);
+    let mut scenario = Scenario::with_calls(vec![human("a")]);
+    scenario.advance(TIMEOUT_MS - 1);
+    assert_eq!(scenario.apply(Action::Wake).unwrap(), [""; 0]);
+    assert_eq!(scenario.advance(1).apply(Action::Wake).unwrap(), ["tool_result"]);
+    assert_eq!(scenario.apply(Action::Wake).unwrap(), [""; 0]);
 }
 
 #[test]
 fn only_what_is_past_its_deadline_expires() {
     let calls = vec![lasting(human("a"), 10), server("s"), lasting(human("b"), 20)];
-    let mut story = Story::called(calls);
-    story.pass(10).then(Action::Wake);
-    assert!(story.result("a").is_some());
-    assert_eq!((story.phase("s"), story.phase("b")), ("running".into(), "suspended".into()));
-    assert_eq!(story.state.alarm(), Some(story.after(10)));
+    let mut scenario = Scenario::with_calls(calls);
+    scenario.advance(10).then(Action::Wake);
+    assert!(scenario.result("a").is_some());
+    assert_eq!((scenario.phase("s"), scenario.phase("b")), ("running".into(), "suspended".into()));
+    assert_eq!(scenario.state.alarm(), Some(scenario.after(10)));
 }
 
 #[test]
 fn an_answer_at_the_deadline_is_late_even_before_the_alarm_rings() {
-    let mut story = Story::called(vec![gated("a"), human("b")]);
-    story.pass(TIMEOUT_MS);
-    assert!(not_open(story.tell(approve("a", None))));
-    assert!(not_open(story.tell(answer("b", None, json!(1)))));
-    assert_eq!(story.state.pending().len(), 2);
+    let mut scenario = Scenario::with_calls(vec![gated("a"), human("b")]);
+    scenario.advance(TIMEOUT_MS);
+    assert!(not_open(scenario.apply(approve("a", None))));
+    assert!(not_open(scenario.apply(answer("b", None, json!(1)))));
+    assert_eq!(scenario.state.pending_calls().len(), 2);
 }
 
 #[test]
 fn an_answer_just_before_the_deadline_counts() {
-    let mut story = Story::called(vec![gated("a"), human("b")]);
-    story.pass(TIMEOUT_MS - 1).then(approve("a", None)).then(answer("b", None, json!(1)));
-    assert_eq!(story.state.pending(), []);
+    let mut scenario = Scenario::with_calls(vec![gated("a"), human("b")]);
+    scenario.advance(TIMEOUT_MS - 1).then(approve("a", None)).then(answer("b", None, json!(1)));
+    assert_eq!(scenario.state.pending_calls(), []);
 }
 
 #[test]
 fn a_run_that_was_approved_no_longer_expires() {
-    let mut story = Story::called(vec![gated("a")]);
-    story.then(approve("a", None)).pass(10 * TIMEOUT_MS).then(Action::Wake);
-    assert_eq!(story.wants(), ["attempt 1 of a"]);
+    let mut scenario = Scenario::with_calls(vec![gated("a")]);
+    scenario.then(approve("a", None)).advance(10 * TIMEOUT_MS).then(Action::Wake);
+    assert_eq!(scenario.wanted(), ["attempt 1 of a"]);
 }
 
 #[test]
 fn a_timeout_beyond_the_end_of_time_ends_there() {
-    let story = Story::called(vec![lasting(human("a"), u64::MAX)]);
-    assert_eq!(story.state.alarm(), Some(Timestamp::MAX));
+    let scenario = Scenario::with_calls(vec![lasting(human("a"), u64::MAX)]);
+    assert_eq!(scenario.state.alarm(), Some(Timestamp::MAX));
 }
 
 #[test]
 fn a_wake_of_a_conversation_that_is_gone_finds_nothing() {
-    assert_eq!(Story::empty().tell(Action::Wake), Err(Rejection::NotFound));
+    assert_eq!(Scenario::empty().apply(Action::Wake), Err(Rejection::NotFound));
 }

@@ -1,6 +1,6 @@
-//! Base64 as blocks carry it: the standard alphabet, padded, without white space.
+//! Base64, as blocks carry it: the standard alphabet, padded, without white space.
 
-/// What one character stands for.
+/// The six bits that one character encodes.
 fn bits(byte: u8) -> Option<u32> {
     Some(match byte {
         b'A'..=b'Z' => u32::from(byte - b'A'),
@@ -12,7 +12,7 @@ fn bits(byte: u8) -> Option<u32> {
     })
 }
 
-/// The bytes that the text stands for; `None` if it is not base64.
+/// The decoded bytes; `None` if the text is not base64.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let quads = text.as_bytes().chunks(4);
@@ -35,8 +35,8 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether the text is base64; cheaper than to decode it.
-pub fn is_whole(text: &str) -> bool {
+/// Whether the text is base64. Cheaper than decoding it.
+pub fn is_valid(text: &str) -> bool {
     let (start, last) = text.as_bytes().split_at(text.len().saturating_sub(4));
     let last = std::str::from_utf8(last);
     let legal = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/".contains(byte);
@@ -45,23 +45,25 @@ pub fn is_whole(text: &str) -> bool {
         && last.is_ok_and(|last| decode(last).is_some())
 }
 
-/// How many bytes base64 of this text's length stands for, whether or not it is some.
-pub fn size(text: &str) -> usize {
+/// The length of the decoded bytes, for a text that is assumed to be base64.
+pub fn decoded_len(text: &str) -> usize {
     let padding = text.bytes().rev().take(2).filter(|byte| *byte == b'=').count();
     (text.len() / 4 * 3).saturating_sub(padding)
 }
 
-/// Whether a long text is nothing but base64 or a `data:` address of some: all of its alphabet or
-/// its URL-safe twin, and as mixed as bytes are, unlike digits or words in a row.
+/// Whether a long text is probably base64, or a `data:` URL that holds some.
+///
+/// All characters must be of the standard or of the URL-safe alphabet, and they must be mixed as
+/// those of encoded bytes are, so that long numbers and words do not count.
 pub fn is_likely(text: &str) -> bool {
-    /// Keys, signatures and tokens are shorter; what an image or a file has is longer.
-    const SHORTEST: usize = 1024;
+    /// Keys, signatures and tokens are shorter; images and files are longer.
+    const MIN_CHARS: usize = 1024;
     if text.starts_with("data:") {
         return text.split_once(',').is_some_and(|(head, _)| head.ends_with(";base64"));
     }
     let has = |of: fn(&u8) -> bool| text.as_bytes().iter().any(of);
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=\r\n".contains(&byte);
-    text.len() >= SHORTEST
+    text.len() >= MIN_CHARS
         && text.bytes().all(legal)
         && has(u8::is_ascii_uppercase)
         && has(u8::is_ascii_lowercase)

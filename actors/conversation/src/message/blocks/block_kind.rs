@@ -5,9 +5,9 @@ use serde::de::value::Error as Unread;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::field_type::{Field, Form, may, must};
+use super::field_type::{Field, FieldType, optional, required};
 
-/// What a block is, by its `type`.
+/// The kind of a block: its `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockKind {
@@ -34,110 +34,133 @@ pub enum BlockKind {
     Custom,
 }
 
-/// What every block may have.
-pub(super) const BASE: [Field; 7] = [
-    may("id", Form::Text),
-    may("messageId", Form::Text),
-    may("createdAt", Form::Text),
-    may("mimeType", Form::MediaType("")),
-    may("index", Form::Number),
-    may("metadata", Form::Object),
-    may("summary", Form::Text),
+/// The optional fields of every kind.
+pub(super) const COMMON_FIELDS: [Field; 7] = [
+    optional("id", FieldType::Text),
+    optional("messageId", FieldType::Text),
+    optional("createdAt", FieldType::Text),
+    optional("mimeType", FieldType::MediaType("")),
+    optional("index", FieldType::Number),
+    optional("metadata", FieldType::Object),
+    optional("summary", FieldType::Text),
 ];
 
 impl BlockKind {
-    /// The kind of a block; `None` if it has no `type` that is known.
+    /// The kind of a block; `None` if its `type` is missing or unknown.
     pub fn of(block: &Value) -> Option<Self> {
         let name = block.get("type")?.as_str()?;
         Self::deserialize(IntoDeserializer::<Unread>::into_deserializer(name)).ok()
     }
 
-    /// Whether a block of it may carry bytes, or point to some.
+    /// Whether blocks of this kind carry bytes or point to some.
     pub fn is_media(self) -> bool {
         use BlockKind::*;
         matches!(self, Image | Document | Audio | Video | GeneratedImage)
     }
 
-    /// Whether it tells what the model did: nobody else can say that.
-    pub(super) fn is_the_models(self) -> bool {
+    /// Whether only a model may write blocks of this kind.
+    pub(super) fn is_from_model(self) -> bool {
         matches!(self, BlockKind::ToolUse | BlockKind::ToolResult | BlockKind::Reasoning)
     }
 
-    /// What a block of it has besides; the source of media is read by itself.
+    /// The fields of this kind, without the common ones. The source of media is validated by
+    /// `Media`.
     pub(super) fn fields(self) -> &'static [Field] {
-        use Form::*;
+        use FieldType::*;
         match self {
-            BlockKind::Text | BlockKind::Xml | BlockKind::Html => const { &[must("text", Text)] },
-            BlockKind::Image => const { &[may("altText", Text)] },
-            BlockKind::Document => const { &[may("title", Text)] },
-            BlockKind::Audio | BlockKind::Video => const { &[may("transcript", Text)] },
+            BlockKind::Text | BlockKind::Xml | BlockKind::Html => {
+                const { &[required("text", Text)] }
+            }
+            BlockKind::Image => const { &[optional("altText", Text)] },
+            BlockKind::Document => const { &[optional("title", Text)] },
+            BlockKind::Audio | BlockKind::Video => const { &[optional("transcript", Text)] },
             BlockKind::ToolUse => {
-                const { &[must("toolUseId", Name), must("name", Name), must("input", Object)] }
+                const {
+                    &[
+                        required("toolUseId", Name),
+                        required("name", Name),
+                        required("input", Object),
+                    ]
+                }
             }
             BlockKind::ToolResult => {
                 const {
                     &[
-                        must("toolUseId", Name),
-                        must("name", Name),
-                        must("content", Blocks),
-                        may("isError", Flag),
+                        required("toolUseId", Name),
+                        required("name", Name),
+                        required("content", Blocks),
+                        optional("isError", Flag),
                     ]
                 }
             }
             BlockKind::Reasoning => {
-                const { &[must("text", Text), may("signature", Text), may("isRedacted", Flag)] }
+                const {
+                    &[
+                        required("text", Text),
+                        optional("signature", Text),
+                        optional("isRedacted", Flag),
+                    ]
+                }
             }
-            BlockKind::Json => const { &[may("text", Text)] },
-            BlockKind::Csv => const { &[must("text", Text), may("headers", Texts)] },
-            BlockKind::Code => const { &[must("text", Text), must("language", Name)] },
-            BlockKind::GeneratedImage => const { &[may("altText", Text)] },
+            BlockKind::Json => const { &[optional("text", Text)] },
+            BlockKind::Csv => const { &[required("text", Text), optional("headers", Texts)] },
+            BlockKind::Code => const { &[required("text", Text), required("language", Name)] },
+            BlockKind::GeneratedImage => const { &[optional("altText", Text)] },
             BlockKind::GeneratedFile => {
-                const { &[must("uri", Name), must("mimeType", MediaType("")), may("displayName", Text)] }
+                const {
+                    &[
+                        required("uri", Name),
+                        required("mimeType", MediaType("")),
+                        optional("displayName", Text),
+                    ]
+                }
             }
-            BlockKind::ExecutableCode => const { &[must("code", Text), may("language", Text)] },
+            BlockKind::ExecutableCode => {
+                const { &[required("code", Text), optional("language", Text)] }
+            }
             BlockKind::CodeExecutionResult => {
-                const { &[must("output", Text), may("isError", Flag)] }
+                const { &[required("output", Text), optional("isError", Flag)] }
             }
             BlockKind::UserAction => {
                 const {
                     &[
-                        must("action", Name),
-                        may("actor", Text),
-                        may("target", Text),
-                        may("details", Object),
-                        may("text", Text),
+                        required("action", Name),
+                        optional("actor", Text),
+                        optional("target", Text),
+                        optional("details", Object),
+                        optional("text", Text),
                     ]
                 }
             }
             BlockKind::SystemEvent => {
                 const {
                     &[
-                        must("event", Name),
-                        may("source", Text),
-                        may("data", Object),
-                        may("text", Text),
+                        required("event", Name),
+                        optional("source", Text),
+                        optional("data", Object),
+                        optional("text", Text),
                     ]
                 }
             }
             BlockKind::StateChange => {
                 const {
                     &[
-                        must("entity", Name),
-                        may("field", Text),
-                        must("from", Any),
-                        must("to", Any),
-                        may("trigger", Text),
-                        may("text", Text),
+                        required("entity", Name),
+                        optional("field", Text),
+                        required("from", Any),
+                        required("to", Any),
+                        optional("trigger", Text),
+                        optional("text", Text),
                     ]
                 }
             }
             BlockKind::Custom => {
                 const {
                     &[
-                        must("tag", Name),
-                        must("content", Text),
-                        must("attrs", TextMap),
-                        may("selfClosing", Flag),
+                        required("tag", Name),
+                        required("content", Text),
+                        required("attrs", TextMap),
+                        optional("selfClosing", Flag),
                     ]
                 }
             }

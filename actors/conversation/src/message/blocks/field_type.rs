@@ -1,21 +1,21 @@
-//! The forms that a field of a block may have.
+//! The fields of blocks, and the types that they may have.
 
 use serde_json::Value;
 
-use super::{BlockError, check_within};
+use super::{BlockError, check_nested};
 
-/// A field, by name.
+/// A field of a block.
 pub(super) struct Field {
     name: &'static str,
-    form: Form,
+    field_type: FieldType,
     required: bool,
 }
 
-/// What a field holds.
-pub(super) enum Form {
+/// The type of a field's value.
+pub(super) enum FieldType {
     Any,
     Text,
-    /// A text that is not empty.
+    /// A string that is not empty.
     Name,
     Flag,
     Number,
@@ -23,61 +23,61 @@ pub(super) enum Form {
     Texts,
     TextMap,
     Blocks,
-    /// `TYPE/SUBTYPE`, of this type or, if it is empty, any.
+    /// `TYPE/SUBTYPE`, with this type; with any type if it is empty.
     MediaType(&'static str),
 }
 
-/// A field that its kind requires; `null` is a value only of a field that holds anything.
-pub(super) const fn must(name: &'static str, form: Form) -> Field {
-    Field { name, form, required: true }
+/// A field that must be present. `null` is a value only for fields of the type `Any`.
+pub(super) const fn required(name: &'static str, form: FieldType) -> Field {
+    Field { name, field_type: form, required: true }
 }
 
-/// A field that may be absent, or `null`.
-pub(super) const fn may(name: &'static str, form: Form) -> Field {
-    Field { name, form, required: false }
+/// A field that may be absent or `null`.
+pub(super) const fn optional(name: &'static str, form: FieldType) -> Field {
+    Field { name, field_type: form, required: false }
 }
 
 impl Field {
-    pub(super) fn check(&self, block: &Value, deep: usize) -> Result<(), BlockError> {
-        let wrong = match (block.get(self.name), self.required) {
-            (None, true) => Err(BlockError::here("is missing")),
+    pub(super) fn check(&self, block: &Value, depth_left: usize) -> Result<(), BlockError> {
+        let result = match (block.get(self.name), self.required) {
+            (None, true) => Err(BlockError::new("is missing")),
             (None | Some(Value::Null), false) => Ok(()),
-            (Some(value), _) => self.form.check(value, deep),
+            (Some(value), _) => self.field_type.check(value, depth_left),
         };
-        wrong.map_err(|wrong| wrong.within(self.name))
+        result.map_err(|wrong| wrong.inside(self.name))
     }
 }
 
-impl Form {
-    fn check(&self, value: &Value, deep: usize) -> Result<(), BlockError> {
+impl FieldType {
+    fn check(&self, value: &Value, depth_left: usize) -> Result<(), BlockError> {
         let texts = |values: &[Value]| values.iter().all(Value::is_string);
-        let (fits, legal) = match self {
-            Form::Any => (true, ""),
-            Form::Text => (value.is_string(), "must be a string"),
-            Form::Name => {
-                let named = value.as_str().is_some_and(|text| !text.is_empty());
-                (named, "must be a string that is not empty")
+        let (fits, rule) = match self {
+            FieldType::Any => (true, ""),
+            FieldType::Text => (value.is_string(), "must be a string"),
+            FieldType::Name => {
+                let fits = value.as_str().is_some_and(|text| !text.is_empty());
+                (fits, "must be a string that is not empty")
             }
-            Form::Flag => (value.is_boolean(), "must be true or false"),
-            Form::Number => (value.is_number(), "must be a number"),
-            Form::Object => (value.is_object(), "must be an object"),
-            Form::Texts => {
+            FieldType::Flag => (value.is_boolean(), "must be true or false"),
+            FieldType::Number => (value.is_number(), "must be a number"),
+            FieldType::Object => (value.is_object(), "must be an object"),
+            FieldType::Texts => {
                 (value.as_array().is_some_and(|list| texts(list)), "must be a list of strings")
             }
-            Form::TextMap => {
+            FieldType::TextMap => {
                 let map = value.as_object();
                 let fits = map.is_some_and(|map| map.values().all(Value::is_string));
                 (fits, "must be an object of strings")
             }
-            Form::MediaType(of) => return media_type(value, of),
-            Form::Blocks => return blocks(value, deep),
+            FieldType::MediaType(expected) => return media_type(value, expected),
+            FieldType::Blocks => return blocks(value, depth_left),
         };
-        if fits { Ok(()) } else { Err(BlockError::here(legal)) }
+        if fits { Ok(()) } else { Err(BlockError::new(rule)) }
     }
 }
 
-/// Whether it is `TYPE/SUBTYPE` of the given type, parameters aside.
-pub(super) fn media_type(value: &Value, of: &str) -> Result<(), BlockError> {
+/// Validates `TYPE/SUBTYPE` with the given type; parameters are ignored.
+pub(super) fn media_type(value: &Value, expected: &str) -> Result<(), BlockError> {
     let given = value.as_str().unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default();
     let (kind, subtype) = essence.split_once('/').unwrap_or_default();
@@ -85,21 +85,22 @@ pub(super) fn media_type(value: &Value, of: &str) -> Result<(), BlockError> {
         let legal = |c: char| c.is_ascii_alphanumeric() || "!#$&-^_.+".contains(c);
         (1..=127).contains(&part.len()) && part.chars().all(legal)
     };
-    let of_it = of.is_empty() || kind.eq_ignore_ascii_case(of);
-    if token(kind) && token(subtype) && given.chars().all(|c| !c.is_control()) && of_it {
+    let is_expected = expected.is_empty() || kind.eq_ignore_ascii_case(expected);
+    if token(kind) && token(subtype) && given.chars().all(|c| !c.is_control()) && is_expected {
         return Ok(());
     }
-    let of = if of.is_empty() { "TYPE" } else { of };
-    Err(BlockError::here(format!("must be a media type, {of}/SUBTYPE")))
+    let expected = if expected.is_empty() { "TYPE" } else { expected };
+    Err(BlockError::new(format!("must be a media type, {expected}/SUBTYPE")))
 }
 
-fn blocks(value: &Value, deep: usize) -> Result<(), BlockError> {
-    let list = value.as_array().ok_or_else(|| BlockError::here("must be a list of blocks"))?;
-    let deep =
-        deep.checked_sub(1).ok_or_else(|| BlockError::here("stands too deep in other blocks"))?;
-    for (place, block) in list.iter().enumerate() {
-        check_within(block, deep)
-            .map_err(|wrong| BlockError { at: format!("[{place}]{}", wrong.at), ..wrong })?;
+fn blocks(value: &Value, depth_left: usize) -> Result<(), BlockError> {
+    let list = value.as_array().ok_or_else(|| BlockError::new("must be a list of blocks"))?;
+    let depth_left = depth_left
+        .checked_sub(1)
+        .ok_or_else(|| BlockError::new("is nested too deep in other blocks"))?;
+    for (index, block) in list.iter().enumerate() {
+        check_nested(block, depth_left)
+            .map_err(|wrong| BlockError { path: format!("[{index}]{}", wrong.path), ..wrong })?;
     }
     Ok(())
 }

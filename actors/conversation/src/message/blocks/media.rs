@@ -1,4 +1,4 @@
-//! Blocks that carry bytes or point to some: images, documents, audio, video.
+//! Media blocks, which carry bytes or point to some: images, documents, audio, video.
 
 use serde_json::Value;
 
@@ -6,17 +6,17 @@ use super::field_type::media_type;
 use super::{BlockError, BlockKind, base64};
 use crate::ids::BlobId;
 
-/// The longest address of a source: what browsers and proxies take.
-const URL_BYTES: usize = 8 << 10;
+/// The longest URL that common browsers and proxies accept.
+const MAX_URL_BYTES: usize = 8 << 10;
 
-/// A block of media, read.
+/// A parsed media block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Media<'a> {
     pub kind: BlockKind,
     pub source: Source<'a>,
-    /// An image's alternative text, a document's title.
+    /// The alternative text of an image, or the title of a document.
     pub name: Option<&'a str>,
-    /// What audio or video says.
+    /// The transcript of audio or video.
     pub transcript: Option<&'a str>,
 }
 
@@ -25,27 +25,27 @@ pub struct Media<'a> {
 pub enum Source<'a> {
     /// In the block.
     Base64 { media_type: &'a str, data: &'a str },
-    /// On the web, over HTTP.
+    /// At an HTTP or HTTPS URL.
     Url(&'a str),
-    /// Kept beside the journal, under this id.
+    /// Stored outside of the journal, under this blob id.
     Blob(&'a str),
-    /// At the provider, uploaded before.
+    /// At the provider, under the id of an earlier upload.
     File(&'a str),
-    /// In a store of objects: `s3` or `gs`, its bucket, the name in it.
+    /// In an object store. `scheme` is `s3` or `gs`, `name` is the object's key in the bucket.
     Stored { scheme: &'static str, bucket: &'a str, name: &'a str },
 }
 
 impl<'a> Media<'a> {
-    /// Reads a block of a media kind, without judging the data; any other is wrong.
+    /// Parses a block of a media kind, without validating the bytes. Other kinds are an error.
     pub fn of(block: &'a Value) -> Result<Self, BlockError> {
         let kind = BlockKind::of(block).filter(|kind| kind.is_media());
-        let kind = kind.ok_or_else(|| BlockError::here("is no media").within("type"))?;
+        let kind = kind.ok_or_else(|| BlockError::new("is no media").inside("type"))?;
         let field = |name: &str| block.get(name).and_then(Value::as_str);
         let source = match kind {
             BlockKind::GeneratedImage if block["source"]["type"] != "blob" => bytes(block, None)?,
             _ => match block.get("source") {
-                Some(source) => Source::of(source, block).map_err(|it| it.within("source"))?,
-                None => return Err(BlockError::here("is missing").within("source")),
+                Some(source) => Source::of(source, block).map_err(|it| it.inside("source"))?,
+                None => return Err(BlockError::new("is missing").inside("source")),
             },
         };
         let name = field("altText").or_else(|| field("title")).filter(|name| !name.is_empty());
@@ -53,12 +53,12 @@ impl<'a> Media<'a> {
         Ok(Self { kind, source, name, transcript })
     }
 
-    /// Judges the data and the type of bytes that are in the block.
+    /// Validates the encoding and the media type of bytes that are in the block.
     pub(super) fn check(&self) -> Result<(), BlockError> {
         let Source::Base64 { media_type: given, data } = self.source else { return Ok(()) };
         let within = |wrong: BlockError| match self.kind {
             BlockKind::GeneratedImage => wrong,
-            _ => wrong.within("source"),
+            _ => wrong.inside("source"),
         };
         let of = match self.kind {
             BlockKind::Image | BlockKind::GeneratedImage => "image",
@@ -66,15 +66,16 @@ impl<'a> Media<'a> {
             BlockKind::Video => "video",
             _ => "",
         };
-        media_type(&given.into(), of).map_err(|wrong| within(wrong.within("mimeType")))?;
-        match base64::is_whole(data) {
-            true => Ok(()),
-            false => Err(within(BlockError::here("is not base64").within("data"))),
+        media_type(&given.into(), of).map_err(|wrong| within(wrong.inside("mimeType")))?;
+        if base64::is_valid(data) {
+            Ok(())
+        } else {
+            Err(within(BlockError::new("is not base64").inside("data")))
         }
     }
 
-    /// The text of a document that is nothing but text.
-    pub fn written(&self) -> Option<String> {
+    /// The text of a document that consists of text.
+    pub fn document_text(&self) -> Option<String> {
         let Source::Base64 { media_type, data } = self.source else { return None };
         let essence = essence(media_type);
         let textual = essence.starts_with("text/") || essence == "application/json";
@@ -84,7 +85,7 @@ impl<'a> Media<'a> {
     }
 }
 
-/// A media type without its parameters, in lower case.
+/// The media type without its parameters, in lower case.
 pub fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
@@ -92,7 +93,7 @@ pub fn essence(media_type: &str) -> String {
 impl<'a> Source<'a> {
     fn of(source: &'a Value, block: &'a Value) -> Result<Self, BlockError> {
         if !source.is_object() {
-            return Err(BlockError::here("must be an object"));
+            return Err(BlockError::new("must be an object"));
         }
         let stored = |scheme, bucket, name| {
             Ok(Source::Stored { scheme, bucket: text(source, bucket)?, name: text(source, name)? })
@@ -101,24 +102,23 @@ impl<'a> Source<'a> {
             "base64" => bytes(source, Some(block)),
             "url" => match text(source, "url")? {
                 url if is_web(url) => Ok(Source::Url(url)),
-                _ => Err(BlockError::here("must be an http or https address").within("url")),
+                _ => Err(BlockError::new("must be an http or https address").inside("url")),
             },
             "blob" => match text(source, "blobId")? {
                 id if BlobId::parse(id).is_some() => Ok(Source::Blob(id)),
-                _ => Err(BlockError::here("must be an id that a blob has").within("blobId")),
+                _ => Err(BlockError::new("must be an id that a blob has").inside("blobId")),
             },
             "file_id" => Ok(Source::File(text(source, "fileId")?)),
             "s3" => stored("s3", "bucket", "key"),
             "gcs" => stored("gs", "bucket", "object"),
             _ => {
-                Err(BlockError::here("must be base64, blob, url, file_id, s3 or gcs")
-                    .within("type"))
+                Err(BlockError::new("must be base64, blob, url, file_id, s3 or gcs").inside("type"))
             }
         }
     }
 }
 
-/// The type of the bytes stands beside them or in the block, and is spelled in three ways.
+/// Clients put the media type next to the data or into the block, in one of three spellings.
 fn bytes<'a>(source: &'a Value, block: Option<&'a Value>) -> Result<Source<'a>, BlockError> {
     let data = text(source, "data")?;
     let places = [Some(source), block];
@@ -126,7 +126,7 @@ fn bytes<'a>(source: &'a Value, block: Option<&'a Value>) -> Result<Source<'a>, 
     let mut given = places.iter().flatten().flat_map(|place| spelled.map(|name| place.get(name)));
     match given.find_map(|given| given?.as_str()) {
         Some(media_type) => Ok(Source::Base64 { media_type, data }),
-        None => Err(BlockError::here("is missing").within("mimeType")),
+        None => Err(BlockError::new("is missing").inside("mimeType")),
     }
 }
 
@@ -136,7 +136,7 @@ fn text<'a>(source: &'a Value, name: &str) -> Result<&'a str, BlockError> {
         Some(_) => "must be a string that is not empty",
         None => "is missing",
     };
-    Err(BlockError::here(why).within(name))
+    Err(BlockError::new(why).inside(name))
 }
 
 fn is_web(url: &str) -> bool {
@@ -144,5 +144,5 @@ fn is_web(url: &str) -> bool {
     let web = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
     let plain = |c: char| !c.is_whitespace() && !c.is_control();
     let host = !rest.is_empty() && !rest.starts_with(['/', '?', '#']);
-    web && host && url.len() <= URL_BYTES && url.chars().all(plain)
+    web && host && url.len() <= MAX_URL_BYTES && url.chars().all(plain)
 }

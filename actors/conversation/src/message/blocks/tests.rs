@@ -1,15 +1,15 @@
-//! Blocks as they should be, as they should not, and as nobody thought of.
+//! Valid, invalid and arbitrary blocks.
 #![allow(clippy::unwrap_used)]
 
-mod any;
-mod told;
+mod arbitrary_json;
+mod text;
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// One whole block of every kind, with every field that it knows.
-pub(super) fn whole() -> Vec<Value> {
+/// One valid block of every kind, with every field of its kind.
+pub(super) fn one_of_each_kind() -> Vec<Value> {
     let image = json!({"type": "image", "altText": "a cat", "source":
         {"type": "base64", "data": "AAEC", "mimeType": "image/png"}});
     vec![
@@ -47,7 +47,7 @@ pub(super) fn whole() -> Vec<Value> {
     ]
 }
 
-/// The same block with another value in one place; `None` takes the field away.
+/// The block with another value in one place; `None` removes the field.
 fn with(mut block: Value, at: &str, value: Option<Value>) -> Value {
     let (parent, name) = at.rsplit_once('/').unwrap();
     let fields = block.pointer_mut(parent).unwrap().as_object_mut().unwrap();
@@ -60,9 +60,10 @@ fn with(mut block: Value, at: &str, value: Option<Value>) -> Value {
 
 #[test]
 fn a_whole_block_of_every_kind_passes() {
-    let kinds: Vec<BlockKind> = whole().iter().map(|block| BlockKind::of(block).unwrap()).collect();
+    let kinds: Vec<BlockKind> =
+        one_of_each_kind().iter().map(|block| BlockKind::of(block).unwrap()).collect();
     assert_eq!(kinds.len(), 21);
-    for block in whole() {
+    for block in one_of_each_kind() {
         assert_eq!(check(&block), Ok(()), "{block}");
         assert!(is_block(&block));
     }
@@ -93,23 +94,23 @@ fn a_block_that_lacks_what_its_kind_must_have_is_wrong_there() {
         &["entity", "from", "to"],
         &["tag", "content", "attrs"],
     ];
-    for (block, fields) in whole().into_iter().zip(required) {
+    for (block, fields) in one_of_each_kind().into_iter().zip(required) {
         for field in fields {
             let wrong = check(&with(block.clone(), &format!("/{field}"), None)).unwrap_err();
             let at = format!(".{}", field.replace('/', "."));
-            assert_eq!((wrong.at, wrong.why.as_str()), (at, "is missing"), "{block}");
+            assert_eq!((wrong.path, wrong.problem.as_str()), (at, "is missing"), "{block}");
         }
     }
 }
 
 #[test]
 fn a_field_of_another_form_is_wrong_there() {
-    for block in whole() {
+    for block in one_of_each_kind() {
         let names: Vec<String> = block.as_object().unwrap().keys().cloned().collect();
         for name in names.iter().filter(|name| !["type", "data", "from", "to"].contains(&&***name))
         {
             let wrong = check(&with(block.clone(), &format!("/{name}"), Some(json!([7]))));
-            assert!(wrong.clone().unwrap_err().at.starts_with(&format!(".{name}")), "{wrong:?}");
+            assert!(wrong.clone().unwrap_err().path.starts_with(&format!(".{name}")), "{wrong:?}");
         }
     }
 }
@@ -156,7 +157,7 @@ fn a_source_is_judged_by_its_type() {
         (png("data:image/png;base64,AA=="), ".source.data"),
         (png("ääää"), ".source.data"),
     ] {
-        assert_eq!(image(source.clone()).unwrap_err().at, at, "{source}");
+        assert_eq!(image(source.clone()).unwrap_err().path, at, "{source}");
     }
 }
 
@@ -165,7 +166,7 @@ fn an_unknown_type_passes_and_a_missing_one_does_not() {
     for block in
         [json!({"type": "hologram"}), json!({"type": "Text"}), json!({"type": "x", "y": 1})]
     {
-        assert_eq!(check_said(&block), Ok(()));
+        assert_eq!(check_from_user(&block), Ok(()));
         assert!(!is_block(&block));
     }
     for block in [
@@ -178,19 +179,19 @@ fn an_unknown_type_passes_and_a_missing_one_does_not() {
         json!({"type": {"text": null}}),
         json!({"text": "x"}),
     ] {
-        assert_eq!(check(&block).unwrap_err().at, "", "{block}");
+        assert_eq!(check(&block).unwrap_err().path, "", "{block}");
         assert_eq!(BlockKind::of(&block), None);
     }
 }
 
 #[test]
 fn what_the_model_did_nobody_else_may_say() {
-    for block in whole() {
+    for block in one_of_each_kind() {
         let models = ["tool_use", "tool_result", "reasoning"];
         let refused = models.contains(&block["type"].as_str().unwrap());
-        match check_said(&block) {
+        match check_from_user(&block) {
             Ok(()) => assert!(!refused, "{block}"),
-            Err(wrong) => assert_eq!((refused, wrong.at.as_str()), (true, ".type"), "{block}"),
+            Err(wrong) => assert_eq!((refused, wrong.path.as_str()), (true, ".type"), "{block}"),
         }
     }
 }
@@ -205,7 +206,7 @@ fn a_json_block_has_its_data_or_text_that_is_json() {
         (json!({"type": "json", "text": "{"}), ".text"),
         (json!({"type": "json", "data": 1, "text": 1}), ".text"),
     ] {
-        assert_eq!(check(&block).unwrap_err().at, at);
+        assert_eq!(check(&block).unwrap_err().path, at);
     }
 }
 
@@ -213,9 +214,9 @@ fn a_json_block_has_its_data_or_text_that_is_json() {
 fn a_block_within_a_result_is_named_by_its_place() {
     let result = |content: Value| json!({"type": "tool_result", "toolUseId": "c", "name": "t", "content": content});
     let broken = result(json!([{"type": "text", "text": "a"}, {"type": "image"}]));
-    assert_eq!(check(&broken).unwrap_err().at, ".content[1].source");
+    assert_eq!(check(&broken).unwrap_err().path, ".content[1].source");
     let deep = (0..9).fold(result(json!([])), |inner, _| result(json!([inner])));
-    assert!(check(&deep).unwrap_err().why.contains("too deep"));
+    assert!(check(&deep).unwrap_err().problem.contains("too deep"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What blocks are as text, for a model that knows no better form of them.
+//! Blocks as text, for a model that accepts no better form of them.
 
 mod event;
 mod pieces;
@@ -10,22 +10,22 @@ use serde_json::Value;
 pub use self::pieces::without_bytes;
 
 use self::event::{state_change, system_event, user_action};
-use self::pieces::{cut, fenced, line, short, spoken};
+use self::pieces::{bracketed, fenced, human_size, truncate, truncate_name};
 use super::{BlockKind, Media, Source, base64};
 
-/// How much of a block of an unknown kind is told.
-const RAW_BYTES: usize = 16 << 10;
+/// How much is shown of the JSON of a block that has no better text.
+const MAX_RAW_BYTES: usize = 16 << 10;
 
-/// The blocks that have a text, each as its own.
+/// The text of every block that has one.
 pub fn texts(blocks: &[Value]) -> Vec<Cow<'_, str>> {
     blocks.iter().filter_map(as_text).collect()
 }
 
-/// A block as text; `None` for reasoning, which is never sent back.
+/// The text of a block; `None` for reasoning, which is never sent back.
 ///
-/// Never has the bytes of media in it: they are told as `[image/png, 12 kB]`. A document of text
-/// is its text. What is data stands in a fence, events are one line, a block of an unknown kind or
-/// a broken one is its JSON, cut.
+/// The text never contains the bytes of media, only a label such as `[image/png, 12 kB]`. A
+/// document of text is its text. Data stands in a fence, and events are one line each. A block of
+/// an unknown kind and an invalid block become their JSON, truncated.
 pub fn as_text(block: &Value) -> Option<Cow<'_, str>> {
     match (BlockKind::of(block), block["text"].as_str()) {
         (Some(BlockKind::Reasoning), _) => None,
@@ -36,14 +36,14 @@ pub fn as_text(block: &Value) -> Option<Cow<'_, str>> {
         }
         (Some(kind), _) => {
             let block = without_bytes(block);
-            Some(told(kind, &block).unwrap_or_else(|| raw(&block)).into())
+            Some(describe(kind, &block).unwrap_or_else(|| raw(&block)).into())
         }
         (None, _) => Some(raw(block).into()),
     }
 }
 
-/// `None` if the block lacks what its kind must have, or is told elsewhere.
-fn told(kind: BlockKind, block: &Value) -> Option<String> {
+/// `None` if the block lacks a required field, or if `as_text` handles its kind itself.
+fn describe(kind: BlockKind, block: &Value) -> Option<String> {
     let field = |name: &str| block[name].as_str();
     match kind {
         BlockKind::Text
@@ -65,9 +65,10 @@ fn told(kind: BlockKind, block: &Value) -> Option<String> {
             let table = fenced("csv", field("text")?);
             let headers = block["headers"].as_array().map(Vec::as_slice).unwrap_or_default();
             let headers: Vec<&str> = headers.iter().filter_map(Value::as_str).collect();
-            match headers.is_empty() {
-                true => Some(table),
-                false => Some(format!("{}\n{table}", line("columns", &headers.join(", ")))),
+            if headers.is_empty() {
+                Some(table)
+            } else {
+                Some(format!("{}\n{table}", bracketed("columns", &headers.join(", "))))
             }
         }
         BlockKind::ExecutableCode => {
@@ -80,60 +81,62 @@ fn told(kind: BlockKind, block: &Value) -> Option<String> {
         }
         BlockKind::GeneratedFile => {
             let named = field("displayName").map(|name| format!("{name} ")).unwrap_or_default();
-            Some(line(field("mimeType")?, &format!("{named}{}", field("uri")?)))
+            Some(bracketed(field("mimeType")?, &format!("{named}{}", field("uri")?)))
         }
         BlockKind::UserAction => user_action(block),
         BlockKind::SystemEvent => system_event(block),
         BlockKind::StateChange => state_change(block),
-        BlockKind::ToolUse => Some(line("call", &format!("{} {}", field("name")?, block["input"]))),
+        BlockKind::ToolUse => {
+            Some(bracketed("call", &format!("{} {}", field("name")?, block["input"])))
+        }
         BlockKind::Custom => custom(block),
     }
 }
 
 fn media(block: &Value) -> String {
-    let word = block["type"].as_str().unwrap_or_default();
+    let kind = block["type"].as_str().unwrap_or_default();
     let Ok(media) = Media::of(block) else {
-        return format!("[{} that cannot be shown]", word);
+        return format!("[{} that cannot be shown]", kind);
     };
     let what = match media.source {
         Source::Base64 { media_type, data } => {
-            if let Some(text) = media.written() {
-                let title = media.name.map(|name| format!("{}\n", line("document", name)));
+            if let Some(text) = media.document_text() {
+                let title = media.name.map(|name| format!("{}\n", bracketed("document", name)));
                 return format!("{}{}", title.unwrap_or_default(), fenced("", &text));
             }
-            format!("{media_type}, {}", spoken(base64::size(data)))
+            format!("{media_type}, {}", human_size(base64::decoded_len(data)))
         }
-        Source::Url(url) => format!("{} at {url}", word),
-        Source::Blob(id) => format!("{word} in blob {id}"),
-        Source::File(id) => format!("{} in file {id}", word),
+        Source::Url(url) => format!("{} at {url}", kind),
+        Source::Blob(id) => format!("{kind} in blob {id}"),
+        Source::File(id) => format!("{} in file {id}", kind),
         Source::Stored { scheme, bucket, name } => {
-            format!("{} at {scheme}://{bucket}/{name}", word)
+            format!("{} at {scheme}://{bucket}/{name}", kind)
         }
     };
-    let told = match media.name {
-        Some(name) => line(&what, name),
-        None => format!("[{}]", short(&what)),
+    let label = match media.name {
+        Some(name) => bracketed(&what, name),
+        None => format!("[{}]", truncate_name(&what)),
     };
     match media.transcript {
-        Some(transcript) => format!("{told}\n{}", fenced("transcript", transcript)),
-        None => told,
+        Some(transcript) => format!("{label}\n{}", fenced("transcript", transcript)),
+        None => label,
     }
 }
 
-/// Results within it are only named, however deep they stand.
+/// Nested results are replaced by a label, whatever their depth.
 fn result(block: &Value) -> Option<String> {
     let what = if block["isError"] == true { "error of" } else { "result of" };
-    let mut told = vec![Cow::Owned(line(what, block["name"].as_str()?))];
+    let mut texts = vec![Cow::Owned(bracketed(what, block["name"].as_str()?))];
     for inner in block["content"].as_array()? {
-        told.extend(match BlockKind::of(inner) {
+        texts.extend(match BlockKind::of(inner) {
             Some(BlockKind::ToolResult) => Some(Cow::Borrowed("[result]")),
             _ => as_text(inner),
         });
     }
-    Some(told.join("\n"))
+    Some(texts.join("\n"))
 }
 
-/// As the model wrote it: a tag around its content.
+/// A tag around its content, as the model wrote it.
 fn custom(block: &Value) -> Option<String> {
     let tag = block["tag"].as_str()?;
     let attr = |(name, value): (&String, &Value)| {
@@ -148,5 +151,5 @@ fn custom(block: &Value) -> Option<String> {
 }
 
 fn raw(block: &Value) -> String {
-    cut(without_bytes(block).to_string(), RAW_BYTES)
+    truncate(without_bytes(block).to_string(), MAX_RAW_BYTES)
 }

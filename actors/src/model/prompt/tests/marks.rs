@@ -30,7 +30,7 @@ pub(super) fn provided(id: &str) -> EventData {
         timeout_ms: 0,
         grace_ms: None,
         on_interrupt: OnInterrupt::Redispatch,
-        answer: None,
+        default_result: None,
         gate: None,
         child: None,
         lane: None,
@@ -46,7 +46,7 @@ fn calling(tool: &str, id: &str) -> EventData {
 }
 
 fn summary(upto: u64, text: &str) -> EventData {
-    let marks = Marks::default();
+    let marks = ContextMarks::default();
     let (tokens_before, tokens_after) = (0, 0);
     let (text, usage) = (text.to_owned(), None::<Usage>);
     EventData::Summarized(Summarized { upto, marks, text, usage, tokens_before, tokens_after })
@@ -69,11 +69,13 @@ fn three() -> Vec<Event> {
     ])
 }
 
-fn marked(events: &[Event], marks: Marks, summary: Option<Summary>) -> Vec<String> {
+fn marked(events: &[Event], marks: ContextMarks, summary: Option<Summary>) -> Vec<String> {
     let context = Context { marks, summary, ..Context::default() };
     let events: Vec<Event> = events
         .iter()
-        .filter(|event| event.seq >= marks.from || summary.is_some_and(|it| it.seq == event.seq))
+        .filter(|event| {
+            event.seq >= marks.read_from || summary.is_some_and(|it| it.seq == event.seq)
+        })
         .cloned()
         .collect();
     told_of(&drawn(&events, "t3", &context))
@@ -82,7 +84,7 @@ fn marked(events: &[Event], marks: Marks, summary: Option<Summary>) -> Vec<Strin
 #[test]
 fn a_summary_stands_for_the_turns_that_it_covers() {
     let summary = Some(Summary { seq: 11, upto: 4 });
-    let marks = Marks { from: 5, since: 5, ..Marks::default() };
+    let marks = ContextMarks { read_from: 5, shown_from: 5, ..ContextMarks::default() };
     let earlier = "user Summary of the conversation before this:\nThey counted. ";
     let shown = marked(&three(), marks, summary);
     assert_eq!(shown, [earlier, "user two ", "assistant second ", "user three "]);
@@ -90,7 +92,7 @@ fn a_summary_stands_for_the_turns_that_it_covers() {
 
 #[test]
 fn dropped_turns_that_no_summary_covers_are_told_of() {
-    let marks = Marks { from: 5, since: 10, ..Marks::default() };
+    let marks = ContextMarks { read_from: 5, shown_from: 10, ..ContextMarks::default() };
     let dropped = "[Earlier turns of this conversation are not shown.]";
     assert_eq!(marked(&three(), marks, None), [&format!("user {dropped} "), "user three "]);
     let summary = Some(Summary { seq: 11, upto: 4 });
@@ -101,7 +103,7 @@ fn dropped_turns_that_no_summary_covers_are_told_of() {
 #[test]
 fn what_stands_for_earlier_turns_is_no_persons_message() {
     let context = Context {
-        marks: Marks { since: 10, ..Marks::default() },
+        marks: ContextMarks { shown_from: 10, ..ContextMarks::default() },
         summary: Some(Summary { seq: 11, upto: 4 }),
         ..Context::default()
     };
@@ -122,7 +124,8 @@ fn steps(tool: &str, steps: usize) -> Vec<Event> {
 
 /// Whether each result is expired, by the marks.
 fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
-    let marks = Marks { expired, forced, ..Marks::default() };
+    let marks =
+        ContextMarks { expired_upto: expired, forced_upto: forced, ..ContextMarks::default() };
     let shown = drawn(events, "t1", &Context { marks, ..Context::default() });
     let results = shown.iter().filter(|message| message.role == Role::Tool);
     results.map(|message| message.text() == super::super::EXPIRED).collect()
@@ -167,7 +170,7 @@ fn the_media_of_an_expired_result_are_not_shown() {
     let mut events = steps("age", 5);
     events[3].data = returned("a", Outcome::Ok(json!([image()])));
     let shown = |mark| {
-        let marks = Marks { expired: mark, ..Marks::default() };
+        let marks = ContextMarks { expired_upto: mark, ..ContextMarks::default() };
         json!(drawn(&events, "t1", &Context { marks, ..Context::default() })).to_string()
     };
     assert!(shown(0).contains("SECRET") && !shown(12).contains("SECRET"));

@@ -200,7 +200,7 @@ impl Rig {
 }
 
 pub(super) fn answered(asks: InputRequest, answer: InputAnswer) -> Option<PendingInput> {
-    Some(PendingInput { attempt: 1, asks, answer: Some(answer) })
+    Some(PendingInput { attempt: 1, request: asks, answer: Some(answer) })
 }
 
 /// Waits until a process has ended.

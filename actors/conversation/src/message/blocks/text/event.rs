@@ -1,39 +1,39 @@
-//! Events as one line each.
+//! Blocks about events, as one line each.
 
 use serde_json::Value;
 
 use super::pieces::on_one_line;
 
-/// What somebody did; `None` if it does not say what.
+/// What a user did; `None` if the block names no action.
 pub(super) fn user_action(block: &Value) -> Option<String> {
     let (on, by) = (after("on", block, "target"), after("by", block, "actor"));
-    let told = || {
+    let default = || {
         Some(format!("user action: {}{on}{by}{}", field(block, "action")?, more(block, "details")))
     };
-    told_as(block, told)
+    one_line_or(block, default)
 }
 
-/// What happened to an application.
+/// What happened in an application; `None` if the block names no event.
 pub(super) fn system_event(block: &Value) -> Option<String> {
     let from = after("from", block, "source");
-    let told =
+    let default =
         || Some(format!("system event: {}{from}{}", field(block, "event")?, more(block, "data")));
-    told_as(block, told)
+    one_line_or(block, default)
 }
 
-/// What became of something.
+/// How an entity changed; `None` if the block names none.
 pub(super) fn state_change(block: &Value) -> Option<String> {
     let of = field(block, "field").map(|name| format!(".{name}")).unwrap_or_default();
     let (from, to, by) = (&block["from"], &block["to"], after("by", block, "trigger"));
-    let told =
+    let default =
         || Some(format!("state change: {}{of} from {from} to {to}{by}", field(block, "entity")?));
-    told_as(block, told)
+    one_line_or(block, default)
 }
 
-/// The event's own words, else these.
-fn told_as(block: &Value, told: impl FnOnce() -> Option<String>) -> Option<String> {
+/// The block's own text if it has one, else the given one, on one line.
+fn one_line_or(block: &Value, default: impl FnOnce() -> Option<String>) -> Option<String> {
     let own = field(block, "text").map(str::to_owned);
-    own.or_else(|| Some(format!("[{}]", told()?))).map(|told| on_one_line(&told))
+    own.or_else(|| Some(format!("[{}]", default()?))).map(|text| on_one_line(&text))
 }
 
 fn field<'a>(block: &'a Value, name: &str) -> Option<&'a str> {

@@ -1,21 +1,21 @@
-//! The pieces that texts are made of.
+//! Pieces of text: labels, fences, sizes, and the truncation of all of them.
 
 use serde_json::Value;
 
 use crate::message::blocks::base64;
 
-/// How long a type, a name or a place may be that stands in brackets.
-const NAME_BYTES: usize = 2 << 10;
-/// As deep as values from outside are.
-const DEEPEST: usize = 128;
+/// How long a media type, a name or a URL in a label may be.
+const MAX_NAME_BYTES: usize = 2 << 10;
+/// The deepest nesting that values from outside have.
+const MAX_DEPTH: usize = 128;
 
-/// The same value, and in place of each string that is base64 only how much it is.
+/// The value, with the size in place of each string that is probably base64.
 pub fn without_bytes(value: &Value) -> Value {
     fn stripped(value: &Value, deep: usize) -> Value {
         match value {
             Value::String(text) if base64::is_likely(text) => {
                 let data = text.rsplit(',').next().unwrap_or_default();
-                format!("[{} of base64]", spoken(base64::size(data))).into()
+                format!("[{} of base64]", human_size(base64::decoded_len(data))).into()
             }
             Value::Array(_) | Value::Object(_) if deep == 0 => "[...]".into(),
             Value::Array(list) => list.iter().map(|value| stripped(value, deep - 1)).collect(),
@@ -26,10 +26,10 @@ pub fn without_bytes(value: &Value) -> Value {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
         }
     }
-    stripped(value, DEEPEST)
+    stripped(value, MAX_DEPTH)
 }
 
-/// A fence longer than any in the text, so that the text cannot close it.
+/// The text in a fence that is longer than any in the text, so that the text cannot close it.
 pub(super) fn fenced(language: &str, text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.saturating_add(1).max(3));
@@ -39,23 +39,24 @@ pub(super) fn fenced(language: &str, text: &str) -> String {
     format!("{fence}{language}\n{text}{end}{fence}")
 }
 
-/// `[what: of whom]` on one line.
-pub(super) fn line(what: &str, of: &str) -> String {
-    format!("[{}: {}]", short(&on_one_line(what)), short(&on_one_line(of)))
+/// The label `[what: of]`, on one line.
+pub(super) fn bracketed(what: &str, of: &str) -> String {
+    format!("[{}: {}]", truncate_name(&on_one_line(what)), truncate_name(&on_one_line(of)))
 }
 
-/// The same without line breaks.
+/// The text with spaces instead of line breaks.
 pub(super) fn on_one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// The same, cut to what may stand in brackets.
-pub(super) fn short(text: &str) -> String {
-    cut(text.to_owned(), NAME_BYTES)
+/// The text, truncated to the length of a label.
+pub(super) fn truncate_name(text: &str) -> String {
+    truncate(text.to_owned(), MAX_NAME_BYTES)
 }
 
-/// At most so many bytes, whole characters, marked if something is missing.
-pub(super) fn cut(mut text: String, longest: usize) -> String {
+/// The text, truncated to at most `longest` bytes of whole characters, with a mark where it was
+/// cut.
+pub(super) fn truncate(mut text: String, longest: usize) -> String {
     if text.len() > longest {
         text.truncate(text.floor_char_boundary(longest));
         text.push_str("[...truncated...]");
@@ -64,7 +65,7 @@ pub(super) fn cut(mut text: String, longest: usize) -> String {
 }
 
 /// `12 B`, `12 kB`, `1.2 MB`.
-pub(super) fn spoken(bytes: usize) -> String {
+pub(super) fn human_size(bytes: usize) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
         1_000..1_000_000 => format!("{} kB", bytes / 1_000),

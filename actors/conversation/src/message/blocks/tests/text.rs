@@ -1,11 +1,11 @@
-//! What each block is as text.
+//! The text of each kind of block.
 
 use serde_json::{Value, json};
 
 use super::super::{as_text, base64, texts, without_bytes};
-use super::whole;
+use super::one_of_each_kind;
 
-fn told(block: Value) -> String {
+fn text_of(block: Value) -> String {
     as_text(&block).unwrap().into_owned()
 }
 
@@ -33,30 +33,30 @@ fn every_kind_has_a_text_that_reads_well() {
         "[state change: order.status from null to \"paid\" by payment]",
         "<note level=\"1\">look</note>",
     ];
-    let blocks = whole();
+    let blocks = one_of_each_kind();
     assert_eq!(texts(&blocks), expected);
 }
 
 #[test]
 fn an_event_is_one_line_and_its_own_text_goes_first() {
     let action = json!({"type": "user_action", "action": "a\nb", "text": ""});
-    assert_eq!(told(action), "[user action: a b]");
+    assert_eq!(text_of(action), "[user action: a b]");
     let event = json!({"type": "system_event", "event": "x", "text": "It\nrains."});
-    assert_eq!(told(event), "It rains.");
+    assert_eq!(text_of(event), "It rains.");
 }
 
 #[test]
 fn a_fence_is_longer_than_those_in_its_text() {
     let code =
         |text: &str, language: &str| json!({"type": "code", "text": text, "language": language});
-    assert_eq!(told(code("a ````b", "rust")), "`````rust\na ````b\n`````");
-    assert_eq!(told(code("", "c++\n```\n")), "```c++\n```");
+    assert_eq!(text_of(code("a ````b", "rust")), "`````rust\na ````b\n`````");
+    assert_eq!(text_of(code("", "c++\n```\n")), "```c++\n```");
 }
 
 #[test]
 fn a_document_of_text_is_its_text() {
     let document = |media_type: &str, data: &str| {
-        told(json!({"type": "document", "title": "Notes", "source":
+        text_of(json!({"type": "document", "title": "Notes", "source":
             {"type": "base64", "mimeType": media_type, "data": data}}))
     };
     assert_eq!(document("text/markdown; charset=utf-8", "SGk="), "[document: Notes]\n```\nHi\n```");
@@ -68,19 +68,19 @@ fn a_document_of_text_is_its_text() {
 fn a_broken_block_of_media_is_named_and_nothing_of_it_shown() {
     for source in [json!(null), json!({"data": "AAAA"}), json!({"type": "url", "url": "data:,A"})] {
         let image = json!({"type": "image", "data": "AAAA", "altText": "AAAA", "source": source});
-        assert_eq!(told(image), "[image that cannot be shown]");
+        assert_eq!(text_of(image), "[image that cannot be shown]");
     }
     let file = json!({"type": "generated_file", "uri": "data:text/csv;base64,AAAA",
         "mimeType": "text/csv"});
-    assert_eq!(told(file), "[text/csv: [3 B of base64]]");
+    assert_eq!(text_of(file), "[text/csv: [3 B of base64]]");
 }
 
 #[test]
 fn an_unknown_or_broken_block_is_its_json_cut() {
-    assert_eq!(told(json!({"type": "hologram", "n": 1})), r#"{"type":"hologram","n":1}"#);
-    assert_eq!(told(json!({"type": "code"})), r#"{"type":"code"}"#);
-    assert_eq!(told(json!(7)), "7");
-    let long = told(json!({"type": "hologram", "text": "ä ".repeat(20_000)}));
+    assert_eq!(text_of(json!({"type": "hologram", "n": 1})), r#"{"type":"hologram","n":1}"#);
+    assert_eq!(text_of(json!({"type": "code"})), r#"{"type":"code"}"#);
+    assert_eq!(text_of(json!(7)), "7");
+    let long = text_of(json!({"type": "hologram", "text": "ä ".repeat(20_000)}));
     assert!(long.len() < 17_000 && long.ends_with("ä [...truncated...]"), "{}", long.len());
 }
 
@@ -94,8 +94,8 @@ fn only_what_is_surely_base64_is_taken_out_of_a_value() {
     assert_eq!(without_bytes(&value), expected);
     let words =
         ["ACGT".repeat(500), "0123abcd".repeat(500), "So 1 it is. ".repeat(500), "Ab3/".repeat(99)];
-    for kept in words {
-        assert_eq!(without_bytes(&json!(kept)), kept);
+    for text in words {
+        assert_eq!(without_bytes(&json!(text)), text);
     }
 }
 
@@ -110,7 +110,7 @@ fn base64_is_decoded_as_it_was_encoded() {
         ("//79+w==", b"\xff\xfe\xfd\xfb"),
     ] {
         assert_eq!(base64::decode(text).as_deref(), Some(bytes), "{text}");
-        assert!(base64::is_whole(text));
-        assert_eq!(base64::size(text), bytes.len(), "{text}");
+        assert!(base64::is_valid(text));
+        assert_eq!(base64::decoded_len(text), bytes.len(), "{text}");
     }
 }

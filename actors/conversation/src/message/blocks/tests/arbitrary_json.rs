@@ -1,12 +1,12 @@
-//! Any JSON at all as a block: nothing panics, and bytes never become text.
+//! Arbitrary JSON as a block: nothing panics, and bytes never become text.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::super::{as_text, base64, check_said, is_block, without_bytes};
-use super::whole;
+use super::super::{as_text, base64, check_from_user, is_block, without_bytes};
+use super::one_of_each_kind;
 
-/// Fields where bytes may stand; what a text field says is somebody's words.
+/// Fields that may hold bytes. Text fields hold what somebody wrote.
 const BYTES: [&str; 8] = ["source", "data", "details", "input", "from", "to", "url", "extra"];
 
 fn encoded(bytes: &[u8]) -> String {
@@ -39,9 +39,10 @@ fn value(secret: String) -> impl Strategy<Value = Value> {
     })
 }
 
-/// A block of any kind, whole or not, with secrets where bytes may stand.
+/// A block of any kind, valid or not, with secrets in the fields that may hold bytes.
 fn block(secret: String) -> impl Strategy<Value = Value> {
-    let kinds = whole().into_iter().chain([json!({"type": "hologram"}), json!({}), json!(7)]);
+    let kinds =
+        one_of_each_kind().into_iter().chain([json!({"type": "hologram"}), json!({}), json!(7)]);
     let kind = prop::sample::select(kinds.collect::<Vec<_>>());
     let field = (prop::sample::select(BYTES.to_vec()), value(secret));
     let lost = prop::option::of(any::<prop::sample::Index>());
@@ -66,9 +67,9 @@ proptest! {
     fn the_bytes_of_a_block_never_become_text(
         (secret, block) in bytes().prop_flat_map(|it| (Just(it.clone()), block(it))),
     ) {
-        let _ = (check_said(&block), is_block(&block));
-        let told = as_text(&block).unwrap_or_default();
-        prop_assert!(!told.contains(&secret[..40]), "{told}");
+        let _ = (check_from_user(&block), is_block(&block));
+        let text = as_text(&block).unwrap_or_default();
+        prop_assert!(!text.contains(&secret[..40]), "{text}");
         let stripped = without_bytes(&block).to_string();
         prop_assert!(!stripped.contains(&secret[..40]), "{stripped}");
     }
@@ -76,7 +77,7 @@ proptest! {
     #[test]
     fn no_json_at_all_panics(fields in prop::collection::vec(("[a-zA-Z]{1,9}", value("A".into())), 0..9)) {
         let fields: Map<String, Value> = fields.into_iter().collect();
-        for kind in whole() {
+        for kind in one_of_each_kind() {
             let mut block = fields.clone();
             block.insert("type".to_owned(), kind["type"].clone());
             let names: Vec<String> = kind.as_object().unwrap().keys().cloned().collect();
@@ -84,7 +85,7 @@ proptest! {
                 block.insert(name, value.clone());
             }
             let block = Value::Object(block);
-            let _ = (check_said(&block), as_text(&block), is_block(&block));
+            let _ = (check_from_user(&block), as_text(&block), is_block(&block));
         }
     }
 
@@ -96,7 +97,7 @@ proptest! {
 
     #[test]
     fn any_text_is_base64_or_not(text in "[A-Z+/=a-z0-9]{0,9}|[A-D=]{4,8}|.{0,99}") {
-        prop_assert_eq!(base64::decode(&text).is_some(), base64::is_whole(&text));
-        let _ = (base64::size(&text), base64::is_likely(&text));
+        prop_assert_eq!(base64::decode(&text).is_some(), base64::is_valid(&text));
+        let _ = (base64::decoded_len(&text), base64::is_likely(&text));
     }
 }

@@ -1,0 +1,149 @@
+//! A fold that refuses a journal which `decide` can never have written.
+//!
+//! [`evolve`] believes every event, because a journal is the truth and a live conversation must go
+//! on. Tests, golden files and repairs want the opposite: an event that contradicts the state is a
+//! bug in whatever wrote it, and this fold names it.
+
+mod call;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use crate::event::{Event, EventData};
+use crate::evolve::evolve;
+use crate::ids::{CallId, ConversationId, DecisionId};
+use crate::state::State;
+
+/// Why an event is impossible in the state that it would be folded into.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IllegalEvent {
+    #[error("event {found} follows event {last}")]
+    Gap { last: u64, found: u64 },
+    #[error("the conversation is created a second time")]
+    CreatedTwice,
+    #[error("the conversation is not created yet")]
+    NotCreated,
+    #[error("a prefix is completed, but none is being copied")]
+    NotForking,
+    #[error("an event of a turn names no turn")]
+    NoTurn,
+    #[error("an event outside of turns names a turn")]
+    UnexpectedTurn,
+    #[error("the event does not belong to the open turn")]
+    NotTheOpenTurn,
+    #[error("a turn starts while another one is open")]
+    TurnOpen,
+    #[error("a turn starts or is queued without its one message")]
+    NotQueuedOnce,
+    #[error("step {found} ends where step {expected} is due")]
+    WrongStep { expected: u32, found: u32 },
+    #[error("a step or a turn ends while a call is open")]
+    OpenCalls,
+    #[error("there is no open call {0}")]
+    NoOpenCall(CallId),
+    #[error("call {0} is in a phase in which this cannot happen")]
+    WrongPhase(CallId),
+    #[error("call {0} has another attempt running")]
+    WrongAttempt(CallId),
+    #[error("call {0} has another suspension open, or none")]
+    WrongSuspension(CallId),
+    #[error("dispatch {0} is running, or its id is taken")]
+    DispatchRunning(CallId),
+    #[error("child {0} does not belong to the call, or to no call at all")]
+    UnknownChild(ConversationId),
+    #[error("the parent is owed no report of this turn")]
+    NoOwedReport,
+    #[error("the conversation is abandoned a second time")]
+    AbandonedTwice,
+    #[error("decision {0} is not in a state in which this can happen")]
+    UnknownDecision(DecisionId),
+    #[error("marks of the context move back, or a summary covers less than the one before it")]
+    ContextShrinks,
+    #[error("workspace root {0:?} has a storage already")]
+    WorkspaceOpen(String),
+}
+
+/// The state after one more event, or why the event is impossible there.
+///
+/// Accepts every event that [`decide`](crate::decide) returns, those of a copied prefix, and events
+/// of unknown types.
+pub fn checked_fold(state: State, event: &Event) -> Result<State, IllegalEvent> {
+    check(&state, event)?;
+    Ok(evolve(state, event))
+}
+
+fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
+    if event.seq != state.seq.saturating_add(1) {
+        return Err(IllegalEvent::Gap { last: state.seq, found: event.seq });
+    }
+    match (&event.data, state.exists()) {
+        (EventData::Created(_), true) => return Err(IllegalEvent::CreatedTwice),
+        (EventData::Created(_), false) => return Ok(()),
+        (_, false) => return Err(IllegalEvent::NotCreated),
+        (_, true) => {}
+    }
+    turn::check_turn_id(state, event)?;
+    match &event.data {
+        EventData::Created(_) | EventData::Unknown(_) => Ok(()),
+        EventData::UserMsg(_)
+        | EventData::TurnStarted(_)
+        | EventData::AssistantMsg(_)
+        | EventData::MessageRefused(_)
+        | EventData::RepairRequested(_)
+        | EventData::ContextAdded(_)
+        | EventData::TurnEnded(_) => turn::check(state, event),
+        EventData::ToolCall(_)
+        | EventData::Suspension(_)
+        | EventData::Resolution(_)
+        | EventData::ToolStarted(_)
+        | EventData::InputRequired(_)
+        | EventData::ToolResult(_)
+        | EventData::DispatchStarted(_)
+        | EventData::DispatchFinished(_)
+        | EventData::PhaseChanged(_)
+        | EventData::TodosChanged(_)
+        | EventData::ChildStarted(_)
+        | EventData::ChildEnded(_)
+        | EventData::DecisionRemembered(_) => call::check(state, event),
+        EventData::ChildReleased(released) => {
+            let child = &released.conversation_id;
+            ensure(state.orphans.contains_key(child), || IllegalEvent::UnknownChild(child.clone()))
+        }
+        EventData::ParentNotified(notified) => {
+            let is_owed =
+                state.owed_report.as_ref().is_some_and(|report| report.turn == notified.turn_id);
+            // The prefix of a child reports to the parent of the original.
+            ensure(is_owed || state.forking.is_some(), || IllegalEvent::NoOwedReport)
+        }
+        EventData::Abandoned {} => ensure(!state.abandoned, || IllegalEvent::AbandonedTwice),
+        EventData::DecisionPublished(published) => {
+            let id = &published.decision_id;
+            let is_known = state.unpublished.contains_key(id);
+            ensure(is_known, || IllegalEvent::UnknownDecision(id.clone()))
+        }
+        EventData::DecisionRevoked(revoked) => {
+            let id = &revoked.decision_id;
+            let is_known = state.decisions.contains_key(id) && !state.unpublished.contains_key(id);
+            ensure(is_known, || IllegalEvent::UnknownDecision(id.clone()))
+        }
+        EventData::Forked(_) => ensure(state.forking.is_some(), || IllegalEvent::NotForking),
+        EventData::ContextReduced(reduced) => {
+            let grows = reduced.marks.includes(&state.context.marks);
+            ensure(grows, || IllegalEvent::ContextShrinks)
+        }
+        EventData::Summarized(summarized) => {
+            let covered = state.context.summary.map_or(0, |summary| summary.upto);
+            let grows = covered < summarized.upto && summarized.upto < event.seq;
+            ensure(grows, || IllegalEvent::ContextShrinks)
+        }
+        EventData::SummaryFailed(_) => Ok(()),
+        EventData::WorkspaceOpened(opened) => {
+            let is_new = !state.storages.contains_key(&opened.root);
+            ensure(is_new, || IllegalEvent::WorkspaceOpen(opened.root.clone()))
+        }
+    }
+}
+
+fn ensure(holds: bool, error: impl FnOnce() -> IllegalEvent) -> Result<(), IllegalEvent> {
+    if holds { Ok(()) } else { Err(error()) }
+}

@@ -1,0 +1,125 @@
+//! What may happen to a call, to a dispatch, and to the child conversations that answer them.
+
+use super::{IllegalEvent, ensure};
+use crate::event::{ChildEnded, ChildStarted, DispatchStarted, Event, EventData, ToolStarted};
+use crate::ids::CallId;
+use crate::state::{Call, CallPhase, State};
+
+/// Checks an event of one call.
+pub(super) fn check(state: &State, event: &Event) -> Result<(), IllegalEvent> {
+    match &event.data {
+        EventData::ToolCall(planned) => {
+            let call = open_call(state, &planned.call_id)?;
+            in_phase(call, matches!(call.phase, CallPhase::Requested))
+        }
+        EventData::Suspension(suspension) => {
+            let call = open_call(state, &suspension.call_id)?;
+            in_phase(call, call.open_suspension().is_none())?;
+            let is_next = suspension.suspension == call.suspensions.saturating_add(1);
+            ensure(is_next, || IllegalEvent::WrongSuspension(call.id.clone()))
+        }
+        EventData::Resolution(resolution) => {
+            let call = open_call(state, &resolution.call_id)?;
+            let is_open = call.open_suspension().is_some_and(|open| {
+                (open.kind, open.suspension) == (resolution.kind, resolution.suspension)
+            });
+            ensure(is_open, || IllegalEvent::WrongSuspension(call.id.clone()))
+        }
+        EventData::ToolStarted(started) => tool_started(state, started),
+        EventData::InputRequired(required) => {
+            let call = open_call(state, &required.call_id)?;
+            runs_attempt(call, required.attempt)
+        }
+        EventData::ToolResult(result) => open_call(state, &result.call_id).map(drop),
+        EventData::DecisionRemembered(remembered) => {
+            open_call(state, &remembered.call_id).map(drop)
+        }
+        EventData::DispatchStarted(started) => dispatch_started(state, started),
+        EventData::DispatchFinished(finished) => {
+            let id = &finished.call_id;
+            let is_running = state.dispatches.contains_key(id);
+            // A dispatch that the gate refused never starts.
+            let was_refused = finished.gate.is_some();
+            ensure(is_running != was_refused, || IllegalEvent::NoOpenCall(id.clone()))
+        }
+        EventData::PhaseChanged(changed) => call_or_dispatch(state, &changed.call_id),
+        EventData::TodosChanged(changed) => call_or_dispatch(state, &changed.call_id),
+        EventData::ChildStarted(started) => child_started(state, started),
+        EventData::ChildEnded(ended) => child_ended(state, ended),
+        _ => Ok(()),
+    }
+}
+
+fn open_call<'a>(state: &'a State, id: &CallId) -> Result<&'a Call, IllegalEvent> {
+    let call = state.call(id).filter(|call| call.phase != CallPhase::Done);
+    call.ok_or_else(|| IllegalEvent::NoOpenCall(id.clone()))
+}
+
+fn call_or_dispatch(state: &State, id: &CallId) -> Result<(), IllegalEvent> {
+    if state.dispatches.contains_key(id) { Ok(()) } else { open_call(state, id).map(drop) }
+}
+
+fn in_phase(call: &Call, holds: bool) -> Result<(), IllegalEvent> {
+    ensure(holds, || IllegalEvent::WrongPhase(call.id.clone()))
+}
+
+fn runs_attempt(call: &Call, expected: u32) -> Result<(), IllegalEvent> {
+    let CallPhase::Running { attempt, .. } = call.phase else {
+        return Err(IllegalEvent::WrongPhase(call.id.clone()));
+    };
+    ensure(attempt == expected, || IllegalEvent::WrongAttempt(call.id.clone()))
+}
+
+/// A call starts after its approval, after an answer, or once more after its node died.
+fn tool_started(state: &State, started: &ToolStarted) -> Result<(), IllegalEvent> {
+    let call = open_call(state, &started.call_id)?;
+    match call.phase {
+        CallPhase::Approved => Ok(()),
+        CallPhase::Running { attempt, .. } => {
+            ensure(started.attempt > attempt, || IllegalEvent::WrongAttempt(call.id.clone()))
+        }
+        CallPhase::Requested
+        | CallPhase::Suspended(_)
+        | CallPhase::Delegated { .. }
+        | CallPhase::Done => Err(IllegalEvent::WrongPhase(call.id.clone())),
+    }
+}
+
+fn dispatch_started(state: &State, started: &DispatchStarted) -> Result<(), IllegalEvent> {
+    let id = &started.call_id;
+    let is_next = match state.dispatches.get(id) {
+        Some(run) => run.delegated_until.is_none() && started.attempt > run.attempt,
+        None => state.call(id).is_none() && started.attempt == 1,
+    };
+    ensure(is_next, || IllegalEvent::DispatchRunning(id.clone()))
+}
+
+fn child_started(state: &State, started: &ChildStarted) -> Result<(), IllegalEvent> {
+    let id = &started.call_id;
+    let child = if let Some(run) = state.dispatches.get(id) {
+        let is_running = run.attempt == started.attempt && run.delegated_until.is_none();
+        ensure(is_running, || IllegalEvent::WrongAttempt(id.clone()))?;
+        &run.child
+    } else {
+        let call = open_call(state, id)?;
+        runs_attempt(call, started.attempt)?;
+        &call.child
+    };
+    let is_its_child = child.as_ref() == Some(&started.conversation_id);
+    ensure(is_its_child, || IllegalEvent::UnknownChild(started.conversation_id.clone()))
+}
+
+fn child_ended(state: &State, ended: &ChildEnded) -> Result<(), IllegalEvent> {
+    let id = &ended.call_id;
+    let child = if let Some(run) = state.dispatches.get(id) {
+        &run.child
+    } else {
+        let call = open_call(state, id)?;
+        let has_begun =
+            matches!(call.phase, CallPhase::Running { .. } | CallPhase::Delegated { .. });
+        in_phase(call, has_begun)?;
+        &call.child
+    };
+    let is_its_child = child.as_ref() == Some(&ended.conversation_id);
+    ensure(is_its_child, || IllegalEvent::UnknownChild(ended.conversation_id.clone()))
+}
