@@ -23,7 +23,7 @@ use reqwest::{Client, Url};
 use serde_json::Value;
 
 use crate::agent::Definition;
-use crate::signed_post::{CONNECT_LIMIT, IDLE_LIMIT};
+use crate::signed_post::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 use crate::tools::native::ToolReturn;
 use crate::tools::runner::{Env, Run};
 use crate::tools::tool::{Target, Tool};
@@ -56,8 +56,8 @@ impl Mcp {
         let client = Client::builder()
             .redirect(within_origin())
             .no_proxy()
-            .connect_timeout(CONNECT_LIMIT)
-            .pool_idle_timeout(IDLE_LIMIT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .build()?;
         Ok(Self { links: Mutex::default(), client, variables })
     }

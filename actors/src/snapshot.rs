@@ -1,4 +1,5 @@
-//! A conversation as clients see it: its state, and what only a live actor knows.
+//! A conversation as clients see it: its state, and what only a live actor knows
+//! (`reference/snapshot.md`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::tools::Gate;
 pub struct Snapshot {
     pub id: ConversationId,
     pub agent: AgentName,
-    /// The open turn's, else the agent's newest; null when the agent was deleted.
+    /// The revision of the open turn, else the agent's newest; null when the agent was deleted.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub revision: Option<Revision>,
     pub state: ConversationStatus,
@@ -37,12 +38,12 @@ pub struct Snapshot {
     pub pending: Vec<PendingCall>,
     pub queued: usize,
     pub todos: Vec<Todo>,
-    /// What it may do by itself now; null when the agent was deleted.
+    /// The permission phase that applies now; null when the agent was deleted.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub phase: Option<PermissionPhase>,
-    /// What all model calls cost so far, those of its children included.
+    /// The usage of all model calls so far, including those of child conversations.
     pub usage: Usage,
-    /// Null when no node holds the conversation.
+    /// The node that holds the conversation; null when none does.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub holder: Option<HolderView>,
     pub metadata: Map<String, Value>,
@@ -50,17 +51,17 @@ pub struct Snapshot {
     pub created_at: Option<Timestamp>,
 }
 
-/// The turn that runs.
+/// The open turn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenTurn {
     pub id: TurnId,
-    /// The model call that runs, or whose calls run; from 1.
+    /// The step whose model call or tool calls run, from 1.
     pub step: u32,
     pub started_at: Timestamp,
 }
 
-/// A call that its executor has.
+/// A call that its executor is running.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InFlight {
@@ -69,15 +70,15 @@ pub struct InFlight {
     pub executor: Executor,
     pub attempt: u32,
     pub started_at: Timestamp,
-    /// What a streaming tool said last.
+    /// The latest progress of a streaming tool.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub progress: Option<Value>,
-    /// The child conversation that has it.
+    /// The child conversation that answers the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_conversation_id: Option<ConversationId>,
 }
 
-/// Who holds it.
+/// The node that holds a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = SnapshotHolder))]
@@ -95,7 +96,7 @@ pub struct Overlay {
 }
 
 impl Snapshot {
-    /// Draws a conversation that exists.
+    /// The snapshot of a conversation that exists.
     pub fn new(
         id: ConversationId,
         state: &State,

@@ -123,7 +123,7 @@ fn fail_closed(fields: &mut Fields, on: Option<HookPoint>) -> bool {
         Some(HookPoint::Pre | HookPoint::PreToolUse) if said == Some(json!(false)) => {
             fields.wrong("fail_closed", "of a pre or PreToolUse hook is always true");
         }
-        Some(on) if on.is_told() && closed => {
+        Some(on) if on.is_notified() && closed => {
             fields.wrong("fail_closed", "is for a hook that is waited for only");
         }
         Some(_) | None => {}

@@ -93,7 +93,7 @@ async fn rounds(
             Ok(Wanted::Again(state)) => {
                 (params.input_responses, params.request_state) = (None, state);
                 let wait = AGAIN.saturating_mul(1 << round);
-                backoff::pause("the MCP server wants the call again", wait).await;
+                backoff::wait("the MCP server wants the call again", wait).await;
             }
             Err(why) => return Ok(Answered::Wrong(why)),
         }

@@ -14,10 +14,11 @@ use super::BuiltinServices;
 use super::call_scope::CallScope;
 use super::gate::Grant;
 use super::native::{Context, Extensions, NativeTool, ToolReturn};
-use super::runner::Run;
+use super::runner::{Env, Run, Runner};
 use crate::agent::{Definition, DefinitionError, Parsed};
 use crate::clock::Clock;
 use crate::exec::{Launcher, Limits, Sandbox, Shell};
+use crate::mcp::Mcp;
 use crate::web_fetch::Fetcher;
 use crate::workspace::Workspaces;
 
@@ -68,6 +69,13 @@ pub(crate) fn kit() -> BuiltinServices {
         shell: Arc::new(shell),
         fetcher: Fetcher::new().unwrap(),
     }
+}
+
+/// A runner without secrets, and without any tool but these.
+pub(crate) fn runner(natives: Extensions) -> Runner {
+    let variables: Env = Arc::new(|_: &str| None);
+    let mcp = Arc::new(Mcp::new(variables.clone()).unwrap());
+    Runner::new(natives, kit(), mcp, StillClock::now(), variables).unwrap()
 }
 
 pub(crate) fn natives() -> Extensions {

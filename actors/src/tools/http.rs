@@ -55,7 +55,7 @@ impl Http {
         }
         match is_ndjson(response.headers()) {
             true => self.lines(response, report).await,
-            false => reply::whole(&self.0.whole(response).await?),
+            false => reply::whole(&self.0.body(response).await?),
         }
     }
 
@@ -65,7 +65,7 @@ impl Http {
         report: &(impl Fn(Value) + Send + Sync),
     ) -> Result<ToolReturn, String> {
         let mut lines = Lines::default();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.0.broken(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.0.describe(&error))? {
             lines.push(&chunk)?;
             while let Some(line) = lines.next_line()? {
                 match line {

@@ -12,7 +12,7 @@ use super::call_scope::CallScope;
 use super::limits::{LARGEST_VALUE, SHOWN_TEXT, cut, encoded_len};
 use super::tool::{LONGEST_NAME, Tool};
 use super::{Gate, Toolbox};
-use crate::hooks::tool_use::{ToolUseVerdict, spoilt};
+use crate::hooks::tool_use::{ToolUseVerdict, invalid_args_rule};
 use crate::model::{ModelToolCall, big_numbers};
 
 /// Refused arguments are kept whole up to this; no tool will see them, the model will.
@@ -71,7 +71,7 @@ pub(super) fn replan(
             changed if changed.gate.is_some() => {
                 PlannedCall { said: Some(planned.args), ..changed }
             }
-            _ => denied(toolbox, planned, spoilt(&hook), gate),
+            _ => denied(toolbox, planned, invalid_args_rule(&hook), gate),
         },
         ToolUseVerdict::Deny(rule) | ToolUseVerdict::Halt(rule) => {
             denied(toolbox, planned, rule, gate)

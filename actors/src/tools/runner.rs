@@ -18,9 +18,8 @@ use super::native::{Extensions, ToolReturn, attempt};
 use super::tool::{Target, Tool};
 use super::{BuiltinServices, Gate, Grant};
 use crate::clock::Clock;
-use crate::hooks::HookCaller;
 use crate::mcp::Mcp;
-use crate::workspace::{WorkspaceRef, Workspaces};
+use crate::workspace::WorkspaceRef;
 
 /// What the model reads of a tool that lacks something here; the log says what.
 pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
@@ -61,10 +60,10 @@ pub struct ToolEnvironment {
     pub granted: PermissionPhase,
 }
 
-/// Why there is no runner.
+/// The HTTP client of tools, hooks or MCP servers could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("the client of tools and hooks cannot be made: {0}")]
-pub struct RunnerError(#[source] reqwest::Error);
+pub struct RunnerError(#[source] pub(crate) reqwest::Error);
 
 /// Reads a variable of the environment.
 pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -73,56 +72,21 @@ pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct Runner {
     natives: Extensions,
     http: Http,
-    hooks: Arc<HookCaller>,
-    mcp: Mcp,
+    mcp: Arc<Mcp>,
     kit: BuiltinServices,
 }
 
 impl Runner {
-    /// A runner that takes secrets from the environment.
+    /// A runner that reads secrets from `variables`.
     pub fn new(
         natives: Extensions,
         kit: BuiltinServices,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, RunnerError> {
-        Self::with_variables(natives, kit, clock, Arc::new(|name| std::env::var(name).ok()))
-    }
-
-    /// A runner that takes secrets from elsewhere.
-    pub fn with_variables(
-        natives: Extensions,
-        kit: BuiltinServices,
+        mcp: Arc<Mcp>,
         clock: Arc<dyn Clock>,
         variables: Env,
     ) -> Result<Self, RunnerError> {
-        let hooks = HookCaller::new(natives.hooks().clone(), clock.clone(), variables.clone());
-        let hooks = Arc::new(hooks.map_err(RunnerError)?);
-        let http = Http::new(clock, variables.clone()).map_err(RunnerError)?;
-        let mcp = Mcp::new(variables).map_err(RunnerError)?;
-        Ok(Self { natives, http, hooks, mcp, kit })
-    }
-
-    /// What calls the hooks of agents.
-    pub fn hooks(&self) -> &Arc<HookCaller> {
-        &self.hooks
-    }
-
-    /// Makes a workspace that was not used before, and names the storage that it is on; `None` if
-    /// there is nothing to name. What is wrong with it, the run itself will say.
-    pub async fn open_workspace(&self, site: WorkspaceRef) -> Option<String> {
-        let workspaces = self.kit.workspaces.clone();
-        let opened = tokio::task::spawn_blocking(move || workspaces.open(&site, None));
-        opened.await.ok()?.ok()?.storage().map(str::to_owned)
-    }
-
-    /// The MCP servers of this node's agents.
-    pub fn mcp(&self) -> &Mcp {
-        &self.mcp
-    }
-
-    /// Where conversations work on files.
-    pub fn workspaces(&self) -> &Arc<Workspaces> {
-        &self.kit.workspaces
+        let http = Http::new(clock, variables).map_err(RunnerError)?;
+        Ok(Self { natives, http, mcp, kit })
     }
 
     /// Runs the call that the gate granted, with the middleware of its agent and its tool around it;

@@ -190,7 +190,7 @@ impl Conversations {
                 Ok(_) | Err(_) => Err(RequestError::Lost),
             };
         }
-        let me = self.deps.standing.me();
+        let me = self.deps.lease.me();
         let holder = match to {
             Some(to) => Some(self.store.claim(id, &to, Some(&me)).await?.holder),
             None => {

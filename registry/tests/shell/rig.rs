@@ -11,8 +11,9 @@ use abide_actors::journal::Holder;
 use abide_actors::request::{
     IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
 };
+use abide_actors::services::Executors;
+use abide_actors::tools::BuiltinServices;
 use abide_actors::tools::native::{Context, Extensions, NativeTool, ToolReturn};
-use abide_actors::tools::{BuiltinServices, Runner};
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
@@ -160,7 +161,7 @@ impl Rig {
             membership,
             agents: catalogue.clone(),
             model: model.clone(),
-            runner: Arc::new(Runner::new(natives, kit(&clock), clock.clone()).unwrap()),
+            executors: Executors::new(natives, kit(&clock), clock.clone()).unwrap(),
             clock,
             passivate_after: PASSIVATE_AFTER,
             policy,

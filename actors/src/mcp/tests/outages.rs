@@ -29,7 +29,7 @@ async fn a_server_that_is_not_there_costs_a_step_nothing_but_its_tools() {
         let rig = Rig::new(entry);
         assert_eq!(rig.names().await, Vec::<String>::new());
         // The second step asks nobody.
-        let known = rig.runner.mcp().known(&rig.definition);
+        let known = rig.mcp.known(&rig.definition);
         assert!(known.is_some_and(|known| known.is_empty()));
     }
 }

@@ -16,10 +16,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::mcp::Mcp;
 use crate::tools::fixtures::log::Log;
 use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
 use crate::tools::limits::LARGEST_VALUE;
-use crate::tools::runner::Runner;
+use crate::tools::runner::{Env, Runner};
 use crate::tools::tool::Tool;
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -74,12 +75,13 @@ fn tool(url: &str, more: &Value) -> Tool {
 }
 
 fn runner() -> Runner {
-    let variable = |name: &str| match name {
+    let variables: Env = Arc::new(|name: &str| match name {
         "SECRET" => Some(SECRET.to_owned()),
         "GARBLED" => Some("whsec_not base64!".to_owned()),
         _ => None,
-    };
-    Runner::with_variables(natives(), kit(), StillClock::now(), Arc::new(variable)).unwrap()
+    });
+    let mcp = Arc::new(Mcp::new(variables.clone()).unwrap());
+    Runner::new(natives(), kit(), mcp, StillClock::now(), variables).unwrap()
 }
 
 async fn called(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::Definition;
-use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
+use crate::tools::fixtures::{Obedient, a_run, runner, source};
 use crate::tools::native::Extensions;
 use crate::tools::{Gate, Runner};
 
@@ -84,7 +84,7 @@ fn scene(middlewares: Middlewares, seen: Seen, agent: Value, entry: Value) -> Sc
     let mut source = source(json!([entry]));
     source["middleware"] = agent;
     let definition = Definition::parse(source, &natives).unwrap().definition;
-    let runner = Runner::new(natives, kit(), StillClock::now()).unwrap();
+    let runner = runner(natives);
     Scene { runner: Arc::new(runner), definition: Arc::new(definition), seen }
 }
 
@@ -275,9 +275,8 @@ async fn a_run_without_leave_meets_no_middleware() {
 #[tokio::test]
 async fn a_tool_whose_middleware_is_gone_does_not_run() {
     let scene = scene_of(obedient(), Does::Nothing);
-    let runner =
-        Runner::new(Extensions::new().with("obedient", Obedient), kit(), StillClock::now());
-    let gone = Scene { runner: Arc::new(runner.unwrap()), ..scene };
+    let runner = runner(Extensions::new().with("obedient", Obedient));
+    let gone = Scene { runner: Arc::new(runner), ..scene };
     assert_eq!(gone.run(json!({})).await, ToolReturn::error("the tool is not configured"));
 }
 

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::*;
 use crate::agent::Definition;
-use crate::tools::fixtures::{Obedient, StillClock, a_run, kit, source};
-use crate::tools::{Gate, Runner};
+use crate::tools::Gate;
+use crate::tools::fixtures::{Obedient, a_run, runner, source};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -63,7 +63,7 @@ fn order() -> Extensions {
 async fn ran(natives: Extensions, native: &str, args: Value) -> ToolReturn {
     let source = source(json!([{"name": "t", "run": {"native": native}, "run_timeout": "90s"}]));
     let definition = Arc::new(Definition::parse(source, &natives).unwrap().definition);
-    let runner = Arc::new(Runner::new(natives, kit(), StillClock::now()).unwrap());
+    let runner = Arc::new(runner(natives));
     let gate = Gate::new(definition.clone(), &State::default());
     runner.call(&definition.tools[0], &gate, a_run("t", args), |_| {}).await
 }

@@ -8,7 +8,7 @@ use abide_conversation::message::Ui;
 use serde_json::json;
 
 use super::*;
-use crate::tools::fixtures::{StillClock, a_run, definition, kit, natives};
+use crate::tools::fixtures::{a_run, definition, natives, runner};
 use crate::tools::isolated_task::PROGRESS_WAITING;
 use crate::tools::native::{Context, NativeTool};
 
@@ -16,7 +16,7 @@ async fn ran(natives: Extensions, streaming: bool, args: Value) -> (ToolReturn, 
     let tool = json!({"name": "t", "run": {"native": "obedient"}, "streaming": streaming,
         "run_timeout": "90s"});
     let definition = definition(json!([tool]));
-    let runner = Runner::new(natives, kit(), StillClock::now()).unwrap();
+    let runner = runner(natives);
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let returned = runner.run(&definition.tools[0], a_run("t", args), progress).await;

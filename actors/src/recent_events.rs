@@ -20,7 +20,7 @@ pub(crate) struct RecentEvents {
 
 impl RecentEvents {
     /// Adds what the journal has after what is kept, and drops the oldest of what is too much.
-    pub(super) fn push(&mut self, events: Arc<[Event]>) {
+    pub(crate) fn push(&mut self, events: Arc<[Event]>) {
         let bytes = events.iter().map(encoded_len).fold(0, usize::saturating_add);
         self.bytes = self.bytes.saturating_add(bytes);
         self.commits.push_back((events, bytes));
