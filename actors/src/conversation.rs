@@ -94,7 +94,7 @@ pub enum ExitReason {
     #[error("held by {0}")]
     HeldElsewhere(Holder),
     #[error(transparent)]
-    Trouble(#[from] ActivityError),
+    Activity(#[from] ActivityError),
 }
 
 /// A conversation in memory: its folded state, and caches and handles that may be lost at any time.
@@ -350,11 +350,11 @@ impl LiveConversation {
     fn inspect(&self) -> Inspection {
         Inspection {
             state: State::clone(&self.state),
-            held: self.claim.clone(),
+            claim: self.claim.clone(),
             streaming: self.activities.stream.message(),
             progress: self.activities.progress.latest(),
             running: self.activities.labels(),
-            pauses: self.activities.backoffs.all(),
+            backoffs: self.activities.backoffs.all(),
         }
     }
 

@@ -23,7 +23,7 @@ pub struct Diagnosis {
 /// Explains a conversation. `live` comes from its actor, if it has one.
 pub fn diagnose(id: &ConversationId, state: &State, live: Option<&Inspection>) -> Diagnosis {
     let requests = OperatorRequests(id);
-    let backoffs = live.into_iter().flat_map(|live| &live.pauses);
+    let backoffs = live.into_iter().flat_map(|live| &live.backoffs);
     if let Some(backoff) = backoffs.min_by_key(|backoff| backoff.until) {
         return backing_off(backoff, &requests);
     }

@@ -142,26 +142,26 @@ pub trait Journal: Send + Sync + 'static {
     ) -> Result<Claim, StoreError>;
 
     /// Gives a claim up. Does nothing if it is not the current one.
-    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError>;
+    async fn release(&self, id: &ConversationId, claim: &Claim) -> Result<(), StoreError>;
 
     /// Deletes a conversation with all its indexes, and stores `answer` under its scope. `Fenced`
-    /// unless `held` is the current claim.
+    /// unless `claim` is the current claim.
     async fn delete(
         &self,
         id: &ConversationId,
-        held: &Claim,
+        claim: &Claim,
         answer: Option<StoredResponse>,
     ) -> Result<(), StoreError>;
 
     /// Appends one commit atomically, at the configured durability.
     ///
-    /// `Fenced` unless `held` is the conversation's current claim; `Conflict` unless the first event
+    /// `Fenced` unless `claim` is the conversation's current claim; `Conflict` unless the first event
     /// follows the journal's last. After `Unavailable` the outcome is unknown: replay. A commit
     /// without events still writes its summary and its responses.
     async fn append(
         &self,
         id: &ConversationId,
-        held: &Claim,
+        claim: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError>;
 
@@ -175,9 +175,9 @@ pub trait Journal: Send + Sync + 'static {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
-        let held = self.claim(id, me, dead).await?;
-        let loaded = if held.holder == *me { self.load(id).await? } else { None };
-        Ok((held, loaded))
+        let claim = self.claim(id, me, dead).await?;
+        let stored = if claim.holder == *me { self.load(id).await? } else { None };
+        Ok((claim, stored))
     }
 
     /// At most `limit` events with `seq > after`, oldest first; empty for an unknown conversation.

@@ -269,22 +269,25 @@ impl RequestError {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inspection {
     pub state: State,
-    pub held: Claim,
+    #[serde(rename = "held")]
+    pub claim: Claim,
     pub streaming: Option<StreamingMessage>,
     /// The latest progress of each running tool.
     pub progress: BTreeMap<CallId, Value>,
     /// The running activities, for people.
     pub running: Vec<String>,
     /// The delays of those that wait before a retry.
-    #[serde(default)]
-    pub pauses: Vec<Backoff>,
+    #[serde(rename = "pauses", default)]
+    pub backoffs: Vec<Backoff>,
 }
 
 /// The outcome of an operator's request to release a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReleaseOutcome {
     /// It was released; its new holder, if any.
-    Parted(Option<Holder>),
+    #[serde(rename = "Parted")]
+    Released(Option<Holder>),
     /// It was not released: these calls run and must not run twice.
-    Runs(Vec<CallId>),
+    #[serde(rename = "Runs")]
+    Uninterruptible(Vec<CallId>),
 }

@@ -90,7 +90,7 @@ pub struct HolderView {
 /// What a live actor adds to the journal's state.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
-    pub held: Option<Claim>,
+    pub claim: Option<Claim>,
     pub streaming: Option<StreamingMessage>,
     pub progress: BTreeMap<CallId, Value>,
 }
@@ -105,15 +105,15 @@ impl Snapshot {
     ) -> Self {
         let phase = newest.clone().map(|newest| Gate::new(newest, state).phase());
         let newest = newest.map(|newest| newest.revision.clone());
-        let Overlay { held, streaming, progress } = overlay;
-        let activeness = state.activeness().live(streaming.is_some());
-        let holder = held.map(|held| HolderView { node: held.holder.node, epoch: held.epoch });
+        let Overlay { claim, streaming, progress } = overlay;
+        let status = state.activeness().live(streaming.is_some());
+        let holder = claim.map(|claim| HolderView { node: claim.holder.node, epoch: claim.epoch });
         let calls = state.turn.iter().flat_map(|turn| &turn.calls);
         Self {
             id,
             agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
             revision: state.turn.as_ref().map(|turn| turn.revision.clone()).or(newest),
-            state: activeness,
+            state: status,
             last_seq: state.seq,
             turn: state.turn.as_ref().map(open_turn),
             streaming_message: streaming,

@@ -75,12 +75,12 @@ pub(crate) fn suspensions<'a>(
 /// A completed part of a turn, or of another trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    pub at: SpanContext,
+    pub context: SpanContext,
     pub parent: Option<u64>,
     pub name: String,
-    pub side: SpanKind,
-    pub began: Timestamp,
-    pub ended: Timestamp,
+    pub kind: SpanKind,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
     pub attributes: Vec<(&'static str, Attribute)>,
     pub links: Vec<SpanContext>,
     /// The type of the error that it ended with.

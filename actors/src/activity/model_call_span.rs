@@ -126,7 +126,7 @@ impl OpenSpan {
         };
         let (tracer, root) = trace::sample(root)?;
         // A repeated step is another call.
-        let at = step.map_or(root, |_| root.child(&["chat", &clock.id("span")]));
+        let context = step.map_or(root, |_| root.child(&["chat", &clock.id("span")]));
         let calls = ctx.state.turn.iter().flat_map(|turn| &turn.calls);
         let shows_content = tracer.shows_content();
         let mut attributes = request_attributes(ctx, &request.settings);
@@ -142,13 +142,13 @@ impl OpenSpan {
             attributes.push(("gen_ai.input.messages", messages_json(&request.messages).into()));
         }
         let span = Span {
-            at,
+            context,
             parent: step.map(|_| root.span),
             // Trimmed, since a scripted model has no name.
             name: format!("chat {}", request.settings.name).trim_end().to_owned(),
-            side: SpanKind::Client,
-            began: clock.now(),
-            ended: Timestamp::MAX,
+            kind: SpanKind::Client,
+            started_at: clock.now(),
+            ended_at: Timestamp::MAX,
             attributes,
             links: match request.purpose {
                 Purpose::Step => trace::suspensions(root, calls),
@@ -198,7 +198,7 @@ impl OpenSpan {
             attributes.push(("gen_ai.output.messages", message.to_string().into()));
         }
         self.span.error = (outcome != "ok").then_some(outcome);
-        self.span.ended = self.clock.now();
+        self.span.ended_at = self.clock.now();
         self.tracer.end(self.span);
     }
 }

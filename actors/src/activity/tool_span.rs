@@ -51,12 +51,12 @@ impl ToolSpan {
             attributes.push(("gen_ai.tool.call.arguments", content(args).into()));
         }
         let span = Span {
-            at: root.attempt(call, attempt),
+            context: root.attempt(call, attempt),
             parent: turn.map(|_| root.span),
             name: format!("execute_tool {tool}"),
-            side: SpanKind::Internal,
-            began: ctx.services.clock.now(),
-            ended: Timestamp::MAX,
+            kind: SpanKind::Internal,
+            started_at: ctx.services.clock.now(),
+            ended_at: Timestamp::MAX,
             attributes,
             links: trace::suspensions(root, turn_call),
             error: None,
@@ -67,7 +67,7 @@ impl ToolSpan {
     pub(super) fn end(mut self, ctx: &ActivityContext, action: &Action) {
         // Any other action comes from before the tool runs.
         let Action::ToolReturned(ToolReturned { outcome, .. }) = action else { return };
-        self.span.ended = ctx.services.clock.now();
+        self.span.ended_at = ctx.services.clock.now();
         self.span.error = (!outcome.is_ok()).then(|| metric::outcome(outcome));
         if self.tracer.shows_content() {
             let result = match outcome {

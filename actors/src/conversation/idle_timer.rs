@@ -12,8 +12,8 @@ use super::ConversationMsg;
 pub(super) struct IdleTimer {
     handled: u64,
     timer: Option<AbortOnDropHandle<()>>,
-    /// Whether the actor was started while the node drains: it runs no activity, which are left to
-    /// the next process.
+    /// Whether the actor was started while the node drains: it leaves all activities to the next
+    /// process.
     pub(super) is_dormant: bool,
 }
 

@@ -92,12 +92,12 @@ impl LiveConversation {
         let root = || SpanContext::of_turn(&self.id, &turn.id);
         let Some((tracer, root)) = trace::sample(root) else { return };
         tracer.end(Span {
-            at: root.suspension(&call.id, waiting.suspension),
+            context: root.suspension(&call.id, waiting.suspension),
             parent: Some(root.span),
             name: format!("await_{kind} {}", call.tool),
-            side: SpanKind::Internal,
-            began: waiting.since,
-            ended: at,
+            kind: SpanKind::Internal,
+            started_at: waiting.since,
+            ended_at: at,
             attributes: vec![
                 ("gen_ai.conversation.id", self.id.as_str().into()),
                 ("gen_ai.tool.name", call.tool.as_str().into()),
@@ -118,7 +118,7 @@ impl LiveConversation {
         before: &State,
         call: &Call,
         attempt: u32,
-        (began, ended): (Timestamp, Timestamp),
+        (started_at, ended_at): (Timestamp, Timestamp),
         outcome: &'static str,
     ) {
         let Some(turn) = &before.turn else { return };
@@ -138,12 +138,12 @@ impl LiveConversation {
             attributes.push(("abide.child.conversation.id", child.as_str().into()));
         }
         tracer.end(Span {
-            at: root.attempt(&call.id, attempt),
+            context: root.attempt(&call.id, attempt),
             parent: Some(root.span),
             name: format!("execute_tool {}", call.tool),
-            side: SpanKind::Internal,
-            began,
-            ended,
+            kind: SpanKind::Internal,
+            started_at,
+            ended_at,
             attributes,
             links: trace::suspensions(root, [call]),
             error: (outcome != "ok").then_some(outcome),
@@ -181,12 +181,12 @@ impl LiveConversation {
             attributes.push(("abide.parent.call.id", call.as_str().into()));
         }
         tracer.end(Span {
-            at: root,
+            context: root,
             parent: None,
             name: format!("invoke_agent {}", ended_turn.agent),
-            side: SpanKind::Internal,
-            began: ended_turn.at,
-            ended: end.at,
+            kind: SpanKind::Internal,
+            started_at: ended_turn.at,
+            ended_at: end.at,
             attributes,
             links: Vec::new(),
             // Not the reason: it may repeat a provider's remarks on a prompt, which are content.
@@ -194,18 +194,18 @@ impl LiveConversation {
         });
     }
 
-    /// Ends the span of a revival that began at `began`, in the trace of the open turn.
-    pub(super) fn trace_revival(&self, began: Timestamp) {
+    /// Ends the span of a revival, in the trace of the open turn.
+    pub(super) fn trace_revival(&self, started_at: Timestamp) {
         let Some(turn) = &self.state.turn else { return };
         let root = || SpanContext::of_turn(&self.id, &turn.id);
         let Some((tracer, root)) = trace::sample(root) else { return };
         tracer.end(Span {
-            at: root.child(&["revival", &self.claim.epoch.to_string()]),
+            context: root.child(&["revival", &self.claim.epoch.to_string()]),
             parent: Some(root.span),
             name: "revive".to_owned(),
-            side: SpanKind::Internal,
-            began,
-            ended: self.services.clock.now(),
+            kind: SpanKind::Internal,
+            started_at,
+            ended_at: self.services.clock.now(),
             attributes: vec![
                 ("gen_ai.conversation.id", self.id.as_str().into()),
                 ("abide.turn.id", turn.id.as_str().into()),

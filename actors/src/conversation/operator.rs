@@ -30,7 +30,7 @@ impl LiveConversation {
     ) -> Result<ReleaseOutcome, ExitReason> {
         let uninterruptible = self.state.uninterruptible();
         if !force && !uninterruptible.is_empty() {
-            return Ok(ReleaseOutcome::Runs(uninterruptible));
+            return Ok(ReleaseOutcome::Uninterruptible(uninterruptible));
         }
         self.activities.abort_all();
         let journal = &self.services.journal;
@@ -47,6 +47,6 @@ impl LiveConversation {
         };
         self.is_released = true;
         myself.stop(Some("released by an operator".to_owned()));
-        Ok(ReleaseOutcome::Parted(holder))
+        Ok(ReleaseOutcome::Released(holder))
     }
 }

@@ -68,7 +68,7 @@ pub enum HookPayload {
         args: Value,
     },
     /// At the other hook points, after the commit.
-    Told {
+    Notification {
         #[serde(skip_serializing_if = "Option::is_none")]
         tool: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]

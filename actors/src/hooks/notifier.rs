@@ -134,8 +134,11 @@ impl Notification {
         let Self { mut context, on, tool, args, event, .. } = self;
         context.assigns = merged(&definition.assigns, &context.assigns, &Default::default());
         for hook in definition.hooks.iter().filter(|hook| hook.concerns(on, tool.as_deref())) {
-            let payload =
-                HookPayload::Told { tool: tool.clone(), args: args.clone(), event: event.clone() };
+            let payload = HookPayload::Notification {
+                tool: tool.clone(),
+                args: args.clone(),
+                event: event.clone(),
+            };
             // The caller has logged a failure; nobody waits for the reply.
             let _ = caller.ask(hook, &context, payload).await;
         }

@@ -81,7 +81,7 @@ fn payload(on: &str) -> HookPayload {
             executor: Executor::Server,
             args: json!({"to": "a"}),
         },
-        _ => HookPayload::Told { tool: None, args: None, event: None },
+        _ => HookPayload::Notification { tool: None, args: None, event: None },
     }
 }
 
