@@ -315,10 +315,12 @@ impl LiveConversation {
             // They were valid when the conversation was created; this version may be stricter.
             Ok(Err(mistakes)) => {
                 let mistakes = agent::joined(&mistakes);
-                tracing::error!(conversation = %self.id, content = mistakes, "client tools are invalid");
+                let id = &self.id;
+                tracing::error!(conversation = %id, content = mistakes, "client tools are invalid");
             }
             Err(error) => {
-                tracing::error!(conversation = %self.id, content = %error, "client tools not compiled");
+                let id = &self.id;
+                tracing::error!(conversation = %id, content = %error, "client tools not compiled");
             }
         }
     }

@@ -48,8 +48,8 @@ pub use spec::{HookPoint, HookSpec, HookTarget, Matcher};
 
 /// A hook that runs in this process.
 ///
-/// It may be aborted at any await. A panic counts as a failure, and so does a reply that does not fit
-/// the [`HookPoint`], whose documentation says what follows from a failure.
+/// It may be aborted at any await. A panic counts as a failure, and so does a reply that does not
+/// fit the [`HookPoint`], whose documentation says what follows from a failure.
 #[async_trait]
 pub trait Hook: Send + Sync + 'static {
     /// Handles an event within the declared `timeout`. The reply to a notification is ignored.

@@ -1,4 +1,5 @@
-//! The journal as a port: everything that a conversation needs from a store (`reference/journal.md`).
+//! The journal as a port: everything that a conversation needs from a store
+//! (`reference/journal.md`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -131,9 +132,9 @@ impl InboxFilter {
 pub trait Journal: Send + Sync + 'static {
     /// Claims a conversation for `me` with a higher epoch, if nobody holds it or `dead` does.
     ///
-    /// Returns the claim that is valid after the call: the loser of a race learns the winner from it.
-    /// With its own holder as `dead`, a node fences an earlier actor of its own. A conversation that
-    /// does not exist yet can be claimed, too.
+    /// Returns the claim that is valid after the call: the loser of a race learns the winner from
+    /// it. With its own holder as `dead`, a node fences an earlier actor of its own. A conversation
+    /// that does not exist yet can be claimed, too.
     async fn claim(
         &self,
         id: &ConversationId,
@@ -155,9 +156,9 @@ pub trait Journal: Send + Sync + 'static {
 
     /// Appends one commit atomically, at the configured durability.
     ///
-    /// `Fenced` unless `claim` is the conversation's current claim; `Conflict` unless the first event
-    /// follows the journal's last. After `Unavailable` the outcome is unknown: replay. A commit
-    /// without events still writes its summary and its responses.
+    /// `Fenced` unless `claim` is the conversation's current claim; `Conflict` unless the first
+    /// event follows the journal's last. After `Unavailable` the outcome is unknown: replay. A
+    /// commit without events still writes its summary and its responses.
     async fn append(
         &self,
         id: &ConversationId,
@@ -168,7 +169,8 @@ pub trait Journal: Send + Sync + 'static {
     /// The latest cached state and the events after it; `None` if there is no such conversation.
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError>;
 
-    /// [Claims](Journal::claim) a conversation, and [loads](Journal::load) it if `me` then holds it.
+    /// [Claims](Journal::claim) a conversation, and [loads](Journal::load) it if `me` then holds
+    /// it.
     async fn claim_and_load(
         &self,
         id: &ConversationId,
@@ -196,8 +198,8 @@ pub trait Journal: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
-    /// The response stored under a scope (a conversation's id, or another name) and a key, unless it
-    /// has expired at `now`.
+    /// The response stored under a scope (a conversation's id, or another name) and a key, unless
+    /// it has expired at `now`.
     async fn answer(
         &self,
         scope: &str,

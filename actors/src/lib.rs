@@ -1,7 +1,7 @@
 //! Everything that runs for one conversation: its actor, its activities, models and tools.
 //!
-//! The rules are in [`abide_conversation`]; this crate connects them to the clock, the network and a
-//! store. A program implements the ports [`journal`], [`live`], [`clock`] and
+//! The rules are in [`abide_conversation`]; this crate connects them to the clock, the network and
+//! a store. A program implements the ports [`journal`], [`live`], [`clock`] and
 //! [`conversation_client`], fills [`services`], and starts one [`conversation::Conversation`] for
 //! each conversation that lives on the node.
 

@@ -27,8 +27,8 @@ pub enum Signal {
     Deleted,
 }
 
-/// A piece of a streaming message, with the step that it belongs to. It is out of date once that step
-/// is journalled.
+/// A piece of a streaming message, with the step that it belongs to. It is out of date once that
+/// step is journalled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delta {
     pub turn: TurnId,

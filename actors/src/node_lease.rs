@@ -47,14 +47,14 @@ impl NodeLease {
         self.lease.read().unwrap_or_else(PoisonError::into_inner).me.clone()
     }
 
-    /// Whether no other node can have declared this one dead, because it renewed its lease in time. An
-    /// unsound node starts nothing.
+    /// Whether no other node can have declared this one dead, because it renewed its lease in time.
+    /// An unsound node starts nothing.
     pub fn is_sound(&self) -> bool {
         self.lease.read().unwrap_or_else(PoisonError::into_inner).is_sound(Instant::now())
     }
 
-    /// Renews the lease as `me`, sound until `until`. Returns whether it had lapsed: then activities may
-    /// have been held back, and must be resumed.
+    /// Renews the lease as `me`, sound until `until`. Returns whether it had lapsed: then
+    /// activities may have been held back, and must be resumed.
     pub fn renew(&self, me: Holder, until: Instant) -> bool {
         let mut lease = self.lease.write().unwrap_or_else(PoisonError::into_inner);
         lease.renew(me, until, Instant::now())

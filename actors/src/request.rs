@@ -22,8 +22,8 @@ use crate::streaming::StreamingMessage;
 
 /// A request on its way to a conversation.
 ///
-/// A delivery that is dropped before it was [taken](Delivery::take), because the actor ended with it
-/// still in its mailbox, returns to its sender: nothing was done, and it may be delivered again.
+/// A delivery that is dropped before it was [taken](Delivery::take), because the actor ended with
+/// it still in its mailbox, returns to its sender: nothing was done, and it may be delivered again.
 #[derive(Debug)]
 pub struct Delivery(Option<DeliveryContent>);
 

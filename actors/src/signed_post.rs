@@ -17,8 +17,8 @@ use crate::tools::tool::Endpoint;
 
 /// A server that does not accept a connection within this time is down.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Servers close idle connections, some after 5 s. A call that is written to a connection while it is
-/// closed would fail.
+/// Servers close idle connections, some after 5 s. A call that is written to a connection while it
+/// is closed would fail.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Posts JSON over one pool of connections. Follows no redirects, uses no proxy.
@@ -47,8 +47,8 @@ impl SignedClient {
         Ok(Self { recipient, client, clock, variables })
     }
 
-    /// Posts once, under `key`. A response is returned only with a 2xx status. `name` is for the log,
-    /// and `trace` is the `traceparent` header.
+    /// Posts once, under `key`. A response is returned only with a 2xx status. `name` is for the
+    /// log, and `trace` is the `traceparent` header.
     pub(crate) async fn post(
         &self,
         endpoint: &Endpoint,

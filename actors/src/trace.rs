@@ -1,8 +1,9 @@
 //! Traces as a port: spans are completed here and exported by the installed tracer.
 //!
-//! The ids of a turn's trace, of its root span, and of the spans of its suspensions and tool attempts
-//! are derived from the ids in the journal, so they are the same on every node and in every process.
-//! Nothing of a trace is ever stored (`architecture/decisions/0007-spans-from-events.md`).
+//! The ids of a turn's trace, of its root span, and of the spans of its suspensions and tool
+//! attempts are derived from the ids in the journal, so they are the same on every node and in
+//! every process. Nothing of a trace is ever stored
+//! (`architecture/decisions/0007-spans-from-events.md`).
 
 use std::sync::OnceLock;
 

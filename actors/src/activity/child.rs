@@ -26,8 +26,8 @@ use crate::tools::limits::{LARGEST_VALUE, encoded_len};
 use crate::tools::tool::{Target, Tool};
 use crate::tools::{Gate, Run, ToolReturn};
 
-/// The children that may work for a root at once. Each level may have half as many, so that one root
-/// never has more than some two thousand descendants.
+/// The children that may work for a root at once. Each level may have half as many, so that one
+/// root never has more than some two thousand descendants.
 const MAX_CONCURRENT_CHILDREN: usize = 16;
 /// The events that are read at once in the search for the last message.
 const PAGE_EVENTS: usize = 100;
@@ -106,7 +106,8 @@ async fn deliver(
         match ctx.services.conversations.deliver(to, request.clone()).await {
             Ok(reply) => return Ok(reply),
             Err(error) if is_transient(&error) => {
-                tracing::debug!(conversation = %ctx.id, %to, content = %error, "delivery failed: retrying");
+                let id = &ctx.id;
+                tracing::debug!(conversation = %id, %to, content = %error, "delivery retried");
                 backoff::wait(&format!("conversation {to}: {error}"), delay).await;
             }
             Err(error) => return Err(error),
@@ -289,7 +290,8 @@ pub(super) async fn release(ctx: &ActivityContext, child: &ConversationId) -> Ac
         Ok(Reply::Abandoned { usage }) => released(usage),
         Ok(_) => released(Usage::default()),
         Err(error) => {
-            tracing::debug!(conversation = %ctx.id, %child, content = %error, "release refused by the child");
+            let id = &ctx.id;
+            tracing::debug!(conversation = %id, %child, content = %error, "child release refused");
             released(Usage::default())
         }
     }

@@ -14,8 +14,8 @@ const SMALL_PAGE_EVENTS: usize = 200;
 /// The bytes of events per token, generously: the JSON around the text counts, too.
 const BYTES_PER_TOKEN: u64 = 8;
 
-/// The latest summary and the events that are still shown, however long the journal is. Recent events
-/// that the actor holds are not read again.
+/// The latest summary and the events that are still shown, however long the journal is. Recent
+/// events that the actor holds are not read again.
 pub(super) async fn load_context(ctx: &ActivityContext) -> Result<Vec<Event>, StoreError> {
     let journal = &*ctx.services.journal;
     let id = &ctx.id;

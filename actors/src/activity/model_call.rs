@@ -19,8 +19,8 @@ use crate::model::retry::Retrying;
 use crate::model::{Model, ModelError, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream, Request};
 use crate::services::Services;
 
-/// Calls the model for a step, or with `None` for a summary. If the definition asks for an audit, an
-/// entry is recorded when the stream ends or is dropped.
+/// Calls the model for a step, or with `None` for a summary. If the definition asks for an audit,
+/// an entry is recorded when the stream ends or is dropped.
 pub(super) async fn call(
     ctx: &ActivityContext,
     definition: &Definition,

@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::blobs::{Blobs, abridged, names_any, stored};
 use crate::journal::StoreError;
 
-/// Replaces media bytes in the action by references to blobs: in results, in the model's message, and
-/// in durable additions of hooks. What a provider ran and wrote does not consist of blocks; there, any
-/// long base64 is replaced.
+/// Replaces media bytes in the action by references to blobs: in results, in the model's message,
+/// and in durable additions of hooks. What a provider ran and wrote does not consist of blocks;
+/// there, any long base64 is replaced.
 pub(super) async fn offload_media(
     blobs: &dyn Blobs,
     mut action: Action,

@@ -75,8 +75,8 @@ async fn run(
     };
     let works_on_files = tool.builtin().is_some_and(Builtin::works_on_files);
     if place.storage.is_none() && works_on_files {
-        // The storage is journalled before the first file exists: the call that creates the file may
-        // never have a result. A disk that hangs makes the run hang, too, which then times out.
+        // The storage is journalled before the first file exists: the call that creates the file
+        // may never have a result. A disk that hangs makes the run hang, too, which then times out.
         let opening = open_workspace(ctx, place.site.clone());
         if let Ok(Some(storage)) = timeout(tool.run_timeout, opening).await {
             let root = place.site.root_name();

@@ -33,8 +33,8 @@ impl HookAnswers {
 }
 
 impl LiveConversation {
-    /// Lets a task ask the hooks. The request returns to this actor with their answers; if the actor
-    /// ends before, it returns to its sender, and nothing was done.
+    /// Lets a task ask the hooks. The request returns to this actor with their answers; if the
+    /// actor ends before, it returns to its sender, and nothing was done.
     pub(super) fn ask_hooks(
         &mut self,
         myself: &ActorRef<ConversationMsg>,

@@ -13,8 +13,8 @@ use crate::tools::Toolbox;
 
 impl LiveConversation {
     /// Returns the delivery, unless it needs a listing that is not known. Then the delivery returns
-    /// as a message when the servers have answered or their time is up, and the actor waits for none
-    /// of them. When too many requests are deferred, it is carried out with what is known.
+    /// as a message when the servers have answered or their time is up, and the actor waits for
+    /// none of them. When too many requests are deferred, it is carried out with what is known.
     pub(super) async fn defer_until_listed(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
@@ -43,8 +43,8 @@ impl LiveConversation {
         Toolbox::new(definition, &listings, self.client_tools.clone())
     }
 
-    /// The definition whose servers must be asked before the request is carried out, if any. A store
-    /// that is unavailable is reported when the request is carried out.
+    /// The definition whose servers must be asked before the request is carried out, if any. A
+    /// store that is unavailable is reported when the request is carried out.
     async fn unlisted_definition(&self, request: &Request) -> Option<Arc<Definition>> {
         let agents = &self.services.agents;
         let (definition, tool) = match request {

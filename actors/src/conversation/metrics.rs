@@ -1,7 +1,7 @@
 //! Records the metrics of a commit, and the spans that end with it.
 //!
-//! Called only after a commit was acknowledged, so that a replay counts nothing twice. A commit whose
-//! outcome stayed unknown is never counted.
+//! Called only after a commit was acknowledged, so that a replay counts nothing twice. A commit
+//! whose outcome stayed unknown is never counted.
 
 use abide_conversation::event::{
     Event, EventData, Executor, SuspensionKind, ToolResult, TurnEnded,

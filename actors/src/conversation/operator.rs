@@ -20,8 +20,8 @@ impl LiveConversation {
 
     /// Aborts what runs, gives the claim to `to` in one step, or up, and ends the actor.
     ///
-    /// Does nothing while calls run that must not run twice, unless `force` is set: those calls then
-    /// end as interrupted.
+    /// Does nothing while calls run that must not run twice, unless `force` is set: those calls
+    /// then end as interrupted.
     pub(super) async fn release(
         &mut self,
         myself: &ActorRef<ConversationMsg>,

@@ -41,11 +41,11 @@ struct Proposal {
 type ReplyFn = Box<dyn FnOnce(&[Event]) -> Reply + Send>;
 
 impl LiveConversation {
-    /// Carries out a request and replies. An `Err` means that the actor must die; the caller has its
-    /// reply then, too.
+    /// Carries out a request and replies. An `Err` means that the actor must die; the caller has
+    /// its reply then, too.
     ///
-    /// A request that hooks judge passes here twice: first without `answers`, and when the hooks have
-    /// answered, again with them.
+    /// A request that hooks judge passes here twice: first without `answers`, and when the hooks
+    /// have answered, again with them.
     pub(super) async fn deliver(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
@@ -219,8 +219,8 @@ impl LiveConversation {
         Ok(propose(action, |_| Reply::Noted))
     }
 
-    /// Checks a resolution. The call must be open before the answer is looked at, so that a stale one
-    /// is refused as stale.
+    /// Checks a resolution. The call must be open before the answer is looked at, so that a stale
+    /// one is refused as stale.
     async fn resolve(
         &mut self,
         request: ResolveRequest,

@@ -19,7 +19,8 @@ pub enum Reply {
     Add(Vec<Value>),
     /// On `pre`, `post` and `PreToolUse`: `halt`, the reason why the turn ends.
     Halt(String),
-    /// On `post`: `refuse`, the reason why the model is asked again. The second refusal halts the turn.
+    /// On `post`: `refuse`, the reason why the model is asked again. The second refusal halts the
+    /// turn.
     Refuse(String),
     /// On `stream`: `text` replaces the model's text.
     Show(String),

@@ -43,10 +43,10 @@ pub enum HookTarget {
 
 /// When a hook is called (`reference/hooks.md`).
 ///
-/// At the first four points the conversation waits for the reply. At the others the hook is notified
-/// after the commit of the event (`PreCompact` has none), in the order of the conversation's events
-/// and at most once: a node that dies, or whose queue is full, loses notifications. The journal is
-/// the truth.
+/// At the first four points the conversation waits for the reply. At the others the hook is
+/// notified after the commit of the event (`PreCompact` has none), in the order of the
+/// conversation's events and at most once: a node that dies, or whose queue is full, loses
+/// notifications. The journal is the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookPoint {
     /// Before every model call. A failure halts the turn.

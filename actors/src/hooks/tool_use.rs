@@ -20,7 +20,8 @@ pub(crate) struct ToolUse {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ToolUseVerdict {
     GoOn,
-    /// The call gets these arguments, which are still unchecked. `hook` is the last that changed them.
+    /// The call gets these arguments, which are still unchecked. `hook` is the last that changed
+    /// them.
     Args {
         hook: String,
         args: Value,
@@ -36,8 +37,8 @@ pub(crate) fn is_judged(hooks: &[HookSpec], tool: &str) -> bool {
     hooks.iter().any(|hook| hook.concerns(HookPoint::PreToolUse, Some(tool)))
 }
 
-/// Asks the hooks in the order of their declaration, each about the arguments that the previous ones
-/// left. A hook that fails denies the call.
+/// Asks the hooks in the order of their declaration, each about the arguments that the previous
+/// ones left. A hook that fails denies the call.
 pub(crate) async fn ask(
     caller: &HookCaller,
     hooks: &[HookSpec],

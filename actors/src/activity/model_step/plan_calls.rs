@@ -17,8 +17,8 @@ use crate::model::{MOST_CALLS, ModelToolCall};
 use crate::tools::{CallScope, Gate, LONGEST_NAME, Tool, Toolbox, merged};
 
 impl Step<'_> {
-    /// Plans the calls, and asks the hooks about those that pass the gate. A hook may halt the turn,
-    /// which changes `verdict`. `None` if planning failed.
+    /// Plans the calls, and asks the hooks about those that pass the gate. A hook may halt the
+    /// turn, which changes `verdict`. `None` if planning failed.
     pub(super) async fn plan_calls(
         &self,
         calls: Vec<ModelToolCall>,
@@ -71,8 +71,8 @@ impl Step<'_> {
         Ok(Planner { toolbox, scope, gate, clock })
     }
 
-    /// Runs `work` on a blocking thread, unless it is quick. Conditions, schemas and token counts may
-    /// take long, and must not hold up other conversations.
+    /// Runs `work` on a blocking thread, unless it is quick. Conditions, schemas and token counts
+    /// may take long, and must not hold up other conversations.
     pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
         is_quick: bool,

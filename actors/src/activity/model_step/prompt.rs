@@ -94,8 +94,8 @@ impl Step<'_> {
         context.tokens.saturating_add(self.run_blocking(is_quick, count).await.unwrap_or_default())
     }
 
-    /// The action that must come before a prompt that is over its budget. `None` also if nothing can
-    /// be left out, as long as the prompt fits the model's context window.
+    /// The action that must come before a prompt that is over its budget. `None` also if nothing
+    /// can be left out, as long as the prompt fits the model's context window.
     fn make_room(&self, input: PromptInput<'_>, tokens: u64) -> Option<Action> {
         let budget = self.definition.context_budget();
         let window = window(&self.definition.model);

@@ -41,8 +41,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Reads the range; `None` if there is nothing to cover. Turns that do not fit the context window of
-    /// the summary's model are left to a later summary.
+    /// Reads the range; `None` if there is nothing to cover. Turns that do not fit the context
+    /// window of the summary's model are left to a later summary.
     pub(super) async fn read(
         ctx: &ActivityContext,
         definition: &Definition,
@@ -91,8 +91,8 @@ struct Turn {
 }
 
 impl Past<'_> {
-    /// Leaves out the newest turns that have `keep` tokens together, and always the last one. Covers
-    /// all turns with `None`, because newer ones were not read.
+    /// Leaves out the newest turns that have `keep` tokens together, and always the last one.
+    /// Covers all turns with `None`, because newer ones were not read.
     pub(super) fn range(&self, keep: Option<u64>, readable: u64) -> Option<Range> {
         let (earlier, turns) = self.turns();
         let mut covered = turns.len();
