@@ -6,15 +6,18 @@
 mod ask_hooks;
 mod await_mcp_listing;
 mod commit;
+mod delete;
 mod dispatch;
 mod fork;
 mod idle_timer;
+mod load;
 mod metrics;
 mod not_done;
 mod notify_hooks;
 mod operator;
 mod reconcile;
 mod requests;
+mod resolve;
 mod running_activities;
 mod waiters;
 
@@ -24,7 +27,7 @@ use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Command, ConversationId, Rejection, State, Transition, decided, replay, wanted,
+    Action, Command, ConversationId, Rejection, State, Transition, decided, wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
 
@@ -32,9 +35,8 @@ use self::idle_timer::IdleTimer;
 use self::running_activities::RunningActivities;
 use self::waiters::Waiters;
 use crate::activity::{ActivityError, Report};
-use crate::agent::{self, Definition};
+use crate::agent::Definition;
 use crate::journal::{Claim, Holder, StoreError};
-use crate::live::Signal;
 use crate::recent_events::RecentEvents;
 use crate::request::{Delivery, Inspection, ReleaseOutcome};
 use crate::services::Services;
@@ -273,56 +275,6 @@ impl LiveConversation {
             ConversationMsg::Drain | ConversationMsg::Resume => {}
         }
         Ok(())
-    }
-
-    async fn load(&mut self) -> Result<(), ExitReason> {
-        let started_at = self.services.clock.now();
-        let journal = &self.services.journal;
-        let me = self.services.lease.me();
-        let claim_from =
-            async |dead| with_store_timeout(journal.claim_and_load(&self.id, &me, dead)).await;
-        // This node's former actor of the conversation is gone; its writes are fenced from here on.
-        let (mut claim, mut stored) = claim_from(Some(&me)).await?;
-        if self.replacing.as_ref() == Some(&claim.holder) {
-            (claim, stored) = claim_from(self.replacing.as_ref()).await?;
-        }
-        self.claim = claim;
-        if self.claim.holder != me {
-            return Err(ExitReason::HeldElsewhere(self.claim.holder.clone()));
-        }
-        ::metrics::counter!("abide_claims_total").increment(1);
-        if let Some(stored) = stored {
-            self.cached_seq = stored.state.seq;
-            self.state = Arc::new(replay(stored.state, &stored.events));
-            self.recent_events.push(Arc::from(stored.events));
-            self.compile_client_tools().await;
-            self.trace_revival(started_at);
-            // The former actor may have died between an append and its publication.
-            self.services.live.publish(&self.id, Signal::Revived);
-        }
-        Ok(())
-    }
-
-    /// Compiles the client's tools, on a blocking thread since it may take long.
-    async fn compile_client_tools(&mut self) {
-        if self.state.tools.is_empty() {
-            return;
-        }
-        let declared = self.state.tools.clone();
-        let compiled = tokio::task::spawn_blocking(move || agent::client_tools(&declared)).await;
-        match compiled {
-            Ok(Ok(tools)) => self.client_tools = tools,
-            // They were valid when the conversation was created; this version may be stricter.
-            Ok(Err(mistakes)) => {
-                let mistakes = agent::joined(&mistakes);
-                let id = &self.id;
-                tracing::error!(conversation = %id, content = mistakes, "client tools are invalid");
-            }
-            Err(error) => {
-                let id = &self.id;
-                tracing::error!(conversation = %id, content = %error, "client tools not compiled");
-            }
-        }
     }
 
     /// Carries out an action of the system itself. An action that came too late changes nothing.

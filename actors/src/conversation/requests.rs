@@ -2,38 +2,24 @@
 
 use std::sync::Arc;
 
-use abide_conversation::command::{self, Create, IfBusy, ResolutionAnswer};
+use abide_conversation::command::{self, Create, IfBusy};
 use abide_conversation::event::{Event, EventData};
-use abide_conversation::ids::{AgentName, CallId, DecisionId, MessageId, TurnId};
-use abide_conversation::remembered_decision::Scope;
+use abide_conversation::ids::{AgentName, MessageId, TurnId};
 use abide_conversation::{Action, Rejection};
 use ractor::ActorRef;
 
-use super::ask_hooks::edited_args;
 use super::not_done::NotDone;
-use super::{
-    ConversationMsg, ExitReason, HookAnswers, LiveConversation, STORE_TIMEOUT, seq_of,
-    with_store_timeout,
-};
+use super::{ConversationMsg, ExitReason, HookAnswers, LiveConversation, seq_of};
 use crate::agent::Definition;
-use crate::blobs;
 use crate::journal::StoreError;
-use crate::live::Signal;
-use crate::mcp;
-use crate::recent_events::RecentEvents;
 use crate::request::{
-    Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, RememberRequest,
-    Reply, Request, RequestError, ResolveRequest, SendRequest, SpawnRequest,
+    Delivery, DeliveryContent, DeliveryOutcome, FailCallRequest, IdempotencyKey, Reply, Request,
+    RequestError, SendRequest, SpawnRequest,
 };
-use crate::tools::gate::exact_fingerprint;
-use crate::tools::{Tool, Toolbox};
-use crate::workspace::WorkspaceRef;
-
-/// The decisions that one conversation remembers. Each is read with every gated call.
-const MAX_DECISIONS: usize = 256;
+use crate::tools::Toolbox;
 
 /// An action to decide on, and the reply to make of its events.
-struct Proposal {
+pub(super) struct Proposal {
     action: Action,
     reply: ReplyFn,
 }
@@ -219,171 +205,12 @@ impl LiveConversation {
         Ok(propose(action, |_| Reply::Noted))
     }
 
-    /// Checks a resolution. The call must be open before the answer is looked at, so that a stale
-    /// one is refused as stale.
-    async fn resolve(
-        &mut self,
-        request: ResolveRequest,
-        answers: Option<HookAnswers>,
-    ) -> Result<Proposal, NotDone> {
-        let edit = edited_args(&request.answer).is_some().then(|| request.clone());
-        let ResolveRequest { call, suspension, by, answer, remember } = request;
-        let mut resolve = command::Resolve {
-            call: call.clone(),
-            suspension,
-            by,
-            answer,
-            gate: None,
-            remember: None,
-            halt: None,
-        };
-        self.decide(Action::Resolve(resolve.clone()))?;
-        let open = self.state.call(&call).map(|open| open.tool.clone());
-        let toolbox = self.toolbox().await?;
-        if let Some(wish) = remember {
-            let tool = open.as_deref().zip(toolbox.as_ref());
-            let tool = tool.and_then(|(name, toolbox)| toolbox.tool(name));
-            self.may_remember(&call, tool, wish.scope)?;
-            let does = tool.map(Tool::does).unwrap_or_default();
-            let RememberRequest { scope, matching, for_ms } = wish;
-            let id = DecisionId::new(self.services.clock.id("dec"));
-            let fingerprint = self.approved_fingerprint(&call, &resolve.answer);
-            let remember =
-                command::RememberDecision { id, scope, matching, does, fingerprint, for_ms };
-            resolve.remember = Some(remember);
-        }
-        if let (Some(toolbox), Some(tool)) = (toolbox, open) {
-            if let ResolutionAnswer::Result(value) = &resolve.answer {
-                // A running tool's request for input says itself which answers fit.
-                let pending = self.state.call(&call).and_then(|open| open.input.as_ref());
-                let checked = match pending.filter(|input| input.answer.is_none()) {
-                    Some(input) => mcp::check_answer(&input.asks.requests, value),
-                    None => toolbox.check_answer(&tool, value),
-                };
-                checked.map_err(|why| RequestError::invalid("result", why))?;
-            }
-            if let ResolutionAnswer::Result(value) = &mut resolve.answer {
-                with_store_timeout(blobs::stored(&*self.services.blobs, value)).await?;
-            }
-            self.judge_edited_args(&toolbox, &mut resolve, edit, answers)?;
-        }
-        Ok(propose(Action::Resolve(resolve), |events| {
-            let seq = seq_of(events, |event| matches!(event.data, EventData::Resolution(_)));
-            Reply::Resolved { seq }
-        }))
-    }
-
-    /// The fingerprint that an `exact` decision matches: that of the arguments as approved.
-    fn approved_fingerprint(&self, call: &CallId, answer: &ResolutionAnswer) -> String {
-        let Some(open) = self.state.call(call) else { return String::new() };
-        let args = match answer {
-            ResolutionAnswer::Approval { args: Some(edited), .. } => edited,
-            ResolutionAnswer::Approval { .. }
-            | ResolutionAnswer::Result(_)
-            | ResolutionAnswer::Error(_) => &open.args,
-        };
-        exact_fingerprint(&open.tool, args)
-    }
-
-    /// Checks that the decision may be remembered: only a tool's own approval, unless it is strict.
-    fn may_remember(
-        &self,
-        call: &CallId,
-        tool: Option<&Tool>,
-        scope: Scope,
-    ) -> Result<(), RequestError> {
-        let refused = |why: &str| Err(RequestError::invalid("remember", why));
-        let now = self.services.clock.now();
-        let valid = self.state.decisions.values().filter(|decision| now < decision.expires_at);
-        let gate = self.state.call(call).and_then(|call| call.gate.as_ref());
-        match (tool, gate) {
-            (None, _) => refused("the tool no longer exists"),
-            (Some(tool), _)
-                if scope == Scope::Agent
-                    && self.client_tools.iter().any(|other| other.name == tool.name) =>
-            {
-                refused(
-                    "the client declared the tool for this conversation only: scope must be conversation",
-                )
-            }
-            (Some(tool), _) if tool.strict => {
-                refused("the tool is strict: it needs an approval every time")
-            }
-            (_, Some(gate)) if !gate.rule.starts_with("approval") => {
-                refused("the approval was asked for by a rule, not by the tool itself")
-            }
-            _ if valid.count() >= MAX_DECISIONS => {
-                refused("the conversation remembers too many decisions")
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn cancel(&self) -> Proposal {
         let partial = self.activities.stream.partial();
         propose(Action::Cancel(command::Cancel { partial }), |events| {
             let ended = |event: &Event| matches!(event.data, EventData::TurnEnded(_));
             Reply::Cancelled { cancelled: events.iter().any(ended) }
         })
-    }
-
-    async fn delete(&mut self, keys: &[IdempotencyKey]) -> Result<Reply, NotDone> {
-        if !self.state.exists() {
-            return Err(Rejection::NotFound.into());
-        }
-        let response = self.responses(keys, &Reply::Deleted).pop();
-        // First what runs, then the files, then the journal: after a failure in between, the caller
-        // can repeat the request.
-        self.activities.abort_all();
-        self.discard_workspace().await;
-        let journal = self.services.journal.clone();
-        let deletion = with_store_timeout(journal.delete(&self.id, &self.claim, response)).await;
-        deletion.map_err(NotDone::Unknown)?;
-        // The claim was deleted, too; the next request may create the conversation anew.
-        let me = self.services.lease.me();
-        let claim = with_store_timeout(journal.claim(&self.id, &me, None)).await;
-        self.claim = claim.map_err(NotDone::Unknown)?;
-        let before = std::mem::take(&mut self.state);
-        self.notify_session_end(&before);
-        self.client_tools = Arc::default();
-        self.recent_events = RecentEvents::default();
-        self.cached_seq = 0;
-        self.activities.stream = Default::default();
-        self.activities.progress = Default::default();
-        self.waiters.fail_callers(&Rejection::NotFound.into());
-        self.services.live.publish(&self.id, Signal::Deleted);
-        Ok(Reply::Deleted)
-    }
-
-    /// Discards the conversation's own files, whether they were ever journalled or not, so that a
-    /// new conversation of the same id finds none. A child's files belong to its root.
-    async fn discard_workspace(&self) {
-        if self.state.parent.is_some() {
-            return;
-        }
-        let definition = match &self.state.agent {
-            Some(agent) => self.services.agents.newest(agent).await.ok().flatten(),
-            None => None,
-        };
-        // Whether a deleted agent had another root is unknown; the default one is taken.
-        let default = WorkspaceRef { owner: self.id.to_string(), ..WorkspaceRef::default() };
-        let workspace = definition.map_or(default, |definition| definition.site(&self.id));
-        let storage = self.state.storages.get(&workspace.root_name()).cloned();
-        let workspaces = self.services.workspaces.clone();
-        let discarding =
-            tokio::task::spawn_blocking(move || workspaces.discard(&workspace, storage.as_deref()));
-        match tokio::time::timeout(STORE_TIMEOUT, discarding).await {
-            Ok(Ok(Ok(Some(discarded)))) => {
-                drop(tokio::task::spawn_blocking(|| discarded.remove()));
-            }
-            Ok(Ok(Ok(None))) => {}
-            Ok(Ok(Err(why))) => {
-                tracing::warn!(conversation = %self.id, %why, "workspace not discarded");
-            }
-            Ok(Err(_)) | Err(_) => {
-                tracing::error!(conversation = %self.id, "workspace not discarded");
-            }
-        }
     }
 
     /// Looks up the newest definition of an agent, and remembers it.
@@ -396,7 +223,7 @@ impl LiveConversation {
     }
 
     /// The tools of the open turn; `None` when no turn is open or its revision is gone.
-    async fn toolbox(&self) -> Result<Option<Toolbox>, StoreError> {
+    pub(super) async fn toolbox(&self) -> Result<Option<Toolbox>, StoreError> {
         let Some(turn) = &self.state.turn else { return Ok(None) };
         let definition = self.services.agents.revision(&turn.revision).await?;
         Ok(definition.map(|definition| self.toolbox_of(definition)))
@@ -416,6 +243,9 @@ fn fail_call(request: FailCallRequest) -> Proposal {
     })
 }
 
-fn propose(action: Action, reply: impl FnOnce(&[Event]) -> Reply + Send + 'static) -> Proposal {
+pub(super) fn propose(
+    action: Action,
+    reply: impl FnOnce(&[Event]) -> Reply + Send + 'static,
+) -> Proposal {
     Proposal { action, reply: Box::new(reply) }
 }
