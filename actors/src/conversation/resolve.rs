@@ -44,7 +44,7 @@ impl LiveConversation {
         if let Some(wish) = remember {
             let tool = open.as_deref().zip(toolbox.as_ref());
             let tool = tool.and_then(|(name, toolbox)| toolbox.tool(name));
-            self.may_remember(&call, tool, wish.scope)?;
+            self.check_may_remember(&call, tool, wish.scope)?;
             let does = tool.map(Tool::does).unwrap_or_default();
             let RememberRequest { scope, matching, for_ms } = wish;
             let id = DecisionId::new(self.services.clock.id("dec"));
@@ -87,7 +87,7 @@ impl LiveConversation {
     }
 
     /// Checks that the decision may be remembered: only a tool's own approval, unless it is strict.
-    fn may_remember(
+    fn check_may_remember(
         &self,
         call: &CallId,
         tool: Option<&Tool>,
