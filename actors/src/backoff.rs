@@ -1,4 +1,4 @@
-//! Waits before a later attempt, which an operator may cut short.
+//! Delays before a retry. An operator can see them and end them early.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,95 +12,101 @@ use tokio::time::{sleep, timeout};
 use crate::clock::Clock;
 
 tokio::task_local! {
-    static WHO: Who;
+    static SCOPE: BackoffScope;
 }
 
-/// One wait.
+/// One delay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// What is tried again after it.
+    /// The activity that retries after it.
     pub activity: String,
-    /// Why it was not done the last time.
+    /// Why the last attempt failed.
     pub reason: String,
     pub until: Timestamp,
 }
 
-/// What the activities of one actor wait for before they try again. Cheap to clone.
+/// The current delays of one actor's activities. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Backoffs(Arc<Parts>);
+pub(crate) struct Backoffs(Arc<Shared>);
 
 #[derive(Debug, Default)]
-struct Parts {
-    cut: Notify,
-    all: Mutex<(u64, BTreeMap<u64, Backoff>)>,
+struct Shared {
+    end: Notify,
+    current: Mutex<Numbered>,
 }
 
-/// Whose pauses a task makes.
+#[derive(Debug, Default)]
+struct Numbered {
+    last_number: u64,
+    backoffs: BTreeMap<u64, Backoff>,
+}
+
+/// The activity that a task belongs to, and the backoffs that its delays are listed in.
 #[derive(Clone)]
-struct Who {
-    pauses: Backoffs,
+struct BackoffScope {
+    backoffs: Backoffs,
     activity: String,
     clock: Arc<dyn Clock>,
 }
 
 impl Backoffs {
-    /// Carries out an activity whose pauses are these.
-    pub(crate) async fn within<T>(
+    /// Runs an activity whose delays are listed here.
+    pub(crate) async fn scope<T>(
         &self,
         activity: String,
         clock: Arc<dyn Clock>,
         work: impl Future<Output = T>,
     ) -> T {
-        WHO.scope(Who { pauses: self.clone(), activity, clock }, work).await
+        SCOPE.scope(BackoffScope { backoffs: self.clone(), activity, clock }, work).await
     }
 
-    /// The waits there are, oldest first.
+    /// The current delays, oldest first.
     pub(crate) fn all(&self) -> Vec<Backoff> {
-        self.lock().1.values().cloned().collect()
+        self.lock().backoffs.values().cloned().collect()
     }
 
-    /// Ends every wait now. Returns what they were.
-    pub(crate) fn cut(&self) -> Vec<Backoff> {
+    /// Ends every delay now, and returns them.
+    pub(crate) fn end_all(&self) -> Vec<Backoff> {
         let all = self.all();
-        self.0.cut.notify_waiters();
+        self.0.end.notify_waiters();
         all
     }
 
-    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Backoff>)> {
-        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Numbered> {
+        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Waits before something is tried again; an operator may have it tried at once.
-pub(crate) async fn pause(reason: &str, wait: Duration) {
-    let Ok(who) = WHO.try_with(Clone::clone) else { return sleep(wait).await };
-    // Before it can be seen: what is seen can be cut short.
-    let cut = who.pauses.0.cut.notified();
-    let until = who.clock.now().checked_add(wait).unwrap_or(Timestamp::MAX);
-    let pause = Backoff { activity: who.activity, reason: reason.to_owned(), until };
-    let _noted = Noted::new(&who.pauses, pause);
-    // Over or cut short: it is tried again either way.
-    let _ = timeout(wait, cut).await;
+/// Waits before a retry, for `delay` or until an operator ends the wait.
+pub(crate) async fn wait(reason: &str, delay: Duration) {
+    let Ok(scope) = SCOPE.try_with(Clone::clone) else { return sleep(delay).await };
+    // Before the delay is listed: whatever is listed can be ended.
+    let end = scope.backoffs.0.end.notified();
+    let until = scope.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
+    let backoff = Backoff { activity: scope.activity, reason: reason.to_owned(), until };
+    let _listed = ListedBackoff::new(&scope.backoffs, backoff);
+    // Over or ended early: the activity retries in either case.
+    let _ = timeout(delay, end).await;
 }
 
-/// Takes a wait off the list when it is over, or dropped.
-struct Noted<'a> {
-    pauses: &'a Backoffs,
+/// Removes its delay from the list when dropped.
+struct ListedBackoff<'a> {
+    backoffs: &'a Backoffs,
     number: u64,
 }
 
-impl<'a> Noted<'a> {
-    fn new(pauses: &'a Backoffs, pause: Backoff) -> Self {
-        let mut all = pauses.lock();
-        all.0 += 1;
-        let number = all.0;
-        all.1.insert(number, pause);
-        Self { pauses, number }
+impl<'a> ListedBackoff<'a> {
+    fn new(backoffs: &'a Backoffs, backoff: Backoff) -> Self {
+        let mut current = backoffs.lock();
+        current.last_number += 1;
+        let number = current.last_number;
+        current.backoffs.insert(number, backoff);
+        Self { backoffs, number }
     }
 }
 
-impl Drop for Noted<'_> {
+impl Drop for ListedBackoff<'_> {
     fn drop(&mut self) {
-        self.pauses.lock().1.remove(&self.number);
+        self.backoffs.lock().backoffs.remove(&self.number);
     }
 }

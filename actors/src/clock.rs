@@ -1,15 +1,15 @@
-//! Clock and chance as a port: they come in from the program, so that tests can hold them still.
+//! Time and randomness as a port: the program provides them, so that tests can control them.
 
 use abide_conversation::Timestamp;
 
-/// Where moments and random ids come from.
+/// The source of timestamps, ids and random numbers.
 pub trait Clock: Send + Sync + 'static {
-    /// The present moment, in whole milliseconds.
+    /// The current time, in whole milliseconds.
     fn now(&self) -> Timestamp;
 
-    /// A new id, unique for ever: `<prefix>_<random>`.
+    /// A new, globally unique id: `<prefix>_<random>`.
     fn id(&self, prefix: &str) -> String;
 
-    /// A random number, evenly spread over `0.0..1.0`.
+    /// A random number, uniform in `0.0..1.0`.
     fn chance(&self) -> f64;
 }

@@ -1,110 +1,85 @@
-//! The actor of one conversation: load, then decide, append, evolve, publish, reconcile.
+//! The actor of one conversation: decide, append, evolve, publish, reconcile.
 //!
-//! It dies with nothing but itself: its activities are aborted with it, its supervisor revives it,
-//! and the journal says where it was.
+//! It dies alone: its activities are aborted with it, its supervisor starts a successor, and the
+//! journal says where the conversation was (`architecture/overview.md#the-actor`).
 
 mod ask_hooks;
 mod await_mcp_listing;
 mod commit;
+mod delete;
 mod dispatch;
 mod fork;
+mod idle_timer;
+mod load;
 mod metrics;
+mod not_done;
 mod notify_hooks;
 mod operator;
-mod recent_events;
 mod reconcile;
 mod requests;
+mod resolve;
+mod running_activities;
+mod waiters;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_conversation::event::Event;
 use abide_conversation::{
-    Action, Activity, CallId, Command, ConversationId, Rejection, State, Transition,
-    decide_and_fold, replay, wanted,
+    Action, Command, ConversationId, Rejection, State, Transition, decide_and_fold, wanted,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::activity::{ActivityError, Progress, Report};
-use crate::agent;
-use crate::agents::Agents;
-use crate::audit::Recorder;
-use crate::backoff::Backoffs;
-use crate::blobs::Blobs;
-use crate::clock::Clock;
-use crate::conversation_client::ClientSlot;
-use crate::definition::Definition;
-use crate::definition::Tool;
-use crate::journal::{Claim, Holder, Journal, StoreError};
-use crate::live::{LiveSink, Signal};
-use crate::model::Model;
-use crate::node_lease::NodeLease;
-use crate::request::{Delivery, Inspection, ReleaseOutcome, Reply, ReplyPort};
-use crate::streaming::Stream;
-use crate::tools::Runner;
+use self::idle_timer::IdleTimer;
+use self::running_activities::RunningActivities;
+use self::waiters::Waiters;
+use crate::activity::{ActivityError, Report};
+use crate::definition::{Definition, Tool};
+use crate::journal::{Claim, Holder, StoreError};
+use crate::recent_events::RecentEvents;
+use crate::request::{Delivery, Inspection, ReleaseOutcome};
+use crate::services::Services;
 pub use ask_hooks::HookAnswers;
-pub(crate) use metrics::waited;
-pub(crate) use recent_events::RecentEvents;
 
-/// A store that takes longer is away, and of a write the outcome is unknown: the actor dies and
-/// replays.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// A store that takes longer counts as unavailable. The outcome of a write is then unknown: the
+/// actor dies and replays.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What all conversations of a node work with.
-pub struct Services {
-    pub standing: Arc<NodeLease>,
-    pub journal: Arc<dyn Journal>,
-    pub blobs: Arc<dyn Blobs>,
-    pub audit: Recorder,
-    pub agents: Arc<dyn Agents>,
-    pub live: Arc<dyn LiveSink>,
-    pub model: Arc<dyn Model>,
-    pub runner: Arc<Runner>,
-    pub clock: Arc<dyn Clock>,
-    pub door: Arc<ClientSlot>,
-    /// How long an actor with nothing to do stays in memory.
-    pub passivate_after: Duration,
-    /// Model calls and tool runs under way, so that a drain can wait for them.
-    pub work: TaskTracker,
-}
-
-/// The actor; its state is a [`Loaded`] conversation.
+/// The actor; its state is a [`LiveConversation`].
 pub struct Conversation;
 
-/// What an actor starts with.
+/// What an actor is built from.
 pub struct Arguments {
     pub id: ConversationId,
-    pub deps: Arc<Services>,
-    /// Its holder, known to be dead.
-    pub over: Option<Holder>,
-    /// How many messages wait for it; the sender adds, the actor takes away.
-    pub depth: Arc<AtomicUsize>,
+    pub services: Arc<Services>,
+    /// A holder known to be dead, whose claim the actor may replace.
+    pub replacing: Option<Holder>,
+    /// The number of deliveries in the mailbox; the sender adds, the actor subtracts.
+    pub queue_depth: Arc<AtomicUsize>,
 }
 
 /// The protocol of the actor. It never leaves the process.
 pub enum ConversationMsg {
     Deliver(Box<Delivery>),
     Report(Box<Report>),
-    /// A request comes back when MCP servers have listed their tools.
+    /// A deferred request returns: the MCP servers have listed their tools.
     ToolsListed(u64, Box<Delivery>),
-    /// A request comes back with what hooks said to it.
+    /// A deferred request returns with the answers of the hooks.
     HooksAnswered(u64, Box<Delivery>, Box<HookAnswers>),
     Inspect(RpcReplyPort<Box<Inspection>>),
-    /// An operator crashes the actor, as a bug would.
+    /// Crashes the actor at an operator's request, as a bug would.
     Kill,
-    /// An operator has what waits for a later attempt tried now; the answer says what that was.
+    /// Retries everything that is backing off. Replies with what was retried.
     Retry(RpcReplyPort<Vec<String>>),
-    /// An operator ends the actor and gives its claim to this holder, or up; by force, even if
-    /// calls run that must not run twice.
+    /// Ends the actor and gives its claim to this holder, or up. With `true`, also while calls run
+    /// that must not run twice.
     Release(Option<Holder>, bool, RpcReplyPort<ReleaseOutcome>),
-    /// The node drains: it ends as soon as nothing runs.
+    /// The node drains: the actor ends as soon as no model call and no tool runs.
     Drain,
-    /// The node may start things again.
+    /// The node may start activities again.
     Resume,
-    /// Nothing was asked since this many messages.
+    /// The idle timer ran out; it was armed when this many messages had been handled.
     IdleTimeout(u64),
 }
 
@@ -120,41 +95,29 @@ pub enum ExitReason {
     #[error("held by {0}")]
     HeldElsewhere(Holder),
     #[error(transparent)]
-    Trouble(#[from] ActivityError),
+    Activity(#[from] ActivityError),
 }
 
-/// A loaded conversation.
+/// A conversation in memory: its folded state, and caches and handles that may be lost at any time.
 pub struct LiveConversation {
     pub(crate) id: ConversationId,
-    pub(crate) deps: Arc<Services>,
-    depth: Arc<AtomicUsize>,
-    over: Option<Holder>,
-    held: Claim,
+    pub(crate) services: Arc<Services>,
+    queue_depth: Arc<AtomicUsize>,
+    replacing: Option<Holder>,
+    claim: Claim,
+    /// Whether an operator made this actor give its claim away: it owns nothing any more.
+    is_released: bool,
     state: Arc<State>,
-    tail: RecentEvents,
-    /// The tools that its client declared, compiled.
-    own: Arc<[Tool]>,
-    /// Up to where the stored state cache goes.
+    recent_events: RecentEvents,
+    /// The tools that the conversation's client declared, compiled.
+    client_tools: Arc<[Tool]>,
+    /// The `seq` of the state cache in the store.
     cached_seq: u64,
-    running: BTreeMap<Activity, AbortOnDropHandle<()>>,
-    stream: Stream,
-    progress: Progress,
-    pauses: Backoffs,
-    dispatched: BTreeMap<CallId, Vec<ReplyPort>>,
-    /// Who waits for the copy of a prefix, and for what answer.
-    forks: Vec<(ReplyPort, Reply)>,
-    /// Requests whose hooks are asked, by their number.
-    asking: BTreeMap<u64, AbortOnDropHandle<()>>,
-    /// How many there ever were.
-    asked: u64,
-    /// Its agent as it was when it was last looked up.
-    newest: Option<Arc<Definition>>,
-    handled: u64,
-    /// Loaded while the node drains: what ran before is left to the next process.
-    dormant: bool,
-    /// Its claim was given away.
-    parted: bool,
-    idle: Option<AbortOnDropHandle<()>>,
+    /// The agent's newest definition when it was last looked up.
+    newest_definition: Option<Arc<Definition>>,
+    activities: RunningActivities,
+    waiters: Waiters,
+    idle: IdleTimer,
 }
 
 impl Actor for Conversation {
@@ -167,35 +130,27 @@ impl Actor for Conversation {
         _myself: ActorRef<Self::Msg>,
         arguments: Arguments,
     ) -> Result<LiveConversation, ActorProcessingErr> {
-        let Arguments { id, deps, over, depth } = arguments;
-        let held = Claim { holder: deps.standing.me(), epoch: 0 };
+        let Arguments { id, services, replacing, queue_depth } = arguments;
+        let claim = Claim { holder: services.lease.me(), epoch: 0 };
         Ok(LiveConversation {
             id,
-            deps,
-            depth,
-            over,
-            held,
+            services,
+            queue_depth,
+            replacing,
+            claim,
+            is_released: false,
             state: Arc::default(),
-            tail: RecentEvents::default(),
-            own: Arc::default(),
+            recent_events: RecentEvents::default(),
+            client_tools: Arc::default(),
             cached_seq: 0,
-            running: BTreeMap::new(),
-            stream: Stream::default(),
-            progress: Progress::default(),
-            pauses: Backoffs::default(),
-            dispatched: BTreeMap::new(),
-            forks: Vec::new(),
-            asking: BTreeMap::new(),
-            asked: 0,
-            newest: None,
-            handled: 0,
-            dormant: false,
-            parted: false,
-            idle: None,
+            newest_definition: None,
+            activities: RunningActivities::default(),
+            waiters: Waiters::default(),
+            idle: IdleTimer::default(),
         })
     }
 
-    /// Claims, replays, and takes up what ran when the last actor died.
+    /// Claims, replays, and resumes what ran when the last actor died.
     async fn post_start(
         &self,
         myself: ActorRef<Self::Msg>,
@@ -210,8 +165,8 @@ impl Actor for Conversation {
         message: ConversationMsg,
         live: &mut LiveConversation,
     ) -> Result<(), ActorProcessingErr> {
-        // Boxed: most actors wait most of the time, and keep room for nothing but waiting.
-        Ok(Box::pin(live.take(&myself, message)).await?)
+        // Boxed: most actors wait most of the time, and should need memory for waiting only.
+        Ok(Box::pin(live.process(&myself, message)).await?)
     }
 
     async fn post_stop(
@@ -219,73 +174,92 @@ impl Actor for Conversation {
         _myself: ActorRef<Self::Msg>,
         live: &mut LiveConversation,
     ) -> Result<(), ActorProcessingErr> {
-        live.running.clear();
-        if live.parted {
+        live.activities.abort_all();
+        if live.is_released {
             return Ok(());
         }
-        Ok(in_time(live.deps.journal.release(&live.id, &live.held)).await?)
+        Ok(with_store_timeout(live.services.journal.release(&live.id, &live.claim)).await?)
     }
 }
 
 impl LiveConversation {
-    /// Whether it was cut off while something had to run that is still this node's.
-    pub fn wants_something(&self) -> bool {
-        !self.parted && !wanted(&self.state).is_empty()
+    /// Whether the actor ended while activities were wanted that this node is still to run.
+    pub fn has_unfinished_work(&self) -> bool {
+        !self.is_released && !wanted(&self.state).is_empty()
     }
 
     async fn begin(&mut self, myself: &ActorRef<ConversationMsg>) -> Result<(), ExitReason> {
         self.load().await?;
-        self.dormant = self.deps.standing.is_draining();
-        if self.state.exists() && !self.dormant {
-            self.act(myself, Action::Revive).await?;
+        self.idle.is_dormant = self.services.lease.is_draining();
+        if self.state.exists() && !self.idle.is_dormant {
+            self.act(Action::Revive).await?;
         }
-        self.rest(myself);
+        self.reconcile(myself);
+        self.update_idle_timer(myself);
         Ok(())
     }
 
-    /// Does what a message asks for, and what follows every message.
-    async fn take(
+    /// The loop: handles one message, then starts what the state calls for.
+    async fn process(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         message: ConversationMsg,
     ) -> Result<(), ExitReason> {
-        if self.held.holder != self.deps.standing.me() {
-            // Its node was declared dead and goes on as another: whatever this actor began to do,
-            // it holds nothing any more.
+        if self.claim.holder != self.services.lease.me() {
+            // The node was declared dead and has rejoined under another incarnation: the claim is
+            // void, whatever this actor had begun.
             return Err(StoreError::Fenced.into());
         }
+        self.handle(myself, message).await?;
+        // An actor that is ending would abort at once whatever it started.
+        if !self.is_released && !is_ending(myself) {
+            self.reconcile(myself);
+        }
+        if self.services.lease.is_draining() {
+            self.end_if_no_work_runs(myself);
+        } else {
+            self.update_idle_timer(myself);
+        }
+        Ok(())
+    }
+
+    async fn handle(
+        &mut self,
+        myself: &ActorRef<ConversationMsg>,
+        message: ConversationMsg,
+    ) -> Result<(), ExitReason> {
         match message {
             ConversationMsg::Deliver(delivery) => {
-                self.depth.fetch_sub(1, Ordering::Relaxed);
-                // An actor that is ending starts nothing that it would cut off at once: the
-                // delivery goes back, and to the next actor.
-                if myself.get_status() < ActorStatus::Draining {
-                    self.handled += 1;
-                    if let Some(delivery) = self.when_listed(myself, *delivery).await {
+                self.queue_depth.fetch_sub(1, Ordering::Relaxed);
+                // Dropped by an actor that is ending: the request returns to its sender, and goes
+                // to the next actor.
+                if !is_ending(myself) {
+                    self.idle.count_message();
+                    if let Some(delivery) = self.defer_until_listed(myself, *delivery).await {
                         self.deliver(myself, delivery, None).await?;
                     }
                 }
             }
             ConversationMsg::ToolsListed(number, delivery) => {
-                self.asking.remove(&number);
-                if myself.get_status() < ActorStatus::Draining {
-                    self.handled += 1;
+                self.waiters.end_deferral(number);
+                if !is_ending(myself) {
+                    self.idle.count_message();
                     self.deliver(myself, *delivery, None).await?;
                 }
             }
-            ConversationMsg::HooksAnswered(number, delivery, heard) => {
-                self.asking.remove(&number);
-                if myself.get_status() < ActorStatus::Draining {
-                    self.handled += 1;
-                    self.deliver(myself, *delivery, Some(*heard)).await?;
+            ConversationMsg::HooksAnswered(number, delivery, answers) => {
+                self.waiters.end_deferral(number);
+                if !is_ending(myself) {
+                    self.idle.count_message();
+                    self.deliver(myself, *delivery, Some(*answers)).await?;
                 }
             }
             ConversationMsg::Report(report) => {
-                self.handled += 1;
-                self.report(myself, *report).await?;
+                self.idle.count_message();
+                self.take_report(*report).await?;
             }
             ConversationMsg::Inspect(reply) => {
-                // Who asked may have gone; that is no concern of the conversation's.
+                // The caller may be gone, which does not concern the conversation.
                 let _ = reply.send(Box::new(self.inspect()));
             }
             ConversationMsg::Kill => return Err(ExitReason::Killed),
@@ -293,164 +267,103 @@ impl LiveConversation {
                 let _ = reply.send(self.retry(myself));
             }
             ConversationMsg::Release(to, force, reply) => {
-                let _ = reply.send(self.let_go(myself, to, force).await?);
+                let _ = reply.send(self.release(myself, to, force).await?);
             }
-            // What follows every message of a draining node.
-            ConversationMsg::Drain => {}
-            ConversationMsg::Resume => self.reconcile(myself),
             ConversationMsg::IdleTimeout(handled) => self.passivate(myself, handled),
-        }
-        if self.deps.standing.is_draining() {
-            self.leave(myself);
-        } else {
-            self.rest(myself);
+            // The loop does all that these call for.
+            ConversationMsg::Drain | ConversationMsg::Resume => {}
         }
         Ok(())
     }
 
-    async fn load(&mut self) -> Result<(), ExitReason> {
-        let (journal, began) = (&self.deps.journal, self.deps.clock.now());
-        let me = self.deps.standing.me();
-        // This node's former actor of the conversation is gone: its writes are fenced from here on.
-        let take = async |dead| in_time(journal.claim_and_load(&self.id, &me, dead)).await;
-        let (mut held, mut stored) = take(Some(&me)).await?;
-        if self.over.as_ref() == Some(&held.holder) {
-            (held, stored) = take(self.over.as_ref()).await?;
-        }
-        self.held = held;
-        if self.held.holder != me {
-            return Err(ExitReason::HeldElsewhere(self.held.holder.clone()));
-        }
-        ::metrics::counter!("abide_claims_total").increment(1);
-        if let Some(stored) = stored {
-            self.cached_seq = stored.state.seq;
-            self.state = Arc::new(replay(stored.state, &stored.events));
-            self.tail.push(Arc::from(stored.events));
-            self.compile_own().await;
-            self.revived(began);
-            // Its predecessor may have died between an append and the telling of it.
-            self.deps.live.publish(&self.id, Signal::Revived);
-        }
-        Ok(())
-    }
-
-    /// Compiles the client's tools; aside, since that may take a while.
-    pub(super) async fn compile_own(&mut self) {
-        if self.state.tools.is_empty() {
-            return;
-        }
-        let declared = self.state.tools.clone();
-        let compiled = tokio::task::spawn_blocking(move || agent::client_tools(&declared)).await;
-        match compiled {
-            Ok(Ok(own)) => self.own = own,
-            // They were checked when the conversation was created; another version may differ.
-            Ok(Err(mistakes)) => {
-                let mistakes = agent::joined(&mistakes);
-                tracing::error!(conversation = %self.id, said = mistakes, "its own tools are refused");
-            }
-            Err(error) => {
-                tracing::error!(conversation = %self.id, said = %error, "its tools are lost")
-            }
-        }
-    }
-
-    /// Carries out an action of the system's own. One that came too late changes nothing.
-    async fn act(
-        &mut self,
-        myself: &ActorRef<ConversationMsg>,
-        action: Action,
-    ) -> Result<(), ExitReason> {
+    /// Carries out an action of the system itself. An action that came too late changes nothing.
+    async fn act(&mut self, action: Action) -> Result<(), ExitReason> {
         match self.decide(action) {
-            Ok(decided) => self.commit(myself, decided, Vec::new()).await?,
-            Err(rejection) => self.ignore(&rejection),
+            Ok(transition) => self.commit(transition, Vec::new()).await?,
+            Err(rejection) => {
+                tracing::debug!(conversation = %self.id, %rejection, "late action ignored");
+            }
         }
         Ok(())
     }
 
     fn decide(&self, action: Action) -> Result<Transition, Rejection> {
-        decide_and_fold(&self.state, Command { at: self.deps.clock.now(), action })
+        decide_and_fold(&self.state, Command { at: self.services.clock.now(), action })
     }
 
-    fn ignore(&self, rejection: &Rejection) {
-        tracing::debug!(conversation = %self.id, %rejection, "ignored");
-    }
-
-    async fn report(
-        &mut self,
-        myself: &ActorRef<ConversationMsg>,
-        report: Report,
-    ) -> Result<(), ExitReason> {
+    async fn take_report(&mut self, report: Report) -> Result<(), ExitReason> {
         let Report { activity, ended } = report;
-        // It was cut off while its report was under way; whatever it says is out of date.
-        if self.running.remove(&activity).is_none() {
-            return Ok(());
+        // An activity that was aborted while its report was on the way is out of date.
+        if self.activities.finish(&activity) {
+            self.act(ended?).await?;
         }
-        self.act(myself, ended?).await?;
-        self.reconcile(myself);
         Ok(())
     }
 
     fn inspect(&self) -> Inspection {
         Inspection {
             state: State::clone(&self.state),
-            held: self.held.clone(),
-            streaming: self.stream.message(),
-            progress: self.progress.said(),
-            running: self.running.keys().map(ToString::to_string).collect(),
-            pauses: self.pauses.all(),
+            claim: self.claim.clone(),
+            streaming: self.activities.stream.message(),
+            progress: self.activities.progress.latest(),
+            running: self.activities.labels(),
+            backoffs: self.activities.backoffs.all(),
         }
     }
 
-    /// Arms the timer of an actor with nothing to do.
-    fn rest(&mut self, myself: &ActorRef<ConversationMsg>) {
-        // Whoever waits for a user's own call that a child has, or for hooks, waits here.
-        let waits = !self.dispatched.is_empty() || !self.asking.is_empty();
-        if !self.running.is_empty() || waits {
-            self.idle = None;
-        } else if self.idle.is_none() {
-            let (myself, handled) = (myself.clone(), self.handled);
-            // Nothing is to be kept of a conversation whose first request was refused, nor on a node
-            // that drains.
-            let stays = !self.dormant && (self.state.exists() || self.handled == 0);
-            let after = if stays { self.deps.passivate_after } else { Duration::ZERO };
-            self.idle = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                tokio::time::sleep(after).await;
-                // An actor that has ended needs no timer.
-                let _ = myself.cast(ConversationMsg::IdleTimeout(handled));
-            })));
+    /// Arms the idle timer of an actor with nothing to do, and disarms that of a busy one.
+    fn update_idle_timer(&mut self, myself: &ActorRef<ConversationMsg>) {
+        if !self.activities.is_empty() || self.waiters.need_the_actor() {
+            self.idle.disarm();
+            return;
+        }
+        // Nothing is worth keeping of a conversation whose first request was refused, nor on a node
+        // that drains.
+        let is_worth_keeping =
+            !self.idle.is_dormant && (self.state.exists() || !self.idle.has_handled_any());
+        let after = if is_worth_keeping { self.services.passivate_after } else { Duration::ZERO };
+        self.idle.arm(myself, after);
+    }
+
+    /// Ends the actor of a draining node, unless a model call or a tool runs. Other wanted
+    /// activities are left to the next actor, on another node.
+    fn end_if_no_work_runs(&self, myself: &ActorRef<ConversationMsg>) {
+        if !self.activities.include_work() {
+            self.end(myself);
         }
     }
 
-    /// Ends the actor of a draining node, unless something runs. What it leaves undone is for the
-    /// next one, elsewhere.
-    fn leave(&mut self, myself: &ActorRef<ConversationMsg>) {
-        let works = |activity: &Activity| {
-            matches!(activity, Activity::CallModel { .. } | Activity::RunTool { .. })
-        };
-        if !self.running.keys().any(works) && myself.drain().is_err() {
-            tracing::debug!(conversation = %self.id, "already ending");
-        }
-    }
-
-    /// Ends the actor, unless something was asked meanwhile. What waits in its mailbox goes back to
-    /// the door, and to the next actor.
+    /// Ends the actor, unless it has handled a message since the timer was armed. Deliveries in its
+    /// mailbox return to their senders, and go to the next actor.
     fn passivate(&mut self, myself: &ActorRef<ConversationMsg>, handled: u64) {
-        self.idle = None;
-        if self.handled == handled && self.running.is_empty() && myself.drain().is_err() {
-            tracing::debug!(conversation = %self.id, "already ending");
+        self.idle.disarm();
+        if self.idle.has_handled(handled) && self.activities.is_empty() {
+            self.end(myself);
+        }
+    }
+
+    fn end(&self, myself: &ActorRef<ConversationMsg>) {
+        if myself.drain().is_err() {
+            tracing::debug!(conversation = %self.id, "actor already ending");
         }
     }
 }
 
-/// What a store does in time; after that the outcome is unknown.
-async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    match tokio::time::timeout(DEADLINE, asked).await {
-        Ok(answered) => answered,
+fn is_ending(myself: &ActorRef<ConversationMsg>) -> bool {
+    myself.get_status() >= ActorStatus::Draining
+}
+
+/// Gives a store operation its time; after that its outcome is unknown.
+async fn with_store_timeout<T>(
+    operation: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(STORE_TIMEOUT, operation).await {
+        Ok(result) => result,
         Err(_) => Err(StoreError::Unavailable("the store took too long".to_owned())),
     }
 }
 
-/// The first event of a kind, as the answer to a request needs it.
-fn seq_of(events: &[Event], is: impl Fn(&Event) -> bool) -> u64 {
-    events.iter().find(|event| is(event)).map(|event| event.seq).unwrap_or_default()
+/// The `seq` of the first event that matches; the replies to requests name it.
+fn seq_of(events: &[Event], matches: impl Fn(&Event) -> bool) -> u64 {
+    events.iter().find(|event| matches(event)).map(|event| event.seq).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The door to other conversations as a port: how a conversation reaches its parent and children.
+//! The way to other conversations as a port: a conversation reaches its parent and children by it.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -8,33 +8,34 @@ use async_trait::async_trait;
 use crate::journal::StoreError;
 use crate::request::{Reply, Request, RequestError};
 
-/// Carries a request to any conversation, wherever it lives.
+/// Delivers a request to any conversation, wherever it lives.
 #[async_trait]
 pub trait ConversationClient: Send + Sync + 'static {
-    /// What was done; after `Lost` and `Refused(Unavailable)` it may have been done, or not.
+    /// The reply. After `Lost` and `Refused(Unavailable)`, the request may have been carried out.
     async fn deliver(&self, id: &ConversationId, request: Request) -> Result<Reply, RequestError>;
 }
 
-/// Where the door will be once it is made of, among other things, the conversations themselves.
+/// A slot for the client, which can be made only after the conversations that need it.
 #[derive(Default)]
 pub struct ClientSlot(OnceLock<Weak<dyn ConversationClient>>);
 
 impl ClientSlot {
-    /// Puts the door in; whoever made it keeps it.
-    pub fn set(&self, door: &Arc<dyn ConversationClient>) {
-        // A second door is a mistake that changes nothing.
-        let _ = self.0.set(Arc::downgrade(door));
+    /// Fills the slot. The caller keeps the client alive; a second call changes nothing.
+    pub fn set(&self, client: &Arc<dyn ConversationClient>) {
+        let _ = self.0.set(Arc::downgrade(client));
     }
 
-    /// Carries a request through, if the node has begun to live and not ended.
+    /// Delivers a request, if the node has started and not stopped.
     pub(crate) async fn deliver(
         &self,
         id: &ConversationId,
         request: Request,
     ) -> Result<Reply, RequestError> {
         match self.0.get().and_then(Weak::upgrade) {
-            Some(door) => door.deliver(id, request).await,
-            None => Err(StoreError::Unavailable("the node is not there yet".to_owned()).into()),
+            Some(client) => client.deliver(id, request).await,
+            None => {
+                Err(StoreError::Unavailable("the node is starting or stopping".to_owned()).into())
+            }
         }
     }
 }

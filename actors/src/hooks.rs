@@ -1,16 +1,16 @@
-//! Hooks: code of the program, or a server, that a conversation asks or tells on its way.
+//! Hooks: code of the program, or a server, that a conversation asks or notifies as it proceeds.
 //!
 //! ```
-//! use abide_actors::hooks::{Hook, HookEvent, Hooks, Reply, What};
-//! use abide_actors::tools::Natives;
+//! use abide_actors::hooks::{Hook, HookEvent, HookPayload, Hooks, Reply};
+//! use abide_actors::tools::Extensions;
 //!
 //! struct Guard;
 //!
 //! #[async_trait::async_trait]
 //! impl Hook for Guard {
 //!     async fn call(&self, event: &HookEvent) -> Reply {
-//!         match &event.what {
-//!             What::Call { args, .. } if args["path"] == "/etc/passwd" => {
+//!         match &event.payload {
+//!             HookPayload::Call { args, .. } if args["path"] == "/etc/passwd" => {
 //!                 Reply::Deny("not that file".to_owned())
 //!             }
 //!             _ => Reply::GoOn,
@@ -19,8 +19,8 @@
 //! }
 //!
 //! // A definition then says `hooks: [{on: PreToolUse, native: guard}]`.
-//! let natives = Natives::new().with_hooks(Hooks::new().with("guard", Guard));
-//! assert!(natives.hooks().get("guard").is_some());
+//! let extensions = Extensions::new().with_hooks(Hooks::new().with("guard", Guard));
+//! assert!(extensions.hooks().get("guard").is_some());
 //! ```
 
 mod caller;
@@ -40,17 +40,17 @@ use async_trait::async_trait;
 
 pub(crate) use caller::HookCallError;
 pub use caller::HookCaller;
-pub(crate) use event::kept;
+pub(crate) use event::newest_messages;
 pub use event::{HookContext, HookEvent, HookPayload, Kind};
 pub use reply::Reply;
 
 /// A hook that runs in this process.
 ///
-/// It may be aborted at any await. A panic is a failure, as is a reply that does not fit what it was
-/// asked; what follows from a failure is in [`On`].
+/// It may be aborted at any await. A panic counts as a failure, and so does a reply that does not
+/// fit the [`HookPoint`], whose documentation says what follows from a failure.
 #[async_trait]
 pub trait Hook: Send + Sync + 'static {
-    /// Is asked, or told; it has its declared `timeout` for it.
+    /// Handles an event within the declared `timeout`. The reply to a notification is ignored.
     async fn call(&self, event: &HookEvent) -> Reply;
 }
 
@@ -59,18 +59,18 @@ pub trait Hook: Send + Sync + 'static {
 pub struct Hooks(BTreeMap<String, Arc<dyn Hook>>);
 
 impl Hooks {
-    /// None yet.
+    /// No hooks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same and one more; a later hook of one name replaces the earlier.
+    /// Adds a hook, and replaces an earlier one of the same name.
     pub fn with(mut self, name: impl Into<String>, hook: impl Hook) -> Self {
         self.0.insert(name.into(), Arc::new(hook));
         self
     }
 
-    /// The hook of that name.
+    /// The hook of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Hook>> {
         self.0.get(name)
     }

@@ -1,4 +1,5 @@
-//! The journal as a port: what a conversation needs from a store.
+//! The journal as a port: everything that a conversation needs from a store
+//! (`reference/journal.md`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,35 +11,35 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A node's process: its name, and which of its lives.
+/// One incarnation of a node, which may hold conversations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holder {
     pub node: String,
     pub incarnation: String,
 }
 
-/// A claim on a conversation. Every claim raises the epoch; compare both fields, never one.
+/// The claim on a conversation. Every new claim raises the epoch; always compare both fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     pub holder: Holder,
     pub epoch: u64,
 }
 
-/// Why a store did not do what it was asked.
+/// Why a store did not carry out an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum StoreError {
-    /// Another holding has taken over; this writer must stop.
+    /// Another claim has replaced this one; the writer must stop.
     #[error("the conversation is held by another")]
     Fenced,
-    /// The journal is not where the writer thought: its `seq` differs, or it exists or not.
+    /// The journal is not as the writer expected: its `seq` differs, or whether it exists at all.
     #[error("the journal has moved on")]
     Conflict,
-    /// The store is away, or cannot write. Of a write, the outcome is unknown.
+    /// The store cannot be reached, or cannot write. The outcome of a write is unknown.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
 }
 
-/// What lists show of a conversation, kept beside its journal.
+/// What lists show of a conversation; stored in addition to its journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConversationSummary {
     pub agent: AgentName,
@@ -47,42 +48,42 @@ pub struct ConversationSummary {
     pub created_at: Timestamp,
     pub metadata: Map<String, Value>,
     pub alarm: Option<Timestamp>,
-    /// Whether it wants something running.
+    /// Whether the state calls for an activity.
     pub active: bool,
 }
 
-/// How long the answer to a mutating call is kept.
-pub const ANSWERS_KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+/// How long the response to a mutating request is stored.
+pub const RESPONSE_TTL: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
-/// The answer to a mutating call, kept so that a repeat gets it too.
+/// The response to a mutating request, stored so that a repeat gets the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredResponse {
-    /// What distinguishes it within its scope, such as `key:…` or `message:…`.
+    /// Unique within its scope, such as `key:…` or `message:…`.
     pub key: String,
-    /// Of the request's body; a repeat with another is a mistake of the client.
+    /// The fingerprint of the request's body. A repeat with another one is the client's mistake.
     pub fingerprint: String,
     pub body: Value,
-    /// After this it may be forgotten.
+    /// The store may delete it after this time.
     pub expires_at: Timestamp,
 }
 
-/// Everything that one decision writes, or nothing of it.
+/// Everything that one decision writes, atomically.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
-    /// Consecutive; the first follows the journal's last.
+    /// Consecutive events; the first follows the journal's last.
     pub events: Arc<[Event]>,
     pub head: ConversationSummary,
     /// Suspensions that this commit opens.
     pub opened: Vec<PendingCall>,
-    /// Suspensions that it closes: their call, kind number and deadline.
+    /// Suspensions that this commit closes.
     pub closed: Vec<ClosedSuspension>,
-    /// The folded state after `events`, now and then: a cache, never the truth.
+    /// The folded state after `events`; present now and then, as a cache that is never the truth.
     pub state: Option<State>,
-    /// Kept under the conversation's scope.
+    /// Stored under the conversation's scope.
     pub answers: Vec<StoredResponse>,
 }
 
-/// Names an inbox entry that is to go.
+/// Names the inbox entry of a suspension that has closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedSuspension {
     pub call_id: CallId,
@@ -90,7 +91,7 @@ pub struct ClosedSuspension {
     pub expires_at: Timestamp,
 }
 
-/// A conversation as it is stored: replay `events` onto `state`.
+/// A conversation as the store has it; the current state is `state` with `events` replayed onto it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredConversation {
     pub state: State,
@@ -107,7 +108,7 @@ pub struct InboxEntry {
     pub pending: PendingCall,
 }
 
-/// Which inbox entries are asked for; `None` is any.
+/// Selects inbox entries; a field that is `None` matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxFilter {
     pub kind: Option<SuspensionKind>,
@@ -117,7 +118,7 @@ pub struct InboxFilter {
 }
 
 impl InboxFilter {
-    /// Whether the entry is asked for.
+    /// Whether the filter selects the entry.
     pub fn admits(&self, entry: &InboxEntry) -> bool {
         self.kind.is_none_or(|kind| kind == entry.pending.kind)
             && self.agent.as_ref().is_none_or(|agent| *agent == entry.agent)
@@ -129,11 +130,11 @@ impl InboxFilter {
 /// Reads and writes one conversation's journal.
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
-    /// Claims a conversation for `me`, if nobody holds it or `dead` does, with a higher epoch.
+    /// Claims a conversation for `me` with a higher epoch, if nobody holds it or `dead` does.
     ///
-    /// Returns the holding after the call: whoever lost the race reads the winner from it. With
-    /// `dead` its own holder, a node fences an earlier actor of its own. Also claims a conversation
-    /// that does not exist yet.
+    /// Returns the claim that is valid after the call: the loser of a race learns the winner from
+    /// it. With its own holder as `dead`, a node fences an earlier actor of its own. A conversation
+    /// that does not exist yet can be claimed, too.
     async fn claim(
         &self,
         id: &ConversationId,
@@ -141,43 +142,44 @@ pub trait Journal: Send + Sync + 'static {
         dead: Option<&Holder>,
     ) -> Result<Claim, StoreError>;
 
-    /// Gives a claim up; nothing happens if it is not the present one.
-    async fn release(&self, id: &ConversationId, held: &Claim) -> Result<(), StoreError>;
+    /// Gives a claim up. Does nothing if it is not the current one.
+    async fn release(&self, id: &ConversationId, claim: &Claim) -> Result<(), StoreError>;
 
-    /// Removes a conversation with all its indexes, keeping `answer` under its scope. `Fenced`
-    /// unless `held` is the present holding.
+    /// Deletes a conversation with all its indexes, and stores `answer` under its scope. `Fenced`
+    /// unless `claim` is the current claim.
     async fn delete(
         &self,
         id: &ConversationId,
-        held: &Claim,
+        claim: &Claim,
         answer: Option<StoredResponse>,
     ) -> Result<(), StoreError>;
 
     /// Appends one commit atomically, at the configured durability.
     ///
-    /// `Fenced` unless `held` is the conversation's present holding; `Conflict` unless the first
-    /// event follows the journal's last. After `Unavailable` the outcome is unknown: replay. A commit
-    /// without events still writes its head and answers.
+    /// `Fenced` unless `claim` is the conversation's current claim; `Conflict` unless the first
+    /// event follows the journal's last. After `Unavailable` the outcome is unknown: replay. A
+    /// commit without events still writes its summary and its responses.
     async fn append(
         &self,
         id: &ConversationId,
-        held: &Claim,
+        claim: &Claim,
         commit: Commit,
     ) -> Result<(), StoreError>;
 
     /// The latest cached state and the events after it; `None` if there is no such conversation.
     async fn load(&self, id: &ConversationId) -> Result<Option<StoredConversation>, StoreError>;
 
-    /// [Claims](Journal::claim), and [loads](Journal::load) if `me` holds the conversation then.
+    /// [Claims](Journal::claim) a conversation, and [loads](Journal::load) it if `me` then holds
+    /// it.
     async fn claim_and_load(
         &self,
         id: &ConversationId,
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
-        let held = self.claim(id, me, dead).await?;
-        let loaded = if held.holder == *me { self.load(id).await? } else { None };
-        Ok((held, loaded))
+        let claim = self.claim(id, me, dead).await?;
+        let stored = if claim.holder == *me { self.load(id).await? } else { None };
+        Ok((claim, stored))
     }
 
     /// At most `limit` events with `seq > after`, oldest first; empty for an unknown conversation.
@@ -196,8 +198,8 @@ pub trait Journal: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
-    /// The answer kept under a scope (a conversation's id, or another name) and key, unless it has
-    /// expired at `now`.
+    /// The response stored under a scope (a conversation's id, or another name) and a key, unless
+    /// it has expired at `now`.
     async fn answer(
         &self,
         scope: &str,

@@ -1,6 +1,9 @@
-//! What runs inside one conversation: the actor, its activities, the model and the tools.
+//! Everything that runs for one conversation: its actor, its activities, models and tools.
 //!
-//! The rules are in [`abide_conversation`]; here they meet the clock, the network and a store.
+//! The rules are in [`abide_conversation`]; this crate connects them to the clock, the network and
+//! a store. A program implements the ports [`journal`], [`live`], [`clock`] and
+//! [`conversation_client`], fills [`services`], and starts one [`conversation::Conversation`] for
+//! each conversation that lives on the node.
 
 pub mod activity;
 pub mod agent;
@@ -25,7 +28,9 @@ pub mod live;
 pub mod metric;
 pub mod model;
 pub mod node_lease;
+mod recent_events;
 pub mod request;
+pub mod services;
 mod signed_post;
 pub mod snapshot;
 pub mod streaming;

@@ -1,4 +1,4 @@
-//! The live plane as a port: what a running conversation tells whoever listens.
+//! The live plane as a port: a running conversation publishes signals to its listeners.
 
 use std::sync::Arc;
 
@@ -8,42 +8,42 @@ use abide_conversation::{CallId, ConversationId, MessageId, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Something that a listener may want to know now.
+/// A signal to the listeners of a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Signal {
-    /// Journalled. A listener that missed one reads the store.
+    /// Events were journalled. A listener that missed the signal reads the store.
     Committed(Arc<[Event]>),
-    /// What the conversation is doing has changed, after the event of this `seq`.
+    /// The status of the conversation has changed, after the event of this `seq`.
     State { state: ConversationStatus, seq: u64 },
-    /// A piece of the streaming message; lossy.
+    /// Text of the streaming message; may be lost.
     Text(Delta),
-    /// A piece of the streaming message's thinking; the same count.
+    /// Thinking of the streaming message, numbered together with its text; may be lost.
     Thinking(Delta),
-    /// How far a streaming tool has come; lossy.
+    /// Progress of a streaming tool; may be lost.
     Progress { call: CallId, payload: Value },
-    /// A new actor has taken over; the journal may have more than was told.
+    /// A new actor has taken over. The journal may have events that were never published.
     Revived,
-    /// The conversation is gone.
+    /// The conversation was deleted.
     Deleted,
 }
 
-/// A piece of a streaming message, and the step that it belongs to: once that is journalled, the
-/// piece is out of date.
+/// A piece of a streaming message, with the step that it belongs to. It is out of date once that
+/// step is journalled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delta {
     pub turn: TurnId,
     pub step: u32,
     pub message: MessageId,
     pub text: String,
-    /// Counts from 1 within the message.
+    /// The number of the piece within the message, from 1.
     pub delta_seq: u64,
 }
 
-/// Carries signals to the listeners of a conversation. Never blocks, never fails.
+/// Delivers signals to the listeners of a conversation. Never blocks, never fails.
 pub trait LiveSink: Send + Sync + 'static {
-    /// Tells all present listeners.
+    /// Sends a signal to all current listeners.
     fn publish(&self, conversation: &ConversationId, signal: Signal);
 
-    /// Counts open event streams of a conversation; the receiver sees every change.
-    fn pages(&self, conversation: &ConversationId) -> tokio::sync::watch::Receiver<usize>;
+    /// The number of open event streams of a conversation; the receiver sees every change.
+    fn listeners(&self, conversation: &ConversationId) -> tokio::sync::watch::Receiver<usize>;
 }

@@ -1,4 +1,4 @@
-//! What may be asked of a live conversation, and what it answers.
+//! The requests to a conversation, and their replies.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,53 +22,53 @@ use crate::streaming::StreamingMessage;
 
 /// A request on its way to a conversation.
 ///
-/// One that is dropped before it was [taken](Delivery::take), since the actor ended with it still in
-/// its mailbox, goes back to its sender: nothing was done, and it may be delivered again.
+/// A delivery that is dropped before it was [taken](Delivery::take), because the actor ended with
+/// it still in its mailbox, returns to its sender: nothing was done, and it may be delivered again.
 #[derive(Debug)]
 pub struct Delivery(Option<DeliveryContent>);
 
-/// What a delivery holds.
+/// The content of a delivery.
 #[derive(Debug)]
 pub struct DeliveryContent {
     pub request: Request,
-    /// What makes it a repeat of an earlier one.
-    pub repeats: Vec<IdempotencyKey>,
+    /// The keys by which it is recognised as a repeat of an earlier request.
+    pub idempotency_keys: Vec<IdempotencyKey>,
     pub reply: ReplyPort,
 }
 
-/// Where the answer to a delivery goes.
+/// Where the outcome of a delivery goes.
 pub type ReplyPort = oneshot::Sender<DeliveryOutcome>;
 
-/// What became of a delivery.
+/// The outcome of a delivery.
 #[derive(Debug)]
 pub enum DeliveryOutcome {
     Done(Reply),
     Failed(RequestError),
-    /// Nobody took it up.
+    /// No actor took the request; nothing was done.
     NotTaken(Request, Vec<IdempotencyKey>),
 }
 
 impl Delivery {
-    /// A request, and where its answer will come.
+    /// A delivery, and the receiver of its outcome.
     pub fn new(
         request: Request,
-        repeats: Vec<IdempotencyKey>,
+        idempotency_keys: Vec<IdempotencyKey>,
     ) -> (Self, oneshot::Receiver<DeliveryOutcome>) {
-        let (reply, answer) = oneshot::channel();
-        (Self(Some(DeliveryContent { request, repeats, reply })), answer)
+        let (reply, outcome) = oneshot::channel();
+        (Self(Some(DeliveryContent { request, idempotency_keys, reply })), outcome)
     }
 
-    /// A request that was taken and not carried out waits on.
-    pub(crate) fn back(parcel: DeliveryContent) -> Self {
-        Self(Some(parcel))
+    /// A delivery of a request that was taken and not carried out.
+    pub(crate) fn again(content: DeliveryContent) -> Self {
+        Self(Some(content))
     }
 
-    /// What is asked; `None` when it was taken up.
+    /// The request; `None` once it was taken.
     pub fn request(&self) -> Option<&Request> {
-        self.0.as_ref().map(|parcel| &parcel.request)
+        self.0.as_ref().map(|content| &content.request)
     }
 
-    /// Takes the request up; from here on it may have been carried out.
+    /// Takes the content. From here on, the request counts as possibly carried out.
     pub fn take(mut self) -> Option<DeliveryContent> {
         self.0.take()
     }
@@ -76,9 +76,10 @@ impl Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let Some(DeliveryContent { request, repeats, reply }) = self.0.take() {
-            // Its sender may have gone, too.
-            let _ = reply.send(DeliveryOutcome::NotTaken(request, repeats));
+        if let Some(content) = self.0.take() {
+            let DeliveryContent { request, idempotency_keys, reply } = content;
+            // The sender may be gone, too.
+            let _ = reply.send(DeliveryOutcome::NotTaken(request, idempotency_keys));
         }
     }
 }
@@ -87,21 +88,21 @@ impl From<Result<Reply, RequestError>> for DeliveryOutcome {
     fn from(result: Result<Reply, RequestError>) -> Self {
         match result {
             Ok(reply) => Self::Done(reply),
-            Err(failure) => Self::Failed(failure),
+            Err(error) => Self::Failed(error),
         }
     }
 }
 
-/// A name that a client gave its request, and a fingerprint of what it asked under that name.
+/// A key that a client gave its request, and a fingerprint of that request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdempotencyKey {
     pub key: String,
     pub fingerprint: String,
-    /// Where the client said the name, for the error when it is used for something else.
+    /// The field or header that held the key, for the error when it is reused for another request.
     pub field: Cow<'static, str>,
 }
 
-/// A client's request; everything in it has been parsed.
+/// A request; everything in it has been parsed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// `POST /v1/conversations`.
@@ -110,40 +111,40 @@ pub enum Request {
     Resolve(ResolveRequest),
     Cancel,
     Dispatch(DispatchRequest),
-    /// The alarm rang.
+    /// An alarm is due.
     Wake,
     Delete,
-    /// A parent asks its child, which begins with that.
+    /// A parent starts its child with a first message.
     Spawn(Box<SpawnRequest>),
-    /// A child tells its parent what it came to.
+    /// A child reports its outcome to its parent.
     ChildEnded(Box<ChildEnded>),
-    /// A parent wants nothing of its child any more.
+    /// A parent no longer needs its child.
     Abandon(Box<Create>),
     /// `DELETE …/decisions/{id}`.
     RevokeDecision(DecisionId),
-    /// `POST /v1/conversations/{id}/fork`, to the conversation that is to be.
+    /// `POST /v1/conversations/{id}/fork`, delivered to the new conversation.
     Fork(ForkRequest),
     /// `POST /admin/actors/{id}/calls/{call_id}/fail`.
     FailCall(FailCallRequest),
 }
 
-/// An operator gives up on an open call.
+/// An operator fails an open call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailCallRequest {
     pub call: CallId,
     pub by: Principal,
-    /// What the model reads.
+    /// The error that the model reads.
     pub error: String,
 }
 
-/// Whose prefix, and up to which event; absent: all of it.
+/// The conversation whose prefix is copied, and its last event; `None` for all of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForkRequest {
     pub from: ConversationId,
     pub at_seq: Option<u64>,
 }
 
-/// What a child begins with.
+/// The beginning of a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpawnRequest {
     pub parent: Parent,
@@ -156,7 +157,7 @@ pub struct SpawnRequest {
 /// `POST …/messages`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SendRequest {
-    /// Creates the conversation, if it is new.
+    /// The agent of the conversation, if the request creates it.
     pub agent: Option<AgentName>,
     pub content: Vec<Value>,
     pub message_id: Option<String>,
@@ -173,12 +174,12 @@ pub struct ResolveRequest {
     pub suspension: Option<u32>,
     pub by: Principal,
     pub answer: ResolutionAnswer,
-    /// The decision is to hold for later calls, too.
+    /// Whether and how the decision applies to later calls.
     #[serde(default)]
     pub remember: Option<RememberRequest>,
 }
 
-/// For how much a decision is to hold.
+/// The calls that a remembered decision applies to, and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RememberRequest {
     pub scope: Scope,
@@ -195,7 +196,8 @@ pub struct DispatchRequest {
     pub principal: Principal,
 }
 
-/// What was done. Kept with the commit, so that a repeat gets the same.
+/// The reply to a request that was carried out. It is stored with the commit, so that a repeat gets
+/// the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
@@ -222,15 +224,15 @@ pub enum Reply {
     Woken,
     Deleted,
     Revoked,
-    /// Between conversations: it is journalled, or was before.
+    /// Between conversations: the request is journalled now, or was before.
     Noted,
-    /// The same of a child that is wanted no more: what it has cost.
+    /// A child's reply to `Abandon`: the usage so far.
     Abandoned {
         usage: Usage,
     },
 }
 
-/// Why it was not done, or not known to be done.
+/// Why a request was not carried out, or is not known to have been.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 pub enum RequestError {
     #[error(transparent)]
@@ -243,7 +245,7 @@ pub enum RequestError {
     ToolNotFound(String),
     #[error("tool {0} needs an approval: send \"approved\": true")]
     ApprovalRequired(String),
-    #[error("{0}: was used before, for another request")]
+    #[error("{0}: was used before for another request")]
     KeyReused(Cow<'static, str>),
     #[error(transparent)]
     Refused(#[from] StoreError),
@@ -252,37 +254,40 @@ pub enum RequestError {
     Lost,
     #[error("the conversation is quarantined: {0}")]
     Quarantined(String),
-    #[error("too many requests wait for this conversation")]
+    #[error("too many requests are waiting for this conversation")]
     Overloaded,
 }
 
 impl RequestError {
-    /// The field of the request that is wrong, and how.
+    /// An invalid field of the request, and what is wrong with it.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { field: field.into(), message: message.into() }
     }
 }
 
-/// A live conversation, as it is at one moment.
+/// A live conversation at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inspection {
     pub state: State,
-    pub held: Claim,
+    #[serde(rename = "held")]
+    pub claim: Claim,
     pub streaming: Option<StreamingMessage>,
-    /// What each running tool said last.
+    /// The latest progress of each running tool.
     pub progress: BTreeMap<CallId, Value>,
-    /// What runs, for people.
+    /// The running activities, for people.
     pub running: Vec<String>,
-    /// What of that waits for a later attempt.
-    #[serde(default)]
-    pub pauses: Vec<Backoff>,
+    /// The delays of those that wait before a retry.
+    #[serde(rename = "pauses", default)]
+    pub backoffs: Vec<Backoff>,
 }
 
-/// What became of the wish that a conversation be let go.
+/// The outcome of an operator's request to release a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReleaseOutcome {
-    /// It was, and this is who holds it now.
-    Parted(Option<Holder>),
-    /// It was not: these calls run, and must not run twice.
-    Runs(Vec<CallId>),
+    /// It was released; its new holder, if any.
+    #[serde(rename = "Parted")]
+    Released(Option<Holder>),
+    /// It was not released: these calls run and must not run twice.
+    #[serde(rename = "Runs")]
+    Uninterruptible(Vec<CallId>),
 }

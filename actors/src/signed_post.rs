@@ -1,4 +1,4 @@
-//! Signed POSTs to servers that definitions name: those of HTTP tools and of HTTP hooks.
+//! Signed POST requests to the servers of HTTP tools and HTTP hooks (`reference/http-tools.md`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::definition::Endpoint;
 use crate::environment::Env;
 use crate::limits::MAX_VALUE_BYTES;
 
-/// A server that does not even accept within this is away.
-pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Servers close idle connections, some after 5 s; one that is closed while a call is written to it
-/// would fail that call.
-pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(4);
+/// A server that does not accept a connection within this time is down.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Servers close idle connections, some after 5 s. A call that is written to a connection while it
+/// is closed would fail.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Posts JSON over one pool of connections. Follows no redirect, uses no proxy.
+/// Posts JSON over one pool of connections. Follows no redirects, uses no proxy.
 ///
-/// Every failure is a sentence that shows neither a secret nor a URL.
+/// Every error is a message that shows neither a secret nor a URL.
 pub(crate) struct SignedClient {
-    /// Who is sent to, in those sentences.
-    whom: &'static str,
+    /// The name of the recipient in those messages.
+    recipient: &'static str,
     client: Client,
     clock: Arc<dyn Clock>,
     variables: Env,
@@ -34,90 +34,93 @@ pub(crate) struct SignedClient {
 
 impl SignedClient {
     pub(crate) fn new(
-        whom: &'static str,
+        recipient: &'static str,
         clock: Arc<dyn Clock>,
         variables: Env,
     ) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
             .redirect(Policy::none())
             .no_proxy()
-            .connect_timeout(CONNECT_LIMIT)
-            .pool_idle_timeout(IDLE_LIMIT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .build()?;
-        Ok(Self { whom, client, clock, variables })
+        Ok(Self { recipient, client, clock, variables })
     }
 
-    /// Posts once, under `key`; the answer's status is 2xx. `name` is for the log, and `trace` is the
-    /// `traceparent`, if there is one.
+    /// Posts once, under `key`. A response is returned only with a 2xx status. `name` is for the
+    /// log, and `trace` is the `traceparent` header.
     pub(crate) async fn post(
         &self,
-        to: &Endpoint,
+        endpoint: &Endpoint,
         name: &str,
         key: &str,
         body: String,
         trace: Option<String>,
     ) -> Result<Response, String> {
-        let mut headers = self.headers(to, name, key, &body)?;
+        let mut headers = self.headers(endpoint, name, key, &body)?;
         if let Some(trace) = trace.and_then(|trace| HeaderValue::try_from(trace).ok()) {
             headers.insert("traceparent", trace);
         }
-        let request = self.client.post(to.url.clone()).headers(headers).body(body);
-        let response = request.send().await.map_err(|error| self.broken(&error))?;
-        let (status, whom) = (response.status(), self.whom);
+        let request = self.client.post(endpoint.url.clone()).headers(headers).body(body);
+        let response = request.send().await.map_err(|error| self.describe(&error))?;
+        let status = response.status();
+        let recipient = self.recipient;
         if status.is_redirection() {
-            return Err(format!("{whom} answered {}, a redirect", status.as_u16()));
+            return Err(format!("{recipient} answered {}, a redirect", status.as_u16()));
         }
         if !status.is_success() {
-            return Err(format!("{whom} answered {}", status.as_u16()));
+            return Err(format!("{recipient} answered {}", status.as_u16()));
         }
         Ok(response)
     }
 
-    /// The whole body, of at most 1 MB.
-    pub(crate) async fn whole(&self, mut response: Response) -> Result<Vec<u8>, String> {
+    /// Reads the whole body, of at most 1 MB.
+    pub(crate) async fn body(&self, mut response: Response) -> Result<Vec<u8>, String> {
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.describe(&error))? {
             if body.len() + chunk.len() > MAX_VALUE_BYTES {
-                return Err(format!("{}'s answer is larger than 1 MB", self.whom));
+                return Err(format!("{}'s answer is larger than 1 MB", self.recipient));
             }
             body.extend_from_slice(&chunk);
         }
         Ok(body)
     }
 
-    /// What broke, without the URL: it may carry a token.
-    pub(crate) fn broken(&self, error: &reqwest::Error) -> String {
-        match error.is_connect() {
-            true => format!("no connection to {}", self.whom),
-            false => format!("the connection to {} broke", self.whom),
+    /// Describes an error without the URL, which may carry a token.
+    pub(crate) fn describe(&self, error: &reqwest::Error) -> String {
+        if error.is_connect() {
+            format!("no connection to {}", self.recipient)
+        } else {
+            format!("the connection to {} broke", self.recipient)
         }
     }
 
     fn headers(
         &self,
-        to: &Endpoint,
+        endpoint: &Endpoint,
         name: &str,
         key: &str,
         body: &str,
     ) -> Result<HeaderMap, String> {
         let value = |text: &str| {
             HeaderValue::from_str(text)
-                .map_err(|_| "the call's id cannot stand in a header".to_owned())
+                .map_err(|_| "the call's id is not valid in a header".to_owned())
         };
-        let mut headers = to.headers.clone();
+        let mut headers = endpoint.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert("idempotency-key", value(key)?);
-        if let Some(variable) = &to.signing_secret_env {
-            // The model may read the sentence; the variable's name is for who runs the program.
+        if let Some(variable) = &endpoint.signing_secret_env {
+            // The model may read the message; the variable's name is for the operator only.
             let unusable = |why| {
-                tracing::error!(name, variable, "the signing secret of {} {why}", self.whom);
-                format!("{} is not configured", self.whom)
+                let recipient = self.recipient;
+                tracing::error!(name, variable, recipient, why, "signing secret unusable");
+                format!("{recipient} is not configured")
             };
             let secret = (self.variables)(variable).ok_or_else(|| unusable("is not set"))?;
             let at = self.clock.now().as_second();
             let signature = Webhook::new(&secret)
                 .and_then(|webhook| webhook.sign(key, at, body.as_bytes()))
-                .map_err(|_| unusable("is no webhook secret"))?;
+                .map_err(|_| unusable("is not a webhook secret"))?;
             headers.insert(HEADER_WEBHOOK_ID, value(key)?);
             headers.insert(HEADER_WEBHOOK_TIMESTAMP, HeaderValue::from(at));
             headers.insert(HEADER_WEBHOOK_SIGNATURE, value(&signature)?);

@@ -1,4 +1,5 @@
-//! A conversation as clients see it: its state, and what only a live actor knows.
+//! A conversation as clients see it: its state, and what only a live actor knows
+//! (`reference/snapshot.md`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::tools::Gate;
 pub struct Snapshot {
     pub id: ConversationId,
     pub agent: AgentName,
-    /// The open turn's, else the agent's newest; null when the agent was deleted.
+    /// The revision of the open turn, else the agent's newest; null when the agent was deleted.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub revision: Option<Revision>,
     pub state: ConversationStatus,
@@ -37,12 +38,12 @@ pub struct Snapshot {
     pub pending: Vec<PendingCall>,
     pub queued: usize,
     pub todos: Vec<Todo>,
-    /// What it may do by itself now; null when the agent was deleted.
+    /// The permission phase that applies now; null when the agent was deleted.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub phase: Option<PermissionPhase>,
-    /// What all model calls cost so far, those of its children included.
+    /// The usage of all model calls so far, including those of child conversations.
     pub usage: Usage,
-    /// Null when no node holds the conversation.
+    /// The node that holds the conversation; null when none does.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub holder: Option<HolderView>,
     pub metadata: Map<String, Value>,
@@ -50,17 +51,17 @@ pub struct Snapshot {
     pub created_at: Option<Timestamp>,
 }
 
-/// The turn that runs.
+/// The open turn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenTurn {
     pub id: TurnId,
-    /// The model call that runs, or whose calls run; from 1.
+    /// The step whose model call or tool calls run, from 1.
     pub step: u32,
     pub started_at: Timestamp,
 }
 
-/// A call that its executor has.
+/// A call that its executor is running.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InFlight {
@@ -69,15 +70,15 @@ pub struct InFlight {
     pub executor: Executor,
     pub attempt: u32,
     pub started_at: Timestamp,
-    /// What a streaming tool said last.
+    /// The latest progress of a streaming tool.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub progress: Option<Value>,
-    /// The child conversation that has it.
+    /// The child conversation that answers the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_conversation_id: Option<ConversationId>,
 }
 
-/// Who holds it.
+/// The node that holds a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = SnapshotHolder))]
@@ -89,13 +90,13 @@ pub struct HolderView {
 /// What a live actor adds to the journal's state.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
-    pub held: Option<Claim>,
+    pub claim: Option<Claim>,
     pub streaming: Option<StreamingMessage>,
     pub progress: BTreeMap<CallId, Value>,
 }
 
 impl Snapshot {
-    /// Draws a conversation that exists.
+    /// The snapshot of a conversation that exists.
     pub fn new(
         id: ConversationId,
         state: &State,
@@ -104,15 +105,15 @@ impl Snapshot {
     ) -> Self {
         let phase = newest.clone().map(|newest| Gate::new(newest, state).phase());
         let newest = newest.map(|newest| newest.revision.clone());
-        let Overlay { held, streaming, progress } = overlay;
-        let activeness = state.status().with_streaming(streaming.is_some());
-        let holder = held.map(|held| HolderView { node: held.holder.node, epoch: held.epoch });
+        let Overlay { claim, streaming, progress } = overlay;
+        let status = state.status().with_streaming(streaming.is_some());
+        let holder = claim.map(|claim| HolderView { node: claim.holder.node, epoch: claim.epoch });
         let calls = state.turn.iter().flat_map(|turn| &turn.calls);
         Self {
             id,
             agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
             revision: state.turn.as_ref().map(|turn| turn.revision.clone()).or(newest),
-            state: activeness,
+            state: status,
             last_seq: state.seq,
             turn: state.turn.as_ref().map(open_turn),
             streaming_message: streaming,

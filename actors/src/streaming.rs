@@ -1,4 +1,4 @@
-//! The message that a model is speaking now: live, lossy, and never the truth.
+//! The message that a model is writing now: live, lossy, and never the truth.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,28 +10,28 @@ use serde_json::{Value, json};
 
 use crate::live::{Delta, LiveSink, Signal};
 
-/// As far as the stream has come.
+/// The message as far as it has streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StreamingMessage {
     pub id: MessageId,
     pub text: String,
     pub thinking: String,
-    /// How many deltas it was told in.
+    /// The number of deltas so far.
     pub delta_seq: u64,
-    #[serde(skip, default = "untold")]
+    #[serde(skip, default = "no_turn")]
     pub turn: TurnId,
     #[serde(skip)]
     pub step: u32,
 }
 
-/// Of no concern to whoever reads the message elsewhere.
-fn untold() -> TurnId {
+/// The turn is not serialized: only this node needs it.
+fn no_turn() -> TurnId {
     TurnId::new("")
 }
 
 impl StreamingMessage {
-    /// The content blocks of a message that says this.
+    /// The content blocks that the message has so far.
     pub fn content(&self) -> Vec<Value> {
         let thinking = (!self.thinking.is_empty())
             .then(|| json!({"type": "reasoning", "text": self.thinking}));
@@ -40,31 +40,31 @@ impl StreamingMessage {
     }
 }
 
-/// One stream, shared by the task that reads it and the actor that may have to cut it.
+/// One stream, shared by the task that reads it and the actor that may interrupt it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream(Arc<Mutex<Option<StreamingMessage>>>);
 
 impl Stream {
-    /// The message so far; `None` before its first piece.
+    /// The message so far; `None` before its first chunk.
     pub(crate) fn message(&self) -> Option<StreamingMessage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the first piece has come.
-    pub(crate) fn speaks(&self) -> bool {
+    /// Whether the first chunk has arrived.
+    pub(crate) fn has_begun(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// What is to be kept if the stream is cut now.
+    /// The message to journal if the stream is interrupted now.
     pub(crate) fn partial(&self) -> Option<PartialMessage> {
         let message = self.message()?;
         let content = message.content();
         Some(PartialMessage { id: message.id, step: message.step, content })
     }
 
-    /// Begins the message; the first piece follows.
+    /// Begins the message; its first chunk follows.
     pub(crate) fn begin(&self, id: MessageId, turn: TurnId, step: u32) {
-        let fresh = StreamingMessage {
+        let message = StreamingMessage {
             id,
             text: String::new(),
             thinking: String::new(),
@@ -72,10 +72,10 @@ impl Stream {
             turn,
             step,
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
     }
 
-    /// Adds a piece and tells the listeners.
+    /// Adds a piece and publishes it.
     pub(crate) fn add(&self, live: &dyn LiveSink, conversation: &ConversationId, piece: Piece<'_>) {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(message) = guard.as_mut() else { return };

@@ -1,37 +1,39 @@
-//! Traces as a port: spans of turns, finished here and exported by whoever was installed.
+//! Traces as a port: spans are completed here and exported by the installed tracer.
 //!
-//! A turn's trace has the same id on every node and in every process, since it is made of the turn's
-//! own; so has the span that is its root, and that of a suspension or an attempt of a tool. Nothing
-//! of a trace is ever stored: whoever finishes a part of a turn knows where it belongs.
+//! The ids of a turn's trace, of its root span, and of the spans of its suspensions and tool
+//! attempts are derived from the ids in the journal, so they are the same on every node and in
+//! every process. Nothing of a trace is ever stored
+//! (`architecture/decisions/0007-spans-from-events.md`).
 
 use std::sync::OnceLock;
 
+use abide_conversation::state::Call;
 use abide_conversation::{CallId, ConversationId, Timestamp, TurnId};
 use sha2::{Digest, Sha256};
 
-/// Who takes the spans of this process. None may take long: conversations wait for it.
+/// Receives the spans of this process. Its methods must be quick: conversations wait for them.
 pub trait Tracer: Send + Sync {
-    /// Whether spans of this trace are wanted at all.
+    /// Whether this trace is sampled.
     fn samples(&self, trace: u128) -> bool;
 
-    /// Whether they may show what people, models and tools said.
+    /// Whether spans may show content: texts of people, models and tools.
     fn shows_content(&self) -> bool;
 
-    /// Takes a span that is over.
+    /// Receives a completed span.
     fn end(&self, span: Span);
 }
 
 static TRACER: OnceLock<Box<dyn Tracer>> = OnceLock::new();
 
-/// Takes the spans of this process from here on, as logs and metrics are taken: by one. Returns
-/// whether there was none before.
+/// Installs the tracer of this process; there is one, as for logs and metrics. Returns whether none
+/// was installed before.
 pub fn install(tracer: Box<dyn Tracer>) -> bool {
     TRACER.set(tracer).is_ok()
 }
 
-/// Who takes the spans of the trace with this root; `None` if nobody wants them. Where nobody takes
-/// any, not even the root is asked for.
-pub(crate) fn wanted(
+/// The tracer and the root of a trace; `None` if the trace is not sampled. Without a tracer, `root`
+/// is not even called.
+pub(crate) fn sample(
     root: impl FnOnce() -> SpanContext,
 ) -> Option<(&'static dyn Tracer, SpanContext)> {
     let tracer = &**TRACER.get()?;
@@ -39,14 +41,14 @@ pub(crate) fn wanted(
     tracer.samples(root.trace).then_some((tracer, root))
 }
 
-/// Takes a span of a trace that is sampled already.
+/// Exports a span of a trace that is known to be sampled.
 pub fn end(span: Span) {
     if let Some(tracer) = TRACER.get() {
         tracer.end(span);
     }
 }
 
-/// The header `traceparent` of a request that this attempt of a tool makes.
+/// The `traceparent` header of a request that this attempt of a tool makes.
 pub(crate) fn of_attempt(
     conversation: &ConversationId,
     turn: Option<&TurnId>,
@@ -55,28 +57,38 @@ pub(crate) fn of_attempt(
 ) -> Option<String> {
     let root = || match turn {
         Some(turn) => SpanContext::of_turn(conversation, turn),
-        // A user's own call is no part of a turn.
-        None => SpanContext::apart(conversation, call.as_str()),
+        // A user's own call is not part of a turn.
+        None => SpanContext::outside_turns(conversation, call.as_str()),
     };
-    wanted(root).map(|(_, root)| root.attempt(call, attempt).traceparent())
+    sample(root).map(|(_, root)| root.attempt(call, attempt).traceparent())
 }
 
-/// A part of a turn, or of another trace, from its beginning to its end.
+/// The spans of the latest suspension of each call, open or closed.
+pub(crate) fn suspensions<'a>(
+    root: SpanContext,
+    calls: impl IntoIterator<Item = &'a Call>,
+) -> Vec<SpanContext> {
+    let latest =
+        |call: &Call| (call.suspensions > 0).then(|| root.suspension(&call.id, call.suspensions));
+    calls.into_iter().filter_map(latest).collect()
+}
+
+/// A completed part of a turn, or of another trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    pub at: SpanContext,
+    pub context: SpanContext,
     pub parent: Option<u64>,
     pub name: String,
-    pub side: SpanKind,
-    pub began: Timestamp,
-    pub ended: Timestamp,
+    pub kind: SpanKind,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
     pub attributes: Vec<(&'static str, Attribute)>,
     pub links: Vec<SpanContext>,
-    /// The kind of the error that it ended with.
+    /// The type of the error that it ended with.
     pub error: Option<&'static str>,
 }
 
-/// On which side of a call it is.
+/// The kind of a span, as OpenTelemetry defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
     /// Work of this process.
@@ -87,14 +99,14 @@ pub enum SpanKind {
     Server,
 }
 
-/// Where a span is: its trace, and its own id.
+/// The ids of a span and of its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanContext {
     pub trace: u128,
     pub span: u64,
 }
 
-/// A value of an attribute.
+/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {
     Text(String),
@@ -109,8 +121,8 @@ impl SpanContext {
         Self::of(&["turn", conversation.as_str(), turn.as_str()])
     }
 
-    /// The root of what is no part of a turn, by a name that is its own.
-    pub(crate) fn apart(conversation: &ConversationId, name: &str) -> Self {
+    /// The root of a trace outside of turns, by a unique name.
+    pub(crate) fn outside_turns(conversation: &ConversationId, name: &str) -> Self {
         Self::of(&["apart", conversation.as_str(), name])
     }
 
@@ -124,17 +136,17 @@ impl SpanContext {
         Self { span: number(&digest(parts)[..8]) as u64, ..self }
     }
 
-    /// That of a suspension.
+    /// The span of a suspension.
     pub(crate) fn suspension(self, call: &CallId, suspension: u32) -> Self {
         self.child(&["suspension", call.as_str(), &suspension.to_string()])
     }
 
-    /// That of one attempt of a tool.
+    /// The span of one attempt of a tool.
     pub(crate) fn attempt(self, call: &CallId, attempt: u32) -> Self {
         self.child(&["attempt", call.as_str(), &attempt.to_string()])
     }
 
-    /// The header `traceparent` of a request that is made within.
+    /// The `traceparent` header of a request that is made within this span.
     pub(crate) fn traceparent(self) -> String {
         format!("00-{:032x}-{:016x}-01", self.trace, self.span)
     }
@@ -164,7 +176,7 @@ impl From<u32> for Attribute {
     }
 }
 
-/// Each part ends where it ends: no two lists of parts are the same bytes.
+/// Each part is prefixed by its length, so that different lists of parts never give the same bytes.
 fn digest(parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -174,7 +186,7 @@ fn digest(parts: &[&str]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Never 0, which is no id.
+/// Never 0, which is not a valid id.
 fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| (number << 8) | u128::from(*byte)).max(1)
 }
@@ -184,31 +196,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_has_the_same_trace_wherever_it_is() {
+    fn a_turn_has_the_same_trace_on_every_node() {
         let (conversation, turn) = (ConversationId::new("c"), TurnId::new("t"));
-        let place = SpanContext::of_turn(&conversation, &turn);
-        assert_eq!(place, SpanContext::of_turn(&conversation, &turn));
+        let root = SpanContext::of_turn(&conversation, &turn);
+        assert_eq!(root, SpanContext::of_turn(&conversation, &turn));
         assert_ne!(
-            place.trace,
+            root.trace,
             SpanContext::of_turn(&ConversationId::new("ct"), &TurnId::new("")).trace
         );
         let call = CallId::new("call_1");
-        let spans = [
-            place,
-            place.suspension(&call, 1),
-            place.suspension(&call, 2),
-            place.attempt(&call, 1),
-        ];
-        for (at, one) in spans.iter().enumerate() {
-            assert_eq!(one.trace, place.trace);
-            assert!(spans[..at].iter().all(|other| other.span != one.span));
+        let spans =
+            [root, root.suspension(&call, 1), root.suspension(&call, 2), root.attempt(&call, 1)];
+        for (index, one) in spans.iter().enumerate() {
+            assert_eq!(one.trace, root.trace);
+            assert!(spans[..index].iter().all(|other| other.span != one.span));
         }
     }
 
     #[test]
-    fn a_traceparent_is_written_as_w3c_says() {
-        let place = SpanContext { trace: 0xab, span: 0x1 };
-        let written = "00-000000000000000000000000000000ab-0000000000000001-01";
-        assert_eq!(place.traceparent(), written);
+    fn a_traceparent_has_the_form_that_w3c_defines() {
+        let root = SpanContext { trace: 0xab, span: 0x1 };
+        let header = "00-000000000000000000000000000000ab-0000000000000001-01";
+        assert_eq!(root.traceparent(), header);
     }
 }

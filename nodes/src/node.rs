@@ -15,7 +15,8 @@ use abide_actors::definition::Definition;
 use abide_actors::journal::Holder;
 use abide_actors::model::http::{Limits, Wire};
 use abide_actors::model::providers::Models;
-use abide_actors::tools::{BuiltinServices, Extensions, Runner};
+use abide_actors::services::Executors;
+use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::membership::{Member, MemberState};
 use abide_registry::peers::{Mesh, MeshConfig, Peers};
@@ -124,7 +125,7 @@ impl Node {
             membership: membership.clone(),
             agents: catalogue.clone(),
             model: Arc::new(Models::new(wire(&clock))),
-            runner: Arc::new(runner(&natives, tools.kit, &clock)?),
+            executors: executors(&natives, tools.kit, &clock)?,
             clock: clock.clone(),
             passivate_after: config.passivate_after,
             policy: config.placement,
@@ -269,13 +270,13 @@ fn wire(clock: &Arc<dyn Clock>) -> Wire {
     Wire::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
 }
 
-fn runner(
+fn executors(
     natives: &Extensions,
     kit: BuiltinServices,
     clock: &Arc<dyn Clock>,
-) -> Result<Runner, StartError> {
-    let runner = Runner::new(natives.clone(), kit, clock.clone());
-    runner.map_err(|error| StartError::Broken(error.to_string()))
+) -> Result<Executors, StartError> {
+    let executors = Executors::new(natives.clone(), kit, clock.clone());
+    executors.map_err(|error| StartError::Broken(error.to_string()))
 }
 
 fn supervisor_died() -> StartError {

@@ -38,8 +38,8 @@ impl ActorSummary {
         let folded = serde_json::to_string(&live.state).map(|text| text.len()).unwrap_or_default();
         Self {
             conversation_id: id.clone(),
-            node: live.held.holder.node.clone(),
-            epoch: live.held.epoch,
+            node: live.claim.holder.node.clone(),
+            epoch: live.claim.epoch,
             state: live.state.status().with_streaming(live.streaming.is_some()),
             seq: live.state.seq,
             since: handle.since,

@@ -13,12 +13,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_actors::conversation::{ConversationMsg, Services};
+use abide_actors::conversation::ConversationMsg;
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::{Holder, StoreError};
 use abide_actors::request::{
     Delivery, DeliveryOutcome, IdempotencyKey, Reply, Request, RequestError,
 };
+use abide_actors::services::Services;
 use abide_conversation::{ConversationId, Rejection};
 use async_trait::async_trait;
 use ractor::ActorRef;
@@ -74,7 +75,7 @@ impl Conversations {
     /// Lets conversations reach each other, as long as somebody keeps what this returns.
     pub fn open_door(&self) -> Arc<dyn ConversationClient> {
         let door: Arc<dyn ConversationClient> = Arc::new(self.clone());
-        self.deps.door.set(&door);
+        self.deps.conversations.set(&door);
         door
     }
 
@@ -177,7 +178,7 @@ impl Conversations {
 
     /// Deletes a conversation whose actor cannot live.
     async fn remove(&self, id: &ConversationId) -> Result<Reply, RequestError> {
-        let me = self.deps.standing.me();
+        let me = self.deps.lease.me();
         let held = self.store.claim(id, &me, Some(&me)).await?;
         if held.holder != me {
             return Err(StoreError::Fenced.into());
@@ -195,7 +196,7 @@ impl Conversations {
 
     /// Returns when every hook that was to be told by now has been.
     pub(crate) async fn hooks_told(&self) {
-        self.deps.runner.hooks().told().await;
+        self.deps.hooks.flush().await;
     }
 
     /// The other nodes.

@@ -13,9 +13,10 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use abide_actors::conversation::{
-    self, Conversation, ConversationMsg, ExitReason, LiveConversation, Services,
+    self, Conversation, ConversationMsg, ExitReason, LiveConversation,
 };
 use abide_actors::journal::Holder;
+use abide_actors::services::Services;
 use abide_conversation::{ConversationId, Timestamp};
 use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort,
@@ -170,9 +171,9 @@ impl Actor for Host {
         match event {
             SupervisionEvent::ActorTerminated(who, last, _) => {
                 let last = last.and_then(|mut last| last.take::<LiveConversation>().ok());
-                let restless = last.is_some_and(|live| live.wants_something());
+                let restless = last.is_some_and(|live| live.has_unfinished_work());
                 // What a draining node leaves undone is for another, or for the next process.
-                let draining = state.deps.standing.is_draining();
+                let draining = state.deps.lease.is_draining();
                 if let Some(id) = state.ids.get(&who.get_id()).filter(|_| restless && draining) {
                     // Nobody takes it over in a program that is ending.
                     let _ = state.left.send(id.clone());
@@ -256,8 +257,12 @@ impl State {
         let depth = Arc::new(AtomicUsize::new(0));
         let (deps, since) = (self.deps.clone(), self.deps.clock.now());
         let depth_of = depth.clone();
-        let arguments =
-            conversation::Arguments { id: id.clone(), deps, over: over.clone(), depth: depth_of };
+        let arguments = conversation::Arguments {
+            id: id.clone(),
+            services: deps,
+            replacing: over.clone(),
+            queue_depth: depth_of,
+        };
         let supervisor = myself.get_cell();
         let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
         let restarts = self.records.get(&id).map(|record| record.restarts).unwrap_or_default();

@@ -158,7 +158,7 @@ impl LiveSink for Hub {
         channel.tell_signal(signal);
     }
 
-    fn pages(&self, conversation: &ConversationId) -> watch::Receiver<usize> {
+    fn listeners(&self, conversation: &ConversationId) -> watch::Receiver<usize> {
         let channels = &mut self.plane().channels;
         // Channels that only a former watch had made go when there may be as many again.
         if channels.len() == channels.capacity() {

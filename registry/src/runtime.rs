@@ -6,12 +6,11 @@ use std::time::Duration;
 use abide_actors::agents::Agents;
 use abide_actors::audit::Recorder;
 use abide_actors::clock::Clock;
-use abide_actors::conversation::Services;
 use abide_actors::conversation_client::ConversationClient;
 use abide_actors::journal::StoreError;
 use abide_actors::model::Model;
 use abide_actors::node_lease::NodeLease;
-use abide_actors::tools::Runner;
+use abide_actors::services::{Executors, Services};
 use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -46,7 +45,7 @@ pub struct RuntimeDeps {
     pub membership: Arc<dyn Membership>,
     pub agents: Arc<dyn Agents>,
     pub model: Arc<dyn Model>,
-    pub runner: Arc<Runner>,
+    pub executors: Executors,
     pub clock: Arc<dyn Clock>,
     pub passivate_after: Duration,
     pub policy: Policy,
@@ -57,17 +56,21 @@ impl RuntimeDeps {
     /// What its conversations work with.
     fn deps(&self, standing: Arc<NodeLease>, hub: &Hub) -> Arc<Services> {
         let work = TaskTracker::new();
+        let Executors { runner, hooks, mcp, workspaces } = self.executors.clone();
         Arc::new(Services {
-            standing,
+            lease: standing,
             journal: self.store.clone(),
             blobs: self.store.clone(),
             audit: Recorder::new(self.store.clone(), work.clone()),
             agents: self.agents.clone(),
             live: Arc::new(hub.clone()),
             model: self.model.clone(),
-            runner: self.runner.clone(),
+            runner,
+            hooks,
+            mcp,
+            workspaces,
             clock: self.clock.clone(),
-            door: Arc::default(),
+            conversations: Arc::default(),
             passivate_after: self.passivate_after,
             work,
         })

@@ -1,4 +1,4 @@
-//! A child conversation is asked, told about, or stopped.
+//! Starts child conversations, stops them, and reports their outcome to the parent.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::ActivityContext;
-use super::tool_run::returned;
+use super::outcome::tool_outcome;
 use crate::backoff;
 use crate::definition::{Target, Tool};
 use crate::journal::StoreError;
@@ -25,131 +25,135 @@ use crate::request::{Reply, Request, RequestError, SpawnRequest};
 use crate::tools::builtin::spawn_agent::{SubAgentRequest, agent_tool_request, sub_agent_request};
 use crate::tools::{Gate, Run, ToolReturn};
 
-/// How many children may work for a root at once; each may have half as many, so that a family never
-/// has more than some two thousand.
-const AT_ONCE: usize = 16;
-/// How many events are read at once while the last message is looked for.
-const PAGE: usize = 100;
-/// The pause before another conversation is tried again doubles, from the first of these up to the
-/// second: it comes back in a moment, or is away for longer.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// The children that may work for a root at once. Each level may have half as many, so that one
+/// root never has more than some two thousand descendants.
+const MAX_CONCURRENT_CHILDREN: usize = 16;
+/// The events that are read at once in the search for the last message.
+const PAGE_EVENTS: usize = 100;
+/// The delay before another conversation is tried again doubles between these: it is back in a
+/// moment, or away for longer.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// What is known of a call that a child is to answer.
+/// A call that a child is to answer.
 pub(super) struct SubAgentCall<'a> {
     pub(super) tool: &'a Tool,
     pub(super) gate: Gate,
     pub(super) child: Option<ConversationId>,
     pub(super) run: Run,
-    /// What middleware changed.
+    /// The arguments, if middleware changed them.
     pub(super) ran: Option<EffectiveArgs>,
 }
 
-/// Starts the child, or finds it started; the call is its own from here on.
-pub(super) async fn ask(around: &ActivityContext, asked: SubAgentCall<'_>) -> Action {
-    let ran = asked.ran.clone();
-    let (call, attempt) = (asked.run.call.clone(), asked.run.attempt);
+/// Starts the child, or finds it started. From then on, the child answers the call.
+pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) -> Action {
+    let effective_args = sub_agent.ran.clone();
+    let call = sub_agent.run.call.clone();
+    let attempt = sub_agent.run.attempt;
     let failed = |why: String| {
-        returned(
+        tool_outcome(
             &call,
             attempt,
-            ToolReturn { effective_args: ran.clone(), ..ToolReturn::error(why) },
+            ToolReturn { effective_args: effective_args.clone(), ..ToolReturn::error(why) },
         )
     };
-    let Some(child) = asked.child.clone() else {
+    let Some(child) = sub_agent.child.clone() else {
         return failed("sub_agent_failed: the call has no child".to_owned());
     };
-    let args = asked.run.grant.args();
-    let errand = match &asked.tool.target {
+    let args = sub_agent.run.grant.args();
+    let request = match &sub_agent.tool.target {
         Some(Target::Agent(agent)) => Ok(agent_tool_request(agent, args)),
         Some(Target::Builtin(_) | Target::Http(_) | Target::Native(_) | Target::Mcp(_)) | None => {
             sub_agent_request(args)
         }
     };
-    let errand = match errand {
-        Ok(errand) => errand,
+    let request = match request {
+        Ok(request) => request,
         Err(why) => return failed(why),
     };
-    let parent = match parent(around, &asked, &errand) {
+    let parent = match parent(ctx, &sub_agent, &request) {
         Ok(parent) => parent,
         Err(why) => return failed(format!("sub_agent_failed: {why}")),
     };
-    let Run { agent, principal, assigns, .. } = asked.run;
-    let request = SpawnRequest {
+    let Run { agent, principal, assigns, .. } = sub_agent.run;
+    let spawn = SpawnRequest {
         parent,
-        agent: errand.agent.unwrap_or(agent),
-        content: vec![errand.content],
+        agent: request.agent.unwrap_or(agent),
+        content: vec![request.content],
         principal,
         assigns,
     };
-    let limit = asked.tool.run_timeout;
+    let limit = sub_agent.tool.run_timeout;
     let started = |within: Duration| {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        let (call, ran) = (call.clone(), ran.clone());
+        let (call, effective_args) = (call.clone(), ran.clone());
         Action::ChildStarted(ChildStarted { call, attempt, within_ms, effective_args: ran })
     };
-    match timeout(limit, deliver(around, &child, Request::Spawn(Box::new(request)))).await {
+    match timeout(limit, deliver(ctx, &child, Request::Spawn(Box::new(spawn)))).await {
         Ok(Ok(_)) => started(limit),
         Ok(Err(why)) => failed(format!("sub_agent_failed: {why}")),
-        // It may be there or not: it had its time.
+        // The child may have started or not; its time is up in either case.
         Err(_) => started(Duration::ZERO),
     }
 }
 
-/// Carries a request to a relative, and waits for one that is away for now. The request must be one
-/// that may be repeated.
+/// Delivers a request to the parent or a child, and retries while that is unavailable. The request
+/// must be safe to repeat.
 async fn deliver(
-    around: &ActivityContext,
+    ctx: &ActivityContext,
     to: &ConversationId,
     request: Request,
 ) -> Result<Reply, RequestError> {
-    let mut pause = PAUSE.0;
+    let mut delay = MIN_RETRY_DELAY;
     loop {
-        match around.deps.door.deliver(to, request.clone()).await {
+        match ctx.services.conversations.deliver(to, request.clone()).await {
             Ok(reply) => return Ok(reply),
-            Err(failure) if passes(&failure) => {
-                tracing::debug!(conversation = %around.id, %to, said = %failure, "tries again");
-                backoff::pause(&format!("conversation {to}: {failure}"), pause).await;
+            Err(error) if is_transient(&error) => {
+                let id = &ctx.id;
+                tracing::debug!(conversation = %id, %to, content = %error, "delivery retried");
+                backoff::wait(&format!("conversation {to}: {error}"), delay).await;
             }
-            Err(failure) => return Err(failure),
+            Err(error) => return Err(error),
         }
-        pause = pause.saturating_mul(2).min(PAUSE.1);
+        delay = delay.saturating_mul(2).min(MAX_RETRY_DELAY);
     }
 }
 
-/// What the child is told of whose it is.
+/// The parent as the child is to know it.
 fn parent(
-    around: &ActivityContext,
-    asked: &SubAgentCall<'_>,
-    errand: &SubAgentRequest,
+    ctx: &ActivityContext,
+    sub_agent: &SubAgentCall<'_>,
+    request: &SubAgentRequest,
 ) -> Result<Parent, String> {
-    let above = around.state.parent.as_ref();
-    let depth = above.map_or(0, |above| above.depth).saturating_add(1);
+    let own_parent = ctx.state.parent.as_ref();
+    let depth = own_parent.map_or(0, |parent| parent.depth).saturating_add(1);
     if depth > MAX_CHILD_DEPTH {
-        return Err(format!("agents may ask each other {MAX_CHILD_DEPTH} deep"));
+        return Err(format!("sub-agents may be nested {MAX_CHILD_DEPTH} deep"));
     }
-    let calls = around.state.turn.iter().flat_map(|turn| &turn.calls);
+    let calls = ctx.state.turn.iter().flat_map(|turn| &turn.calls);
     let calls = calls.filter(|call| call.child.is_some()).map(|call| &call.id);
-    let runs = around.state.dispatches.iter().filter(|(_, run)| run.child.is_some());
+    let runs = ctx.state.dispatches.iter().filter(|(_, run)| run.child.is_some());
     let open = calls.chain(runs.map(|(id, _)| id));
-    let most = AT_ONCE >> above.map_or(0, |above| above.depth);
-    if open.take(most).all(|id| *id != asked.run.call) {
-        return Err(format!("{most} agents may be asked at once here"));
+    let max = MAX_CONCURRENT_CHILDREN >> own_parent.map_or(0, |parent| parent.depth);
+    if open.take(max).all(|id| *id != sub_agent.run.call) {
+        return Err(format!("{max} sub-agents may run at once here"));
     }
-    let root = above.map_or(&around.id, |above| &above.root_conversation_id);
+    let root = own_parent.map_or(&ctx.id, |parent| &parent.root_conversation_id);
     Ok(Parent {
-        conversation_id: around.id.clone(),
-        call_id: asked.run.call.clone(),
+        conversation_id: ctx.id.clone(),
+        call_id: sub_agent.run.call.clone(),
         root_conversation_id: root.clone(),
         depth,
-        budget: budget_left(around),
-        ceiling: asked.gate.ceiling(&asked.run.grant, errand.tools.clone()),
-        storages: around.state.storages.clone(),
+        budget: budget_left(ctx),
+        ceiling: sub_agent.gate.ceiling(&sub_agent.run.grant, request.tools.clone()),
+        storages: ctx.state.storages.clone(),
     })
 }
 
-/// What a child may spend: what its parent has left. Children that run at once share it unknowingly.
-fn budget_left(around: &ActivityContext) -> Budget {
-    let State { usage, parent, turn, .. } = &*around.state;
+/// The budget of a child: what its parent has left. Children that run at once do not know how much
+/// of it the others spend.
+fn budget_left(ctx: &ActivityContext) -> Budget {
+    let State { usage, parent, turn, .. } = &*ctx.state;
     match (turn, parent) {
         (Some(turn), _) => turn.budget.remaining(&turn.usage, usage),
         (None, Some(parent)) => parent.budget,
@@ -158,8 +162,8 @@ fn budget_left(around: &ActivityContext) -> Budget {
 }
 
 /// Whether trying again may help.
-fn passes(failure: &RequestError) -> bool {
-    match failure {
+fn is_transient(error: &RequestError) -> bool {
+    match error {
         RequestError::Refused(_)
         | RequestError::Lost
         | RequestError::Overloaded
@@ -173,14 +177,18 @@ fn passes(failure: &RequestError) -> bool {
     }
 }
 
-/// Tells the parent what the turn came to. A parent that is gone, or waits no more, is told enough.
-pub(super) async fn tell(around: &ActivityContext, turn: &TurnId) -> Result<Action, StoreError> {
-    let told = Action::ParentNotified(turn.clone());
-    let (Some(due), Some(parent)) = (&around.state.owed_report, &around.state.parent) else {
-        return Ok(told);
+/// Reports the outcome of the turn to the parent. A parent that is gone or no longer waits needs no
+/// report.
+pub(super) async fn notify_parent(
+    ctx: &ActivityContext,
+    turn: &TurnId,
+) -> Result<Action, StoreError> {
+    let notified = Action::ParentNotified(turn.clone());
+    let (Some(due), Some(parent)) = (&ctx.state.owed_report, &ctx.state.parent) else {
+        return Ok(notified);
     };
     let outcome = match due.outcome {
-        TurnOutcome::Completed => Outcome::Ok(last_words(around, turn).await?),
+        TurnOutcome::Completed => Outcome::Ok(last_message(ctx, turn).await?),
         TurnOutcome::Cancelled => failed("it was cancelled"),
         TurnOutcome::Halted | TurnOutcome::Failed => {
             failed(due.reason.as_deref().unwrap_or("it failed"))
@@ -188,17 +196,17 @@ pub(super) async fn tell(around: &ActivityContext, turn: &TurnId) -> Result<Acti
     };
     let ended = ChildEnded {
         call: parent.call_id.clone(),
-        child: around.id.clone(),
+        child: ctx.id.clone(),
         outcome,
-        ui: Some(shown(around, due).await?),
-        usage: around.state.usage,
-        storages: around.state.storages.clone(),
+        ui: Some(sub_agent_ui(ctx, due).await?),
+        usage: ctx.state.usage,
+        storages: ctx.state.storages.clone(),
     };
     let request = Request::ChildEnded(Box::new(ended));
-    if let Err(failure) = deliver(around, &parent.conversation_id, request).await {
-        tracing::debug!(conversation = %around.id, said = %failure, "its parent wants no answer");
+    if let Err(error) = deliver(ctx, &parent.conversation_id, request).await {
+        tracing::debug!(conversation = %ctx.id, content = %error, "report refused by the parent");
     }
-    Ok(told)
+    Ok(notified)
 }
 
 fn failed(why: &str) -> Outcome {
@@ -206,16 +214,16 @@ fn failed(why: &str) -> Outcome {
 }
 
 /// The turn's last message: its value if it is structured, else its text.
-async fn last_words(around: &ActivityContext, turn: &TurnId) -> Result<Value, StoreError> {
-    let mut before = around.state.seq.saturating_add(1);
+async fn last_message(ctx: &ActivityContext, turn: &TurnId) -> Result<Value, StoreError> {
+    let mut before = ctx.state.seq.saturating_add(1);
     loop {
-        let page = around.deps.journal.events_before(&around.id, before, PAGE).await?;
+        let page = ctx.services.journal.events_before(&ctx.id, before, PAGE_EVENTS).await?;
         let Some(last) = page.last() else { return Ok(Value::String(String::new())) };
         before = last.seq;
         for event in page {
             match event.data {
-                EventData::AssistantMsg(spoken) if event.turn_id.as_ref() == Some(turn) => {
-                    return Ok(words(spoken.message));
+                EventData::AssistantMsg(reply) if event.turn_id.as_ref() == Some(turn) => {
+                    return Ok(message_value(reply.message));
                 }
                 _ => {}
             }
@@ -223,48 +231,48 @@ async fn last_words(around: &ActivityContext, turn: &TurnId) -> Result<Value, St
     }
 }
 
-fn words(message: Message) -> Value {
+fn message_value(message: Message) -> Value {
     let text = message.text();
-    let words = message.object.unwrap_or(Value::String(text));
-    match encoded_len(&words) > MAX_VALUE_BYTES / 2 {
-        true => Value::String("[...truncated...]".to_owned()),
-        false => words,
+    let value = message.object.unwrap_or(Value::String(text));
+    if encoded_len(&value) > MAX_VALUE_BYTES / 2 {
+        return Value::String("[...truncated...]".to_owned());
     }
+    value
 }
 
-async fn shown(around: &ActivityContext, due: &OwedReport) -> Result<Ui, StoreError> {
-    let agent = match &around.state.agent {
-        Some(agent) => around.deps.agents.newest(agent).await?,
+async fn sub_agent_ui(ctx: &ActivityContext, due: &OwedReport) -> Result<Ui, StoreError> {
+    let agent = match &ctx.state.agent {
+        Some(agent) => ctx.services.agents.newest(agent).await?,
         None => None,
     };
-    let own = agent.is_some_and(|agent| agent.workspace.is_some());
-    let took = due.ended_at.duration_since(due.started_at).as_millis();
+    let has_own_workspace = agent.is_some_and(|agent| agent.workspace.is_some());
+    let duration = due.ended_at.duration_since(due.started_at).as_millis();
     let payload = json!({
-        "subagent_id": around.id,
+        "subagent_id": ctx.id,
         "iterations": due.steps,
         "tool_calls_made": due.calls,
-        // Without prices nobody knows.
-        "cost_usd": Some(around.state.usage.cost).filter(|cost| !cost.is_zero()),
-        "duration_ms": u64::try_from(took).unwrap_or_default(),
-        "isolation": if own { "own" } else { "shared" },
+        // Without prices the cost is unknown, not zero.
+        "cost_usd": Some(ctx.state.usage.cost).filter(|cost| !cost.is_zero()),
+        "duration_ms": u64::try_from(duration).unwrap_or_default(),
+        "isolation": if has_own_workspace { "own" } else { "shared" },
     });
     Ok(Ui { kind: "subagent".to_owned(), payload })
 }
 
-/// Stops a child that nobody waits for, or keeps it from ever beginning.
-pub(super) async fn release(around: &ActivityContext, child: &ConversationId) -> Action {
+/// Stops a child that nobody waits for any more, or prevents it from ever starting.
+pub(super) async fn release(ctx: &ActivityContext, child: &ConversationId) -> Action {
     let released = |usage| Action::ChildReleased { child: child.clone(), usage };
-    let (Some(call), Some(agent)) = (around.state.orphans.get(child), &around.state.agent) else {
+    let (Some(call), Some(agent)) = (ctx.state.orphans.get(child), &ctx.state.agent) else {
         return released(Usage::default());
     };
-    let above = around.state.parent.as_ref();
-    let root = above.map_or(&around.id, |above| &above.root_conversation_id);
+    let own_parent = ctx.state.parent.as_ref();
+    let root = own_parent.map_or(&ctx.id, |parent| &parent.root_conversation_id);
     let parent = Parent {
-        conversation_id: around.id.clone(),
+        conversation_id: ctx.id.clone(),
         call_id: call.clone(),
         root_conversation_id: root.clone(),
-        depth: above.map_or(0, |above| above.depth).saturating_add(1),
-        // A conversation that only this makes is never to do anything.
+        depth: own_parent.map_or(0, |parent| parent.depth).saturating_add(1),
+        // If this request creates the conversation, it must never do anything.
         ceiling: Ceiling {
             phase: PermissionPhase::Plan,
             allowed_tools: vec![BTreeSet::new()],
@@ -281,11 +289,12 @@ pub(super) async fn release(around: &ActivityContext, child: &ConversationId) ->
         tools: Vec::new(),
         parent: Some(Box::new(parent)),
     };
-    match deliver(around, child, Request::Abandon(Box::new(create))).await {
+    match deliver(ctx, child, Request::Abandon(Box::new(create))).await {
         Ok(Reply::Abandoned { usage }) => released(usage),
         Ok(_) => released(Usage::default()),
-        Err(failure) => {
-            tracing::debug!(conversation = %around.id, %child, said = %failure, "it is no child of this");
+        Err(error) => {
+            let id = &ctx.id;
+            tracing::debug!(conversation = %id, %child, content = %error, "child release refused");
             released(Usage::default())
         }
     }

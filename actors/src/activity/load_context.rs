@@ -1,4 +1,4 @@
-//! Reads of the journal what a prompt is drawn from.
+//! Reads the events that a prompt is made of.
 
 use abide_conversation::ConversationId;
 use abide_conversation::context::Context;
@@ -7,27 +7,29 @@ use abide_conversation::event::Event;
 use super::ActivityContext;
 use crate::journal::{Journal, StoreError};
 
-/// How many events are read at once.
-const PAGE: usize = 1_000;
-/// The same where little may be needed.
-const SMALL_PAGE: usize = 200;
-/// As bytes of events: what stands around the text included, a token has a few.
-const BYTES: u64 = 8;
+/// The events that are read at once.
+const PAGE_EVENTS: usize = 1_000;
+/// The events that are read at once where few may be needed.
+const SMALL_PAGE_EVENTS: usize = 200;
+/// The bytes of events per token, generously: the JSON around the text counts, too.
+const BYTES_PER_TOKEN: u64 = 8;
 
-/// The latest summary and the tail, and nothing else, however long the journal is. What the actor has
-/// of them is not read.
-pub(super) async fn context(around: &ActivityContext) -> Result<Vec<Event>, StoreError> {
-    let (journal, id, context) = (&*around.deps.journal, &around.id, &around.state.context);
+/// The latest summary and the events that are still shown, however long the journal is. Recent
+/// events that the actor holds are not read again.
+pub(super) async fn load_context(ctx: &ActivityContext) -> Result<Vec<Event>, StoreError> {
+    let journal = &*ctx.services.journal;
+    let id = &ctx.id;
+    let context = &ctx.state.context;
     let before = context.marks.read_from.saturating_sub(1);
-    let mut events = summary(journal, id, context, before).await?;
-    if let Some(tail) = around.tail.after(before) {
-        events.extend(tail);
+    let mut events = summary_event(journal, id, context, before).await?;
+    if let Some(recent) = ctx.recent_events.after(before) {
+        events.extend(recent);
         return Ok(events);
     }
     let mut after = before;
     loop {
-        let page = journal.events(id, after, PAGE).await?;
-        let is_last = page.len() < PAGE;
+        let page = journal.events(id, after, PAGE_EVENTS).await?;
+        let is_last = page.len() < PAGE_EVENTS;
         after = page.last().map_or(after, |event| event.seq);
         events.extend(page);
         if is_last {
@@ -36,9 +38,9 @@ pub(super) async fn context(around: &ActivityContext) -> Result<Vec<Event>, Stor
     }
 }
 
-/// The latest summary, and what it does not cover: up to the event `upto`, or a little more than so
-/// many tokens.
-pub(super) async fn oldest(
+/// The latest summary, and the events that it does not cover: up to the event `upto`, or a little
+/// more than `tokens`.
+pub(super) async fn load_oldest(
     journal: &dyn Journal,
     id: &ConversationId,
     context: &Context,
@@ -46,11 +48,11 @@ pub(super) async fn oldest(
 ) -> Result<Vec<Event>, StoreError> {
     let covered = context.summary.map_or(0, |summary| summary.upto);
     let mut after = covered.min(context.marks.read_from.saturating_sub(1));
-    let mut events = summary(journal, id, context, after).await?;
-    let mut left = tokens.saturating_mul(BYTES);
+    let mut events = summary_event(journal, id, context, after).await?;
+    let mut left = tokens.saturating_mul(BYTES_PER_TOKEN);
     loop {
-        let page = journal.events(id, after, SMALL_PAGE).await?;
-        let is_last = page.len() < SMALL_PAGE;
+        let page = journal.events(id, after, SMALL_PAGE_EVENTS).await?;
+        let is_last = page.len() < SMALL_PAGE_EVENTS;
         after = page.last().map_or(after, |event| event.seq);
         let bytes = |event: &Event| serde_json::to_vec(event).map_or(0, |it| it.len() as u64);
         left = left.saturating_sub(page.iter().map(bytes).sum());
@@ -61,8 +63,8 @@ pub(super) async fn oldest(
     }
 }
 
-/// The event that has the summary, if it is not read anyway after `before`.
-async fn summary(
+/// The event of the summary, unless it comes after `before` and is read anyway.
+async fn summary_event(
     journal: &dyn Journal,
     id: &ConversationId,
     context: &Context,

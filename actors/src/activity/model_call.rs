@@ -1,4 +1,4 @@
-//! Asks a model with its definition's patience, and lets the audit know.
+//! Calls a model with the retries of its definition, and records the call for the audit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,81 +13,83 @@ use serde_json::{Value, json};
 use super::ActivityContext;
 use super::model_call_span::ModelCallSpan;
 use crate::audit::{Entry, Excerpt, Omitted, Received};
-use crate::conversation::Services;
 use crate::definition::Definition;
 use crate::model::prompt::EXPIRED;
 use crate::model::retry::Retrying;
 use crate::model::{Model, ModelError, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream, Request};
+use crate::services::Services;
 
-/// Asks the model of a step, or with `None` of a summary. If the definition says so, the audit gets
-/// an entry when the parts have come, or when nobody wants them any more.
-pub(super) async fn ask(
-    around: &ActivityContext,
+/// Calls the model for a step, or with `None` for a summary. If the definition asks for an audit,
+/// an entry is recorded when the stream ends or is dropped.
+pub(super) async fn call(
+    ctx: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, u32)>,
     request: Request,
 ) -> Result<ReplyStream, ModelError> {
-    let chat = ModelCallSpan::begin(around, &request, step.as_ref());
-    match audited(around, definition, step, request).await {
-        Ok(parts) => Ok(chat.follow(parts)),
-        Err(failure) => {
-            chat.fail();
-            Err(failure)
+    let span = ModelCallSpan::begin(ctx, &request, step.as_ref());
+    match call_with_audit(ctx, definition, step, request).await {
+        Ok(chunks) => Ok(span.follow(chunks)),
+        Err(error) => {
+            span.fail();
+            Err(error)
         }
     }
 }
 
-async fn audited(
-    around: &ActivityContext,
+async fn call_with_audit(
+    ctx: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, u32)>,
     request: Request,
 ) -> Result<ReplyStream, ModelError> {
-    let deps = &around.deps;
+    let services = &ctx.services;
     let Some(ttl) = definition.audit else {
-        let model = Retrying::new(deps.model.clone(), definition.retry, deps.clock.clone());
+        let model = Retrying::new(services.model.clone(), definition.retry, services.clock.clone());
         return model.ask(&request).await;
     };
-    let mut heard = ModelReply::new(around, ttl, step, request.clone());
-    let counted = Counted { model: deps.model.clone(), attempts: heard.attempts.clone() };
-    let model = Retrying::new(counted, definition.retry, deps.clock.clone());
+    let mut audit = AuditEntryBuilder::new(ctx, ttl, step, request.clone());
+    let counting =
+        CountingModel { model: services.model.clone(), attempts: audit.attempts.clone() };
+    let model = Retrying::new(counting, definition.retry, services.clock.clone());
     match model.ask(&request).await {
-        Ok(parts) => Ok(parts.inspect(move |part| heard.hear(part)).boxed()),
-        Err(failure) => {
-            heard.end(Err(failure.message.clone()));
-            Err(failure)
+        Ok(chunks) => Ok(chunks.inspect(move |chunk| audit.record(chunk)).boxed()),
+        Err(error) => {
+            audit.end(Err(error.message.clone()));
+            Err(error)
         }
     }
 }
 
-/// A model that counts how often it is asked.
-struct Counted {
+/// A model that counts its calls.
+struct CountingModel {
     model: Arc<dyn Model>,
     attempts: Arc<AtomicU32>,
 }
 
 #[async_trait]
-impl Model for Counted {
+impl Model for CountingModel {
     async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         self.model.ask(request).await
     }
 }
 
-/// What is known of a call so far. Its end is the entry's beginning, however it comes.
-struct ModelReply {
-    deps: Arc<Services>,
+/// The audit entry of a model call, as far as it is known. It is recorded on drop, however the call
+/// ends.
+struct AuditEntryBuilder {
+    services: Arc<Services>,
     conversation: ConversationId,
     ttl: Duration,
     attempts: Arc<AtomicU32>,
     at: Timestamp,
-    first: Option<Timestamp>,
+    first_chunk_at: Option<Timestamp>,
     ended: Option<(Timestamp, Result<ReplyEnd, String>)>,
-    said: Option<Said>,
+    content: Option<CallContent>,
 }
 
-/// The longer parts, taken out at the end.
-struct Said {
+/// The longer parts of the entry; `Option` in the builder so that `drop` can take them.
+struct CallContent {
     step: Option<(TurnId, u32)>,
     request: Request,
     summary: Option<u64>,
@@ -97,14 +99,14 @@ struct Said {
     calls: Vec<ModelToolCall>,
 }
 
-impl ModelReply {
+impl AuditEntryBuilder {
     fn new(
-        around: &ActivityContext,
+        ctx: &ActivityContext,
         ttl: Duration,
         step: Option<(TurnId, u32)>,
         request: Request,
     ) -> Self {
-        let context = &around.state.context;
+        let context = &ctx.state.context;
         let results = request.messages.iter().filter(|message| message.role == Role::Tool);
         let evicted = Omitted {
             marks: context.marks,
@@ -112,58 +114,72 @@ impl ModelReply {
             expired_results: results.filter(|result| result.text() == EXPIRED).count(),
         };
         let summary = context.summary.map(|summary| summary.seq);
-        let (thinking, text, calls) = Default::default();
+        let content = CallContent {
+            step,
+            request,
+            summary,
+            evicted,
+            thinking: String::new(),
+            text: String::new(),
+            calls: Vec::new(),
+        };
         Self {
-            deps: around.deps.clone(),
-            conversation: around.id.clone(),
+            services: ctx.services.clone(),
+            conversation: ctx.id.clone(),
             ttl,
             attempts: Arc::default(),
-            at: around.deps.clock.now(),
-            first: None,
+            at: ctx.services.clock.now(),
+            first_chunk_at: None,
             ended: None,
-            said: Some(Said { step, request, summary, evicted, thinking, text, calls }),
+            content: Some(content),
         }
     }
 
-    fn hear(&mut self, part: &Result<ReplyChunk, ModelError>) {
-        let Some(said) = &mut self.said else { return };
-        self.first = self.first.or_else(|| part.is_ok().then(|| self.deps.clock.now()));
-        match part {
-            Ok(ReplyChunk::Text(text)) => said.text.push_str(text),
-            Ok(ReplyChunk::Thinking(text)) => said.thinking.push_str(text),
-            Ok(ReplyChunk::Call(call)) => said.calls.push(call.clone()),
+    fn record(&mut self, chunk: &Result<ReplyChunk, ModelError>) {
+        let Some(content) = &mut self.content else { return };
+        if self.first_chunk_at.is_none() && chunk.is_ok() {
+            self.first_chunk_at = Some(self.services.clock.now());
+        }
+        match chunk {
+            Ok(ReplyChunk::Text(text)) => content.text.push_str(text),
+            Ok(ReplyChunk::Thinking(text)) => content.thinking.push_str(text),
+            Ok(ReplyChunk::Call(call)) => content.calls.push(call.clone()),
             Ok(ReplyChunk::Done(done)) => self.end(Ok(done.clone())),
-            Err(failure) => self.end(Err(failure.message.clone())),
+            Err(error) => self.end(Err(error.message.clone())),
         }
     }
 
     fn end(&mut self, ended: Result<ReplyEnd, String>) {
-        self.ended = Some((self.deps.clock.now(), ended));
+        self.ended = Some((self.services.clock.now(), ended));
     }
 }
 
-impl Drop for ModelReply {
+impl Drop for AuditEntryBuilder {
     fn drop(&mut self) {
-        let Some(said) = self.said.take() else { return };
-        let cut = || (self.deps.clock.now(), Err("nobody wanted the rest of it".to_owned()));
-        let (until, ended) = self.ended.take().unwrap_or_else(cut);
-        let since = |at: Timestamp| {
+        let Some(content) = self.content.take() else { return };
+        let dropped =
+            || (self.services.clock.now(), Err("the reply was no longer wanted".to_owned()));
+        let (until, ended) = self.ended.take().unwrap_or_else(dropped);
+        let elapsed_ms = |at: Timestamp| {
             u64::try_from(at.duration_since(self.at).as_millis()).unwrap_or_default()
         };
         let (done, failure) = match ended {
             Ok(done) => (done, None),
             Err(failure) => (ReplyEnd::default(), Some(failure)),
         };
-        let (model, id, at) = (self.deps.model.clone(), self.deps.clock.id("audit"), self.at);
-        let (first_part_ms, whole_ms) = (self.first.map(since), since(until));
+        let model = self.services.model.clone();
+        let id = self.services.clock.id("audit");
+        let at = self.at;
+        let first_part_ms = self.first_chunk_at.map(elapsed_ms);
+        let whole_ms = elapsed_ms(until);
         let attempts = self.attempts.load(Ordering::Relaxed);
-        self.deps.audit.keep(&self.conversation, self.ttl, move || {
-            let Said { step, request, summary, evicted, thinking, text, calls } = said;
+        self.services.audit.keep(&self.conversation, self.ttl, move || {
+            let CallContent { step, request, summary, evicted, thinking, text, calls } = content;
             let (turn_id, step) = step.unzip();
             let came = Received {
                 thinking: Excerpt::of(&thinking.into()),
                 text: Excerpt::of(&text.into()),
-                calls: Excerpt::of(&calls.iter().map(told).collect()),
+                calls: Excerpt::of(&calls.iter().map(call_json).collect()),
                 stop: done.stop,
                 failure,
             };
@@ -186,7 +202,7 @@ impl Drop for ModelReply {
     }
 }
 
-/// What went over the wire; of a model that sends nothing, what it was given.
+/// The request as the provider got it; for a model without a provider, its input.
 fn sent(model: &dyn Model, request: &Request) -> Value {
     match model.rendered(request) {
         Value::Null => json!({"system": request.system, "messages": request.messages}),
@@ -194,7 +210,7 @@ fn sent(model: &dyn Model, request: &Request) -> Value {
     }
 }
 
-fn told(call: &ModelToolCall) -> Value {
+fn call_json(call: &ModelToolCall) -> Value {
     let args = match &call.args {
         Ok(args) => args.clone(),
         Err(raw) => Value::String(raw.clone()),

@@ -1,4 +1,4 @@
-//! What is measured of a model call, and its span.
+//! The metrics and the span of a model call.
 
 use abide_conversation::message::{Message, Role, StopReason, Usage};
 use abide_conversation::{Timestamp, TurnId};
@@ -7,75 +7,75 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::ActivityContext;
-use crate::conversation::waited;
 use crate::limits::cut;
 use crate::metric;
 use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, ReplyStream, Request};
 use crate::trace::{self, Attribute, Span, SpanContext, SpanKind, Tracer};
 
-/// How much of what was said a span shows, if it shows any: collectors refuse large ones.
-const SHOWN: usize = 32 << 10;
+/// The bytes of each text that a span shows, if it shows content: collectors refuse large spans.
+const MAX_CONTENT_BYTES: usize = 32 << 10;
 
-/// A call that is under way; it ends when it is dropped.
+/// A running model call. It ends when it is dropped.
 pub(super) struct ModelCallSpan {
-    began: Instant,
-    first: Option<f64>,
+    started_at: Instant,
+    first_chunk_seconds: Option<f64>,
     provider: &'static str,
     model: &'static str,
     purpose: &'static str,
     outcome: &'static str,
     usage: Usage,
-    traced: Option<Box<Traced>>,
+    span: Option<Box<OpenSpan>>,
 }
 
-/// What its span says, while somebody wants it.
-struct Traced {
+/// The span itself, if the trace is sampled.
+struct OpenSpan {
     tracer: &'static dyn Tracer,
     clock: std::sync::Arc<dyn crate::clock::Clock>,
     span: Span,
     stop: Option<StopReason>,
-    /// The answer's text, if it may be shown.
-    said: Option<String>,
+    /// The reply's text, if the span may show content.
+    text: Option<String>,
 }
 
 impl ModelCallSpan {
     pub(super) fn begin(
-        around: &ActivityContext,
+        ctx: &ActivityContext,
         request: &Request,
         step: Option<&(TurnId, u32)>,
     ) -> Self {
         let settings = &request.settings;
         Self {
-            began: Instant::now(),
-            first: None,
+            started_at: Instant::now(),
+            first_chunk_seconds: None,
             provider: settings.provider.name(),
             model: metric::model(&settings.name),
             purpose: metric::purpose(request.purpose),
-            // As long as nothing else is known.
+            // The outcome of a call that is dropped before its end.
             outcome: "cut",
             usage: Usage::default(),
-            traced: Traced::begin(around, request, step),
+            span: OpenSpan::begin(ctx, request, step),
         }
     }
 
-    /// The parts as they come; the call ends with them.
-    pub(super) fn follow(mut self, parts: ReplyStream) -> ReplyStream {
-        parts.inspect(move |part| self.hear(part)).boxed()
+    /// Observes the stream, and ends with it.
+    pub(super) fn follow(mut self, chunks: ReplyStream) -> ReplyStream {
+        chunks.inspect(move |chunk| self.observe(chunk)).boxed()
     }
 
-    /// There are no parts.
+    /// Ends a call that failed before there was a stream.
     pub(super) fn fail(mut self) {
         self.outcome = "failed";
     }
 
-    fn hear(&mut self, part: &Result<ReplyChunk, ModelError>) {
-        match part {
-            Ok(part) => {
-                self.first.get_or_insert_with(|| self.began.elapsed().as_secs_f64());
-                if let Some(traced) = &mut self.traced {
-                    traced.hear(part);
+    fn observe(&mut self, chunk: &Result<ReplyChunk, ModelError>) {
+        match chunk {
+            Ok(chunk) => {
+                let started_at = self.started_at;
+                self.first_chunk_seconds.get_or_insert_with(|| started_at.elapsed().as_secs_f64());
+                if let Some(span) = &mut self.span {
+                    span.observe(chunk);
                 }
-                if let ReplyChunk::Done(done) = part {
+                if let ReplyChunk::Done(done) = chunk {
                     self.outcome = "ok";
                     self.usage = done.usage.unwrap_or_default();
                 }
@@ -90,8 +90,8 @@ impl Drop for ModelCallSpan {
         let Self { provider, model, purpose, outcome, usage, .. } = *self;
         metrics::histogram!("abide_model_call_seconds",
             "provider" => provider, "purpose" => purpose, "outcome" => outcome)
-        .record(self.began.elapsed().as_secs_f64());
-        if let Some(first) = self.first {
+        .record(self.started_at.elapsed().as_secs_f64());
+        if let Some(first) = self.first_chunk_seconds {
             metrics::histogram!("abide_model_first_part_seconds",
                 "provider" => provider, "purpose" => purpose)
             .record(first);
@@ -106,62 +106,66 @@ impl Drop for ModelCallSpan {
                     .increment(tokens);
             }
         }
-        if let Some(traced) = self.traced.take() {
-            traced.end(outcome, self.first, usage);
+        if let Some(span) = self.span.take() {
+            span.end(outcome, self.first_chunk_seconds, usage);
         }
     }
 }
 
-impl Traced {
+impl OpenSpan {
     fn begin(
-        around: &ActivityContext,
+        ctx: &ActivityContext,
         request: &Request,
         step: Option<&(TurnId, u32)>,
     ) -> Option<Box<Self>> {
-        let clock = &around.deps.clock;
-        // A summary is no part of a turn: others may run meanwhile.
+        let clock = &ctx.services.clock;
+        // A summary is not part of a turn: turns may run meanwhile.
         let root = || match step {
-            Some((turn, _)) => SpanContext::of_turn(&around.id, turn),
-            None => SpanContext::apart(&around.id, &clock.id("summary")),
+            Some((turn, _)) => SpanContext::of_turn(&ctx.id, turn),
+            None => SpanContext::outside_turns(&ctx.id, &clock.id("summary")),
         };
-        let (tracer, root) = trace::wanted(root)?;
-        // A step that is asked again is another call.
-        let at = step.map_or(root, |_| root.child(&["chat", &clock.id("span")]));
-        let calls = around.state.turn.iter().flat_map(|turn| &turn.calls);
-        let shows = tracer.shows_content();
-        let mut attributes = asked(around, &request.settings);
+        let (tracer, root) = trace::sample(root)?;
+        // A repeated step is another call.
+        let context = step.map_or(root, |_| root.child(&["chat", &clock.id("span")]));
+        let calls = ctx.state.turn.iter().flat_map(|turn| &turn.calls);
+        let shows_content = tracer.shows_content();
+        let mut attributes = request_attributes(ctx, &request.settings);
         if let Some((turn, step)) = step {
             attributes.push(("abide.turn.id", turn.as_str().into()));
             attributes.push(("abide.step", (*step).into()));
         }
-        if shows {
-            attributes.push(("gen_ai.system_instructions", cut(&request.system, SHOWN).into()));
-            attributes.push(("gen_ai.input.messages", messages(&request.messages).into()));
+        if shows_content {
+            attributes.push((
+                "gen_ai.system_instructions",
+                cut(&request.system, MAX_CONTENT_BYTES).into(),
+            ));
+            attributes.push(("gen_ai.input.messages", messages_json(&request.messages).into()));
         }
         let span = Span {
-            at,
+            context,
             parent: step.map(|_| root.span),
-            // A scripted model has no name.
+            // Trimmed, since a scripted model has no name.
             name: format!("chat {}", request.settings.name).trim_end().to_owned(),
-            side: SpanKind::Client,
-            began: clock.now(),
-            ended: Timestamp::MAX,
+            kind: SpanKind::Client,
+            started_at: clock.now(),
+            ended_at: Timestamp::MAX,
             attributes,
             links: match request.purpose {
-                Purpose::Step => waited(root, calls),
+                Purpose::Step => trace::suspensions(root, calls),
                 Purpose::Summary => Vec::new(),
             },
             error: None,
         };
-        let said = shows.then(String::new);
-        Some(Box::new(Self { tracer, clock: clock.clone(), span, stop: None, said }))
+        let text = shows_content.then(String::new);
+        Some(Box::new(Self { tracer, clock: clock.clone(), span, stop: None, text }))
     }
 
-    fn hear(&mut self, part: &ReplyChunk) {
-        match part {
-            ReplyChunk::Text(text) => {
-                if let Some(said) = self.said.as_mut().filter(|said| said.len() < SHOWN) {
-                    said.push_str(text);
+    fn observe(&mut self, chunk: &ReplyChunk) {
+        match chunk {
+            ReplyChunk::Text(more) => {
+                if let Some(text) = self.text.as_mut().filter(|text| text.len() < MAX_CONTENT_BYTES)
+                {
+                    text.push_str(more);
                 }
             }
             ReplyChunk::Done(done) => self.stop = done.stop,
@@ -169,7 +173,7 @@ impl Traced {
         }
     }
 
-    fn end(mut self: Box<Self>, outcome: &'static str, first: Option<f64>, usage: Usage) {
+    fn end(mut self: Box<Self>, outcome: &'static str, first_chunk: Option<f64>, usage: Usage) {
         let attributes = &mut self.span.attributes;
         for (name, tokens) in [
             ("gen_ai.usage.input_tokens", usage.input_tokens),
@@ -181,45 +185,48 @@ impl Traced {
                 attributes.push((name, tokens.into()));
             }
         }
-        if let Some(first) = first {
+        if let Some(first) = first_chunk {
             attributes.push(("gen_ai.response.time_to_first_chunk", Attribute::Float(first)));
         }
         if let Some(stop) = self.stop {
-            let reasons = Attribute::Texts(vec![reason(stop).to_owned()]);
+            let reasons = Attribute::Texts(vec![finish_reason(stop).to_owned()]);
             attributes.push(("gen_ai.response.finish_reasons", reasons));
         }
-        if let Some(said) = self.said.take() {
-            let parts = json!([{"type": "text", "content": cut(&said, SHOWN)}]);
+        if let Some(text) = self.text.take() {
+            let parts = json!([{"type": "text", "content": cut(&text, MAX_CONTENT_BYTES)}]);
             let message = json!([{"role": "assistant", "parts": parts}]);
             attributes.push(("gen_ai.output.messages", message.to_string().into()));
         }
         self.span.error = (outcome != "ok").then_some(outcome);
-        self.span.ended = self.clock.now();
+        self.span.ended_at = self.clock.now();
         self.tracer.end(self.span);
     }
 }
 
-fn asked(around: &ActivityContext, settings: &ModelSettings) -> Vec<(&'static str, Attribute)> {
+fn request_attributes(
+    ctx: &ActivityContext,
+    settings: &ModelSettings,
+) -> Vec<(&'static str, Attribute)> {
     let mut attributes = vec![
         ("gen_ai.operation.name", "chat".into()),
         ("gen_ai.provider.name", settings.provider.convention().into()),
         ("gen_ai.request.model", settings.name.as_str().into()),
-        ("gen_ai.conversation.id", around.id.as_str().into()),
-        ("abide.epoch", around.epoch.into()),
+        ("gen_ai.conversation.id", ctx.id.as_str().into()),
+        ("abide.epoch", ctx.epoch.into()),
     ];
-    if let Some(agent) = &around.state.agent {
+    if let Some(agent) = &ctx.state.agent {
         attributes.push(("gen_ai.agent.name", agent.as_str().into()));
     }
     if let Some(temperature) = settings.temperature {
         attributes.push(("gen_ai.request.temperature", Attribute::Float(temperature)));
     }
-    if let Some(most) = settings.max_tokens {
-        attributes.push(("gen_ai.request.max_tokens", most.into()));
+    if let Some(max_tokens) = settings.max_tokens {
+        attributes.push(("gen_ai.request.max_tokens", max_tokens.into()));
     }
     attributes
 }
 
-fn reason(stop: StopReason) -> &'static str {
+fn finish_reason(stop: StopReason) -> &'static str {
     match stop {
         StopReason::End => "stop",
         StopReason::ToolCalls => "tool_calls",
@@ -229,29 +236,29 @@ fn reason(stop: StopReason) -> &'static str {
     }
 }
 
-/// The newest of the messages, as the conventions write them, as far as they are shown.
-fn messages(messages: &[Message]) -> String {
-    let mut shown = Vec::new();
+/// The newest messages that fit, in the form of the OpenTelemetry conventions.
+fn messages_json(messages: &[Message]) -> String {
+    let mut newest = Vec::new();
     let mut bytes = 0;
     for message in messages.iter().rev() {
-        let written = told(message);
-        bytes += written.to_string().len();
-        if bytes > SHOWN {
+        let json = message_json(message);
+        bytes += json.to_string().len();
+        if bytes > MAX_CONTENT_BYTES {
             break;
         }
-        shown.push(written);
+        newest.push(json);
     }
-    shown.reverse();
-    Value::Array(shown).to_string()
+    newest.reverse();
+    Value::Array(newest).to_string()
 }
 
-fn told(message: &Message) -> Value {
+fn message_json(message: &Message) -> Value {
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",
         Role::Tool => "tool",
     };
-    let text = cut(&message.text(), SHOWN);
+    let text = cut(&message.text(), MAX_CONTENT_BYTES);
     let first = match &message.tool_call_id {
         Some(id) => json!({"type": "tool_call_response", "id": id, "response": text}),
         None => json!({"type": "text", "content": text}),

@@ -1,4 +1,4 @@
-//! One model call: the prompt is read from the journal, the reply streams, the calls are planned.
+//! One model step: reads the prompt from the journal, streams the reply, and plans its calls.
 
 mod hooks;
 mod plan_calls;
@@ -29,33 +29,33 @@ use crate::model::{
 use crate::streaming::Piece;
 use crate::tools::{Gate, Toolbox};
 
-/// More text than this is a model that never stops.
-const TEXT_BYTES: usize = 4 << 20;
+/// The text of one reply. More is a model that never stops.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Default)]
-struct Heard {
+struct ModelReply {
     content: Vec<Value>,
     text: String,
     calls: Vec<ModelToolCall>,
-    done: ReplyEnd,
+    end: ReplyEnd,
 }
 
-/// What a step goes by.
+/// A step in progress, and what it is decided by.
 struct Step<'a> {
-    around: &'a ActivityContext,
+    ctx: &'a ActivityContext,
     turn: Turn,
     step: u32,
     definition: Arc<Definition>,
     schema: Option<Value>,
-    /// One for the whole step: a call is judged by what the model was told.
+    /// The same for the whole step: a call is judged by the tools that the model was shown.
     toolbox: Toolbox,
     counter: Counter,
 }
 
-pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Action, StoreError> {
-    let Some(turn) = around.state.turn.clone() else { return Ok(Action::Wake) };
-    let Some(definition) = around.deps.agents.revision(&turn.revision).await? else {
+pub(super) async fn model_step(ctx: &ActivityContext, step: u32) -> Result<Action, StoreError> {
+    let Some(turn) = ctx.state.turn.clone() else { return Ok(Action::Wake) };
+    let Some(definition) = ctx.services.agents.revision(&turn.revision).await? else {
         let (turn, reason) = (turn.id, "agent-missing".to_owned());
         return Ok(Action::ModelFailed(ModelFailed { turn, step, reason, partial: None }));
     };
@@ -66,157 +66,162 @@ pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Ac
         AnswerFormat::Plain => None,
         AnswerFormat::Schema(schema) => Some(schema.clone()),
     };
-    let toolbox = around.toolbox(definition.clone()).await;
+    let toolbox = ctx.toolbox(definition.clone()).await;
     let counter = Counter::of(&definition.model).await;
-    let step = Step { around, turn, step, definition, schema, toolbox, counter };
-    let events = load_context::context(around).await?;
-    let id = MessageId::new(around.deps.clock.id("msg"));
+    let step = Step { ctx, turn, step, definition, schema, toolbox, counter };
+    let events = load_context::load_context(ctx).await?;
+    let id = MessageId::new(ctx.services.clock.id("msg"));
     let mut prompt = match step.prompt(&events).await {
         Ok(prompt) => prompt,
         Err(instead) => return Ok(instead),
     };
-    prompt.messages = blobs::inline_media(&*around.deps.blobs, prompt.messages).await?;
-    blobs::restore_base64(&*around.deps.blobs, &prompt.messages, &mut prompt.verbatim).await?;
+    prompt.messages = blobs::inline_media(&*ctx.services.blobs, prompt.messages).await?;
+    blobs::restore_base64(&*ctx.services.blobs, &prompt.messages, &mut prompt.verbatim).await?;
     let weight = prompt.weight;
-    match step.speak(&id, prompt).await {
-        Ok(heard) => step.replied(id, heard, weight).await,
-        Err(failure) => {
-            let is_unheard = failure.retry == Retry::Shorter && !around.stream.speaks();
-            let shorter = is_unheard.then(|| step.shorter(&events, weight)).flatten();
-            Ok(shorter.unwrap_or_else(|| step.failed(failure.message)))
+    match step.call_model(&id, prompt).await {
+        Ok(reply) => step.finish(id, reply, weight).await,
+        Err(error) => {
+            let may_shorten = error.retry == Retry::Shorter && !ctx.stream.has_begun();
+            let shorter = may_shorten.then(|| step.shorten(&events, weight)).flatten();
+            Ok(shorter.unwrap_or_else(|| step.fail(error.message)))
         }
     }
 }
 
 impl Step<'_> {
-    async fn speak(&self, id: &MessageId, prompt: Prompt) -> Result<Heard, ModelError> {
+    async fn call_model(&self, id: &MessageId, prompt: Prompt) -> Result<ModelReply, ModelError> {
         let request = Request {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
             stable: prompt.stable,
             verbatim: prompt.verbatim,
-            cache_key: self.around.id.to_string(),
+            cache_key: self.ctx.id.to_string(),
             purpose: Purpose::Step,
             messages: prompt.messages,
             tools: self.toolbox.specs(&self.gate()),
             schema: self.schema.clone(),
         };
         let step = Some((self.turn.id.clone(), self.step));
-        let parts = model_call::ask(self.around, &self.definition, step, request).await?;
-        self.listen(id, self.filtered(parts)).await
+        let chunks = model_call::call(self.ctx, &self.definition, step, request).await?;
+        self.read_reply(id, self.filter(chunks)).await
     }
 
-    async fn listen(&self, id: &MessageId, mut parts: ReplyStream) -> Result<Heard, ModelError> {
-        let around = self.around;
-        let live = &*around.deps.live;
-        let mut heard = Heard::default();
+    async fn read_reply(
+        &self,
+        id: &MessageId,
+        mut chunks: ReplyStream,
+    ) -> Result<ModelReply, ModelError> {
+        let ctx = self.ctx;
+        let live = &*ctx.services.live;
+        let mut reply = ModelReply::default();
         let mut bytes = 0_usize;
-        while let Some(part) = parts.next().await {
-            let part = part?;
-            if !around.stream.speaks() {
-                around.stream.begin(id.clone(), self.turn.id.clone(), self.step);
-                let (state, seq) = (ConversationStatus::Streaming, around.state.seq);
-                live.publish(&around.id, Signal::State { state, seq });
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk?;
+            if !ctx.stream.has_begun() {
+                ctx.stream.begin(id.clone(), self.turn.id.clone(), self.step);
+                let state = ConversationStatus::Streaming;
+                live.publish(&ctx.id, Signal::State { state, seq: ctx.state.seq });
             }
-            match part {
+            match chunk {
                 ReplyChunk::Text(text) => {
                     bytes += text.len();
-                    around.stream.add(live, &around.id, Piece::Text(&text));
+                    ctx.stream.add(live, &ctx.id, Piece::Text(&text));
                 }
                 ReplyChunk::Thinking(text) => {
                     bytes += text.len();
-                    around.stream.add(live, &around.id, Piece::Thinking(&text));
+                    ctx.stream.add(live, &ctx.id, Piece::Thinking(&text));
                 }
-                ReplyChunk::Call(call) => heard.calls.push(call),
-                ReplyChunk::Done(done) => {
-                    heard.done = done;
-                    if let Some(message) = around.stream.message() {
-                        heard.content = message.content();
-                        heard.text = message.text;
+                ReplyChunk::Call(call) => reply.calls.push(call),
+                ReplyChunk::Done(end) => {
+                    reply.end = end;
+                    if let Some(message) = ctx.stream.message() {
+                        reply.content = message.content();
+                        reply.text = message.text;
                     }
-                    return Ok(heard);
+                    return Ok(reply);
                 }
             }
-            if bytes > TEXT_BYTES {
+            if bytes > MAX_TEXT_BYTES {
                 return Err(ModelError::permanent("the model's message is too long"));
             }
         }
         Err(ModelError::permanent("the model's stream ended before its message did"))
     }
 
-    async fn replied(
+    /// The action that a complete reply becomes.
+    async fn finish(
         self,
         id: MessageId,
-        heard: Heard,
+        reply: ModelReply,
         weight: Weight,
     ) -> Result<Action, StoreError> {
-        // What the provider ran by itself is part of the answer.
-        let answers = heard.calls.iter().all(|call| call.provided.is_some());
-        let object = self.schema.as_ref().filter(|_| answers);
-        let object = match object.cloned() {
-            Some(schema) => Some(judged(schema, heard.text.clone()).await),
+        // Calls that the provider ran by itself are part of the answer.
+        let is_answer = reply.calls.iter().all(|call| call.provided.is_some());
+        let object = match self.schema.clone().filter(|_| is_answer) {
+            Some(schema) => Some(validate_answer(schema, reply.text.clone()).await),
             None => None,
         };
-        let context_tokens = Some(self.counted(&heard, weight).await);
-        let mut judged = self.judged(&heard).await;
+        let context_tokens = Some(self.context_tokens(&reply, weight).await);
+        let mut verdict = self.judge_message(&reply).await;
         let prices = self.definition.model.prices;
-        let priced = |usage: Usage| Usage { cost: prices.cost(&usage), ..usage };
-        Ok(match self.planned(heard.calls, &mut judged).await? {
+        let with_cost = |usage: Usage| Usage { cost: prices.cost(&usage), ..usage };
+        Ok(match self.plan_calls(reply.calls, &mut verdict).await? {
             Some(calls) => Action::ModelReplied(ModelReplied {
                 turn: self.turn.id,
                 step: self.step,
                 id,
                 calls,
-                content: heard.content,
-                usage: heard.done.usage.map(priced),
-                stop: heard.done.stop,
-                verbatim: heard.done.verbatim,
+                content: reply.content,
+                usage: reply.end.usage.map(with_cost),
+                stop: reply.end.stop,
+                verbatim: reply.end.verbatim,
                 context_tokens,
-                context_seq: self.around.state.seq,
+                context_seq: self.ctx.state.seq,
                 object,
-                verdict: judged,
+                verdict,
             }),
-            None => self.failed("the model's calls could not be planned".to_owned()),
+            None => self.fail("the model's calls could not be planned".to_owned()),
         })
     }
 
-    /// The tokens of the context with the reply. The input is the provider's count, if it gave one
-    /// and read nothing but what it was sent; of the output, only what is sent again counts.
-    async fn counted(&self, heard: &Heard, weight: Weight) -> u64 {
-        let looped = heard.calls.iter().any(|call| call.provided.is_some());
-        let read = heard.done.usage.map(|usage| usage.input_tokens);
-        let read = read.filter(|tokens| *tokens > 0 && !looped);
-        let before = read.map_or(weight.tokens, |read| read.saturating_sub(weight.passing));
+    /// The tokens of the context including the reply. The input is the provider's count, if it gave
+    /// one and read only what it was sent; of the output, only what is sent again counts.
+    async fn context_tokens(&self, reply: &ModelReply, weight: Weight) -> u64 {
+        let has_provider_calls = reply.calls.iter().any(|call| call.provided.is_some());
+        let input_tokens = reply.end.usage.map(|usage| usage.input_tokens);
+        let believed = input_tokens.filter(|tokens| *tokens > 0 && !has_provider_calls);
+        let before =
+            believed.map_or(weight.tokens, |tokens| tokens.saturating_sub(weight.transient));
         let counter = self.counter;
-        let (content, calls) = (heard.content.clone(), heard.calls.clone());
+        let content = reply.content.clone();
+        let calls = reply.calls.clone();
         let bytes = calls
             .iter()
             .map(ModelToolCall::bytes)
             .fold(encoded_len(&content), usize::saturating_add);
-        let quick = counter.is_quick(bytes);
-        let said = self.aside(quick, move || counter.reply(&content, &calls)).await;
-        before.saturating_add(said.unwrap_or_default())
+        let is_quick = counter.is_quick(bytes);
+        let added = self.run_blocking(is_quick, move || counter.reply(&content, &calls)).await;
+        before.saturating_add(added.unwrap_or_default())
     }
 
     fn gate(&self) -> Gate {
-        Gate::new(self.definition.clone(), &self.around.state)
+        Gate::new(self.definition.clone(), &self.ctx.state)
     }
 
-    fn failed(self, reason: String) -> Action {
-        let partial = self.around.stream.partial();
-        let (turn, step) = (self.turn.id, self.step);
-        Action::ModelFailed(ModelFailed { turn, step, reason, partial })
+    fn fail(self, reason: String) -> Action {
+        let partial = self.ctx.stream.partial();
+        Action::ModelFailed(ModelFailed { turn: self.turn.id, step: self.step, reason, partial })
     }
 }
 
-/// Judges a structured answer aside: schemas may be large.
-async fn judged(schema: Value, text: String) -> Result<Value, String> {
-    let judged = tokio::task::spawn_blocking(move || judge(&schema, &text)).await;
-    judged.unwrap_or_else(|error| Err(format!("the answer could not be judged: {error}")))
+/// Validates a structured answer on a blocking thread, since schemas may be large.
+async fn validate_answer(schema: Value, text: String) -> Result<Value, String> {
+    let validation = tokio::task::spawn_blocking(move || parse_answer(&schema, &text)).await;
+    validation.unwrap_or_else(|error| Err(format!("the answer could not be validated: {error}")))
 }
 
-/// A structured answer's value, or what is wrong with it.
-fn judge(schema: &Value, text: &str) -> Result<Value, String> {
+/// The value of a structured answer, or what is wrong with it.
+fn parse_answer(schema: &Value, text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     Schema::compile(schema)?.check(&value)?;
     Ok(value)

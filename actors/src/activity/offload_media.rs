@@ -1,4 +1,4 @@
-//! Bytes leave what an activity comes to before that is journalled.
+//! Moves media bytes out of an activity's result into blobs before the result is journalled.
 
 use abide_conversation::Action;
 use abide_conversation::command::CallPlan;
@@ -9,30 +9,33 @@ use serde_json::Value;
 use crate::blobs::{Blobs, extract_media, has_placeholder, strip_base64};
 use crate::journal::StoreError;
 
-/// The same action with blobs in place of the bytes of media: in results, in what a model said, and
-/// in what hooks add for good. What providers ran and wrote has other forms than blocks: there, it
-/// is any long base64.
-pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action, StoreError> {
+/// Replaces media bytes in the action by references to blobs: in results, in the model's message,
+/// and in durable additions of hooks. What a provider ran and wrote does not consist of blocks;
+/// there, any long base64 is replaced.
+pub(super) async fn offload_media(
+    blobs: &dyn Blobs,
+    mut action: Action,
+) -> Result<Action, StoreError> {
     match &mut action {
-        Action::ToolReturned(returned) => result(blobs, &mut returned.outcome).await?,
+        Action::ToolReturned(returned) => offload_result(blobs, &mut returned.outcome).await?,
         Action::ModelReplied(replied) => {
-            all(blobs, &mut replied.content).await?;
+            offload_values(blobs, &mut replied.content).await?;
             for call in &mut replied.calls {
                 if let CallPlan::Answer { executor, outcome, .. } = &mut call.plan {
-                    result(blobs, outcome).await?;
+                    offload_result(blobs, outcome).await?;
                     if let (Executor::Provider, Outcome::Ok(value)) = (executor, outcome) {
                         strip_base64(blobs, value).await?;
                     }
                 }
             }
             replied.verbatim = match replied.verbatim.take() {
-                Some(verbatim) => written(blobs, verbatim).await?,
+                Some(verbatim) => offload_verbatim(blobs, verbatim).await?,
                 None => None,
             };
         }
         Action::ContextAdded { added, .. } => {
             for added in added {
-                all(blobs, &mut added.content).await?;
+                offload_values(blobs, &mut added.content).await?;
             }
         }
         Action::Create(_)
@@ -64,9 +67,9 @@ pub(super) async fn kept(blobs: &dyn Blobs, mut action: Action) -> Result<Action
     Ok(action)
 }
 
-/// `None` of a message in which a blob seems to be named already: what is put back would not be
-/// what its provider wrote.
-async fn written(
+/// `None` for a message that already seems to name a blob: restoring it would not give what the
+/// provider wrote.
+async fn offload_verbatim(
     blobs: &dyn Blobs,
     verbatim: ProviderMessage,
 ) -> Result<Option<ProviderMessage>, StoreError> {
@@ -74,22 +77,22 @@ async fn written(
     if items.iter().any(has_placeholder) {
         return Ok(None);
     }
-    let mut kept = Vec::with_capacity(items.len());
+    let mut offloaded = Vec::with_capacity(items.len());
     for mut item in items {
         strip_base64(blobs, &mut item).await?;
-        kept.push(item);
+        offloaded.push(item);
     }
-    Ok(Some(ProviderMessage { provider, model, items: kept }))
+    Ok(Some(ProviderMessage { provider, model, items: offloaded }))
 }
 
-async fn all(blobs: &dyn Blobs, values: &mut [Value]) -> Result<(), StoreError> {
+async fn offload_values(blobs: &dyn Blobs, values: &mut [Value]) -> Result<(), StoreError> {
     for value in values {
         extract_media(blobs, value).await?;
     }
     Ok(())
 }
 
-async fn result(blobs: &dyn Blobs, outcome: &mut Outcome) -> Result<(), StoreError> {
+async fn offload_result(blobs: &dyn Blobs, outcome: &mut Outcome) -> Result<(), StoreError> {
     match outcome {
         Outcome::Ok(value) => extract_media(blobs, value).await,
         Outcome::Err(..) => Ok(()),
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
     use crate::blobs::tests::MemoryBlobs;
 
-    /// A reply in which the provider ran a tool, whose item is this.
+    /// A reply in which the provider ran a tool and returned this item.
     fn replied(item: &Value) -> Action {
         let ran = PlannedCall {
             given_id: "ig_1".to_owned(),
@@ -138,8 +141,8 @@ mod tests {
         })
     }
 
-    async fn journalled(shelf: &MemoryBlobs, item: &Value) -> ModelReplied {
-        match kept(shelf, replied(item)).await.unwrap() {
+    async fn offload(shelf: &MemoryBlobs, item: &Value) -> ModelReplied {
+        match offload_media(shelf, replied(item)).await.unwrap() {
             Action::ModelReplied(replied) => replied,
             other => panic!("{other:?}"),
         }
@@ -149,12 +152,12 @@ mod tests {
     async fn no_base64_of_what_a_provider_ran_is_journalled() {
         let shelf = MemoryBlobs::default();
         let (data, kind) = ("AAECAwQF".repeat(1_000), "image_generation_call");
-        let reply = journalled(&shelf, &json!({"type": kind, "result": data})).await;
-        let told = format!("{reply:?}");
-        assert!(!told.contains("AAECAwQF"), "{told}");
+        let reply = offload(&shelf, &json!({"type": kind, "result": data})).await;
+        let debug = format!("{reply:?}");
+        assert!(!debug.contains("AAECAwQF"), "{debug}");
         let verbatim = reply.verbatim.unwrap();
         let CallPlan::Answer { outcome: Outcome::Ok(result), .. } = &reply.calls[0].plan else {
-            panic!("{told}");
+            panic!("{debug}");
         };
         assert_eq!(verbatim.items, std::slice::from_ref(result));
         let blobs = shelf.blobs.lock().unwrap();
@@ -167,6 +170,6 @@ mod tests {
     #[tokio::test]
     async fn what_would_be_taken_for_a_blob_is_not_kept_as_its_provider_wrote_it() {
         let item = json!({"type": "x", "args": {"$abide_blob": "blob_1"}});
-        assert_eq!(journalled(&MemoryBlobs::default(), &item).await.verbatim, None);
+        assert_eq!(offload(&MemoryBlobs::default(), &item).await.verbatim, None);
     }
 }

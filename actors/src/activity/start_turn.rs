@@ -1,4 +1,4 @@
-//! A queued turn finds the newest revision of its agent.
+//! A queued turn starts with the newest revision of its agent.
 
 use abide_conversation::command::Start;
 use abide_conversation::{Action, TurnId};
@@ -6,9 +6,9 @@ use abide_conversation::{Action, TurnId};
 use super::ActivityContext;
 use crate::journal::StoreError;
 
-pub(super) async fn start(around: &ActivityContext, turn: &TurnId) -> Result<Action, StoreError> {
-    let newest = match &around.state.agent {
-        Some(agent) => around.deps.agents.newest(agent).await?,
+pub(super) async fn start_turn(ctx: &ActivityContext, turn: &TurnId) -> Result<Action, StoreError> {
+    let newest = match &ctx.state.agent {
+        Some(agent) => ctx.services.agents.newest(agent).await?,
         None => None,
     };
     let basis = newest.map(|definition| definition.basis());

@@ -1,4 +1,4 @@
-//! A summary of the oldest turns, written beside whatever turn runs.
+//! Summarizes the oldest turns, while the open turn goes on.
 
 mod range;
 
@@ -12,7 +12,7 @@ use futures::StreamExt;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use self::range::Span;
+use self::range::Range;
 use super::{ActivityContext, model_call};
 use crate::context::limits::share;
 use crate::definition::Definition;
@@ -25,63 +25,64 @@ use crate::limits::cut;
 use crate::model::tokens::Counter;
 use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, Request, prompt};
 
-/// Nobody waits for it, but its actor stays in memory: a model that takes longer hangs.
-const LONGEST: Duration = Duration::from_secs(600);
-/// What is kept of a summary, in percent of the budget: every later step sends it. A token has two
-/// bytes or more.
-const KEPT: u64 = 20;
-const TOKEN_BYTES: u64 = 2;
-/// More text than this is a model that never stops.
-const HEARD: usize = 4 << 20;
+/// Nobody waits for a summary, but its actor stays in memory. A model that takes longer hangs.
+const SUMMARY_TIMEOUT: Duration = Duration::from_secs(600);
+/// The part of the token budget that a summary may take: every later step sends it.
+const MAX_SUMMARY_PERCENT: u64 = 20;
+/// A token has at least this many bytes.
+const MIN_TOKEN_BYTES: u64 = 2;
+/// The text of one reply. More is a model that never stops.
+const MAX_REPLY_BYTES: usize = 4 << 20;
 
-/// Covers the oldest of the turns that ended up to `upto`. Whatever goes wrong is no failure of the
-/// conversation: it is summarized after a later turn.
-pub(super) async fn summarize(around: &ActivityContext, upto: u64) -> Result<Action, StoreError> {
+/// Summarizes the oldest of the turns that ended up to `upto`. An error does not fail the
+/// conversation: the next attempt comes after a later turn.
+pub(super) async fn summarize(ctx: &ActivityContext, upto: u64) -> Result<Action, StoreError> {
     let failed = |reason: &str| Ok(Action::SummaryFailed { reason: reason.to_owned() });
-    let Some(agent) = &around.state.agent else { return failed("agent-missing") };
-    let Some(definition) = around.deps.agents.newest(agent).await? else {
+    let Some(agent) = &ctx.state.agent else { return failed("agent-missing") };
+    let Some(definition) = ctx.services.agents.newest(agent).await? else {
         return failed("agent-missing");
     };
     let Some(policy) = &definition.summary else { return failed("no summary is asked for") };
     let settings = policy.model.clone().unwrap_or_else(|| definition.model.clone());
-    let Some(span) = Span::read(around, &definition, &settings, upto).await? else {
+    let Some(range) = Range::read(ctx, &definition, &settings, upto).await? else {
         return failed("there is nothing to cover yet");
     };
-    tell(around, &definition);
-    match ask(around, &definition, policy, &settings, span.transcript.clone()).await {
+    notify_hooks(ctx, &definition);
+    match call_model(ctx, &definition, policy, &settings, range.transcript.clone()).await {
         Ok((text, _)) if text.trim().is_empty() => failed("the summary was empty"),
         Ok((text, usage)) => {
-            let most = share(definition.context_budget(), KEPT).saturating_mul(TOKEN_BYTES);
-            let text = cut(text.trim(), usize::try_from(most).unwrap_or(usize::MAX));
-            match summarized(around, &settings, span, text, usage) {
-                Some(summarized) => Ok(summarized),
+            let max_bytes = share(definition.context_budget(), MAX_SUMMARY_PERCENT)
+                .saturating_mul(MIN_TOKEN_BYTES);
+            let text = cut(text.trim(), usize::try_from(max_bytes).unwrap_or(usize::MAX));
+            match summary_action(ctx, &settings, range, text, usage) {
+                Some(action) => Ok(action),
                 None => failed("the summary is no shorter than what it covers"),
             }
         }
-        Err(failure) => {
-            tracing::warn!(conversation = %around.id, said = %failure, "no summary was written");
-            failed(&failure.message)
+        Err(error) => {
+            tracing::warn!(conversation = %ctx.id, content = %error, "summary failed");
+            failed(&error.message)
         }
     }
 }
 
-/// `None` if nothing is won by it.
-fn summarized(
-    around: &ActivityContext,
+/// The action that journals a summary. `None` if the summary saves no tokens.
+fn summary_action(
+    ctx: &ActivityContext,
     settings: &ModelSettings,
-    span: Span,
+    range: Range,
     text: String,
     usage: Option<Usage>,
 ) -> Option<Action> {
-    let context = &around.state.context;
-    let own = Counter::rough(settings.provider).content(&[text_block(text.as_str())]);
-    let tokens_after = context.tokens.saturating_sub(span.tokens).saturating_add(own);
-    let is_shorter = own < span.tokens || context.has_uncovered_drop();
+    let context = &ctx.state.context;
+    let summary_tokens = Counter::rough(settings.provider).content(&[text_block(text.as_str())]);
+    let tokens_after = context.tokens.saturating_sub(range.tokens).saturating_add(summary_tokens);
+    let is_shorter = summary_tokens < range.tokens || context.has_uncovered_drop();
     let usage = usage.map(|usage| Usage { cost: settings.prices.cost(&usage), ..usage });
     let after = context.summary.map_or(0, |summary| summary.upto);
     let summarized = Summarized {
-        upto: span.upto,
-        marks: span.marks,
+        upto: range.upto,
+        marks: range.marks,
         text,
         usage,
         tokens_before: context.tokens,
@@ -90,8 +91,8 @@ fn summarized(
     is_shorter.then_some(Action::Summarized { after, summarized })
 }
 
-async fn ask(
-    around: &ActivityContext,
+async fn call_model(
+    ctx: &ActivityContext,
     definition: &Definition,
     policy: &SummaryPolicy,
     settings: &ModelSettings,
@@ -103,44 +104,43 @@ async fn ask(
         messages: vec![prompt::inserted(format!("{}part", prompt::CONTEXT), transcript)],
         stable: 0,
         verbatim: Default::default(),
-        cache_key: around.id.to_string(),
+        cache_key: ctx.id.to_string(),
         purpose: Purpose::Summary,
         tools: Vec::new(),
         schema: None,
     };
-    let answer = async {
-        let parts = model_call::ask(around, definition, None, request).await?;
-        let (mut parts, mut text) = (parts, String::new());
-        while let Some(part) = parts.next().await {
-            match part? {
+    let reply = async {
+        let mut chunks = model_call::call(ctx, definition, None, request).await?;
+        let mut text = String::new();
+        while let Some(chunk) = chunks.next().await {
+            match chunk? {
                 ReplyChunk::Text(more) => text.push_str(&more),
                 ReplyChunk::Done(done) => return Ok((text, done.usage)),
                 ReplyChunk::Thinking(_) | ReplyChunk::Call(_) => {}
             }
-            if text.len() > HEARD {
+            if text.len() > MAX_REPLY_BYTES {
                 return Err(ModelError::permanent("the summary is too long"));
             }
         }
         Err(ModelError::permanent("the model's stream ended before its message did"))
     };
-    let late = |_| ModelError::permanent("the model took too long");
-    timeout(LONGEST, answer).await.map_err(late)?
+    let too_late = |_| ModelError::permanent("the model took too long");
+    timeout(SUMMARY_TIMEOUT, reply).await.map_err(too_late)?
 }
 
-/// Tells the hooks that want to know before.
-fn tell(around: &ActivityContext, definition: &Arc<Definition>) {
+/// Notifies the `PreCompact` hooks.
+fn notify_hooks(ctx: &ActivityContext, definition: &Arc<Definition>) {
     let on = HookPoint::PreCompact;
     if !definition.hooks.iter().any(|hook| hook.concerns(on, None)) {
         return;
     }
-    let occasion = HookContext {
-        conversation_id: around.id.clone(),
+    let context = HookContext {
+        conversation_id: ctx.id.clone(),
         turn_id: None,
         principal: None,
-        assigns: around.state.assigns.clone(),
+        assigns: ctx.state.assigns.clone(),
     };
-    let whose = HookOwner::Definition(definition.clone());
-    let (tool, args, event) = Default::default();
-    let note = Notification { whose, occasion, on, tool, args, event };
-    around.deps.runner.hooks().teller.tell(&around.deps, note);
+    let owner = HookOwner::Definition(definition.clone());
+    let notification = Notification { owner, context, on, tool: None, args: None, event: None };
+    ctx.services.hooks.notify(&ctx.services.agents, notification);
 }

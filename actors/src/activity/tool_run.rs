@@ -1,9 +1,8 @@
-//! One attempt of a server tool.
+//! Runs one attempt of a server tool.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use abide_conversation::command::ToolReturned;
 use abide_conversation::elicitation::PendingInput;
 use abide_conversation::message::ErrorType;
 use abide_conversation::{Action, CallId, ConversationId, Principal, Revision, TurnId};
@@ -12,19 +11,18 @@ use tokio::time::timeout;
 
 use super::ActivityContext;
 use super::child::{self, SubAgentCall};
+use super::outcome::tool_outcome;
 use crate::assigns::merged;
-use crate::definition::Builtin;
-use crate::definition::Definition;
+use crate::definition::{Builtin, Definition};
 use crate::journal::StoreError;
-use crate::tools::ToolEnvironment;
-use crate::tools::mcp;
 use crate::tools::mcp::Listings;
 use crate::tools::runner::NOT_GRANTED;
-use crate::tools::{Gate, Grant, Run, ToolReturn, Toolbox};
+use crate::tools::{Gate, Grant, Run, ToolEnvironment, ToolReturn, Toolbox, mcp};
+use crate::workspace::WorkspaceRef;
 
-/// A call as its journal has it, a turn's or a user's own.
-struct Wanted {
-    /// `None`: the gate did not let it through as it is.
+/// A call as the state has it, either a turn's or a user's own.
+struct CallToRun {
+    /// `None` if the gate did not allow the call with these arguments.
     grant: Option<Grant>,
     tool: String,
     principal: Principal,
@@ -36,120 +34,111 @@ struct Wanted {
 }
 
 pub(super) async fn tool_run(
-    around: &ActivityContext,
+    ctx: &ActivityContext,
     call: &CallId,
     attempt: u32,
 ) -> Result<Action, StoreError> {
-    match wanted(around, call) {
-        Some(wanted) => run(around, call, attempt, wanted).await,
-        None => Ok(returned(call, attempt, gone("the call is not open"))),
+    match call_to_run(ctx, call) {
+        Some(to_run) => run(ctx, call, attempt, to_run).await,
+        None => Ok(tool_outcome(call, attempt, cannot_run("the call is not open"))),
     }
 }
 
-/// The report of a run that came to an end.
-pub(super) fn returned(call: &CallId, attempt: u32, returned: ToolReturn) -> Action {
-    let ToolReturn {
-        outcome,
-        ui,
-        halt,
-        state_changes: changes,
-        input_request: asks,
-        effective_args: ran,
-    } = returned;
-    let call = call.clone();
-    Action::ToolReturned(ToolReturned {
-        call,
-        attempt,
-        outcome,
-        ui,
-        halt,
-        changes,
-        input_request: asks,
-        effective_args: ran,
-    })
-}
-
 async fn run(
-    around: &ActivityContext,
+    ctx: &ActivityContext,
     call: &CallId,
     attempt: u32,
-    wanted: Wanted,
+    to_run: CallToRun,
 ) -> Result<Action, StoreError> {
-    let ended = |with| Ok(returned(call, attempt, with));
-    let Some(definition) = around.deps.agents.revision(&wanted.revision).await? else {
-        return ended(gone("its definition is gone"));
+    let outcome = |returned| Ok(tool_outcome(call, attempt, returned));
+    let Some(definition) = ctx.services.agents.revision(&to_run.revision).await? else {
+        return outcome(cannot_run("its definition is gone"));
     };
-    let assigns = merged(&definition.assigns, &around.state.assigns, &wanted.assigns);
-    let gate = Gate::new(definition.clone(), &around.state);
-    let toolbox = match mcp::may_list(&definition, &wanted.tool) {
-        true => around.toolbox(definition.clone()).await,
-        false => Toolbox::new(definition.clone(), &Listings::new(), around.own.clone()),
+    let assigns = merged(&definition.assigns, &ctx.state.assigns, &to_run.assigns);
+    let gate = Gate::new(definition.clone(), &ctx.state);
+    let toolbox = if mcp::may_list(&definition, &to_run.tool) {
+        ctx.toolbox(definition.clone()).await
+    } else {
+        Toolbox::new(definition.clone(), &Listings::new(), ctx.client_tools.clone())
     };
-    let Some(tool) = toolbox.tool(&wanted.tool) else {
-        return ended(gone("the tool is gone"));
+    let Some(tool) = toolbox.tool(&to_run.tool) else {
+        return outcome(cannot_run("the tool is gone"));
     };
-    let Some(grant) = wanted.grant else {
-        tracing::error!(conversation = %around.id, %call, tool = tool.name, "no leave to run");
-        return ended(ToolReturn::failure(NOT_GRANTED, ErrorType::PermissionDenied));
+    let Some(grant) = to_run.grant else {
+        tracing::error!(conversation = %ctx.id, %call, tool = tool.name, "tool run denied: no grant");
+        return outcome(ToolReturn::failure(NOT_GRANTED, ErrorType::PermissionDenied));
     };
-    let asks_a_child = tool.is_sub_agent();
-    let place = match asks_a_child {
-        true => ToolEnvironment::default(),
-        false => place(around, &definition, &gate),
+    let is_sub_agent = tool.is_sub_agent();
+    let environment = if is_sub_agent {
+        ToolEnvironment::default()
+    } else {
+        tool_environment(ctx, &definition, &gate)
     };
     let works_on_files = tool.builtin().is_some_and(Builtin::needs_workspace);
-    if place.storage.is_none() && works_on_files {
-        // Journalled before the first file is there: the call that makes it may have no result.
-        // A disk that hangs hangs the run, too, which says so when its own time is over.
-        let opening = around.deps.runner.open_workspace(place.workspace.clone());
+    if environment.storage.is_none() && works_on_files {
+        // The storage is journalled before the first file exists: the call that creates the file
+        // may never have a result. A disk that hangs makes the run hang, too, which then times out.
+        let opening = open_workspace(ctx, environment.workspace.clone());
         if let Ok(Some(storage)) = timeout(tool.run_timeout, opening).await {
-            let root = place.workspace.root_name();
+            let root = environment.workspace.root_name();
             return Ok(Action::WorkspaceOpened { root, storage });
         }
     }
     let run = Run {
         agent: definition.name.clone(),
-        conversation: around.id.clone(),
-        turn: wanted.turn,
+        conversation: ctx.id.clone(),
+        turn: to_run.turn,
         call: call.clone(),
         attempt,
         grant,
         assigns,
-        principal: wanted.principal,
-        input: wanted.input,
-        environment: place,
+        principal: to_run.principal,
+        input: to_run.input,
+        environment,
     };
-    let runner = &around.deps.runner;
-    if asks_a_child {
+    let runner = &ctx.services.runner;
+    if is_sub_agent {
         return Ok(match runner.run_child_middleware(tool, &gate, run).await {
             Ok((run, ran)) => {
-                child::ask(around, SubAgentCall { tool, gate, child: wanted.child, run, ran }).await
+                child::spawn(ctx, SubAgentCall { tool, gate, child: to_run.child, run, ran }).await
             }
-            Err(instead) => returned(call, attempt, *instead),
+            Err(instead) => tool_outcome(call, attempt, *instead),
         });
     }
-    let progress = |payload| around.progress.say(around, call, payload);
-    ended(runner.call(tool, &gate, run, progress).await)
+    let progress = |payload| ctx.progress.publish(&*ctx.services.live, &ctx.id, call, payload);
+    outcome(runner.call(tool, &gate, run, progress).await)
 }
 
-/// Where a built-in tool works, and how far it may reach.
-fn place(around: &ActivityContext, definition: &Arc<Definition>, gate: &Gate) -> ToolEnvironment {
-    let parent = around.state.parent.as_ref();
-    let owner = parent.map_or(&around.id, |parent| &parent.root_conversation_id);
+/// Makes a workspace that was not used before, and names the storage that it is on; `None` if there
+/// is nothing to name. The run itself reports an error.
+async fn open_workspace(ctx: &ActivityContext, workspace: WorkspaceRef) -> Option<String> {
+    let workspaces = ctx.services.workspaces.clone();
+    let opening = tokio::task::spawn_blocking(move || workspaces.open(&workspace, None));
+    opening.await.ok()?.ok()?.storage().map(str::to_owned)
+}
+
+/// The workspace of a built-in tool, and what the tool may reach.
+fn tool_environment(
+    ctx: &ActivityContext,
+    definition: &Arc<Definition>,
+    gate: &Gate,
+) -> ToolEnvironment {
+    let parent = ctx.state.parent.as_ref();
+    let owner = parent.map_or(&ctx.id, |parent| &parent.root_conversation_id);
     let hosts: BTreeSet<String> = gate.allowed_hosts();
-    let site = definition.site(owner);
+    let workspace = definition.site(owner);
     ToolEnvironment {
-        storage: around.state.storages.get(&site.root_name()).cloned(),
-        workspace: site,
+        storage: ctx.state.storages.get(&workspace.root_name()).cloned(),
+        workspace,
         allowed_hosts: hosts.into_iter().collect(),
         network: gate.allows_network(),
         base_phase: gate.base_phase(),
     }
 }
 
-fn wanted(around: &ActivityContext, id: &CallId) -> Option<Wanted> {
-    if let Some(run) = around.state.dispatches.get(id) {
-        return Some(Wanted {
+fn call_to_run(ctx: &ActivityContext, id: &CallId) -> Option<CallToRun> {
+    if let Some(run) = ctx.state.dispatches.get(id) {
+        return Some(CallToRun {
             grant: Grant::of_dispatch(run),
             tool: run.tool.clone(),
             principal: run.principal.clone(),
@@ -160,8 +149,9 @@ fn wanted(around: &ActivityContext, id: &CallId) -> Option<Wanted> {
             child: run.child.clone(),
         });
     }
-    let (turn, call) = (around.state.turn.as_ref()?, around.state.call(id)?);
-    Some(Wanted {
+    let turn = ctx.state.turn.as_ref()?;
+    let call = ctx.state.call(id)?;
+    Some(CallToRun {
         grant: Grant::of_call(call),
         tool: call.tool.clone(),
         principal: call.principal.clone(),
@@ -173,7 +163,7 @@ fn wanted(around: &ActivityContext, id: &CallId) -> Option<Wanted> {
     })
 }
 
-/// Nothing can run the call: it ends with an error result, never in a loop.
-fn gone(why: &str) -> ToolReturn {
+/// The result of a call that nothing can run: an error, so that it is not retried for ever.
+fn cannot_run(why: &str) -> ToolReturn {
     ToolReturn::error(format!("tool cannot run: {why}"))
 }

@@ -10,28 +10,27 @@ use crate::limits::cut;
 use crate::metric;
 use crate::trace::{self, Span, SpanContext, SpanKind, Tracer};
 
-/// How much of what a tool was given, and gave, a span shows, if it shows any.
-const SHOWN: usize = 32 << 10;
+/// The bytes of arguments and of a result that a span shows, if it shows content.
+const MAX_CONTENT_BYTES: usize = 32 << 10;
 
-/// An attempt that is under way, of which somebody wants the span. One that was cut off has none:
-/// the next attempt has.
+/// The span of a running tool attempt. An interrupted attempt emits no span; its retry does.
 pub(super) struct ToolSpan {
     tracer: &'static dyn Tracer,
     span: Span,
 }
 
 impl ToolSpan {
-    pub(super) fn begin(around: &ActivityContext, call: &CallId, attempt: u32) -> Option<Self> {
-        let turn = around.state.turn.as_ref().filter(|_| around.state.call(call).is_some());
-        // A user's own call is no part of a turn.
+    pub(super) fn begin(ctx: &ActivityContext, call: &CallId, attempt: u32) -> Option<Self> {
+        let turn = ctx.state.turn.as_ref().filter(|_| ctx.state.call(call).is_some());
+        // A user's own call is not part of a turn.
         let root = || match turn {
-            Some(turn) => SpanContext::of_turn(&around.id, &turn.id),
-            None => SpanContext::apart(&around.id, call.as_str()),
+            Some(turn) => SpanContext::of_turn(&ctx.id, &turn.id),
+            None => SpanContext::outside_turns(&ctx.id, call.as_str()),
         };
-        let (tracer, root) = trace::wanted(root)?;
-        let planned = around.state.call(call);
-        let own = around.state.dispatches.get(call);
-        let (tool, args) = match (planned, own) {
+        let (tracer, root) = trace::sample(root)?;
+        let turn_call = ctx.state.call(call);
+        let dispatch = ctx.state.dispatches.get(call);
+        let (tool, args) = match (turn_call, dispatch) {
             (Some(call), _) => (call.tool.as_str(), &call.args),
             (None, Some(run)) => (run.tool.as_str(), &run.input),
             (None, None) => return None,
@@ -41,39 +40,39 @@ impl ToolSpan {
             ("gen_ai.tool.name", tool.into()),
             ("gen_ai.tool.type", "function".into()),
             ("gen_ai.tool.call.id", call.as_str().into()),
-            ("gen_ai.conversation.id", around.id.as_str().into()),
+            ("gen_ai.conversation.id", ctx.id.as_str().into()),
             ("abide.attempt", attempt.into()),
-            ("abide.epoch", around.epoch.into()),
+            ("abide.epoch", ctx.epoch.into()),
         ];
         if let Some(turn) = turn {
             attributes.push(("abide.turn.id", turn.id.as_str().into()));
         }
         if tracer.shows_content() {
-            attributes.push(("gen_ai.tool.call.arguments", shown(args).into()));
+            attributes.push(("gen_ai.tool.call.arguments", content(args).into()));
         }
         let span = Span {
-            at: root.attempt(call, attempt),
+            context: root.attempt(call, attempt),
             parent: turn.map(|_| root.span),
             name: format!("execute_tool {tool}"),
-            side: SpanKind::Internal,
-            began: around.deps.clock.now(),
-            ended: Timestamp::MAX,
+            kind: SpanKind::Internal,
+            started_at: ctx.services.clock.now(),
+            ended_at: Timestamp::MAX,
             attributes,
-            links: crate::conversation::waited(root, planned),
+            links: trace::suspensions(root, turn_call),
             error: None,
         };
         Some(Self { tracer, span })
     }
 
-    pub(super) fn end(mut self, around: &ActivityContext, came: &Action) {
-        // Anything else is done before the tool runs.
-        let Action::ToolReturned(ToolReturned { outcome, .. }) = came else { return };
-        self.span.ended = around.deps.clock.now();
+    pub(super) fn end(mut self, ctx: &ActivityContext, action: &Action) {
+        // Any other action comes from before the tool runs.
+        let Action::ToolReturned(ToolReturned { outcome, .. }) = action else { return };
+        self.span.ended_at = ctx.services.clock.now();
         self.span.error = (!outcome.is_ok()).then(|| metric::outcome(outcome));
         if self.tracer.shows_content() {
             let result = match outcome {
-                Outcome::Ok(result) => shown(result),
-                Outcome::Err(message, _) => cut(message, SHOWN),
+                Outcome::Ok(result) => content(result),
+                Outcome::Err(message, _) => cut(message, MAX_CONTENT_BYTES),
             };
             self.span.attributes.push(("gen_ai.tool.call.result", result.into()));
         }
@@ -81,6 +80,6 @@ impl ToolSpan {
     }
 }
 
-fn shown(value: &Value) -> String {
-    cut(&value.to_string(), SHOWN)
+fn content(value: &Value) -> String {
+    cut(&value.to_string(), MAX_CONTENT_BYTES)
 }

@@ -132,7 +132,7 @@ fn check_fail_closed(
         (Some(HookPoint::Pre | HookPoint::PreToolUse), Some(false)) => {
             mistakes.wrong(field, "of a pre or PreToolUse hook is always true");
         }
-        (Some(on), Some(true)) if on.is_told() => {
+        (Some(on), Some(true)) if on.is_notified() => {
             mistakes.wrong(field, "is for a hook that is waited for only");
         }
         (Some(_) | None, _) => {}

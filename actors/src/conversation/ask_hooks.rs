@@ -1,135 +1,125 @@
-//! Hooks that judge what a client asks for: the request waits beside the actor, which goes on.
-
-use std::sync::Arc;
+//! `PreToolUse` hooks that judge a request: it waits in a task, and the actor goes on.
 
 use abide_conversation::Revision;
 use abide_conversation::command::{ResolutionAnswer, Resolve};
 use abide_conversation::permission::Decision;
 use ractor::ActorRef;
 use serde_json::Value;
-use tokio_util::task::AbortOnDropHandle;
 
-use super::requests::NotDone;
+use super::not_done::{HookQuestion, NotDone};
 use super::{ConversationMsg, LiveConversation};
 use crate::assigns::merged;
 use crate::definition::Definition;
 use crate::definition::Tool;
 use crate::hooks::HookContext;
-use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, spoilt};
+use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, invalid_args_rule};
 use crate::request::{
     Delivery, DeliveryContent, DeliveryOutcome, IdempotencyKey, ReplyPort, Request, RequestError,
     ResolveRequest,
 };
 use crate::tools::{Gate, Toolbox};
 
-/// Requests of one conversation whose hooks are asked; more is a client that has lost its way.
-pub(super) const ASKING: usize = 100;
-
-/// What hooks must say before a request is looked at again.
-pub(super) struct HookQuestion {
-    pub(super) definition: Arc<Definition>,
-    pub(super) occasion: HookContext,
-    pub(super) asked: ToolUse,
-    pub(super) request: Request,
-}
-
-/// What hooks said to a request: about calls of this tool, under this revision.
+/// The hooks' verdict on a request: on calls of this tool, under this revision.
 #[derive(Debug)]
 pub struct HookAnswers {
     revision: Revision,
     tool: String,
-    said: ToolUseVerdict,
+    verdict: ToolUseVerdict,
 }
 
 impl HookAnswers {
-    /// What was said, if it was about this.
-    pub(super) fn about(self, definition: &Definition, tool: &str) -> Option<ToolUseVerdict> {
-        (self.revision == definition.revision && self.tool == tool).then_some(self.said)
+    /// The verdict, if it is on this tool of this definition.
+    pub(super) fn verdict_on(self, definition: &Definition, tool: &str) -> Option<ToolUseVerdict> {
+        (self.revision == definition.revision && self.tool == tool).then_some(self.verdict)
     }
 }
 
 impl LiveConversation {
-    /// Lets a task ask the hooks. The request comes back to this actor with what they said; if the
-    /// actor ends before, it goes back to its sender, and nothing was done.
+    /// Lets a task ask the hooks. The request returns to this actor with their answers; if the
+    /// actor ends before, it returns to its sender, and nothing was done.
     pub(super) fn ask_hooks(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         question: HookQuestion,
-        repeats: Vec<IdempotencyKey>,
+        idempotency_keys: Vec<IdempotencyKey>,
         reply: ReplyPort,
     ) {
-        if self.asking.len() >= ASKING {
-            // Who asked may have gone.
+        if !self.waiters.can_defer() {
+            // The caller may be gone.
             let _ = reply.send(DeliveryOutcome::Failed(RequestError::Overloaded));
             return;
         }
-        let HookQuestion { definition, occasion, asked, request } = question;
-        let delivery = Delivery::back(DeliveryContent { request, repeats, reply });
-        let (myself, caller) = (myself.clone(), self.deps.runner.hooks().clone());
-        self.asked += 1;
-        let number = self.asked;
-        let task = tokio::spawn(async move {
-            let (revision, tool) = (definition.revision.clone(), asked.tool.clone());
-            let said = tool_use::said(&caller, &definition.hooks, &occasion, asked).await;
-            let heard = Box::new(HookAnswers { revision, tool, said });
-            // An actor that has ended drops it, and the request goes back.
-            let _ = myself.cast(ConversationMsg::HooksAnswered(number, Box::new(delivery), heard));
+        let HookQuestion { definition, context, tool_use, request } = question;
+        let delivery = Delivery::again(DeliveryContent { request, idempotency_keys, reply });
+        let myself = myself.clone();
+        let hooks = self.services.hooks.clone();
+        self.waiters.defer(|number| async move {
+            let revision = definition.revision.clone();
+            let tool = tool_use.tool.clone();
+            let verdict = tool_use::ask(&hooks, &definition.hooks, &context, tool_use).await;
+            let answers = Box::new(HookAnswers { revision, tool, verdict });
+            // An actor that has ended drops the delivery, which thereby returns to its sender.
+            let _ =
+                myself.cast(ConversationMsg::HooksAnswered(number, Box::new(delivery), answers));
         });
-        self.asking.insert(number, AbortOnDropHandle::new(task));
     }
 
-    /// What the gate and the hooks make of arguments that an approver edited.
-    pub(super) fn edited(
+    /// Lets the gate and the hooks judge arguments that an approver edited.
+    pub(super) fn judge_edited_args(
         &self,
         toolbox: &Toolbox,
         resolve: &mut Resolve,
         request: Option<ResolveRequest>,
-        heard: Option<HookAnswers>,
+        answers: Option<HookAnswers>,
     ) -> Result<(), NotDone> {
         let (Some(open), Some(request)) = (self.state.call(&resolve.call), request) else {
             return Ok(());
         };
-        let (Some(tool), Some(args)) = (toolbox.tool(&open.tool), edit(&request.answer)) else {
+        let (Some(tool), Some(args)) = (toolbox.tool(&open.tool), edited_args(&request.answer))
+        else {
             return Ok(());
         };
-        let (definition, args) = (toolbox.definition(), args.clone());
+        let definition = toolbox.definition();
+        let args = args.clone();
         tool.check_args(&args).map_err(|why| RequestError::invalid("args", why))?;
         let gate = Gate::new(definition.clone(), &self.state);
         let verdict = gate.recheck_edited(tool, &args);
-        let refused = verdict.decision == Decision::Deny;
+        let is_denied = verdict.decision == Decision::Deny;
         resolve.gate = Some(verdict);
-        if refused || !tool_use::concerned(&definition.hooks, &tool.name) {
+        if is_denied || !tool_use::is_judged(&definition.hooks, &tool.name) {
             return Ok(());
         }
-        match heard.and_then(|heard| heard.about(definition, &tool.name)) {
-            Some(said) => heed(resolve, &gate, tool, &args, said),
-            None => {
-                let asked = ToolUse {
-                    call_id: Some(open.id.clone()),
-                    tool: tool.name.clone(),
-                    executor: open.executor,
-                    args,
-                };
-                let turn = self.state.turn.as_ref();
-                let (before, own) = (&definition.assigns, Default::default());
-                let own = turn.map_or(&own, |turn| &turn.assigns);
-                let occasion = HookContext {
-                    conversation_id: self.id.clone(),
-                    turn_id: turn.map(|turn| turn.id.clone()),
-                    principal: Some(resolve.by.clone()),
-                    assigns: merged(before, &self.state.assigns, own),
-                };
-                let (definition, request) = (definition.clone(), Request::Resolve(request));
-                let question = HookQuestion { definition, occasion, asked, request };
-                return Err(NotDone::Asks(Box::new(question)));
-            }
+        if let Some(verdict) =
+            answers.and_then(|answers| answers.verdict_on(definition, &tool.name))
+        {
+            apply_verdict(resolve, &gate, tool, &args, verdict);
+            return Ok(());
         }
-        Ok(())
+        let turn = self.state.turn.as_ref();
+        let turn_assigns = turn.map(|turn| turn.assigns.clone()).unwrap_or_default();
+        let context = HookContext {
+            conversation_id: self.id.clone(),
+            turn_id: turn.map(|turn| turn.id.clone()),
+            principal: Some(resolve.by.clone()),
+            assigns: merged(&definition.assigns, &self.state.assigns, &turn_assigns),
+        };
+        let tool_use = ToolUse {
+            call_id: Some(open.id.clone()),
+            tool: tool.name.clone(),
+            executor: open.executor,
+            args,
+        };
+        Err(NotDone::AsksHooks(Box::new(HookQuestion {
+            definition: definition.clone(),
+            context,
+            tool_use,
+            request: Request::Resolve(request),
+        })))
     }
 }
 
 /// The arguments of an approval that edits them.
-pub(super) fn edit(answer: &ResolutionAnswer) -> Option<&Value> {
+pub(super) fn edited_args(answer: &ResolutionAnswer) -> Option<&Value> {
     match answer {
         ResolutionAnswer::Approval { approved: true, args, .. } => args.as_ref(),
         ResolutionAnswer::Approval { .. }
@@ -138,9 +128,15 @@ pub(super) fn edit(answer: &ResolutionAnswer) -> Option<&Value> {
     }
 }
 
-fn heed(resolve: &mut Resolve, gate: &Gate, tool: &Tool, args: &Value, said: ToolUseVerdict) {
+fn apply_verdict(
+    resolve: &mut Resolve,
+    gate: &Gate,
+    tool: &Tool,
+    args: &Value,
+    verdict: ToolUseVerdict,
+) {
     let deny = |rule: &str| Some(gate.deny(tool, args, rule));
-    match said {
+    match verdict {
         ToolUseVerdict::GoOn => {}
         ToolUseVerdict::Args { hook, args } => match tool.check_args(&args) {
             Ok(()) => {
@@ -149,7 +145,7 @@ fn heed(resolve: &mut Resolve, gate: &Gate, tool: &Tool, args: &Value, said: Too
                     *edited = Some(args);
                 }
             }
-            Err(_) => resolve.gate = deny(&spoilt(&hook)),
+            Err(_) => resolve.gate = deny(&invalid_args_rule(&hook)),
         },
         ToolUseVerdict::Deny(rule) => resolve.gate = deny(&rule),
         ToolUseVerdict::Halt(reason) => {

@@ -1,12 +1,10 @@
-//! Requests that name a tool of an MCP server, before the actor knows what that server lists.
+//! Requests that name an MCP tool wait until its server has listed its tools.
 
 use std::sync::Arc;
 
 use abide_conversation::command::ResolutionAnswer;
 use ractor::ActorRef;
-use tokio_util::task::AbortOnDropHandle;
 
-use super::ask_hooks::ASKING;
 use super::{ConversationMsg, LiveConversation};
 use crate::definition::Definition;
 use crate::request::{Delivery, Request};
@@ -14,43 +12,41 @@ use crate::tools::Toolbox;
 use crate::tools::mcp;
 
 impl LiveConversation {
-    /// Hands the delivery back, unless a listing is needed for it: then it comes again when the
-    /// servers have answered or their time is over, and the actor waits for none of them. When too
-    /// much waits already, it is carried out with what is known.
-    pub(super) async fn when_listed(
+    /// Returns the delivery, unless it needs a listing that is not known. Then the delivery returns
+    /// as a message when the servers have answered or their time is up, and the actor waits for
+    /// none of them. When too many requests are deferred, it is carried out with what is known.
+    pub(super) async fn defer_until_listed(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         delivery: Delivery,
     ) -> Option<Delivery> {
         let definition = match delivery.request() {
-            Some(request) => self.unlisted(request).await,
+            Some(request) => self.unlisted_definition(request).await,
             None => None,
         };
-        let Some(definition) = definition.filter(|_| self.asking.len() < ASKING) else {
+        let Some(definition) = definition.filter(|_| self.waiters.can_defer()) else {
             return Some(delivery);
         };
-        let (runner, myself) = (self.deps.runner.clone(), myself.clone());
-        self.asked += 1;
-        let number = self.asked;
-        let task = tokio::spawn(async move {
-            runner.mcp().listings(&definition).await;
-            // An actor that has ended drops it, and so it goes back to its sender.
+        let mcp = self.services.mcp.clone();
+        let myself = myself.clone();
+        self.waiters.defer(|number| async move {
+            mcp.listings(&definition).await;
+            // An actor that has ended drops the delivery, which thereby returns to its sender.
             let _ = myself.cast(ConversationMsg::ToolsListed(number, Box::new(delivery)));
         });
-        self.asking.insert(number, AbortOnDropHandle::new(task));
         None
     }
 
-    /// The tools of a definition, as its MCP servers last told of them.
+    /// The tools of a definition, those of its MCP servers as they last listed them.
     pub(super) fn toolbox_of(&self, definition: Arc<Definition>) -> Toolbox {
-        let listings = self.deps.runner.mcp().last_listings(&definition);
-        Toolbox::new(definition, &listings, self.own.clone())
+        let listings = self.services.mcp.last_listings(&definition);
+        Toolbox::new(definition, &listings, self.client_tools.clone())
     }
 
-    /// The definition whose servers have to be asked first, if any. A store that is away says so
-    /// when the request is carried out.
-    async fn unlisted(&self, request: &Request) -> Option<Arc<Definition>> {
-        let agents = &self.deps.agents;
+    /// The definition whose servers must be asked before the request is carried out, if any. A
+    /// store that is unavailable is reported when the request is carried out.
+    async fn unlisted_definition(&self, request: &Request) -> Option<Arc<Definition>> {
+        let agents = &self.services.agents;
         let (definition, tool) = match request {
             Request::Dispatch(dispatch) => {
                 (agents.newest(self.state.agent.as_ref()?).await.ok()??, &dispatch.tool)
@@ -79,8 +75,8 @@ impl LiveConversation {
             | Request::FailCall(_)
             | Request::RevokeDecision(_) => return None,
         };
-        let asks = mcp::may_list(&definition, tool)
-            && self.deps.runner.mcp().cached_listings(&definition).is_none();
-        asks.then_some(definition)
+        let is_unlisted = mcp::may_list(&definition, tool)
+            && self.services.mcp.cached_listings(&definition).is_none();
+        is_unlisted.then_some(definition)
     }
 }

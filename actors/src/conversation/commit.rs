@@ -1,142 +1,122 @@
-//! One decision becomes one append; then the world hears of it.
+//! One decision becomes one append. Only then does anybody learn of it.
 
 use std::sync::Arc;
 
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::state::{ConversationStatus, PendingCall};
 use abide_conversation::{AgentName, State, Transition, wanted};
-use ractor::ActorRef;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{ConversationMsg, LiveConversation, in_time};
+use super::{LiveConversation, with_store_timeout};
 use crate::journal::{
-    ANSWERS_KEPT, ClosedSuspension, Commit, ConversationSummary, StoreError, StoredResponse,
+    ClosedSuspension, Commit, ConversationSummary, RESPONSE_TTL, StoreError, StoredResponse,
 };
 use crate::live::Signal;
-use crate::request::{DeliveryOutcome, IdempotencyKey, Reply};
+use crate::request::{IdempotencyKey, Reply};
 
-/// How many events may follow the stored state cache; revival folds no more than about these.
-const CACHE_EVERY: u64 = 64;
+/// The number of events that may follow the state cache in the store. A revival folds about as many
+/// at most.
+const MAX_UNCACHED_EVENTS: u64 = 64;
 
 impl LiveConversation {
-    /// Appends the events, folds them in, publishes them, and reconciles what runs.
+    /// Appends the events, folds them in, stops what they end, and publishes them.
     pub(super) async fn commit(
         &mut self,
-        myself: &ActorRef<ConversationMsg>,
-        decided: Transition,
-        mut answers: Vec<StoredResponse>,
+        transition: Transition,
+        mut responses: Vec<StoredResponse>,
     ) -> Result<(), StoreError> {
-        let Transition { events, state: next } = decided;
-        if events.is_empty() && answers.is_empty() {
-            self.reconcile(myself);
+        let Transition { events, state: next } = transition;
+        if events.is_empty() && responses.is_empty() {
             return Ok(());
         }
-        let before = self.activeness();
-        // What is copied happened elsewhere: nobody waits for it here, and no hook hears of it.
-        let copies = self.state.forking.is_some();
-        if !copies {
-            answers.extend(events.iter().flat_map(|event| self.of_dispatch(event)));
+        let status_before = self.status();
+        // Copied events happened elsewhere: no caller here waits for them, and no hook is notified.
+        let is_copy = self.state.forking.is_some();
+        if !is_copy {
+            responses.extend(events.iter().flat_map(|event| self.dispatch_responses(event)));
         }
         let events: Arc<[Event]> = Arc::from(events);
-        let commit = self.compose(&next, events.clone(), answers);
-        let cached = commit.state.is_some();
-        let append = self.deps.journal.append(&self.id, &self.held, commit);
-        let began = Instant::now();
-        in_time(append).await?;
-        metrics::histogram!("abide_commit_seconds").record(began.elapsed().as_secs_f64());
-        if cached {
+        let commit = self.compose(&next, events.clone(), responses);
+        let has_cache = commit.state.is_some();
+        let append = self.services.journal.append(&self.id, &self.claim, commit);
+        let started_at = Instant::now();
+        with_store_timeout(append).await?;
+        metrics::histogram!("abide_commit_seconds").record(started_at.elapsed().as_secs_f64());
+        if has_cache {
             self.cached_seq = next.seq;
         }
-        let was = std::mem::replace(&mut self.state, Arc::new(next));
-        self.tail.push(events.clone());
-        self.answer_dispatches(&events);
-        if copies {
-            self.answer_forks();
-        } else {
-            self.count(&was, &events);
-            self.tell(&was, &events);
+        let before = std::mem::replace(&mut self.state, Arc::new(next));
+        self.recent_events.push(events.clone());
+        self.waiters.answer_dispatches(&events);
+        if !is_copy {
+            self.record_metrics(&before, &events);
+            self.notify_hooks(&before, &events);
+        } else if self.state.forking.is_none() {
+            self.waiters.answer_forks();
         }
-        self.deps.live.publish(&self.id, Signal::Committed(events));
-        self.stop_unwanted();
-        let after = self.activeness();
-        if after != before {
-            let said = Signal::State { state: after, seq: self.state.seq };
-            self.deps.live.publish(&self.id, said);
+        self.services.live.publish(&self.id, Signal::Committed(events));
+        self.activities.retain(&wanted(&self.state));
+        let status = self.status();
+        if status != status_before {
+            let signal = Signal::State { state: status, seq: self.state.seq };
+            self.services.live.publish(&self.id, signal);
         }
-        self.reconcile(myself);
         Ok(())
     }
 
     /// What the conversation is doing, the live stream included.
-    pub(super) fn activeness(&self) -> ConversationStatus {
-        self.state.status().with_streaming(self.stream.speaks())
+    fn status(&self) -> ConversationStatus {
+        self.state.status().with_streaming(self.activities.stream.has_begun())
     }
 
     fn compose(&self, next: &State, events: Arc<[Event]>, answers: Vec<StoredResponse>) -> Commit {
-        let (was, is) = (self.state.pending_calls(), next.pending_calls());
-        let cache =
-            !next.has_unknown_events && next.seq.saturating_sub(self.cached_seq) >= CACHE_EVERY;
+        let before = self.state.pending_calls();
+        let after = next.pending_calls();
+        let is_cache_due = !next.has_unknown_events
+            && next.seq.saturating_sub(self.cached_seq) >= MAX_UNCACHED_EVENTS;
         Commit {
             events,
-            head: head(next),
-            opened: is.iter().filter(|open| !among(&was, open)).cloned().collect(),
-            closed: was.iter().filter(|open| !among(&is, open)).map(closed).collect(),
-            state: cache.then(|| next.clone()),
+            head: summary(next),
+            opened: after.iter().filter(|open| !contains(&before, open)).cloned().collect(),
+            closed: before.iter().filter(|open| !contains(&after, open)).map(closed).collect(),
+            state: is_cache_due.then(|| next.clone()),
             answers,
         }
     }
 
-    /// The answers to keep for repeats of a request.
-    pub(super) fn remember(
-        &self,
-        repeats: &[IdempotencyKey],
-        reply: &Reply,
-    ) -> Vec<StoredResponse> {
-        let keys = repeats.iter().map(|repeat| (&repeat.key, &repeat.fingerprint));
-        self.kept(keys, reply)
+    /// The responses to store, so that a repeat of the request gets the same reply.
+    pub(super) fn responses(&self, keys: &[IdempotencyKey], reply: &Reply) -> Vec<StoredResponse> {
+        self.responses_for(keys.iter().map(|key| (&key.key, &key.fingerprint)), reply)
     }
 
-    /// The answers to keep for a user's own call that is done with this event.
-    fn of_dispatch(&self, event: &Event) -> Vec<StoredResponse> {
+    /// The responses to store for a dispatch that ends with this event.
+    fn dispatch_responses(&self, event: &Event) -> Vec<StoredResponse> {
         let EventData::DispatchFinished(done) = &event.data else { return Vec::new() };
         let Some(run) = self.state.dispatches.get(&done.call_id) else { return Vec::new() };
         let reply = Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
-        self.kept(&run.requests, &reply)
+        self.responses_for(&run.requests, &reply)
     }
 
-    fn kept<'a>(
+    fn responses_for<'a>(
         &self,
         keys: impl IntoIterator<Item = (&'a String, &'a String)>,
         reply: &Reply,
     ) -> Vec<StoredResponse> {
-        let expires_at =
-            self.deps.clock.now().checked_add(ANSWERS_KEPT).unwrap_or(jiff::Timestamp::MAX);
+        let now = self.services.clock.now();
+        let expires_at = now.checked_add(RESPONSE_TTL).unwrap_or(jiff::Timestamp::MAX);
         let body = serde_json::to_value(reply).unwrap_or(Value::Null);
-        let answer = |(key, fingerprint): (&String, &String)| StoredResponse {
+        let response = |(key, fingerprint): (&String, &String)| StoredResponse {
             key: key.clone(),
             fingerprint: fingerprint.clone(),
             body: body.clone(),
             expires_at,
         };
-        keys.into_iter().map(answer).collect()
-    }
-
-    /// Answers those who wait for a user's own call that is done now.
-    fn answer_dispatches(&mut self, events: &[Event]) {
-        for event in events {
-            let EventData::DispatchFinished(done) = &event.data else { continue };
-            for reply in self.dispatched.remove(&done.call_id).unwrap_or_default() {
-                let answer =
-                    Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
-                // Who asked may have gone; the journal has the result.
-                let _ = reply.send(DeliveryOutcome::Done(answer));
-            }
-        }
+        keys.into_iter().map(response).collect()
     }
 }
 
-fn head(state: &State) -> ConversationSummary {
+fn summary(state: &State) -> ConversationSummary {
     ConversationSummary {
         agent: state.agent.clone().unwrap_or_else(|| AgentName::new("")),
         state: state.status(),
@@ -148,7 +128,7 @@ fn head(state: &State) -> ConversationSummary {
     }
 }
 
-fn among(all: &[PendingCall], one: &PendingCall) -> bool {
+fn contains(all: &[PendingCall], one: &PendingCall) -> bool {
     all.iter().any(|other| (&other.call_id, other.suspension) == (&one.call_id, one.suspension))
 }
 

@@ -1,4 +1,4 @@
-//! A user's own call of a server tool, beside whatever turn runs.
+//! A user's own call of a server tool, which runs in addition to the open turn, if there is one.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,11 @@ use abide_conversation::{Action, CallId, ConversationId, Rejection, Transition, 
 use ractor::ActorRef;
 use serde_json::Value;
 
-use super::ask_hooks::HookQuestion;
-use super::requests::NotDone;
+use super::not_done::{HookQuestion, NotDone};
 use super::{ConversationMsg, ExitReason, HookAnswers, LiveConversation};
 use crate::assigns::merged;
 use crate::hooks::HookContext;
-use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, spoilt};
+use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict, invalid_args_rule};
 use crate::journal::{StoreError, StoredResponse};
 use crate::request::{
     DeliveryOutcome, DispatchRequest, IdempotencyKey, Reply, ReplyPort, Request, RequestError,
@@ -21,76 +20,72 @@ use crate::request::{
 use crate::tools::{CallScope, Gate, Toolbox};
 
 impl LiveConversation {
-    /// Begins a user's own call, or joins the one that the request repeats; the answer comes with
-    /// its result.
+    /// Begins a user's own call, or joins the running one that the request repeats. The reply comes
+    /// with the result.
     pub(super) async fn dispatch(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         request: DispatchRequest,
-        (repeats, reply): (Vec<IdempotencyKey>, ReplyPort),
-        heard: Option<HookAnswers>,
+        (keys, reply): (Vec<IdempotencyKey>, ReplyPort),
+        answers: Option<HookAnswers>,
     ) -> Result<(), ExitReason> {
-        match self.joins(&repeats) {
+        match self.running_repeat(&keys) {
             Ok(Some(call)) => {
-                self.dispatched.entry(call).or_default().push(reply);
+                self.waiters.add_dispatch(call, reply);
                 return Ok(());
             }
             Ok(None) => {}
-            Err(failure) => {
-                let _ = reply.send(DeliveryOutcome::Failed(failure));
+            Err(error) => {
+                let _ = reply.send(DeliveryOutcome::Failed(error));
                 return Ok(());
             }
         }
-        let begun = match self.begin_dispatch(request, &repeats, heard).await {
-            Ok((call, decided)) => {
-                self.dispatched.entry(call.clone()).or_default().push(reply);
-                // A call that the gate refused is over at once; nothing else keeps its answer.
-                let answers = self.refused(&decided.events, &repeats);
-                let committed = self.commit(myself, decided, answers).await;
-                committed.map_err(|refusal| (self.dispatched.remove(&call), refusal))
+        match self.begin_dispatch(request, &keys, answers).await {
+            Ok((call, transition)) => {
+                self.waiters.add_dispatch(call.clone(), reply);
+                let responses = self.denied_responses(&transition.events, &keys);
+                self.commit(transition, responses).await.map_err(|error| {
+                    self.waiters.fail_dispatch(&call, &error.clone().into());
+                    error.into()
+                })
             }
-            Err(NotDone::Asks(question)) => {
-                self.ask_hooks(myself, *question, repeats, reply);
-                return Ok(());
+            Err(NotDone::AsksHooks(question)) => {
+                self.ask_hooks(myself, *question, keys, reply);
+                Ok(())
             }
-            Err(NotDone::Failed(failure)) => {
-                let _ = reply.send(DeliveryOutcome::Failed(failure));
-                return Ok(());
+            Err(NotDone::Failed(error)) => {
+                let _ = reply.send(DeliveryOutcome::Failed(error));
+                Ok(())
             }
-            Err(NotDone::Unsure(refusal)) => {
-                let _ = reply.send(DeliveryOutcome::Failed(refusal.clone().into()));
-                return Err(refusal.into());
+            Err(NotDone::Unknown(error)) => {
+                let _ = reply.send(DeliveryOutcome::Failed(error.clone().into()));
+                Err(error.into())
             }
-        };
-        begun.map_err(|(waiting, refusal)| {
-            for reply in waiting.unwrap_or_default() {
-                let _ = reply.send(DeliveryOutcome::Failed(refusal.clone().into()));
-            }
-            refusal.into()
-        })
+        }
     }
 
-    /// The answers to keep of a call that ended without beginning.
-    fn refused(&self, events: &[Event], repeats: &[IdempotencyKey]) -> Vec<StoredResponse> {
-        let answers = events.iter().filter_map(|event| match &event.data {
+    /// The responses to store for a dispatch that the gate denied: it never becomes part of the
+    /// state, from which the responses to other dispatches are made.
+    fn denied_responses(&self, events: &[Event], keys: &[IdempotencyKey]) -> Vec<StoredResponse> {
+        let responses = events.iter().filter_map(|event| match &event.data {
             EventData::DispatchFinished(done) => {
                 let reply = Reply::Dispatched { outcome: done.result.clone(), ui: done.ui.clone() };
-                Some(self.remember(repeats, &reply))
+                Some(self.responses(keys, &reply))
             }
             _ => None,
         });
-        answers.flatten().collect()
+        responses.flatten().collect()
     }
 
-    /// The running call that a repeated request means.
-    fn joins(&self, repeats: &[IdempotencyKey]) -> Result<Option<CallId>, RequestError> {
+    /// The running call that was begun under one of these keys.
+    fn running_repeat(&self, keys: &[IdempotencyKey]) -> Result<Option<CallId>, RequestError> {
         for (id, run) in &self.state.dispatches {
-            for repeat in repeats {
-                match run.requests.get(&repeat.key) {
-                    Some(fingerprint) if *fingerprint == repeat.fingerprint => {
+            for key in keys {
+                match run.requests.get(&key.key) {
+                    Some(fingerprint) if *fingerprint == key.fingerprint => {
                         return Ok(Some(id.clone()));
                     }
-                    Some(_) => return Err(RequestError::KeyReused(repeat.field.clone())),
+                    Some(_) => return Err(RequestError::KeyReused(key.field.clone())),
                     None => {}
                 }
             }
@@ -101,12 +96,12 @@ impl LiveConversation {
     async fn begin_dispatch(
         &mut self,
         request: DispatchRequest,
-        repeats: &[IdempotencyKey],
-        heard: Option<HookAnswers>,
+        keys: &[IdempotencyKey],
+        answers: Option<HookAnswers>,
     ) -> Result<(CallId, Transition), NotDone> {
         let DispatchRequest { tool, input, approved, principal } = request;
         let agent = self.state.agent.clone().ok_or(Rejection::NotFound)?;
-        let definition = self.newest(&agent).await?;
+        let definition = self.newest_definition(&agent).await?;
         let assigns = merged(&definition.assigns, &self.state.assigns, &Default::default());
         let scope = CallScope {
             conversation: self.id.clone(),
@@ -115,35 +110,43 @@ impl LiveConversation {
             metadata: self.state.metadata.clone(),
         };
         let toolbox = self.toolbox_of(definition.clone());
-        let of_agent = match toolbox.uses_remembered_decisions(
-            toolbox.dispatchable(&tool).map(|tool| tool.name.as_str()).into_iter(),
-        ) {
-            true => self.deps.agents.decisions(&agent).await?,
-            false => Vec::new(),
+        let tool_name = toolbox.dispatchable(&tool).map(|tool| tool.name.as_str());
+        let agent_decisions = if toolbox.uses_remembered_decisions(tool_name.into_iter()) {
+            self.services.agents.decisions(&agent).await?
+        } else {
+            Vec::new()
         };
-        let now = self.deps.clock.now();
+        let now = self.services.clock.now();
         let gate = Gate::new(definition.clone(), &self.state);
-        let gate = gate.with_remembered(&self.state, of_agent, now);
-        // A condition may take a while; it must not hold up other conversations.
-        let judged = tokio::task::spawn_blocking(move || {
-            judge(&toolbox, &gate, (tool, input), approved, &scope, heard)
+        let gate = gate.with_remembered(&self.state, agent_decisions, now);
+        // A condition may take long; it must not hold up other conversations.
+        let checking = tokio::task::spawn_blocking(move || {
+            check_call(&toolbox, &gate, (tool, input), approved, &scope, answers)
         });
-        let judged = judged.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let Judged { tool, input, on_interrupt, asks, gate, heard } = judged?;
-        let refused = gate.decision == Decision::Deny;
-        if !heard && !refused && tool_use::concerned(&definition.hooks, &tool) {
-            let (conversation_id, turn_id) = (self.id.clone(), None);
-            let of = Some(principal.clone());
-            let occasion = HookContext { conversation_id, turn_id, principal: of, assigns };
-            let (executor, args) = (Executor::Server, input.clone());
-            let asked = ToolUse { call_id: None, tool: tool.clone(), executor, args };
+        let checked = checking.await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let CheckedCall { tool, input, on_interrupt, is_sub_agent, gate, hooks_answered } =
+            checked?;
+        let is_denied = gate.decision == Decision::Deny;
+        if !hooks_answered && !is_denied && tool_use::is_judged(&definition.hooks, &tool) {
+            let context = HookContext {
+                conversation_id: self.id.clone(),
+                turn_id: None,
+                principal: Some(principal.clone()),
+                assigns,
+            };
+            let tool_use = ToolUse {
+                call_id: None,
+                tool: tool.clone(),
+                executor: Executor::Server,
+                args: input.clone(),
+            };
             let request = Request::Dispatch(DispatchRequest { tool, input, approved, principal });
-            let question = HookQuestion { definition, occasion, asked, request };
-            return Err(NotDone::Asks(Box::new(question)));
+            let question = HookQuestion { definition, context, tool_use, request };
+            return Err(NotDone::AsksHooks(Box::new(question)));
         }
-        let call = CallId::new(self.deps.clock.id("call"));
+        let call = CallId::new(self.services.clock.id("call"));
         let requests: BTreeMap<_, _> =
-            repeats.iter().map(|repeat| (repeat.key.clone(), repeat.fingerprint.clone())).collect();
+            keys.iter().map(|key| (key.key.clone(), key.fingerprint.clone())).collect();
         let action = Action::Dispatch(command::Dispatch {
             call: call.clone(),
             tool,
@@ -153,58 +156,63 @@ impl LiveConversation {
             on_interrupt,
             requests,
             gate,
-            child: asks.then(|| ConversationId::new(self.deps.clock.id("conv"))),
+            child: is_sub_agent.then(|| ConversationId::new(self.services.clock.id("conv"))),
         });
         Ok((call, self.decide(action)?))
     }
 }
 
-/// The tool that a user's own call means, and what the gate and the hooks say to it.
-struct Judged {
+/// A user's own call with the verdicts of the gate and the hooks applied.
+struct CheckedCall {
     tool: String,
     input: Value,
     on_interrupt: OnInterrupt,
-    asks: bool,
+    is_sub_agent: bool,
     gate: Verdict,
-    /// Whether hooks were asked.
-    heard: bool,
+    hooks_answered: bool,
 }
 
-fn judge(
+fn check_call(
     toolbox: &Toolbox,
     gate: &Gate,
     (tool, input): (String, Value),
     approved: bool,
     scope: &CallScope,
-    heard: Option<HookAnswers>,
-) -> Result<Judged, RequestError> {
+    answers: Option<HookAnswers>,
+) -> Result<CheckedCall, RequestError> {
     let found = toolbox.dispatchable(&tool).ok_or(RequestError::ToolNotFound(tool))?;
-    let judge = |input: &Value| {
+    let check = |input: &Value| {
         found.check_args(input).map_err(|why| RequestError::invalid("input", why))?;
         let verdict = gate.decide(found, input, scope);
-        match !approved && verdict.decision == Decision::Ask {
-            true => Err(RequestError::ApprovalRequired(found.name.clone())),
-            false => Ok(verdict),
+        if !approved && verdict.decision == Decision::Ask {
+            return Err(RequestError::ApprovalRequired(found.name.clone()));
         }
+        Ok(verdict)
     };
-    let verdict = judge(&input)?;
-    let said = heard.and_then(|heard| heard.about(toolbox.definition(), &found.name));
-    let asked = said.is_some();
-    let (input, gate) = match said.filter(|_| verdict.decision != Decision::Deny) {
+    let verdict = check(&input)?;
+    let answer = answers.and_then(|answers| answers.verdict_on(toolbox.definition(), &found.name));
+    let hooks_answered = answer.is_some();
+    let (input, gate) = match answer.filter(|_| verdict.decision != Decision::Deny) {
         None | Some(ToolUseVerdict::GoOn) => (input, verdict),
-        Some(ToolUseVerdict::Args { hook, args }) => match judge(&args) {
+        Some(ToolUseVerdict::Args { hook, args }) => match check(&args) {
             Ok(verdict) => (args, verdict),
             Err(RequestError::Invalid { .. }) => {
-                let refused = gate.deny(found, &input, &spoilt(&hook));
-                (input, refused)
+                let denied = gate.deny(found, &input, &invalid_args_rule(&hook));
+                (input, denied)
             }
-            Err(failure) => return Err(failure),
+            Err(error) => return Err(error),
         },
         Some(ToolUseVerdict::Deny(rule) | ToolUseVerdict::Halt(rule)) => {
-            let refused = gate.deny(found, &input, &rule);
-            (input, refused)
+            let denied = gate.deny(found, &input, &rule);
+            (input, denied)
         }
     };
-    let (tool, on_interrupt) = (found.name.clone(), found.on_interrupt);
-    Ok(Judged { tool, input, on_interrupt, asks: found.is_sub_agent(), gate, heard: asked })
+    Ok(CheckedCall {
+        tool: found.name.clone(),
+        input,
+        on_interrupt: found.on_interrupt,
+        is_sub_agent: found.is_sub_agent(),
+        gate,
+        hooks_answered,
+    })
 }

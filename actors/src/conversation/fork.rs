@@ -1,91 +1,81 @@
-//! A conversation begins with another's prefix; whoever asked for it waits until that is whole.
+//! A conversation that begins with a copy of another's prefix; the reply waits for the whole copy.
 
 use abide_conversation::command::Create;
 use abide_conversation::event::{Event, EventData};
 use abide_conversation::fork::Fork;
 use abide_conversation::{Action, Rejection};
-use ractor::ActorRef;
 
-use super::requests::NotDone;
-use super::{ConversationMsg, ExitReason, LiveConversation, in_time};
+use super::not_done::NotDone;
+use super::{ExitReason, LiveConversation, with_store_timeout};
 use crate::request::{
     DeliveryOutcome, ForkRequest, IdempotencyKey, Reply, ReplyPort, RequestError,
 };
 
 impl LiveConversation {
-    /// Begins the copy; the answer comes when it is whole.
+    /// Begins the copy; the reply follows when it is complete.
     pub(super) async fn fork(
         &mut self,
-        myself: &ActorRef<ConversationMsg>,
         request: ForkRequest,
-        (repeats, reply): (Vec<IdempotencyKey>, ReplyPort),
+        keys: Vec<IdempotencyKey>,
+        reply: ReplyPort,
     ) -> Result<(), ExitReason> {
-        match self.begin_fork(myself, request, &repeats).await {
-            Ok(done) => self.when_whole(reply, done),
-            Err(NotDone::Unsure(refusal)) => {
-                let _ = reply.send(DeliveryOutcome::Failed(refusal.clone().into()));
-                return Err(refusal.into());
+        match self.begin_fork(request, &keys).await {
+            Ok(done) => self.reply_when_copied(reply, done),
+            Err(NotDone::Unknown(error)) => {
+                let _ = reply.send(DeliveryOutcome::Failed(error.clone().into()));
+                return Err(error.into());
             }
-            Err(NotDone::Failed(failure)) => drop(reply.send(DeliveryOutcome::Failed(failure))),
-            // No hook is asked about it.
-            Err(NotDone::Asks(_)) => {}
+            Err(NotDone::Failed(error)) => drop(reply.send(DeliveryOutcome::Failed(error))),
+            // No hook is asked about a fork.
+            Err(NotDone::AsksHooks(_)) => {}
         }
         Ok(())
     }
 
-    /// Sends the answer at once, or when nothing is left to copy.
-    pub(super) fn when_whole(&mut self, reply: ReplyPort, done: Reply) {
-        match self.state.forking {
-            Some(_) => self.forks.push((reply, done)),
-            // Who asked may have gone.
-            None => drop(reply.send(DeliveryOutcome::Done(done))),
-        }
-    }
-
-    /// Answers those who wait for the copy, if it is whole now.
-    pub(super) fn answer_forks(&mut self) {
-        if self.state.forking.is_none() {
-            for (reply, done) in self.forks.drain(..) {
-                let _ = reply.send(DeliveryOutcome::Done(done));
-            }
+    /// Replies at once, or when nothing is left to copy.
+    pub(super) fn reply_when_copied(&mut self, reply: ReplyPort, done: Reply) {
+        if self.state.forking.is_some() {
+            self.waiters.add_fork(reply, done);
+        } else {
+            // The caller may be gone.
+            let _ = reply.send(DeliveryOutcome::Done(done));
         }
     }
 
     async fn begin_fork(
         &mut self,
-        myself: &ActorRef<ConversationMsg>,
         request: ForkRequest,
-        repeats: &[IdempotencyKey],
+        keys: &[IdempotencyKey],
     ) -> Result<Reply, NotDone> {
         if self.state.exists() {
             return Err(Rejection::ConversationExists.into());
         }
-        let create = self.prefix(request).await?;
-        let definition = self.newest(&create.agent).await?;
+        let create = self.create_from_prefix(request).await?;
+        let definition = self.newest_definition(&create.agent).await?;
         let reply = Reply::Created {
             id: self.id.clone(),
             agent: create.agent.clone(),
             revision: definition.revision.clone(),
         };
-        let decided = self.decide(Action::Create(create))?;
-        let answers = self.remember(repeats, &reply);
-        self.commit(myself, decided, answers).await.map_err(NotDone::Unsure)?;
-        self.compile_own().await;
+        let transition = self.decide(Action::Create(create))?;
+        let responses = self.responses(keys, &reply);
+        self.commit(transition, responses).await.map_err(NotDone::Unknown)?;
+        self.compile_client_tools().await;
         Ok(reply)
     }
 
-    /// What the copy begins with: the other's beginning, without its parent.
-    async fn prefix(&self, request: ForkRequest) -> Result<Create, RequestError> {
+    /// What the fork is created with: the settings of the original, without its parent.
+    async fn create_from_prefix(&self, request: ForkRequest) -> Result<Create, RequestError> {
         let ForkRequest { from, at_seq } = request;
-        let journal = &self.deps.journal;
+        let journal = &self.services.journal;
         let before = at_seq.map_or(u64::MAX, |at_seq| at_seq.saturating_add(1));
-        let last = in_time(journal.events_before(&from, before, 1)).await?;
-        let last = last.first().map_or(0, |event| event.seq);
-        let first = in_time(journal.events(&from, 0, 1)).await?.pop();
+        let newest = with_store_timeout(journal.events_before(&from, before, 1)).await?;
+        let last_seq = newest.first().map_or(0, |event| event.seq);
+        let first = with_store_timeout(journal.events(&from, 0, 1)).await?.pop();
         let Some(Event { data: EventData::Created(created), .. }) = first else {
             return Err(Rejection::NotFound.into());
         };
-        if at_seq.is_some_and(|at_seq| at_seq != last) {
+        if at_seq.is_some_and(|at_seq| at_seq != last_seq) {
             let message = "must be the seq of an event of the conversation";
             return Err(RequestError::invalid("at_seq", message));
         }
@@ -95,7 +85,7 @@ impl LiveConversation {
             metadata: created.metadata,
             tools: created.tools,
             parent: None,
-            fork: Some(Fork { conversation_id: from, at_seq: last }),
+            fork: Some(Fork { conversation_id: from, at_seq: last_seq }),
         })
     }
 }

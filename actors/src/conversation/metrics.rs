@@ -1,7 +1,7 @@
-//! What a commit adds to the metrics, and which spans end with it.
+//! Records the metrics of a commit, and the spans that end with it.
 //!
-//! Called where a commit was acknowledged and nowhere else: a replay counts nothing again. A commit
-//! whose outcome stayed unknown is counted by nobody.
+//! Called only after a commit was acknowledged, so that a replay counts nothing twice. A commit
+//! whose outcome stayed unknown is never counted.
 
 use abide_conversation::event::{
     Event, EventData, Executor, SuspensionKind, ToolResult, TurnEnded,
@@ -15,58 +15,58 @@ use crate::metric::{ending, executor, kind, outcome, status};
 use crate::trace::{self, Span, SpanContext, SpanKind};
 
 impl LiveConversation {
-    /// Counts events that are journalled now.
-    pub(super) fn count(&self, was: &State, events: &[Event]) {
+    /// Records events that have been journalled. `before` is the state without them.
+    pub(super) fn record_metrics(&self, before: &State, events: &[Event]) {
         for event in events {
             match &event.data {
-                EventData::TurnEnded(ended) => self.turn_ended(was, events, event, ended),
-                EventData::AssistantMsg(said) => {
-                    let outcome = status(said.status);
+                EventData::TurnEnded(ended) => self.record_turn_end(before, events, event, ended),
+                EventData::AssistantMsg(message) => {
+                    let outcome = status(message.status);
                     metrics::counter!("abide_steps_total", "outcome" => outcome).increment(1);
                 }
                 EventData::Suspension(open) => {
                     let kind = kind(open.kind);
                     metrics::counter!("abide_suspensions_total", "kind" => kind).increment(1);
                 }
-                EventData::Resolution(answered) => {
-                    if let Some(call) = was.call(&answered.call_id) {
-                        self.suspension_ended(was, call, "resolved", event.at);
+                EventData::Resolution(resolution) => {
+                    if let Some(call) = before.call(&resolution.call_id) {
+                        self.record_suspension_end(before, call, "resolved", event.at);
                     }
                 }
-                EventData::ToolResult(done) => self.call_ended(was, events, done, event.at),
+                EventData::ToolResult(done) => self.record_call_end(before, events, done, event.at),
                 EventData::DispatchFinished(done) => {
-                    call_counted(Executor::Server, outcome(&done.result))
+                    count_call(Executor::Server, outcome(&done.result))
                 }
-                // The other events are parts of these.
+                // The other events happen within these.
                 _ => {}
             }
         }
     }
 
-    fn call_ended(&self, was: &State, events: &[Event], done: &ToolResult, at: Timestamp) {
+    fn record_call_end(&self, before: &State, events: &[Event], done: &ToolResult, at: Timestamp) {
         let outcome = outcome(&done.outcome);
-        let Some(call) = was.call(&done.call_id) else {
-            // Planned in this very commit, and over at once.
+        let Some(call) = before.call(&done.call_id) else {
+            // The call was planned and ended by the same commit.
             let planned = events.iter().find_map(|event| match &event.data {
                 EventData::ToolCall(call) if call.call_id == done.call_id => Some(call.executor),
                 _ => None,
             });
             if let Some(executor) = planned {
-                call_counted(executor, outcome);
+                count_call(executor, outcome);
             }
             return;
         };
-        call_counted(call.executor, outcome);
+        count_call(call.executor, outcome);
         let since = match &call.phase {
             CallPhase::Running { since, .. } => Some(*since),
             CallPhase::Delegated { attempt, since, .. } => {
-                self.delegated(was, call, *attempt, (*since, at), outcome);
+                self.trace_delegation(before, call, *attempt, (*since, at), outcome);
                 Some(*since)
             }
             CallPhase::Suspended(waiting) => {
-                let answered = |event: &Event| matches!(&event.data, EventData::Resolution(one) if one.call_id == done.call_id);
-                if !events.iter().any(answered) {
-                    self.suspension_ended(was, call, outcome, at);
+                let is_resolution = |event: &Event| matches!(&event.data, EventData::Resolution(one) if one.call_id == done.call_id);
+                if !events.iter().any(is_resolution) {
+                    self.record_suspension_end(before, call, outcome, at);
                 }
                 (waiting.kind != SuspensionKind::Approval).then_some(waiting.since)
             }
@@ -79,21 +79,27 @@ impl LiveConversation {
         }
     }
 
-    fn suspension_ended(&self, was: &State, call: &Call, outcome: &'static str, at: Timestamp) {
+    fn record_suspension_end(
+        &self,
+        before: &State,
+        call: &Call,
+        outcome: &'static str,
+        at: Timestamp,
+    ) {
         let Some(waiting) = call.open_suspension() else { return };
         let kind = kind(waiting.kind);
         metrics::histogram!("abide_suspension_seconds", "kind" => kind, "outcome" => outcome)
             .record(seconds(waiting.since, at));
-        let Some(turn) = &was.turn else { return };
+        let Some(turn) = &before.turn else { return };
         let root = || SpanContext::of_turn(&self.id, &turn.id);
-        let Some((tracer, root)) = trace::wanted(root) else { return };
+        let Some((tracer, root)) = trace::sample(root) else { return };
         tracer.end(Span {
-            at: root.suspension(&call.id, waiting.suspension),
+            context: root.suspension(&call.id, waiting.suspension),
             parent: Some(root.span),
             name: format!("await_{kind} {}", call.tool),
-            side: SpanKind::Internal,
-            began: waiting.since,
-            ended: at,
+            kind: SpanKind::Internal,
+            started_at: waiting.since,
+            ended_at: at,
             attributes: vec![
                 ("gen_ai.conversation.id", self.id.as_str().into()),
                 ("gen_ai.tool.name", call.tool.as_str().into()),
@@ -101,25 +107,25 @@ impl LiveConversation {
                 ("abide.turn.id", turn.id.as_str().into()),
                 ("abide.suspension", waiting.suspension.into()),
                 ("abide.outcome", outcome.into()),
-                ("abide.epoch", self.held.epoch.into()),
+                ("abide.epoch", self.claim.epoch.into()),
             ],
             links: Vec::new(),
             error: None,
         });
     }
 
-    /// A child conversation was the tool.
-    fn delegated(
+    /// Ends the span of a call that a child conversation answered.
+    fn trace_delegation(
         &self,
-        was: &State,
+        before: &State,
         call: &Call,
         attempt: u32,
-        (began, ended): (Timestamp, Timestamp),
+        (started_at, ended_at): (Timestamp, Timestamp),
         outcome: &'static str,
     ) {
-        let Some(turn) = &was.turn else { return };
+        let Some(turn) = &before.turn else { return };
         let root = || SpanContext::of_turn(&self.id, &turn.id);
-        let Some((tracer, root)) = trace::wanted(root) else { return };
+        let Some((tracer, root)) = trace::sample(root) else { return };
         let mut attributes = vec![
             ("gen_ai.operation.name", "execute_tool".into()),
             ("gen_ai.tool.name", call.tool.as_str().into()),
@@ -128,142 +134,132 @@ impl LiveConversation {
             ("gen_ai.conversation.id", self.id.as_str().into()),
             ("abide.turn.id", turn.id.as_str().into()),
             ("abide.attempt", attempt.into()),
-            ("abide.epoch", self.held.epoch.into()),
+            ("abide.epoch", self.claim.epoch.into()),
         ];
         if let Some(child) = &call.child {
             attributes.push(("abide.child.conversation.id", child.as_str().into()));
         }
         tracer.end(Span {
-            at: root.attempt(&call.id, attempt),
+            context: root.attempt(&call.id, attempt),
             parent: Some(root.span),
             name: format!("execute_tool {}", call.tool),
-            side: SpanKind::Internal,
-            began,
-            ended,
+            kind: SpanKind::Internal,
+            started_at,
+            ended_at,
             attributes,
-            links: waited(root, [call]),
+            links: trace::suspensions(root, [call]),
             error: (outcome != "ok").then_some(outcome),
         });
     }
 
-    fn turn_ended(&self, was: &State, events: &[Event], end: &Event, ended: &TurnEnded) {
+    fn record_turn_end(&self, before: &State, events: &[Event], end: &Event, ended: &TurnEnded) {
         let outcome = ending(ended.outcome);
         metrics::counter!("abide_turns_total", "outcome" => outcome).increment(1);
-        let Some(begun) = Begun::of(was, events, end) else { return };
+        let Some(ended_turn) = EndedTurn::of(before, events, end) else { return };
         metrics::histogram!("abide_turn_seconds", "outcome" => outcome)
-            .record(seconds(begun.at, end.at));
+            .record(seconds(ended_turn.at, end.at));
         let Some(turn) = &end.turn_id else { return };
         let root = || SpanContext::of_turn(&self.id, turn);
-        let Some((tracer, root)) = trace::wanted(root) else { return };
+        let Some((tracer, root)) = trace::sample(root) else { return };
         let mut attributes = vec![
             ("gen_ai.operation.name", "invoke_agent".into()),
-            ("gen_ai.agent.name", begun.agent.as_str().into()),
-            ("gen_ai.agent.version", begun.revision.as_str().into()),
+            ("gen_ai.agent.name", ended_turn.agent.as_str().into()),
+            ("gen_ai.agent.version", ended_turn.revision.as_str().into()),
             ("gen_ai.conversation.id", self.id.as_str().into()),
-            ("gen_ai.usage.input_tokens", begun.usage.input_tokens.into()),
-            ("gen_ai.usage.output_tokens", begun.usage.output_tokens.into()),
+            ("gen_ai.usage.input_tokens", ended_turn.usage.input_tokens.into()),
+            ("gen_ai.usage.output_tokens", ended_turn.usage.output_tokens.into()),
             ("abide.turn.id", turn.as_str().into()),
             ("abide.outcome", outcome.into()),
-            ("abide.epoch", self.held.epoch.into()),
+            ("abide.epoch", self.claim.epoch.into()),
         ];
-        if let Some(definition) = self.deps.agents.kept(begun.revision) {
+        if let Some(definition) = self.services.agents.kept(ended_turn.revision) {
             let model = &definition.model;
             attributes.push(("gen_ai.provider.name", model.provider.convention().into()));
             attributes.push(("gen_ai.request.model", model.name.as_str().into()));
         }
-        if let Some(parent) = &was.parent {
+        if let Some(parent) = &before.parent {
             let (id, call) = (&parent.conversation_id, &parent.call_id);
             attributes.push(("abide.parent.conversation.id", id.as_str().into()));
             attributes.push(("abide.parent.call.id", call.as_str().into()));
         }
         tracer.end(Span {
-            at: root,
+            context: root,
             parent: None,
-            name: format!("invoke_agent {}", begun.agent),
-            side: SpanKind::Internal,
-            began: begun.at,
-            ended: end.at,
+            name: format!("invoke_agent {}", ended_turn.agent),
+            kind: SpanKind::Internal,
+            started_at: ended_turn.at,
+            ended_at: end.at,
             attributes,
             links: Vec::new(),
-            // The reason may repeat what a provider said of a prompt.
+            // Not the reason: it may repeat a provider's remarks on a prompt, which are content.
             error: (outcome == "failed").then_some(outcome),
         });
     }
 
-    /// Says in the trace of the open turn that it goes on here, since `began`.
-    pub(super) fn revived(&self, began: Timestamp) {
+    /// Ends the span of a revival, in the trace of the open turn.
+    pub(super) fn trace_revival(&self, started_at: Timestamp) {
         let Some(turn) = &self.state.turn else { return };
         let root = || SpanContext::of_turn(&self.id, &turn.id);
-        let Some((tracer, root)) = trace::wanted(root) else { return };
+        let Some((tracer, root)) = trace::sample(root) else { return };
         tracer.end(Span {
-            at: root.child(&["revival", &self.held.epoch.to_string()]),
+            context: root.child(&["revival", &self.claim.epoch.to_string()]),
             parent: Some(root.span),
             name: "revive".to_owned(),
-            side: SpanKind::Internal,
-            began,
-            ended: self.deps.clock.now(),
+            kind: SpanKind::Internal,
+            started_at,
+            ended_at: self.services.clock.now(),
             attributes: vec![
                 ("gen_ai.conversation.id", self.id.as_str().into()),
                 ("abide.turn.id", turn.id.as_str().into()),
                 ("abide.seq", self.state.seq.into()),
-                ("abide.epoch", self.held.epoch.into()),
+                ("abide.epoch", self.claim.epoch.into()),
             ],
-            // Those that its calls waited in, whoever held it then.
-            links: waited(root, &turn.calls),
+            // The suspensions of its calls, whichever node held the conversation then.
+            links: trace::suspensions(root, &turn.calls),
             error: None,
         });
     }
 }
 
-/// The suspensions that are open, or were, of the calls of a step.
-pub(crate) fn waited<'a>(
-    root: SpanContext,
-    calls: impl IntoIterator<Item = &'a Call>,
-) -> Vec<SpanContext> {
-    let last =
-        |call: &Call| (call.suspensions > 0).then(|| root.suspension(&call.id, call.suspensions));
-    calls.into_iter().filter_map(last).collect()
-}
-
-/// What is known of the turn that ends.
-struct Begun<'a> {
+/// A turn that has ended, from the state before or from the events that began it.
+struct EndedTurn<'a> {
     at: Timestamp,
     agent: &'a AgentName,
     revision: &'a Revision,
     usage: Usage,
 }
 
-impl<'a> Begun<'a> {
-    fn of(was: &'a State, events: &'a [Event], end: &Event) -> Option<Self> {
-        let open = was.turn.as_ref().filter(|turn| Some(&turn.id) == end.turn_id.as_ref());
-        let mut begun = open.map(|turn| {
+impl<'a> EndedTurn<'a> {
+    fn of(before: &'a State, events: &'a [Event], end: &Event) -> Option<Self> {
+        let open = before.turn.as_ref().filter(|turn| Some(&turn.id) == end.turn_id.as_ref());
+        let mut ended_turn = open.map(|turn| {
             let (at, agent, revision) = (turn.started_at, &turn.agent, &turn.revision);
             Self { at, agent, revision, usage: turn.usage }
         });
         for event in events.iter().filter(|event| event.turn_id == end.turn_id) {
-            match (&event.data, &mut begun) {
+            match (&event.data, &mut ended_turn) {
                 (EventData::TurnStarted(started), _) => {
                     let (at, usage) = (event.at, Usage::default());
                     let (agent, revision) = (&started.agent, &started.revision);
-                    begun = Some(Self { at, agent, revision, usage });
+                    ended_turn = Some(Self { at, agent, revision, usage });
                 }
-                (EventData::AssistantMsg(said), Some(begun)) => {
-                    begun.usage += said.usage.unwrap_or_default();
+                (EventData::AssistantMsg(message), Some(ended_turn)) => {
+                    ended_turn.usage += message.usage.unwrap_or_default();
                 }
                 _ => {}
             }
         }
-        begun
+        ended_turn
     }
 }
 
-fn call_counted(by: Executor, outcome: &'static str) {
+fn count_call(by: Executor, outcome: &'static str) {
     let executor = executor(by);
     metrics::counter!("abide_calls_total", "executor" => executor, "outcome" => outcome)
         .increment(1);
 }
 
-/// Never less than nothing, whatever clocks said.
+/// Never negative, even if the clocks of two nodes disagree.
 fn seconds(since: Timestamp, until: Timestamp) -> f64 {
     until.duration_since(since).as_secs_f64().max(0.0)
 }

@@ -1,4 +1,4 @@
-//! What hooks are told of a commit.
+//! Notifies hooks of a commit.
 
 use std::sync::Arc;
 
@@ -16,60 +16,72 @@ use crate::hooks::HookContext;
 use crate::hooks::notifier::{HookOwner, Notification};
 
 impl LiveConversation {
-    /// Queues what hooks want to know of events that are journalled now. Asks no store.
-    pub(super) fn tell(&self, before: &State, events: &[Event]) {
-        let mut known: Option<(Revision, Option<Arc<Definition>>)> = None;
+    /// Queues the notifications of events that have been journalled. Reads no store.
+    pub(super) fn notify_hooks(&self, before: &State, events: &[Event]) {
+        let mut cache: Option<(Revision, Option<Arc<Definition>>)> = None;
         for event in events {
-            for on in told(&event.data) {
-                let whose = self.whose(before, event, &mut known);
+            for on in hook_points(&event.data) {
+                let owner = self.hook_owner(before, event, &mut cache);
                 let (tool, args) = self.call_of(before, events, &event.data).unzip();
-                if !whose.may_want(*on, tool) {
+                if !owner.may_want(*on, tool) {
                     continue;
                 }
                 let turns = [&before.turn, &self.state.turn].into_iter().flatten();
                 let turn = turns.into_iter().find(|it| Some(&it.id) == event.turn_id.as_ref());
-                let own = turn.map(|turn| turn.assigns.clone()).unwrap_or_default();
-                let occasion = HookContext {
+                let turn_assigns = turn.map(|turn| turn.assigns.clone()).unwrap_or_default();
+                let context = HookContext {
                     conversation_id: self.id.clone(),
                     turn_id: event.turn_id.clone(),
                     principal: principal(&event.data).or(turn.map(|turn| &turn.principal)).cloned(),
-                    assigns: merged(&self.state.assigns, &own, &Default::default()),
+                    assigns: merged(&self.state.assigns, &turn_assigns, &Default::default()),
                 };
-                let (tool, args) = (tool.map(str::to_owned), args.cloned());
-                let event = Some(Arc::new(event.clone()));
-                let note = Notification { whose, occasion, on: *on, tool, args, event };
-                self.deps.runner.hooks().teller.tell(&self.deps, note);
+                self.notify(Notification {
+                    owner,
+                    context,
+                    on: *on,
+                    tool: tool.map(str::to_owned),
+                    args: args.cloned(),
+                    event: Some(Arc::new(event.clone())),
+                });
             }
         }
     }
 
-    /// The same of a conversation that is gone, which this was.
-    pub(super) fn tell_end(&self, before: &State) {
+    /// Queues the notification that the conversation was deleted; `before` was its last state.
+    pub(super) fn notify_session_end(&self, before: &State) {
         let Some(agent) = before.agent.clone() else { return };
-        let whose = match self.newest.clone().filter(|newest| newest.name == agent) {
-            Some(newest) => HookOwner::Definition(newest),
-            None => HookOwner::Agent(agent),
-        };
-        if !whose.may_want(HookPoint::SessionEnd, None) {
+        let definition = self.newest_definition.clone().filter(|newest| newest.name == agent);
+        let owner = definition.map_or(HookOwner::Agent(agent), HookOwner::Definition);
+        if !owner.may_want(HookPoint::SessionEnd, None) {
             return;
         }
-        let occasion = HookContext {
+        let context = HookContext {
             conversation_id: self.id.clone(),
             turn_id: None,
             principal: None,
             assigns: before.assigns.clone(),
         };
-        let (tool, args, event) = Default::default();
-        let note = Notification { whose, occasion, on: HookPoint::SessionEnd, tool, args, event };
-        self.deps.runner.hooks().teller.tell(&self.deps, note);
+        self.notify(Notification {
+            owner,
+            context,
+            on: HookPoint::SessionEnd,
+            tool: None,
+            args: None,
+            event: None,
+        });
     }
 
-    /// Whose hooks hear of the event: those of its turn's or its call's revision, else the newest.
-    fn whose(
+    fn notify(&self, notification: Notification) {
+        self.services.hooks.notify(&self.services.agents, notification);
+    }
+
+    /// The definition whose hooks are notified: the revision of the event's turn or call, else the
+    /// agent's newest.
+    fn hook_owner(
         &self,
         before: &State,
         event: &Event,
-        known: &mut Option<(Revision, Option<Arc<Definition>>)>,
+        cache: &mut Option<(Revision, Option<Arc<Definition>>)>,
     ) -> HookOwner {
         let turns = [&before.turn, &self.state.turn].into_iter().flatten();
         let mut turns = turns.filter(|turn| Some(&turn.id) == event.turn_id.as_ref());
@@ -78,14 +90,14 @@ impl LiveConversation {
         let revision = turns.next().map(|turn| &turn.revision);
         let Some(revision) = revision.or(run.map(|run| &run.revision)) else {
             let agent = || self.state.agent.clone().unwrap_or_else(|| AgentName::new(""));
-            let newest = self.newest.clone().map(HookOwner::Definition);
+            let newest = self.newest_definition.clone().map(HookOwner::Definition);
             return newest.unwrap_or_else(|| HookOwner::Agent(agent()));
         };
-        let definition = match known {
-            Some((of, definition)) if of == revision => definition.clone(),
+        let definition = match cache {
+            Some((cached, definition)) if cached == revision => definition.clone(),
             Some(_) | None => {
-                let found = self.deps.agents.kept(revision);
-                *known = Some((revision.clone(), found.clone()));
+                let found = self.services.agents.kept(revision);
+                *cache = Some((revision.clone(), found.clone()));
                 found
             }
         };
@@ -115,20 +127,20 @@ impl LiveConversation {
             }
             _ => None,
         });
-        let of_turn = || {
+        let from_turn = || {
             let call = before.call(id).or_else(|| self.state.call(id))?;
             Some((call.tool.as_str(), &call.args))
         };
-        let of_run = || {
+        let from_dispatch = || {
             let run = before.dispatches.get(id).or_else(|| self.state.dispatches.get(id))?;
             Some((run.tool.as_str(), &run.input))
         };
-        planned.or_else(of_turn).or_else(of_run)
+        planned.or_else(from_turn).or_else(from_dispatch)
     }
 }
 
 impl HookOwner {
-    /// Whether a hook concerns that, or nobody knows yet.
+    /// Whether one of its hooks wants to be notified, or that is not known yet.
     fn may_want(&self, on: HookPoint, tool: Option<&str>) -> bool {
         match self {
             Self::Definition(definition) => {
@@ -139,8 +151,8 @@ impl HookOwner {
     }
 }
 
-/// The hooks that hear of such an event.
-fn told(data: &EventData) -> &'static [HookPoint] {
+/// The hook points at which such an event is notified.
+fn hook_points(data: &EventData) -> &'static [HookPoint] {
     match data {
         EventData::Created(_) => &[HookPoint::SessionStart],
         EventData::UserMsg(_) => &[HookPoint::UserPromptSubmit],
@@ -199,7 +211,8 @@ fn result(outcome: &Outcome) -> &'static [HookPoint] {
     }
 }
 
-/// Which call it is about, of the events that hooks hear of and that do not say the tool themselves.
+/// The call that an event is about. Only for events that hooks are notified of and that do not name
+/// the tool themselves.
 fn call_id(data: &EventData) -> Option<&CallId> {
     match data {
         EventData::ToolResult(done) => Some(&done.call_id),
@@ -211,10 +224,10 @@ fn call_id(data: &EventData) -> Option<&CallId> {
     }
 }
 
-/// On whose behalf, where the event says so itself.
+/// The principal that an event names itself.
 fn principal(data: &EventData) -> Option<&Principal> {
     match data {
-        EventData::UserMsg(said) => Some(&said.principal),
+        EventData::UserMsg(message) => Some(&message.principal),
         EventData::DispatchFinished(done) => Some(&done.principal),
         _ => None,
     }

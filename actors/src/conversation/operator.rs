@@ -1,47 +1,52 @@
-//! What an operator has a live conversation do at once: try again, or go.
+//! Operators' requests to a live conversation: retry now, or give the claim away.
 
 use ractor::ActorRef;
 
-use super::{ConversationMsg, ExitReason, LiveConversation, in_time};
+use super::{ConversationMsg, ExitReason, LiveConversation, with_store_timeout};
 use crate::journal::Holder;
 use crate::request::ReleaseOutcome;
 
 impl LiveConversation {
-    /// Ends every wait for a later attempt, and starts what is wanted and does not run. What runs
-    /// is left alone. Returns what is tried again.
+    /// Ends every backoff, and starts what is wanted and does not run. Running work is left alone.
+    /// Returns what is retried.
     pub(super) fn retry(&mut self, myself: &ActorRef<ConversationMsg>) -> Vec<String> {
-        let waited = self.pauses.cut().into_iter().map(|pause| pause.activity);
-        let ran: Vec<_> = self.running.keys().cloned().collect();
+        let ended = self.activities.backoffs.end_all().into_iter().map(|backoff| backoff.activity);
+        let running_before = self.activities.labels();
         self.reconcile(myself);
-        let begun = self.running.keys().filter(|activity| !ran.contains(activity));
-        waited.chain(begun.map(ToString::to_string)).collect()
+        let running = self.activities.labels().into_iter();
+        let started = running.filter(|activity| !running_before.contains(activity));
+        ended.chain(started).collect()
     }
 
-    /// Cuts off what runs, gives the claim to `to` in one step, or up, and ends the actor.
+    /// Aborts what runs, gives the claim to `to` in one step, or up, and ends the actor.
     ///
-    /// Nothing is done while calls run that must not run twice, unless it is forced: then they end
-    /// as interrupted.
-    pub(super) async fn let_go(
+    /// Does nothing while calls run that must not run twice, unless `force` is set: those calls
+    /// then end as interrupted.
+    pub(super) async fn release(
         &mut self,
         myself: &ActorRef<ConversationMsg>,
         to: Option<Holder>,
         force: bool,
     ) -> Result<ReleaseOutcome, ExitReason> {
-        let runs = self.state.uninterruptible();
-        if !force && !runs.is_empty() {
-            return Ok(ReleaseOutcome::Runs(runs));
+        let uninterruptible = self.state.uninterruptible();
+        if !force && !uninterruptible.is_empty() {
+            return Ok(ReleaseOutcome::Uninterruptible(uninterruptible));
         }
-        self.running.clear();
-        let (journal, me) = (&self.deps.journal, &self.held.holder);
+        self.activities.abort_all();
+        let journal = &self.services.journal;
+        let me = &self.claim.holder;
         let holder = match to {
-            Some(to) => Some(in_time(journal.claim(&self.id, &to, Some(me))).await?.holder),
+            Some(to) => {
+                let claim = with_store_timeout(journal.claim(&self.id, &to, Some(me))).await?;
+                Some(claim.holder)
+            }
             None => {
-                in_time(journal.release(&self.id, &self.held)).await?;
+                with_store_timeout(journal.release(&self.id, &self.claim)).await?;
                 None
             }
         };
-        self.parted = true;
-        myself.stop(Some("let go by an operator".to_owned()));
-        Ok(ReleaseOutcome::Parted(holder))
+        self.is_released = true;
+        myself.stop(Some("released by an operator".to_owned()));
+        Ok(ReleaseOutcome::Released(holder))
     }
 }

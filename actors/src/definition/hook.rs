@@ -10,10 +10,10 @@ use utoipa::ToSchema;
 use crate::definition::Endpoint;
 use crate::limits::one_line;
 
-/// How large a compiled expression may be: names are short, and so is what matches them.
-const REGEX: usize = 1024 * 1024;
-/// How much of the compiler's complaint is told.
-const COMPLAINT: usize = 200;
+/// The size of a compiled expression: names are short, and so are the expressions that match them.
+const MAX_REGEX_BYTES: usize = 1024 * 1024;
+/// The part of the compiler's message that the author of the definition reads.
+const MAX_MESSAGE_BYTES: usize = 200;
 
 /// One entry of an agent's `hooks`.
 #[derive(Clone, Debug)]
@@ -21,20 +21,20 @@ pub struct HookSpec {
     /// Unique in its agent.
     pub name: String,
     pub on: HookPoint,
-    /// Of which tools; `None`: of all.
+    /// The tools whose calls the hook is called for; `None` for all.
     pub matching: Option<Matcher>,
     pub target: HookTarget,
-    /// How long one call of it may take.
+    /// The time that one call of the hook may take.
     pub timeout: Duration,
-    /// Of a `pre` hook: neighbours with the same text run at once, and may only add.
+    /// `pre` hooks only: neighbours of the same group run at once, and may only add.
     pub parallel: Option<String>,
-    /// Of a `pre` hook: what it adds is journalled.
+    /// `pre` hooks only: whether its additions are journalled.
     pub durable: bool,
-    /// Of a `post` or `stream` hook: its failure ends the turn.
+    /// `post` and `stream` hooks only: whether its failure ends the turn.
     pub fail_closed: bool,
 }
 
-/// Who is called.
+/// The code or the server that is called.
 #[derive(Clone, Debug)]
 pub enum HookTarget {
     Http(Endpoint),
@@ -42,9 +42,12 @@ pub enum HookTarget {
     Native(String),
 }
 
-/// When a hook is called. The first four are asked and waited for; the others are told, after the
-/// commit of what they are told of (`PreCompact` has none), in the order of a conversation's events and at most once: a node
-/// that dies, or whose queue is full, loses them. The journal is the truth.
+/// When a hook is called (`reference/hooks.md`).
+///
+/// At the first four points the conversation waits for the reply. At the others the hook is
+/// notified after the commit of the event (`PreCompact` has none), in the order of the
+/// conversation's events and at most once: a node that dies, or whose queue is full, loses
+/// notifications. The journal is the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = HookMoment)]
 pub enum HookPoint {
@@ -54,13 +57,13 @@ pub enum HookPoint {
     /// After every message of the model. A failure is logged.
     #[serde(rename = "post")]
     Post,
-    /// While the model speaks. One that fails is left out for the rest of the message.
+    /// While the model writes. A hook that fails is skipped for the rest of the message.
     #[serde(rename = "stream")]
     Stream,
     /// After the gate, before a call is journalled. A failure denies the call.
     PreToolUse,
     PostToolUse,
-    /// A call ended with an error, also one that never ran.
+    /// A call ended with an error, whether it ran or not.
     PostToolUseFailure,
     SessionStart,
     /// The conversation was deleted.
@@ -71,17 +74,17 @@ pub enum HookPoint {
     StopFailure,
     SubagentStart,
     SubagentStop,
-    /// The oldest turns are about to be summarized; there is no event of that yet.
+    /// The oldest turns are about to be summarized; no event says so yet.
     PreCompact,
-    /// They are.
+    /// The oldest turns have been summarized.
     PostCompact,
     PermissionDenied,
-    /// A call waits for a person or a page.
+    /// A call waits for a person or a client.
     Notification,
 }
 
 impl HookPoint {
-    /// As definitions write them.
+    /// The names that definitions use.
     pub(crate) const WORDS: &str = "pre, post, stream, PreToolUse, PostToolUse, \
         PostToolUseFailure, SessionStart, SessionEnd, UserPromptSubmit, Stop, StopFailure, \
         SubagentStart, SubagentStop, PreCompact, PostCompact, PermissionDenied, Notification";
@@ -109,8 +112,8 @@ impl HookPoint {
         }
     }
 
-    /// Whether nobody waits for its reply.
-    pub fn is_told(self) -> bool {
+    /// Whether the hook is only notified, and nobody waits for its reply.
+    pub fn is_notified(self) -> bool {
         !matches!(self, Self::Pre | Self::Post | Self::Stream | Self::PreToolUse)
     }
 }
@@ -122,30 +125,33 @@ impl fmt::Display for HookPoint {
 }
 
 impl HookSpec {
-    /// Whether it is called on that, for this tool if it is about one.
+    /// Whether the hook is called at this point, for this tool if the point is about one.
     pub(crate) fn concerns(&self, on: HookPoint, tool: Option<&str>) -> bool {
         let matches = |matching: &Matcher| tool.is_some_and(|tool| matching.matches(tool));
         self.on == on && self.matching.as_ref().is_none_or(matches)
     }
 }
 
-/// An expression that a whole name satisfies, in upper or lower case.
+/// A regular expression that must match a whole name, in upper or lower case.
 #[derive(Clone, Debug)]
 pub struct Matcher(Regex);
 
 impl Matcher {
-    /// Compiles it; the error is for its author.
+    /// Compiles the expression. The error is for the author of the definition.
     pub(crate) fn compile(source: &str) -> Result<Self, String> {
-        // Alone first: `a)|(b` must not become legal by what is put around it.
+        // Compiled alone first: the parentheses below must not make `a)|(b` legal.
         let build = |source: &str| {
-            let built = RegexBuilder::new(source).case_insensitive(true).size_limit(REGEX).build();
-            built.map_err(|error| one_line(&error.to_string(), COMPLAINT))
+            let regex = RegexBuilder::new(source)
+                .case_insensitive(true)
+                .size_limit(MAX_REGEX_BYTES)
+                .build();
+            regex.map_err(|error| one_line(&error.to_string(), MAX_MESSAGE_BYTES))
         };
         build(source)?;
         build(&format!("^(?:{source})$")).map(Self)
     }
 
-    /// Whether the whole name satisfies it.
+    /// Whether the expression matches the whole name.
     pub fn matches(&self, name: &str) -> bool {
         self.0.is_match(name)
     }

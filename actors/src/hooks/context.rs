@@ -1,4 +1,4 @@
-//! What `pre` hooks add to the context of one step.
+//! `pre` hooks add to the context of one step.
 
 use abide_conversation::event::AddedContext;
 use abide_conversation::message::Message;
@@ -10,48 +10,46 @@ use crate::definition::HookSpec;
 use crate::model::prompt;
 use crate::model::tokens::Counter;
 
-/// How much may still be added to one step.
+/// The tokens that hooks may still add to one step.
 #[derive(Clone)]
 pub(crate) struct TokenReserve {
-    /// In tokens.
-    whole: u32,
+    total: u32,
     used: u64,
     counter: Counter,
 }
 
 impl TokenReserve {
-    pub(crate) fn new(whole: u32, counter: Counter) -> Self {
-        Self { whole, used: 0, counter }
+    pub(crate) fn new(total: u32, counter: Counter) -> Self {
+        Self { total, used: 0, counter }
     }
 
-    /// Takes what was added out of it; the error is why the turn ends.
+    /// Subtracts what a hook added. The error is the reason why the turn ends.
     pub(crate) fn take(&mut self, hook: &str, content: &[Value]) -> Result<(), String> {
         self.used = self.used.saturating_add(self.counter.content(content));
-        match self.used > u64::from(self.whole) {
-            true => {
-                Err(format!("hook {hook} went over the injection reserve of {} tokens", self.whole))
-            }
-            false => Ok(()),
+        if self.used > u64::from(self.total) {
+            let total = self.total;
+            return Err(format!("hook {hook} went over the injection reserve of {total} tokens"));
         }
+        Ok(())
     }
 }
 
-/// Asks hooks in the order of their declaration, neighbours of one parallel group at once. The error
-/// is why the turn is to be halted.
-pub(crate) async fn additions(
+/// Asks hooks in the order of their declaration, neighbours of the same parallel group at once. The
+/// error is the reason why the turn is halted.
+pub(crate) async fn collect_additions(
     caller: &HookCaller,
     hooks: &[&HookSpec],
-    occasion: &HookContext,
-    what: &HookPayload,
+    context: &HookContext,
+    payload: &HookPayload,
     reserve: &mut TokenReserve,
 ) -> Result<Vec<AddedContext>, String> {
     let mut added = Vec::new();
-    let together =
+    let in_one_group =
         |one: &&HookSpec, next: &&HookSpec| one.parallel.is_some() && one.parallel == next.parallel;
-    for group in hooks.chunk_by(together) {
-        let asked = group.iter().map(|hook| caller.ask(hook, occasion, what.clone()));
-        for (hook, reply) in group.iter().zip(join_all(asked).await) {
-            match reply.map_err(|failed| failed.to_string())? {
+    for group in hooks.chunk_by(in_one_group) {
+        let replies = group.iter().map(|hook| caller.ask(hook, context, payload.clone()));
+        for (hook, reply) in group.iter().zip(join_all(replies).await) {
+            match reply.map_err(|error| error.to_string())? {
                 Reply::Add(content) if content.is_empty() => {}
                 Reply::Add(content) => {
                     reserve.take(&hook.name, &content)?;
@@ -61,7 +59,10 @@ pub(crate) async fn additions(
                     return Err(format!("hook {}: {reason}", hook.name));
                 }
                 Reply::Halt(_) => {
-                    tracing::warn!(hook = hook.name, "a hook of a parallel group may only add");
+                    tracing::warn!(
+                        hook = hook.name,
+                        "hook failed: a hook of a parallel group may only add"
+                    );
                     return Err(HookCallError(hook.name.clone()).to_string());
                 }
                 Reply::GoOn
@@ -75,8 +76,8 @@ pub(crate) async fn additions(
     Ok(added)
 }
 
-/// What was added, as the model reads it, for one step only.
-pub(crate) fn transient(added: Vec<AddedContext>) -> impl Iterator<Item = Message> {
+/// The messages that the additions become, for one step only.
+pub(crate) fn transient_messages(added: Vec<AddedContext>) -> impl Iterator<Item = Message> {
     let message = |(at, added): (usize, AddedContext)| {
         prompt::inserted(format!("{}now_{at}", prompt::CONTEXT), added.content)
     };

@@ -1,4 +1,4 @@
-//! What a hook is told of: the same for code of the program, and as JSON for a server.
+//! What a hook receives: the same for code of the program, and as JSON for a server.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::limits::MAX_VALUE_BYTES;
 /// One call of a hook.
 #[derive(Clone, Debug, Serialize)]
 pub struct HookEvent {
-    /// The name under which it was declared.
+    /// The name under which the hook was declared.
     pub hook: String,
     pub on: crate::definition::HookPoint,
     #[serde(flatten)]
-    pub occasion: HookContext,
+    pub context: HookContext,
     #[serde(flatten)]
-    pub what: HookPayload,
+    pub payload: HookPayload,
 }
 
-/// Where it happens, and on whose behalf.
+/// The conversation and the principal that a hook is called for.
 #[derive(Clone, Debug, Serialize)]
 pub struct HookContext {
     pub conversation_id: ConversationId,
@@ -32,52 +32,53 @@ pub struct HookContext {
     pub assigns: Map<String, Value>,
 }
 
-/// What happens.
+/// What happens, by hook point.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum HookPayload {
-    /// On `pre`: the model is about to read these messages, and then what hooks add.
+    /// On `pre`: the model is about to read these messages, followed by what hooks add.
     Pre {
         step: u32,
-        /// The newest, up to 1 MB of JSON; the last one in any case.
+        /// The newest messages, up to 1 MB of JSON; always the last one.
         messages: Arc<[Message]>,
     },
-    /// On `post`: the model has said this.
+    /// On `post`: the message that the model wrote.
     Post {
         step: u32,
         content: Vec<Value>,
-        /// `{id, name, args}` each, as the model gave them.
+        /// Each is `{id, name, args}` as the model gave it.
         tool_calls: Vec<Value>,
     },
-    /// On `stream`: the model says this.
+    /// On `stream`: text of the message that the model is writing.
     Stream {
         step: u32,
         kind: Kind,
-        /// All that came while the hooks were busy, or what the hook before let through.
+        /// All text that came while the hooks were busy, or what the previous hook let through.
         text: String,
-        /// Nothing follows of this kind; the text may be empty.
+        /// Whether no more text of this kind follows. The text may then be empty.
         r#final: bool,
     },
-    /// On `PreToolUse`: a call that the gate lets through, or that a person is asked about.
+    /// On `PreToolUse`: a call that the gate allows, or that a person will be asked about.
     Call {
-        /// As the model gave it; the journal may rename a repeated one. `None` for a user's own call.
+        /// The id that the model gave; the journal may change a repeated one. `None` for a user's
+        /// own call.
         call_id: Option<CallId>,
         tool: String,
         executor: Executor,
         args: Value,
     },
-    /// On the rest: it is journalled.
-    Told {
+    /// At the other hook points, after the commit.
+    Notification {
         #[serde(skip_serializing_if = "Option::is_none")]
         tool: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         args: Option<Value>,
-        /// As the journal has it; `None` of a conversation that was deleted, and of `PreCompact`.
+        /// The journalled event; `None` on `SessionEnd` and `PreCompact`.
         event: Option<Arc<Event>>,
     },
 }
 
-/// What kind of text streams.
+/// The kind of text that streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -85,8 +86,8 @@ pub enum Kind {
     Thinking,
 }
 
-/// The newest messages that make up 1 MB of JSON at most; the last one whatever its size.
-pub(crate) fn kept(messages: &[Message]) -> Arc<[Message]> {
+/// The newest messages, together at most 1 MB of JSON; always the last one, whatever its size.
+pub(crate) fn newest_messages(messages: &[Message]) -> Arc<[Message]> {
     let size = |message: &Message| serde_json::to_vec(message).map_or(usize::MAX, |it| it.len());
     let mut left = MAX_VALUE_BYTES;
     let fits = |message: &&Message| {

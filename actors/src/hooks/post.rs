@@ -1,26 +1,26 @@
-//! What `post` hooks make of a message of the model.
+//! `post` hooks judge a message of the model.
 
 use abide_conversation::command::MessageVerdict;
 
 use super::{HookCaller, HookContext, HookPayload, Reply};
 use crate::definition::{HookPoint, HookSpec};
 
-/// Asks the hooks in the order of their declaration; the first that is against the message decides.
-pub(crate) async fn judged(
+/// Asks the hooks in the order of their declaration. The first that objects to the message decides.
+pub(crate) async fn judge_message(
     caller: &HookCaller,
     hooks: &[HookSpec],
-    occasion: &HookContext,
-    what: &HookPayload,
+    context: &HookContext,
+    payload: &HookPayload,
 ) -> MessageVerdict {
     for hook in hooks.iter().filter(|hook| hook.on == HookPoint::Post) {
-        match caller.ask(hook, occasion, what.clone()).await {
+        match caller.ask(hook, context, payload.clone()).await {
             Ok(Reply::Halt(reason)) => {
                 return MessageVerdict::Halt(format!("hook {}: {reason}", hook.name));
             }
             Ok(Reply::Refuse(reason)) => {
                 return MessageVerdict::Refuse { hook: hook.name.clone(), reason };
             }
-            Err(failed) if hook.fail_closed => return MessageVerdict::Halt(failed.to_string()),
+            Err(error) if hook.fail_closed => return MessageVerdict::Halt(error.to_string()),
             Ok(Reply::GoOn | Reply::Add(_) | Reply::Show(_) | Reply::Deny(_) | Reply::Args(_))
             | Err(_) => {}
         }

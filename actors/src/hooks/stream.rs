@@ -11,19 +11,19 @@ use crate::definition::Definition;
 use crate::definition::{HookPoint, HookSpec};
 use crate::model::{ModelError, ReplyChunk, ReplyEnd, ReplyStream};
 
-/// What the model says in one message before the hooks have had it; more is a model that never stops.
-const TEXT: usize = 4 << 20;
+/// The text of one message before the hooks have processed it. More is a model that never stops.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// The hooks of one message, and which of them are still asked.
 pub(crate) struct Filter {
     pub(crate) caller: Arc<HookCaller>,
     pub(crate) definition: Arc<Definition>,
-    pub(crate) occasion: HookContext,
+    pub(crate) context: HookContext,
     pub(crate) step: u32,
-    /// Those that failed.
-    pub(crate) left_out: Vec<String>,
-    /// Whether any text is not as the model said it.
-    pub(crate) changed: bool,
+    /// The hooks that failed; they are skipped for the rest of the message.
+    pub(crate) skipped: Vec<String>,
+    /// Whether a hook has changed the model's text.
+    pub(crate) has_changed: bool,
 }
 
 /// Text of one kind on its way through the hooks.
@@ -33,45 +33,47 @@ struct Chunk {
     is_final: bool,
 }
 
-type Passed = (Filter, Result<Option<ReplyChunk>, ModelError>);
+type Filtered = (Filter, Result<Option<ReplyChunk>, ModelError>);
 
 struct Flow {
-    parts: ReplyStream,
+    chunks: ReplyStream,
     waiting: VecDeque<Chunk>,
-    /// The hooks at work on a chunk, or at rest.
+    /// The hooks, busy with a chunk or idle.
     hooks: Hooks,
-    /// What the model ended with, told when all of its text has been.
-    ended: Option<ReplyEnd>,
-    heard: usize,
-    said: [bool; 2],
-    over: bool,
+    /// The end of the model's stream; passed on when all of its text has been.
+    end: Option<ReplyEnd>,
+    received_bytes: usize,
+    has_thinking: bool,
+    has_text: bool,
+    is_over: bool,
 }
 
 enum Hooks {
-    Busy(BoxFuture<'static, Passed>),
+    Busy(BoxFuture<'static, Filtered>),
     Idle(Filter),
     Gone,
 }
 
-/// The same parts, with what the hooks make of the text. While they are busy the model is listened
-/// to, and what it says meanwhile is joined.
-pub(crate) fn filtered(parts: ReplyStream, filter: Filter) -> ReplyStream {
+/// The stream with its text as the hooks changed it. While they are busy the model is still read,
+/// and the text that arrives meanwhile is joined.
+pub(crate) fn filter(chunks: ReplyStream, filter: Filter) -> ReplyStream {
     let flow = Flow {
-        parts,
+        chunks,
         waiting: VecDeque::new(),
         hooks: Hooks::Idle(filter),
-        ended: None,
-        heard: 0,
-        said: [false; 2],
-        over: false,
+        end: None,
+        received_bytes: 0,
+        has_thinking: false,
+        has_text: false,
+        is_over: false,
     };
     unfold(flow, |mut flow| async move {
-        if flow.over {
+        if flow.is_over {
             return None;
         }
-        let part = flow.next().await;
-        flow.over = matches!(part, Err(_) | Ok(ReplyChunk::Done(_)));
-        Some((part, flow))
+        let chunk = flow.next().await;
+        flow.is_over = matches!(chunk, Err(_) | Ok(ReplyChunk::Done(_)));
+        Some((chunk, flow))
     })
     .boxed()
 }
@@ -79,87 +81,94 @@ pub(crate) fn filtered(parts: ReplyStream, filter: Filter) -> ReplyStream {
 impl Flow {
     async fn next(&mut self) -> Result<ReplyChunk, ModelError> {
         loop {
-            self.work();
+            self.feed_hooks();
             let busy = match &mut self.hooks {
                 Hooks::Busy(busy) => Some(busy),
                 Hooks::Idle(_) | Hooks::Gone => None,
             };
             let is_busy = busy.is_some();
-            let passed = async {
+            let filtered = async {
                 match busy {
                     Some(busy) => busy.await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                (filter, passed) = passed => {
+                (filter, chunk) = filtered => {
                     self.hooks = Hooks::Idle(filter);
-                    if let Some(part) = passed? {
-                        return Ok(part);
+                    if let Some(chunk) = chunk? {
+                        return Ok(chunk);
                     }
                 }
-                part = self.parts.next(), if self.ended.is_none() => {
-                    if let Some(part) = self.take(part)? {
-                        return Ok(part);
+                chunk = self.chunks.next(), if self.end.is_none() => {
+                    if let Some(chunk) = self.receive(chunk)? {
+                        return Ok(chunk);
                     }
                 }
-                () = std::future::ready(()), if self.ended.is_some() && !is_busy => {
-                    return Ok(ReplyChunk::Done(self.whole()));
+                () = std::future::ready(()), if self.end.is_some() && !is_busy => {
+                    return Ok(ReplyChunk::Done(self.take_end()));
                 }
             }
         }
     }
 
-    /// Gives the hooks the next chunk, if they are at rest.
-    fn work(&mut self) {
+    /// Gives the hooks the next chunk, if they are idle.
+    fn feed_hooks(&mut self) {
         self.hooks = match (std::mem::replace(&mut self.hooks, Hooks::Gone), &self.waiting) {
             (Hooks::Idle(filter), waiting) if !waiting.is_empty() => match self.waiting.pop_front()
             {
-                Some(chunk) => Hooks::Busy(Box::pin(pass(filter, chunk))),
+                Some(chunk) => Hooks::Busy(Box::pin(run_hooks(filter, chunk))),
                 None => Hooks::Idle(filter),
             },
             (hooks, _) => hooks,
         };
     }
 
-    /// What the model ended with. Its provider's own form of the message would tell what hooks have
-    /// changed.
-    fn whole(&mut self) -> ReplyEnd {
-        let mut done = self.ended.take().unwrap_or_default();
-        if matches!(&self.hooks, Hooks::Idle(filter) if filter.changed) {
-            done.verbatim = None;
+    /// The end of the stream. Without the provider's own form of the message if hooks changed the
+    /// text: that form would reveal the original.
+    fn take_end(&mut self) -> ReplyEnd {
+        let mut end = self.end.take().unwrap_or_default();
+        if matches!(&self.hooks, Hooks::Idle(filter) if filter.has_changed) {
+            end.verbatim = None;
         }
-        done
+        end
     }
 
-    /// Takes what the model says; what is no text passes at once.
-    fn take(
+    /// Takes a chunk of the model's. Anything but text passes at once.
+    fn receive(
         &mut self,
-        part: Option<Result<ReplyChunk, ModelError>>,
+        chunk: Option<Result<ReplyChunk, ModelError>>,
     ) -> Result<Option<ReplyChunk>, ModelError> {
-        match part {
-            Some(Ok(ReplyChunk::Text(text))) => self.wait(Kind::Text, text),
-            Some(Ok(ReplyChunk::Thinking(text))) => self.wait(Kind::Thinking, text),
-            Some(Ok(ReplyChunk::Done(done))) => {
-                for (kind, said) in [Kind::Thinking, Kind::Text].into_iter().zip(self.said) {
-                    let text = String::new();
-                    self.waiting.extend(said.then_some(Chunk { kind, text, is_final: true }));
+        match chunk {
+            Some(Ok(ReplyChunk::Text(text))) => {
+                self.has_text = true;
+                self.queue(Kind::Text, text)
+            }
+            Some(Ok(ReplyChunk::Thinking(text))) => {
+                self.has_thinking = true;
+                self.queue(Kind::Thinking, text)
+            }
+            Some(Ok(ReplyChunk::Done(end))) => {
+                for (kind, has_any) in
+                    [(Kind::Thinking, self.has_thinking), (Kind::Text, self.has_text)]
+                {
+                    let last = Chunk { kind, text: String::new(), is_final: true };
+                    self.waiting.extend(has_any.then_some(last));
                 }
-                self.ended = Some(done);
+                self.end = Some(end);
                 Ok(None)
             }
             Some(Ok(call @ ReplyChunk::Call(_))) => Ok(Some(call)),
-            Some(Err(failure)) => Err(failure),
+            Some(Err(error)) => Err(error),
             None => Err(ModelError::permanent("the model's stream ended before its message did")),
         }
     }
 
-    fn wait(&mut self, kind: Kind, text: String) -> Result<Option<ReplyChunk>, ModelError> {
-        self.heard = self.heard.saturating_add(text.len());
-        if self.heard > TEXT {
+    fn queue(&mut self, kind: Kind, text: String) -> Result<Option<ReplyChunk>, ModelError> {
+        self.received_bytes = self.received_bytes.saturating_add(text.len());
+        if self.received_bytes > MAX_TEXT_BYTES {
             return Err(ModelError::permanent("the model's message is too long"));
         }
-        self.said[usize::from(kind == Kind::Text)] = true;
         match self.waiting.back_mut() {
             Some(last) if last.kind == kind => last.text.push_str(&text),
             Some(_) | None => self.waiting.push_back(Chunk { kind, text, is_final: false }),
@@ -168,35 +177,36 @@ impl Flow {
     }
 }
 
-/// What all the hooks let through of a chunk, one after another.
-async fn pass(mut filter: Filter, chunk: Chunk) -> Passed {
+/// What all the hooks, one after another, let through of a chunk.
+async fn run_hooks(mut filter: Filter, chunk: Chunk) -> Filtered {
     let Chunk { kind, mut text, is_final } = chunk;
     let definition = filter.definition.clone();
     for hook in definition.hooks.iter().filter(|hook| hook.on == HookPoint::Stream) {
-        // Nothing is left for it to look at.
-        if filter.left_out.contains(&hook.name) || (text.is_empty() && !is_final) {
+        let has_nothing_to_see = text.is_empty() && !is_final;
+        if filter.skipped.contains(&hook.name) || has_nothing_to_see {
             continue;
         }
         match filter.ask(hook, kind, &text, is_final).await {
-            Ok(Some(shown)) => {
-                filter.changed |= shown != text;
-                text = shown;
+            Ok(Some(replacement)) => {
+                filter.has_changed |= replacement != text;
+                text = replacement;
             }
             Ok(None) => {}
-            Err(failure) => return (filter, Err(failure)),
+            Err(error) => return (filter, Err(error)),
         }
     }
-    let part = match kind {
+    if text.is_empty() {
+        return (filter, Ok(None));
+    }
+    let chunk = match kind {
         Kind::Text => ReplyChunk::Text(text),
         Kind::Thinking => ReplyChunk::Thinking(text),
     };
-    let is_empty =
-        matches!(&part, ReplyChunk::Text(text) | ReplyChunk::Thinking(text) if text.is_empty());
-    (filter, Ok((!is_empty).then_some(part)))
+    (filter, Ok(Some(chunk)))
 }
 
 impl Filter {
-    /// What stands in place of the text, if anything else does.
+    /// The text that replaces this one, if the hook gives any.
     async fn ask(
         &mut self,
         hook: &HookSpec,
@@ -204,9 +214,9 @@ impl Filter {
         text: &str,
         is_final: bool,
     ) -> Result<Option<String>, ModelError> {
-        let (step, text) = (self.step, text.to_owned());
-        let what = HookPayload::Stream { step, kind, text, r#final: is_final };
-        match self.caller.ask(hook, &self.occasion, what).await {
+        let payload =
+            HookPayload::Stream { step: self.step, kind, text: text.to_owned(), r#final: is_final };
+        match self.caller.ask(hook, &self.context, payload).await {
             Ok(Reply::Show(text)) => Ok(Some(text)),
             Ok(
                 Reply::GoOn
@@ -216,9 +226,9 @@ impl Filter {
                 | Reply::Deny(_)
                 | Reply::Args(_),
             ) => Ok(None),
-            Err(failed) if hook.fail_closed => Err(ModelError::permanent(failed.to_string())),
-            Err(failed) => {
-                self.left_out.push(failed.0);
+            Err(error) if hook.fail_closed => Err(ModelError::permanent(error.to_string())),
+            Err(error) => {
+                self.skipped.push(error.0);
                 Ok(None)
             }
         }

@@ -1,4 +1,4 @@
-//! Hooks over HTTP against real servers on the loopback, and the stream through native ones.
+//! Hooks over HTTP against real servers on the loopback interface, and streams through native ones.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ use standardwebhooks::Webhook;
 use tokio::net::TcpListener;
 
 use super::context::TokenReserve;
-use super::stream::{Filter, filtered};
+use super::stream::{Filter, filter};
 use super::*;
 use crate::definition::Definition;
 use crate::model::prompt::inserted;
@@ -32,14 +32,15 @@ const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
 
-/// A hook's server that always gives this answer, and keeps what it was sent.
+/// A hook server that always gives this answer, and records the requests.
 async fn server(status: u16, answer: &str) -> (String, Received) {
     let received = Received::default();
-    let (kept, answer) = (received.clone(), answer.to_owned());
+    let requests = received.clone();
+    let answer = answer.to_owned();
     let app = Router::new().route(
         "/hook",
         post(move |headers: HeaderMap, body: Bytes| async move {
-            kept.lock().unwrap().push((headers, body));
+            requests.lock().unwrap().push((headers, body));
             let location = [("location", "http://127.0.0.1:9/")];
             (StatusCode::from_u16(status).unwrap(), location, answer).into_response()
         }),
@@ -55,7 +56,7 @@ fn caller(hooks: Hooks) -> Arc<HookCaller> {
     Arc::new(HookCaller::new(hooks, StillClock::now(), Arc::new(variable)).unwrap())
 }
 
-fn occasion() -> HookContext {
+fn context() -> HookContext {
     HookContext {
         conversation_id: ConversationId::new("c1"),
         turn_id: Some(TurnId::new("t1")),
@@ -70,7 +71,7 @@ fn definition(hooks: Value, natives: &Extensions) -> Arc<Definition> {
     Arc::new(Definition::parse(source, natives).unwrap().definition)
 }
 
-fn what(on: &str) -> HookPayload {
+fn payload(on: &str) -> HookPayload {
     match on {
         "pre" => HookPayload::Pre { step: 1, messages: Arc::default() },
         "post" => HookPayload::Post { step: 1, content: Vec::new(), tool_calls: Vec::new() },
@@ -80,35 +81,35 @@ fn what(on: &str) -> HookPayload {
             executor: Executor::Server,
             args: json!({"to": "a"}),
         },
-        _ => HookPayload::Told { tool: None, args: None, event: None },
+        _ => HookPayload::Notification { tool: None, args: None, event: None },
     }
 }
 
-/// What a hook behind this URL is understood to answer.
-async fn asked(on: &str, url: &str) -> Result<Reply, HookCallError> {
+/// The parsed reply of a hook at this URL.
+async fn ask(on: &str, url: &str) -> Result<Reply, HookCallError> {
     let http = json!({"url": url, "headers": {"x-team": "a"}, "signing_secret_env": "SECRET"});
     let hook = json!({"on": on, "name": "h", "http": http, "timeout": "2s"});
     let definition = definition(json!([hook]), &Extensions::new());
-    caller(Hooks::new()).ask(&definition.hooks[0], &occasion(), what(on)).await
+    caller(Hooks::new()).ask(&definition.hooks[0], &context(), payload(on)).await
 }
 
-async fn answered(on: &str, status: u16, answer: &str) -> Result<Reply, HookCallError> {
-    asked(on, &server(status, answer).await.0).await
+async fn reply_to(on: &str, status: u16, answer: &str) -> Result<Reply, HookCallError> {
+    ask(on, &server(status, answer).await.0).await
 }
 
 #[tokio::test]
-async fn a_server_is_sent_the_event_signed_and_its_answer_is_read() {
+async fn a_server_gets_the_signed_event_and_its_answer_is_read() {
     let (url, received) = server(200, r#"{"args": {"to": "b"}}"#).await;
-    assert_eq!(asked("PreToolUse", &url).await, Ok(Reply::Args(json!({"to": "b"}))));
+    assert_eq!(ask("PreToolUse", &url).await, Ok(Reply::Args(json!({"to": "b"}))));
     let (headers, body) = received.lock().unwrap().remove(0);
     Webhook::new(SECRET).unwrap().verify(&body, &headers).unwrap();
     assert_eq!(headers["x-team"], "a");
     assert_eq!(headers["content-type"], "application/json");
     let sent: Value = serde_json::from_slice(&body).unwrap();
-    let wanted = json!({"hook": "h", "on": "PreToolUse", "conversation_id": "c1", "turn_id": "t1",
+    let expected = json!({"hook": "h", "on": "PreToolUse", "conversation_id": "c1", "turn_id": "t1",
         "principal": "ann", "assigns": {"shop": "x"}, "call_id": null, "tool": "send",
         "executor": "server", "args": {"to": "a"}});
-    assert_eq!(sent, wanted);
+    assert_eq!(sent, expected);
 }
 
 #[tokio::test]
@@ -128,13 +129,13 @@ async fn each_answer_is_read_where_it_fits() {
         ("stream", r#"{"text": ""}"#, Reply::Show(String::new())),
         ("Stop", "thanks", Reply::GoOn),
     ] {
-        assert_eq!(answered(on, 200, answer).await, Ok(reply), "{on} {answer}");
+        assert_eq!(reply_to(on, 200, answer).await, Ok(reply), "{on} {answer}");
     }
-    assert_eq!(answered("pre", 204, "").await, Ok(Reply::GoOn));
+    assert_eq!(reply_to("pre", 204, "").await, Ok(Reply::GoOn));
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_is_a_failure() {
+async fn an_invalid_answer_is_a_failure() {
     let failed = || Err(HookCallError("h".to_owned()));
     for (on, status, answer) in [
         ("pre", 302, "{}"),
@@ -151,48 +152,49 @@ async fn an_answer_that_cannot_be_is_a_failure() {
         ("post", 200, r#"{"content": "known"}"#),
         ("PreToolUse", 200, r#"{"text": "x"}"#),
     ] {
-        assert_eq!(answered(on, status, answer).await, failed(), "{on} {answer}");
+        assert_eq!(reply_to(on, status, answer).await, failed(), "{on} {answer}");
     }
     let large = format!(r#"{{"content": "{}"}}"#, "x".repeat(1 << 20));
-    assert_eq!(answered("pre", 200, &large).await, failed());
-    assert_eq!(asked("pre", "http://127.0.0.1:1/").await, failed());
+    assert_eq!(reply_to("pre", 200, &large).await, failed());
+    assert_eq!(ask("pre", "http://127.0.0.1:1/").await, failed());
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
-    assert_eq!(asked("pre", &url).await, failed(), "no answer within its time");
+    assert_eq!(ask("pre", &url).await, failed(), "no answer within its time");
 }
 
-/// Takes its time, and gives back all that it was told at the end.
+/// Takes a second, and replies at the end with all text that it received.
 struct Slow(Arc<Mutex<Vec<(String, bool)>>>);
 
 #[async_trait]
 impl Hook for Slow {
     async fn call(&self, event: &HookEvent) -> Reply {
-        let HookPayload::Stream { text, r#final, .. } = &event.what else { return Reply::GoOn };
+        let HookPayload::Stream { text, r#final, .. } = &event.payload else { return Reply::GoOn };
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let mut heard = self.0.lock().unwrap();
-        heard.push((text.clone(), *r#final));
-        let all: String = heard.iter().map(|(text, _)| text.as_str()).collect();
+        let mut received = self.0.lock().unwrap();
+        received.push((text.clone(), *r#final));
+        let all: String = received.iter().map(|(text, _)| text.as_str()).collect();
         Reply::Show(if *r#final { format!("[{all}]") } else { String::new() })
     }
 }
 
-/// The parts that come of these through one slow hook, and what that heard.
-async fn through(
-    parts: Vec<Result<ReplyChunk, ModelError>>,
+/// The stream after one slow hook, and the text that the hook received.
+async fn through_slow_hook(
+    chunks: Vec<Result<ReplyChunk, ModelError>>,
 ) -> (Vec<Result<ReplyChunk, ModelError>>, Vec<(String, bool)>) {
-    let heard = Arc::default();
-    let natives = Extensions::new().with_hooks(Hooks::new().with("slow", Slow(Arc::clone(&heard))));
-    let filter = Filter {
+    let received = Arc::default();
+    let slow = Slow(Arc::clone(&received));
+    let natives = Extensions::new().with_hooks(Hooks::new().with("slow", slow));
+    let hooks = Filter {
         caller: caller(natives.hooks().clone()),
         definition: definition(json!([{"on": "stream", "native": "slow"}]), &natives),
-        occasion: occasion(),
+        context: context(),
         step: 1,
-        left_out: Vec::new(),
-        changed: false,
+        skipped: Vec::new(),
+        has_changed: false,
     };
-    let passed = filtered(futures::stream::iter(parts).boxed(), filter).collect().await;
-    let heard = heard.lock().unwrap().clone();
-    (passed, heard)
+    let passed = filter(futures::stream::iter(chunks).boxed(), hooks).collect().await;
+    let received = received.lock().unwrap().clone();
+    (passed, received)
 }
 
 fn text(text: &str) -> Result<ReplyChunk, ModelError> {
@@ -205,13 +207,17 @@ async fn what_comes_while_a_hook_is_busy_is_joined_and_its_last_call_flushes() {
     let call =
         ModelToolCall { id: "a".into(), name: "b".into(), args: Ok(json!({})), provided: None };
     let call = || Ok(ReplyChunk::Call(call.clone()));
-    let parts = vec![text("a"), text("b"), text("c"), call(), text("d"), done()];
-    let (passed, heard) = through(parts).await;
+    let chunks = vec![text("a"), text("b"), text("c"), call(), text("d"), done()];
+    let (passed, received) = through_slow_hook(chunks).await;
     assert_eq!(passed, [call(), text("[abcd]"), done()]);
-    let heard: Vec<_> = heard.iter().map(|(text, last)| (text.as_str(), *last)).collect();
-    assert_eq!(heard.first().map(|it| it.0), Some("a"));
-    assert_eq!(heard[1..], [("bcd", false), ("", true)]);
-    assert_eq!(through(vec![done()]).await, (vec![done()], Vec::new()), "it is not asked in vain");
+    let received: Vec<_> = received.iter().map(|(text, last)| (text.as_str(), *last)).collect();
+    assert_eq!(received.first().map(|it| it.0), Some("a"));
+    assert_eq!(received[1..], [("bcd", false), ("", true)]);
+    assert_eq!(
+        through_slow_hook(vec![done()]).await,
+        (vec![done()], Vec::new()),
+        "a message without text calls no hook"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,20 +225,20 @@ async fn a_message_that_a_hook_changed_goes_back_in_no_other_form() {
     let (provider, model) = ("anthropic".to_owned(), "m".to_owned());
     let verbatim = ProviderMessage { provider, model, items: vec![json!({"text": "a"})] };
     let done = ReplyEnd { verbatim: Some(verbatim), ..ReplyEnd::default() };
-    let (passed, _) = through(vec![text("a"), Ok(ReplyChunk::Done(done.clone()))]).await;
+    let (passed, _) = through_slow_hook(vec![text("a"), Ok(ReplyChunk::Done(done.clone()))]).await;
     assert_eq!(passed, [text("[a]"), Ok(ReplyChunk::Done(ReplyEnd::default()))]);
-    let (passed, _) = through(vec![Ok(ReplyChunk::Done(done.clone()))]).await;
+    let (passed, _) = through_slow_hook(vec![Ok(ReplyChunk::Done(done.clone()))]).await;
     assert_eq!(passed, [Ok(ReplyChunk::Done(done))]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_fails_or_never_stops_ends_the_stream_at_once() {
     let failure = ModelError::permanent("no model");
-    let (passed, _) = through(vec![text("a"), Err(failure.clone()), text("b")]).await;
+    let (passed, _) = through_slow_hook(vec![text("a"), Err(failure.clone()), text("b")]).await;
     assert_eq!(passed, [Err(failure)]);
-    let (passed, _) = through(vec![text("a")]).await;
-    assert_eq!(passed.len(), 1, "the end of the stream is no message: {passed:?}");
-    let (passed, _) = through(vec![text(&"x".repeat(3 << 20)); 9]).await;
+    let (passed, _) = through_slow_hook(vec![text("a")]).await;
+    assert_eq!(passed.len(), 1, "the end of the stream is not the end of a message: {passed:?}");
+    let (passed, _) = through_slow_hook(vec![text(&"x".repeat(3 << 20)); 9]).await;
     assert_eq!(passed, [Err(ModelError::permanent("the model's message is too long"))]);
 }
 
@@ -241,11 +247,14 @@ fn a_hook_reads_the_newest_messages_within_a_megabyte_and_the_last_in_any_case()
     let message = |size: usize| -> Message {
         inserted("m".to_owned(), vec![json!({"type": "text", "text": "x".repeat(size)})])
     };
-    assert_eq!(kept(&[]).len(), 0);
-    assert_eq!(kept(&[message(9), message(9)]).len(), 2);
-    assert_eq!(kept(&[message(9), message(600_000), message(400_000), message(9)]).len(), 4);
-    assert_eq!(kept(&[message(9), message(700_000), message(400_000)]).len(), 1);
-    assert_eq!(kept(&[message(9), message(2_000_000)]).len(), 1);
+    assert_eq!(newest_messages(&[]).len(), 0);
+    assert_eq!(newest_messages(&[message(9), message(9)]).len(), 2);
+    assert_eq!(
+        newest_messages(&[message(9), message(600_000), message(400_000), message(9)]).len(),
+        4
+    );
+    assert_eq!(newest_messages(&[message(9), message(700_000), message(400_000)]).len(), 1);
+    assert_eq!(newest_messages(&[message(9), message(2_000_000)]).len(), 1);
 }
 
 #[test]

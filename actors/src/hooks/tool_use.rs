@@ -1,4 +1,4 @@
-//! What `PreToolUse` hooks say to a call that the gate does not refuse.
+//! `PreToolUse` hooks judge a call that the gate does not deny.
 
 use abide_conversation::CallId;
 use abide_conversation::event::Executor;
@@ -17,57 +17,63 @@ pub(crate) struct ToolUse {
     pub(crate) args: Value,
 }
 
-/// What all the hooks together say to it.
+/// The verdict of all the hooks together.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ToolUseVerdict {
     GoOn,
-    /// It is to have these arguments, which nobody has looked at yet; the last hook that changed them.
+    /// The call gets these arguments, which are still unchecked. `hook` is the last that changed
+    /// them.
     Args {
         hook: String,
         args: Value,
     },
-    /// The rule by which it is refused.
+    /// The rule that denies the call.
     Deny(String),
-    /// Why the turn ends.
+    /// The reason why the turn ends.
     Halt(String),
 }
 
-/// Whether any hook wants to be asked about calls of the tool.
-pub(crate) fn concerned(hooks: &[HookSpec], tool: &str) -> bool {
+/// Whether a hook judges calls of the tool.
+pub(crate) fn is_judged(hooks: &[HookSpec], tool: &str) -> bool {
     hooks.iter().any(|hook| hook.concerns(HookPoint::PreToolUse, Some(tool)))
 }
 
-/// Asks the hooks in the order of their declaration, each about the arguments that those before it
-/// left. One that fails denies.
-pub(crate) async fn said(
+/// Asks the hooks in the order of their declaration, each about the arguments that the previous
+/// ones left. A hook that fails denies the call.
+pub(crate) async fn ask(
     caller: &HookCaller,
     hooks: &[HookSpec],
-    occasion: &HookContext,
-    asked: ToolUse,
+    context: &HookContext,
+    tool_use: ToolUse,
 ) -> ToolUseVerdict {
-    let ToolUse { call_id, tool, executor, mut args } = asked;
-    let mut changed = None;
+    let ToolUse { call_id, tool, executor, mut args } = tool_use;
+    let mut changed_by = None;
     for hook in hooks.iter().filter(|hook| hook.concerns(HookPoint::PreToolUse, Some(&tool))) {
-        let (call_id, tool) = (call_id.clone(), tool.clone());
-        let what = HookPayload::Call { call_id, tool, executor, args: args.clone() };
-        let because = |reason: &str| format!("hook {}: {reason}", hook.name);
-        match caller.ask(hook, occasion, what).await {
-            Ok(Reply::Deny(reason)) => return ToolUseVerdict::Deny(because(&reason)),
-            Ok(Reply::Halt(reason)) => return ToolUseVerdict::Halt(because(&reason)),
-            Ok(Reply::Args(others)) => {
-                (args, changed) = (others, Some(hook.name.clone()));
+        let payload = HookPayload::Call {
+            call_id: call_id.clone(),
+            tool: tool.clone(),
+            executor,
+            args: args.clone(),
+        };
+        let rule = |reason: &str| format!("hook {}: {reason}", hook.name);
+        match caller.ask(hook, context, payload).await {
+            Ok(Reply::Deny(reason)) => return ToolUseVerdict::Deny(rule(&reason)),
+            Ok(Reply::Halt(reason)) => return ToolUseVerdict::Halt(rule(&reason)),
+            Ok(Reply::Args(new_args)) => {
+                args = new_args;
+                changed_by = Some(hook.name.clone());
             }
             Ok(Reply::GoOn | Reply::Add(_) | Reply::Refuse(_) | Reply::Show(_)) => {}
-            Err(_) => return ToolUseVerdict::Deny(because("failed")),
+            Err(_) => return ToolUseVerdict::Deny(rule("failed")),
         }
     }
-    match changed {
+    match changed_by {
         Some(hook) => ToolUseVerdict::Args { hook, args },
         None => ToolUseVerdict::GoOn,
     }
 }
 
-/// The rule that refuses a call whose arguments a hook spoilt.
-pub(crate) fn spoilt(hook: &str) -> String {
+/// The rule that denies a call because a hook gave it invalid arguments.
+pub(crate) fn invalid_args_rule(hook: &str) -> String {
     format!("hook {hook}: the arguments that it wants are invalid")
 }

@@ -82,7 +82,7 @@ impl<M: Model> Model for Retrying<M> {
             let Retry::After(asked) = failure.retry else { return Err(failure) };
             let wait = self.policy.wait(attempt, asked, self.clock.chance());
             tracing::debug!(attempt, ?wait, said = %failure, "the model is asked again");
-            backoff::pause(&failure.message, wait).await;
+            backoff::wait(&failure.message, wait).await;
         }
         self.attempt(request).await
     }

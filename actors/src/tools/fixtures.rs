@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::BuiltinServices;
 use super::Run;
+use super::Runner;
 use super::call_scope::CallScope;
 use super::gate::Grant;
 use super::native::{Context, NativeTool};
@@ -19,7 +20,9 @@ use super::{Extensions, ToolReturn};
 use crate::agent::{DefinitionError, Parsed};
 use crate::clock::Clock;
 use crate::definition::Definition;
+use crate::environment::Env;
 use crate::exec::{Launcher, Limits, Sandbox, Shell};
+use crate::tools::mcp::Mcp;
 use crate::web_fetch::Fetcher;
 use crate::workspace::Workspaces;
 
@@ -70,6 +73,13 @@ pub(crate) fn builtin_services() -> BuiltinServices {
         shell: Arc::new(shell),
         fetcher: Fetcher::new().unwrap(),
     }
+}
+
+/// A runner without secrets, and without any tool but these.
+pub(crate) fn runner(extensions: Extensions) -> Runner {
+    let env: Env = Arc::new(|_: &str| None);
+    let mcp = Arc::new(Mcp::new(env.clone()).unwrap());
+    Runner::new(extensions, builtin_services(), mcp, StillClock::now(), env).unwrap()
 }
 
 pub(crate) fn extensions() -> Extensions {

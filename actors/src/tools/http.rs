@@ -57,7 +57,7 @@ impl Http {
         if is_ndjson(response.headers()) {
             self.read_ndjson(response, report).await
         } else {
-            reply::read_whole(&self.0.whole(response).await?)
+            reply::read_whole(&self.0.body(response).await?)
         }
     }
 
@@ -67,7 +67,7 @@ impl Http {
         report: &(impl Fn(Value) + Send + Sync),
     ) -> Result<ToolReturn, String> {
         let mut lines = LineReader::default();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.0.broken(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.0.describe(&error))? {
             lines.push(&chunk)?;
             while let Some(line) = lines.next_line()? {
                 match line {

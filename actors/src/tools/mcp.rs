@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::definition::{Definition, McpServer, McpToolRef, Target, Tool};
 use crate::environment::Env;
-use crate::signed_post::{CONNECT_LIMIT, IDLE_LIMIT};
+use crate::signed_post::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 use crate::tools::{Run, ToolReturn};
 pub use elicitation::check_answer;
 pub use listing::Listing;
@@ -54,8 +54,8 @@ impl Mcp {
         let client = Client::builder()
             .redirect(within_origin())
             .no_proxy()
-            .connect_timeout(CONNECT_LIMIT)
-            .pool_idle_timeout(IDLE_LIMIT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .build()?;
         Ok(Self { sessions: Mutex::default(), client, env })
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::call_scope::CallScope;
 use super::{Gate, Toolbox};
 use crate::definition::{MAX_TOOL_NAME_BYTES, Tool};
-use crate::hooks::tool_use::{ToolUseVerdict, spoilt};
+use crate::hooks::tool_use::{ToolUseVerdict, invalid_args_rule};
 use crate::limits::{MAX_EXCERPT_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 use crate::model::{ModelToolCall, big_numbers};
 
@@ -77,7 +77,7 @@ pub(super) fn replan(
             changed if changed.gate.is_some() => {
                 PlannedCall { original_args: Some(planned.args), ..changed }
             }
-            _ => deny_by_hook(toolbox, planned, spoilt(&hook), gate),
+            _ => deny_by_hook(toolbox, planned, invalid_args_rule(&hook), gate),
         },
         ToolUseVerdict::Deny(rule) | ToolUseVerdict::Halt(rule) => {
             deny_by_hook(toolbox, planned, rule, gate)

@@ -15,10 +15,8 @@ use super::{BuiltinServices, Extensions, Gate, Run, ToolReturn};
 use crate::clock::Clock;
 use crate::definition::{Target, Tool};
 use crate::environment::Env;
-use crate::hooks::HookCaller;
 use crate::limits::{MAX_ERROR_BYTES, MAX_VALUE_BYTES, cut, encoded_len};
 use crate::tools::mcp::Mcp;
-use crate::workspace::{WorkspaceRef, Workspaces};
 
 /// The model's error for a tool that lacks something on this node; the log says what.
 pub(super) const NOT_CONFIGURED: &str = "the tool is not configured";
@@ -27,65 +25,30 @@ const INPUT_REQUEST_TOO_LARGE: &str = "the tool's request for input is larger th
 /// The result of a run that the gate did not grant.
 pub(crate) const NOT_GRANTED: &str = "permission denied: the gate did not grant this call";
 
-/// The runner could not be made.
+/// The HTTP client of tools, hooks or MCP servers could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot create the HTTP client for tools and hooks: {0}")]
-pub struct RunnerError(#[source] reqwest::Error);
+pub struct RunnerError(#[source] pub(crate) reqwest::Error);
 
 /// Runs server tools. There is one for the whole program, since it keeps the connections.
 pub struct Runner {
     extensions: Extensions,
     http: Http,
-    hooks: Arc<HookCaller>,
-    mcp: Mcp,
+    mcp: Arc<Mcp>,
     services: BuiltinServices,
 }
 
 impl Runner {
-    /// A runner that reads secrets from the process's environment variables.
+    /// A runner that reads secrets through `env`.
     pub fn new(
         extensions: Extensions,
         services: BuiltinServices,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, RunnerError> {
-        Self::with_env(extensions, services, clock, Arc::new(|name| std::env::var(name).ok()))
-    }
-
-    /// A runner that reads secrets through `env`.
-    pub fn with_env(
-        extensions: Extensions,
-        services: BuiltinServices,
+        mcp: Arc<Mcp>,
         clock: Arc<dyn Clock>,
         env: Env,
     ) -> Result<Self, RunnerError> {
-        let hooks = HookCaller::new(extensions.hooks().clone(), clock.clone(), env.clone());
-        let hooks = Arc::new(hooks.map_err(RunnerError)?);
-        let http = Http::new(clock, env.clone()).map_err(RunnerError)?;
-        let mcp = Mcp::new(env).map_err(RunnerError)?;
-        Ok(Self { extensions, http, hooks, mcp, services })
-    }
-
-    /// The caller of the agents' hooks.
-    pub fn hooks(&self) -> &Arc<HookCaller> {
-        &self.hooks
-    }
-
-    /// Creates a workspace that was not used before and returns the id of its storage; `None` if it
-    /// has none. A failure is not reported here: the run itself will report it.
-    pub async fn open_workspace(&self, workspace: WorkspaceRef) -> Option<String> {
-        let workspaces = self.services.workspaces.clone();
-        let opened = tokio::task::spawn_blocking(move || workspaces.open(&workspace, None));
-        opened.await.ok()?.ok()?.storage().map(str::to_owned)
-    }
-
-    /// The sessions with the MCP servers of this node's agents.
-    pub fn mcp(&self) -> &Mcp {
-        &self.mcp
-    }
-
-    /// The workspaces of the conversations.
-    pub fn workspaces(&self) -> &Arc<Workspaces> {
-        &self.services.workspaces
+        let http = Http::new(clock, env).map_err(RunnerError)?;
+        Ok(Self { extensions, http, mcp, services })
     }
 
     /// Runs a granted call inside the middleware of its agent and its tool. Dropping the future

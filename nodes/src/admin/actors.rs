@@ -67,7 +67,7 @@ pub(super) async fn get(
             body["state"] = json!("quarantined");
             json!(diagnosis::quarantined(&id, &reason, since))
         }
-        None => json!(diagnosis::why(&id, &folded, live.as_deref())),
+        None => json!(diagnosis::diagnose(&id, &folded, live.as_deref())),
     };
     Ok(Json(body))
 }

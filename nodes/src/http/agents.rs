@@ -2,7 +2,7 @@
 
 use abide_actors::agent::{DefinitionError, joined};
 use abide_actors::definition::Definition;
-use abide_actors::journal::{ANSWERS_KEPT, StoredResponse};
+use abide_actors::journal::{RESPONSE_TTL, StoredResponse};
 use abide_conversation::{AgentName, Revision, Timestamp};
 use abide_registry::agent_catalog::scope;
 use abide_registry::store::StoredAgent;
@@ -190,6 +190,6 @@ pub(super) fn keep(
     body: Value,
 ) -> Option<StoredResponse> {
     let repeat = idempotency.repeats(fingerprint).pop()?;
-    let expires_at = api.clock.now().checked_add(ANSWERS_KEPT).unwrap_or(Timestamp::MAX);
+    let expires_at = api.clock.now().checked_add(RESPONSE_TTL).unwrap_or(Timestamp::MAX);
     Some(StoredResponse { key: repeat.key, fingerprint: repeat.fingerprint, body, expires_at })
 }

@@ -1,7 +1,7 @@
 //! Conversations: create, list, look at, delete.
 
 use abide_actors::agent;
-use abide_actors::journal::{ANSWERS_KEPT, ConversationSummary, StoredResponse};
+use abide_actors::journal::{ConversationSummary, RESPONSE_TTL, StoredResponse};
 use abide_actors::request::{ForkRequest, IdempotencyKey, Reply, Request};
 use abide_actors::snapshot::Snapshot;
 use abide_conversation::command::Create;
@@ -160,7 +160,7 @@ async fn meant(
         key: repeat.key.clone(),
         fingerprint: repeat.fingerprint.clone(),
         body: json!(id),
-        expires_at: now.checked_add(ANSWERS_KEPT).unwrap_or(jiff::Timestamp::MAX),
+        expires_at: now.checked_add(RESPONSE_TTL).unwrap_or(jiff::Timestamp::MAX),
     };
     if api.store.reserve(CREATIONS, answer, now).await? {
         return Ok(id);

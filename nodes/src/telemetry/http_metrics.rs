@@ -49,12 +49,12 @@ fn end(
     (began, ended): (Timestamp, Timestamp),
 ) {
     trace::end(Span {
-        at: SpanContext { trace: sender.trace, span: Uuid::new_v4().as_u64_pair().0 },
+        context: SpanContext { trace: sender.trace, span: Uuid::new_v4().as_u64_pair().0 },
         parent: Some(sender.span),
         name: format!("{method} {route}"),
-        side: SpanKind::Server,
-        began,
-        ended,
+        kind: SpanKind::Server,
+        started_at: began,
+        ended_at: ended,
         attributes: vec![
             ("http.request.method", method.into()),
             ("http.route", route.into()),

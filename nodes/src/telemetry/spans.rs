@@ -11,7 +11,7 @@ use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 pub(super) fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
-    let kind = match span.side {
+    let kind = match span.kind {
         trace::SpanKind::Internal => SpanKind::Internal,
         trace::SpanKind::Client => SpanKind::Client,
         trace::SpanKind::Server => SpanKind::Server,
@@ -27,13 +27,13 @@ pub(super) fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
     let mut links = SpanLinks::default();
     links.links = span.links.into_iter().map(|at| Link::with_context(context(at))).collect();
     SpanData {
-        span_context: context(span.at),
+        span_context: context(span.context),
         parent_span_id: span.parent.map_or(SpanId::INVALID, SpanId::from),
         parent_span_is_remote: false,
         span_kind: kind,
         name: span.name.into(),
-        start_time: moment(span.began),
-        end_time: moment(span.ended.max(span.began)),
+        start_time: moment(span.started_at),
+        end_time: moment(span.ended_at.max(span.started_at)),
         attributes,
         dropped_attributes_count: 0,
         events: SpanEvents::default(),

@@ -172,8 +172,8 @@ impl Conversations {
             }
         };
         match parting {
-            ReleaseOutcome::Parted(_) => Ok(()),
-            ReleaseOutcome::Runs(calls) => Err(MoveError::Runs(calls)),
+            ReleaseOutcome::Released(_) => Ok(()),
+            ReleaseOutcome::Uninterruptible(calls) => Err(MoveError::Runs(calls)),
         }
     }
 
@@ -190,7 +190,7 @@ impl Conversations {
                 Ok(_) | Err(_) => Err(RequestError::Lost),
             };
         }
-        let me = self.deps.standing.me();
+        let me = self.deps.lease.me();
         let holder = match to {
             Some(to) => Some(self.store.claim(id, &to, Some(&me)).await?.holder),
             None => {
@@ -203,7 +203,7 @@ impl Conversations {
         };
         // A host that has ended forgets everything.
         let _ = self.host.cast(HostMsg::Forget(id.clone()));
-        Ok(ReleaseOutcome::Parted(holder))
+        Ok(ReleaseOutcome::Released(holder))
     }
 
     async fn exists(&self, id: &ConversationId) -> Result<(), RequestError> {

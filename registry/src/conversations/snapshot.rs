@@ -32,13 +32,13 @@ impl Conversations {
         };
         let (state, overlay) = match live {
             Some(live) if live.state.exists() => {
-                let Inspection { state, held, streaming, progress, .. } = live;
-                (state, Overlay { held: Some(held), streaming, progress })
+                let Inspection { state, claim, streaming, progress, .. } = live;
+                (state, Overlay { claim: Some(claim), streaming, progress })
             }
             Some(_) | None => match self.stored(id).await? {
                 Some(state) => {
-                    let held = held.map(|(held, _)| held);
-                    (state, Overlay { held, ..Overlay::default() })
+                    let claim = held.map(|(held, _)| held);
+                    (state, Overlay { claim, ..Overlay::default() })
                 }
                 None => return Ok(None),
             },

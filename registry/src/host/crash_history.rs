@@ -65,12 +65,12 @@ impl CrashHistory {
             Some(
                 ExitReason::Killed
                 | ExitReason::Refused(StoreError::Fenced)
-                | ExitReason::Trouble(ActivityError::Refused(StoreError::Fenced)),
+                | ExitReason::Activity(ActivityError::Refused(StoreError::Fenced)),
             ) => Some(Duration::ZERO),
             Some(ExitReason::HeldElsewhere(_)) => None,
             Some(
                 ExitReason::Refused(StoreError::Unavailable(_))
-                | ExitReason::Trouble(ActivityError::Refused(StoreError::Unavailable(_))),
+                | ExitReason::Activity(ActivityError::Refused(StoreError::Unavailable(_))),
             ) => {
                 self.refused += 1;
                 self.pause = Some(RestartDelay::AfterRefusal);
@@ -78,7 +78,7 @@ impl CrashHistory {
             }
             Some(
                 ExitReason::Refused(StoreError::Conflict)
-                | ExitReason::Trouble(
+                | ExitReason::Activity(
                     ActivityError::Refused(StoreError::Conflict) | ActivityError::Panicked(_),
                 ),
             )

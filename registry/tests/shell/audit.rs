@@ -84,7 +84,7 @@ async fn a_call_that_was_cut_off_is_audited_as_far_as_it_came() {
     rig.ask("x", Request::Cancel).await.unwrap();
     let entry = entries(&rig, "x", 1).await.remove(0);
     assert_eq!(entry.came.text.value, "half a ");
-    assert_eq!(entry.came.failure.as_deref(), Some("nobody wanted the rest of it"));
+    assert_eq!(entry.came.failure.as_deref(), Some("the reply was no longer wanted"));
 }
 
 #[tokio::test(start_paused = true)]

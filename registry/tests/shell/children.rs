@@ -190,7 +190,7 @@ async fn an_agent_that_calls_itself_for_ever_comes_to_an_end_five_deep() {
     let rig = family(&[&own]).await;
     rig.send("x", "go").await.unwrap();
     assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
-    let deep = json!({"ok": true, "result": "sub_agent_failed: agents may ask each other 5 deep"});
+    let deep = json!({"ok": true, "result": "sub_agent_failed: sub-agents may be nested 5 deep"});
     assert_eq!(results(&rig.journal("x").await, "c"), [deep]);
     assert_eq!(everybody(&rig).await.len(), 6);
     all_settled(&rig).await;
@@ -212,7 +212,7 @@ async fn no_more_than_sixteen_work_for_one_at_once() {
     for n in 0..16 {
         assert_eq!(results(&events, &format!("c{n}"))[0]["ok"], true, "{n}");
     }
-    let many = failed("sub_agent_failed: 16 agents may be asked at once here");
+    let many = failed("sub_agent_failed: 16 sub-agents may run at once here");
     assert_eq!(results(&events, "c16"), [many]);
     assert_eq!(everybody(&rig).await.len(), 17);
     all_settled(&rig).await;

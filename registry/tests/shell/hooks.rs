@@ -46,7 +46,7 @@ struct Play(&'static str, Tools);
 impl Hook for Play {
     async fn call(&self, event: &HookEvent) -> Reply {
         self.1.heard.lock().unwrap().push(json!(event));
-        match (self.0, &event.what) {
+        match (self.0, &event.payload) {
             ("add", _) => Reply::add(event.hook.as_str()),
             ("nap", _) => {
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -43,7 +43,7 @@ async fn paused(rig: &Rig, name: &str) {
         loop {
             let sight = rig.conversations.look(&id(name)).await.unwrap();
             let live = sight.and_then(|sight| sight.live);
-            if live.is_some_and(|(_, live)| !live.pauses.is_empty()) {
+            if live.is_some_and(|(_, live)| !live.backoffs.is_empty()) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

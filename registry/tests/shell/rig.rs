@@ -13,8 +13,7 @@ use abide_actors::request::{
     IdempotencyKey, Reply, Request, RequestError, ResolveRequest, SendRequest,
 };
 use abide_actors::tools::native::{Context, NativeTool};
-use abide_actors::tools::{BuiltinServices, Runner};
-use abide_actors::tools::{Extensions, ToolReturn};
+use abide_actors::tools::{BuiltinServices, Executors, Extensions, ToolReturn};
 use abide_actors::web_fetch::Fetcher;
 use abide_actors::workspace::Workspaces;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
@@ -162,7 +161,7 @@ impl Rig {
             membership,
             agents: catalogue.clone(),
             model: model.clone(),
-            runner: Arc::new(Runner::new(natives, kit(&clock), clock.clone()).unwrap()),
+            executors: Executors::new(natives, kit(&clock), clock.clone()).unwrap(),
             clock,
             passivate_after: PASSIVATE_AFTER,
             policy,

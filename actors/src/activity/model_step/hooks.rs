@@ -1,4 +1,4 @@
-//! The hooks of one step: before the model is asked, on what it says, and before its calls run.
+//! The hooks of one step: before the model call, on its message, and before its calls run.
 
 use abide_conversation::command::{CallPlan, MessageVerdict, PlannedCall};
 use abide_conversation::event::{Event, EventData, Executor};
@@ -8,22 +8,23 @@ use abide_conversation::{Action, CallId};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use super::{Heard, Step};
+use super::{ModelReply, Step};
 use crate::assigns::merged;
 use crate::definition::{HookPoint, HookSpec};
-use crate::hooks::context::{TokenReserve, additions, transient};
-use crate::hooks::stream::{Filter, filtered};
+use crate::hooks::context::{TokenReserve, collect_additions, transient_messages};
+use crate::hooks::stream;
+use crate::hooks::stream::Filter;
 use crate::hooks::tool_use::{self, ToolUse, ToolUseVerdict};
-use crate::hooks::{HookCaller, HookContext, HookPayload, kept, post};
+use crate::hooks::{HookCaller, HookContext, HookPayload, newest_messages, post};
 use crate::model::{ModelToolCall, ReplyStream};
 
-/// Calls of one message whose hooks are asked at once; servers have their own limits.
-const ASKED_AT_ONCE: usize = 32;
+/// The calls of one message whose hooks are asked at once. Servers have limits of their own.
+const MAX_CONCURRENT_CALLS: usize = 32;
 
 impl Step<'_> {
-    /// What `pre` hooks add for this step only; or what is to be journalled before the model is
-    /// asked.
-    pub(super) async fn prepare(
+    /// Runs `pre` hooks. Returns what they add for this step only, or the action that must be
+    /// journalled before the model is called.
+    pub(super) async fn run_pre_hooks(
         &self,
         events: &[Event],
         messages: &[Message],
@@ -32,36 +33,42 @@ impl Step<'_> {
         if hooks.is_empty() {
             return Ok(Vec::new());
         }
-        let (durable, passing): (Vec<_>, Vec<_>) = hooks.into_iter().partition(|it| it.durable);
-        let what = HookPayload::Pre { step: self.step, messages: kept(messages) };
-        let occasion = self.occasion();
+        let (durable, transient): (Vec<_>, Vec<_>) = hooks.into_iter().partition(|it| it.durable);
+        let payload = HookPayload::Pre { step: self.step, messages: newest_messages(messages) };
+        let context = self.hook_context();
         let mut reserve = TokenReserve::new(self.definition.injection_reserve, self.counter);
-        let (turn, step) = (self.turn.id.clone(), self.step);
+        let caller = self.caller();
+        let turn = self.turn.id.clone();
+        let step = self.step;
         if self.turn.hooks_done_for < step && !durable.is_empty() {
-            let added = additions(self.caller(), &durable, &occasion, &what, &mut reserve).await;
+            let added = collect_additions(caller, &durable, &context, &payload, &mut reserve).await;
             match added {
                 Ok(added) if added.is_empty() => {}
                 Ok(added) => return Err(Action::ContextAdded { turn, step, added }),
                 Err(reason) => return Err(Action::Halt { turn, step, reason }),
             }
         }
-        let added = match self.take_added(events, &mut reserve) {
-            Ok(()) => additions(self.caller(), &passing, &occasion, &what, &mut reserve).await,
+        let added = match self.charge_durable_additions(events, &mut reserve) {
+            Ok(()) => collect_additions(caller, &transient, &context, &payload, &mut reserve).await,
             Err(reason) => Err(reason),
         };
         match added {
-            Ok(added) => Ok(transient(added).collect()),
+            Ok(added) => Ok(transient_messages(added).collect()),
             Err(reason) => Err(Action::Halt { turn, step, reason }),
         }
     }
 
-    /// What durable hooks have added to this step counts, too.
-    fn take_added(&self, events: &[Event], reserve: &mut TokenReserve) -> Result<(), String> {
+    /// Subtracts from the reserve what durable hooks have added to this step.
+    fn charge_durable_additions(
+        &self,
+        events: &[Event],
+        reserve: &mut TokenReserve,
+    ) -> Result<(), String> {
         for event in events.iter().rev().filter(|it| it.turn_id.as_ref() == Some(&self.turn.id)) {
-            if let EventData::ContextAdded(context) = &event.data
-                && context.step == self.step
+            if let EventData::ContextAdded(additions) = &event.data
+                && additions.step == self.step
             {
-                for added in &context.added {
+                for added in &additions.added {
                     reserve.take(&added.hook, &added.content)?;
                 }
             }
@@ -69,68 +76,71 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// The parts as `stream` hooks let them through.
-    pub(super) fn filtered(&self, parts: ReplyStream) -> ReplyStream {
+    /// The stream as `stream` hooks let it through.
+    pub(super) fn filter(&self, chunks: ReplyStream) -> ReplyStream {
         if self.hooks(HookPoint::Stream).is_empty() {
-            return parts;
+            return chunks;
         }
         let filter = Filter {
-            caller: self.around.deps.runner.hooks().clone(),
+            caller: self.ctx.services.hooks.clone(),
             definition: self.definition.clone(),
-            occasion: self.occasion(),
+            context: self.hook_context(),
             step: self.step,
-            left_out: Vec::new(),
-            changed: false,
+            skipped: Vec::new(),
+            has_changed: false,
         };
-        filtered(parts, filter)
+        stream::filter(chunks, filter)
     }
 
-    /// What `post` hooks make of the message.
-    pub(super) async fn judged(&self, heard: &Heard) -> MessageVerdict {
+    /// Lets `post` hooks judge the message.
+    pub(super) async fn judge_message(&self, reply: &ModelReply) -> MessageVerdict {
         if self.hooks(HookPoint::Post).is_empty() {
             return MessageVerdict::Accept;
         }
-        let tool_calls = heard.calls.iter().map(said_call).collect();
-        let what =
-            HookPayload::Post { step: self.step, content: heard.content.clone(), tool_calls };
-        post::judged(self.caller(), &self.definition.hooks, &self.occasion(), &what).await
+        let payload = HookPayload::Post {
+            step: self.step,
+            content: reply.content.clone(),
+            tool_calls: reply.calls.iter().map(call_json).collect(),
+        };
+        let hooks = &self.definition.hooks;
+        post::judge_message(self.caller(), hooks, &self.hook_context(), &payload).await
     }
 
-    /// What PreToolUse hooks say to the calls, in call order; nothing if none of them is asked.
-    pub(super) async fn said(&self, planned: &[PlannedCall]) -> Option<Vec<ToolUseVerdict>> {
+    /// The verdicts of `PreToolUse` hooks on the calls, in call order; `None` if no hook is asked.
+    pub(super) async fn judge_calls(&self, planned: &[PlannedCall]) -> Option<Vec<ToolUseVerdict>> {
         let hooks = &self.definition.hooks;
         let is_asked = |planned: &PlannedCall| {
             let executor = executor(&planned.plan);
-            is_let_through(planned)
+            passed_the_gate(planned)
                 && executor != Executor::Provider
-                && tool_use::concerned(hooks, &planned.tool)
+                && tool_use::is_judged(hooks, &planned.tool)
         };
         if !planned.iter().any(is_asked) {
             return None;
         }
-        let occasion = &self.occasion();
+        let context = &self.hook_context();
         let ask = |planned: &PlannedCall| {
-            let asked = is_asked(planned).then(|| ToolUse {
+            let tool_use = is_asked(planned).then(|| ToolUse {
                 call_id: Some(CallId::new(planned.given_id.clone())),
                 tool: planned.tool.clone(),
                 executor: executor(&planned.plan),
                 args: planned.args.clone(),
             });
             async move {
-                match asked {
-                    Some(asked) => tool_use::said(self.caller(), hooks, occasion, asked).await,
+                match tool_use {
+                    Some(it) => tool_use::ask(self.caller(), hooks, context, it).await,
                     None => ToolUseVerdict::GoOn,
                 }
             }
         };
         let asking: Vec<_> = planned.iter().map(ask).collect();
-        Some(futures::stream::iter(asking).buffered(ASKED_AT_ONCE).collect().await)
+        Some(futures::stream::iter(asking).buffered(MAX_CONCURRENT_CALLS).collect().await)
     }
 
-    fn occasion(&self) -> HookContext {
-        let state = &self.around.state;
+    fn hook_context(&self) -> HookContext {
+        let state = &self.ctx.state;
         HookContext {
-            conversation_id: self.around.id.clone(),
+            conversation_id: self.ctx.id.clone(),
             turn_id: Some(self.turn.id.clone()),
             principal: Some(self.turn.principal.clone()),
             assigns: merged(&self.definition.assigns, &state.assigns, &self.turn.assigns),
@@ -142,12 +152,12 @@ impl Step<'_> {
     }
 
     fn caller(&self) -> &HookCaller {
-        self.around.deps.runner.hooks()
+        &self.ctx.services.hooks
     }
 }
 
-/// Whether the gate has not refused the call, nor anything before the gate.
-pub(super) fn is_let_through(planned: &PlannedCall) -> bool {
+/// Whether neither the gate nor anything before it has refused the call.
+pub(super) fn passed_the_gate(planned: &PlannedCall) -> bool {
     planned.gate.as_ref().is_some_and(|verdict| verdict.decision != Decision::Deny)
 }
 
@@ -158,7 +168,7 @@ fn executor(plan: &CallPlan) -> Executor {
 }
 
 /// A call as `post` hooks read it.
-fn said_call(call: &ModelToolCall) -> Value {
+fn call_json(call: &ModelToolCall) -> Value {
     let args = match &call.args {
         Ok(args) => args.clone(),
         Err(raw) => Value::String(raw.clone()),

@@ -1,4 +1,4 @@
-//! What is to become of the calls of one message.
+//! Plans the calls of one message of the model.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use abide_conversation::message::{ErrorType, Outcome};
 use serde_json::Value;
 
 use super::Step;
-use super::hooks::is_let_through;
+use super::hooks::passed_the_gate;
 use crate::assigns::merged;
 use crate::clock::Clock;
 use crate::definition::{MAX_TOOL_NAME_BYTES, Tool};
@@ -19,78 +19,80 @@ use crate::model::{MOST_CALLS, ModelToolCall};
 use crate::tools::{CallScope, Gate, Toolbox};
 
 impl Step<'_> {
-    /// Plans the calls, and asks the hooks about those that the gate lets through; one of them may
-    /// halt the turn. `None`: planning failed.
-    pub(super) async fn planned(
+    /// Plans the calls, and asks the hooks about those that pass the gate. A hook may halt the
+    /// turn, which changes `verdict`. `None` if planning failed.
+    pub(super) async fn plan_calls(
         &self,
         calls: Vec<ModelToolCall>,
-        judged: &mut MessageVerdict,
+        verdict: &mut MessageVerdict,
     ) -> Result<Option<Vec<PlannedCall>>, StoreError> {
         if calls.is_empty() {
             return Ok(Some(Vec::new()));
         }
         let planner = self.planner(&calls).await?;
-        let again = planner.clone();
-        let quick = self.toolbox.is_cheap_to_plan(&calls);
-        let Some(planned) = self.aside(quick, move || planner.plan(&calls)).await else {
+        let replanner = planner.clone();
+        let is_quick = self.toolbox.is_cheap_to_plan(&calls);
+        let Some(planned) = self.run_blocking(is_quick, move || planner.plan(&calls)).await else {
             return Ok(None);
         };
-        if *judged != MessageVerdict::Accept {
+        if *verdict != MessageVerdict::Accept {
             return Ok(Some(planned));
         }
-        let Some(said) = self.said(&planned).await else { return Ok(Some(planned)) };
-        let halts = said.iter().find_map(|said| match said {
+        let Some(verdicts) = self.judge_calls(&planned).await else { return Ok(Some(planned)) };
+        let halt = verdicts.iter().find_map(|verdict| match verdict {
             ToolUseVerdict::Halt(reason) => Some(reason.clone()),
             ToolUseVerdict::GoOn | ToolUseVerdict::Args { .. } | ToolUseVerdict::Deny(_) => None,
         });
-        if let Some(reason) = halts {
-            *judged = MessageVerdict::Halt(reason);
-        } else if said.iter().any(|said| *said != ToolUseVerdict::GoOn) {
-            return Ok(self.aside(quick, move || again.replan(planned, said)).await);
+        if let Some(reason) = halt {
+            *verdict = MessageVerdict::Halt(reason);
+        } else if verdicts.iter().any(|verdict| *verdict != ToolUseVerdict::GoOn) {
+            let replan = move || replanner.replan(planned, verdicts);
+            return Ok(self.run_blocking(is_quick, replan).await);
         }
         Ok(Some(planned))
     }
 
     async fn planner(&self, calls: &[ModelToolCall]) -> Result<Planner, StoreError> {
-        let (around, deps) = (self.around, &self.around.deps);
+        let ctx = self.ctx;
+        let services = &ctx.services;
         let toolbox = self.toolbox.clone();
-        let of_agent =
-            match toolbox.uses_remembered_decisions(calls.iter().map(|call| call.name.as_str())) {
-                true => deps.agents.decisions(&self.turn.agent).await?,
-                false => Vec::new(),
+        let agent_decisions =
+            if toolbox.uses_remembered_decisions(calls.iter().map(|call| call.name.as_str())) {
+                services.agents.decisions(&self.turn.agent).await?
+            } else {
+                Vec::new()
             };
-        let assigns = merged(&self.definition.assigns, &around.state.assigns, &self.turn.assigns);
+        let assigns = merged(&self.definition.assigns, &ctx.state.assigns, &self.turn.assigns);
         let scope = CallScope {
-            conversation: around.id.clone(),
+            conversation: ctx.id.clone(),
             principal: self.turn.principal.clone(),
             assigns,
-            metadata: around.state.metadata.clone(),
+            metadata: ctx.state.metadata.clone(),
         };
-        let clock = deps.clock.clone();
-        let gate = self.gate().with_remembered(&around.state, of_agent, clock.now());
+        let clock = services.clock.clone();
+        let gate = self.gate().with_remembered(&ctx.state, agent_decisions, clock.now());
         Ok(Planner { toolbox, scope, gate, clock })
     }
 
-    /// Conditions, messages and counting may take a while; unless they are `quick`, they must not
-    /// hold up other conversations.
-    pub(super) async fn aside<T: Send + 'static>(
+    /// Runs `work` on a blocking thread, unless it is quick. Conditions, schemas and token counts
+    /// may take long, and must not hold up other conversations.
+    pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
-        quick: bool,
+        is_quick: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        if quick {
+        if is_quick {
             return Some(work());
         }
-        let done = tokio::task::spawn_blocking(work).await;
-        let id = &self.around.id;
-        done.inspect_err(
-            |error| tracing::error!(conversation = %id, said = %error, "work aside failed"),
-        )
-        .ok()
+        let result = tokio::task::spawn_blocking(work).await;
+        if let Err(error) = &result {
+            tracing::error!(conversation = %self.ctx.id, content = %error, "blocking work failed");
+        }
+        result.ok()
     }
 }
 
-/// Decides about the calls of one message, one after another.
+/// Plans the calls of one message, one after another.
 #[derive(Clone)]
 struct Planner {
     toolbox: Toolbox,
@@ -101,47 +103,48 @@ struct Planner {
 
 impl Planner {
     fn plan(mut self, calls: &[ModelToolCall]) -> Vec<PlannedCall> {
-        let plan = |(place, given): (usize, &ModelToolCall)| match place < MOST_CALLS
-            || given.provided.is_some()
-        {
-            true => {
-                let planned = self.toolbox.plan(given, &self.scope, &mut self.gate);
-                self.with_child(planned)
+        let plan = |(index, call): (usize, &ModelToolCall)| {
+            if index >= MOST_CALLS && call.provided.is_none() {
+                return too_many(call);
             }
-            false => too_many(given),
+            let planned = self.toolbox.plan(call, &self.scope, &mut self.gate);
+            self.with_child(planned)
         };
         calls.iter().enumerate().map(plan).collect()
     }
 
-    /// The same calls once more, with what hooks say to them. What was refused stays refused: no
-    /// hook was asked about it.
-    fn replan(mut self, planned: Vec<PlannedCall>, said: Vec<ToolUseVerdict>) -> Vec<PlannedCall> {
-        let replan = |(planned, said): (PlannedCall, ToolUseVerdict)| match is_let_through(&planned)
-        {
-            true => {
-                let planned = self.toolbox.replan(planned, said, &self.scope, &mut self.gate);
-                self.with_child(planned)
+    /// Plans the calls again with the verdicts of the hooks. A refused call stays refused: no hook
+    /// was asked about it.
+    fn replan(
+        mut self,
+        planned: Vec<PlannedCall>,
+        verdicts: Vec<ToolUseVerdict>,
+    ) -> Vec<PlannedCall> {
+        let replan = |(planned, verdict): (PlannedCall, ToolUseVerdict)| {
+            if !passed_the_gate(&planned) {
+                return planned;
             }
-            false => planned,
+            let planned = self.toolbox.replan(planned, verdict, &self.scope, &mut self.gate);
+            self.with_child(planned)
         };
-        planned.into_iter().zip(said).map(replan).collect()
+        planned.into_iter().zip(verdicts).map(replan).collect()
     }
 
     fn with_child(&self, mut planned: PlannedCall) -> PlannedCall {
-        let asks = self.toolbox.tool(&planned.tool).is_some_and(Tool::is_sub_agent);
+        let is_sub_agent = self.toolbox.tool(&planned.tool).is_some_and(Tool::is_sub_agent);
         if let CallPlan::Execute { child, .. } = &mut planned.plan {
-            *child = asks.then(|| ConversationId::new(self.clock.id("conv")));
+            *child = is_sub_agent.then(|| ConversationId::new(self.clock.id("conv")));
         }
         planned
     }
 }
 
-fn too_many(given: &ModelToolCall) -> PlannedCall {
+fn too_many(call: &ModelToolCall) -> PlannedCall {
     let error = format!("invalid tool arguments: more than {MOST_CALLS} calls in one message");
     let outcome = Outcome::Err(error, ErrorType::ValidationError);
     PlannedCall {
-        given_id: given.id.clone(),
-        tool: given.name.chars().take(MAX_TOOL_NAME_BYTES).collect(),
+        given_id: call.id.clone(),
+        tool: call.name.chars().take(MAX_TOOL_NAME_BYTES).collect(),
         args: Value::Object(Default::default()),
         original_args: None,
         plan: CallPlan::Answer { executor: Executor::Server, intent: Intent::Compute, outcome },

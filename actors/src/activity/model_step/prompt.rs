@@ -1,4 +1,4 @@
-//! What the model reads in one step, within its budget.
+//! The prompt of one step, within its token budget.
 
 use std::collections::BTreeMap;
 
@@ -17,29 +17,29 @@ use crate::model::tokens::Counter;
 /// The messages of a request.
 pub(super) struct Prompt {
     pub(super) messages: Vec<Message>,
-    /// How many of them the next step sends again.
+    /// The number of leading messages that the next step sends again.
     pub(super) stable: usize,
     pub(super) verbatim: BTreeMap<MessageId, ProviderMessage>,
     pub(super) weight: Weight,
 }
 
-/// What a prompt costs, in tokens.
+/// The tokens of a prompt.
 #[derive(Clone, Copy)]
 pub(super) struct Weight {
-    /// All that the next step sends again.
+    /// The tokens of everything that the next step sends again.
     pub(super) tokens: u64,
-    /// What hooks added to this step only.
-    pub(super) passing: u64,
+    /// The tokens that hooks added to this step only.
+    pub(super) transient: u64,
 }
 
 impl Step<'_> {
-    /// What the model reads; or what is to be journalled first, or instead.
+    /// The prompt, or the action that must be journalled first or instead.
     pub(super) async fn prompt(&self, events: &[Event]) -> Result<Prompt, Action> {
         let rules = |name: &str| self.rule(name);
-        let view = self.view(events, &rules);
-        let shown = view.messages();
+        let input = self.input(events, &rules);
+        let shown = input.messages();
         let tokens = self.estimate(&shown).await;
-        if let Some(first) = self.make_room(view, tokens) {
+        if let Some(first) = self.make_room(input, tokens) {
             return Err(first);
         }
         let verbatim = shown.iter().filter_map(|shown| {
@@ -48,72 +48,72 @@ impl Step<'_> {
         let verbatim = verbatim.collect();
         let mut messages: Vec<Message> = shown.into_iter().map(|shown| shown.message).collect();
         let stable = messages.len();
-        let added = self.prepare(events, &messages).await?;
-        let passing = added.iter().map(|message| self.counter.message(message)).sum();
+        let added = self.run_pre_hooks(events, &messages).await?;
+        let transient = added.iter().map(|message| self.counter.message(message)).sum();
         messages.extend(added);
-        Ok(Prompt { messages, stable, verbatim, weight: Weight { tokens, passing } })
+        Ok(Prompt { messages, stable, verbatim, weight: Weight { tokens, transient } })
     }
 
-    /// Half of what was too long for the provider, once a step.
-    pub(super) fn shorter(&self, events: &[Event], sent: Weight) -> Option<Action> {
+    /// Halves a prompt that was too long for the provider; at most once a step.
+    pub(super) fn shorten(&self, events: &[Event], sent: Weight) -> Option<Action> {
         let rules = |name: &str| self.rule(name);
-        let crowded =
-            self.crowded(self.view(events, &rules), sent.tokens, ReductionReason::TooLong);
-        let reduced = crowded.down_to(sent.tokens / 2)?;
+        let input = self.input(events, &rules);
+        let reducer = self.reducer(input, sent.tokens, ReductionReason::TooLong);
+        let reduced = reducer.down_to(sent.tokens / 2)?;
         let is_first = self.turn.overflowed_step < self.step;
         is_first.then(|| Action::ContextReduced { turn: self.turn.id.clone(), reduced })
     }
 
-    fn view<'a>(
+    fn input<'a>(
         &'a self,
         events: &'a [Event],
         rules: &'a crate::model::prompt::Rules<'a>,
     ) -> PromptInput<'a> {
-        PromptInput { events, turn: &self.turn.id, context: &self.around.state.context, rules }
+        PromptInput { events, turn: &self.turn.id, context: &self.ctx.state.context, rules }
     }
 
-    /// What the provider counted last, and what has come since; all of it only where nothing was
-    /// counted yet.
+    /// The provider's last count, plus an estimate of what has come since. Everything is estimated
+    /// where the provider has counted nothing yet.
     async fn estimate(&self, shown: &[Shown<'_>]) -> u64 {
-        let context = &self.around.state.context;
-        let since =
-            |shown: &&Shown<'_>| context.counted_upto == 0 || shown.seq > context.counted_upto;
-        let new: Vec<Message> =
-            shown.iter().filter(since).map(|shown| shown.message.clone()).collect();
-        let (counter, definition) = (self.counter, self.definition.clone());
-        let tools =
-            if context.counted_upto == 0 { self.toolbox.specs(&self.gate()) } else { Vec::new() };
+        let context = &self.ctx.state.context;
         let is_first = context.counted_upto == 0;
-        let told = |tool: &ToolSpec| tool.description.len() + encoded_len(&tool.parameters);
-        let bytes = encoded_len(&new).saturating_add(tools.iter().map(told).sum());
-        let quick = counter.is_quick(bytes);
+        let is_new = |shown: &&Shown<'_>| is_first || shown.seq > context.counted_upto;
+        let new: Vec<Message> =
+            shown.iter().filter(is_new).map(|shown| shown.message.clone()).collect();
+        let counter = self.counter;
+        let definition = self.definition.clone();
+        let tools = if is_first { self.toolbox.specs(&self.gate()) } else { Vec::new() };
+        let tool_bytes = |tool: &ToolSpec| tool.description.len() + encoded_len(&tool.parameters);
+        let bytes = encoded_len(&new).saturating_add(tools.iter().map(tool_bytes).sum());
+        let is_quick = counter.is_quick(bytes);
         let count = move || {
             let head = || counter.head(&definition.system_prompt, &tools);
             let head = if is_first { head() } else { 0 };
             new.iter().map(|message| counter.message(message)).fold(head, u64::saturating_add)
         };
-        context.tokens.saturating_add(self.aside(quick, count).await.unwrap_or_default())
+        context.tokens.saturating_add(self.run_blocking(is_quick, count).await.unwrap_or_default())
     }
 
-    /// What must happen before a prompt that is over its budget is sent; `None` also if nothing can
-    /// be left out, as long as the model reads it.
-    fn make_room(&self, view: PromptInput<'_>, tokens: u64) -> Option<Action> {
-        let (budget, window) = (self.definition.context_budget(), window(&self.definition.model));
+    /// The action that must come before a prompt that is over its budget. `None` also if nothing
+    /// can be left out, as long as the prompt fits the model's context window.
+    fn make_room(&self, input: PromptInput<'_>, tokens: u64) -> Option<Action> {
+        let budget = self.definition.context_budget();
+        let window = window(&self.definition.model);
         if tokens <= budget {
             return None;
         }
-        let crowded = self.crowded(view, tokens, ReductionReason::Budget).believed();
-        if crowded.tokens <= budget {
+        let reducer = self.reducer(input, tokens, ReductionReason::Budget).believed();
+        if reducer.tokens <= budget {
             return None;
         }
-        let too_many = crowded.tokens > window;
-        let reduced = crowded
+        let exceeds_window = reducer.tokens > window;
+        let reduced = reducer
             .within(budget)
-            .or_else(|| too_many.then(|| crowded.down_to(sendable(window))).flatten());
+            .or_else(|| exceeds_window.then(|| reducer.down_to(sendable(window))).flatten());
         let turn = self.turn.id.clone();
         match reduced {
             Some(reduced) => Some(Action::ContextReduced { turn, reduced }),
-            None if too_many => {
+            None if exceeds_window => {
                 let reason = "context_window".to_owned();
                 Some(Action::Halt { turn, step: self.step, reason })
             }
@@ -121,16 +121,16 @@ impl Step<'_> {
         }
     }
 
-    fn crowded<'a>(
+    fn reducer<'a>(
         &self,
-        view: PromptInput<'a>,
+        input: PromptInput<'a>,
         tokens: u64,
-        why: ReductionReason,
+        reason: ReductionReason,
     ) -> ContextReducer<'a> {
         let counter = Counter::rough(self.definition.model.provider);
         let tools = self.toolbox.specs(&self.gate());
         let head = counter.head(&self.definition.system_prompt, &tools);
-        ContextReducer { view, step: self.step, why, tokens, head, counter }
+        ContextReducer { view: input, step: self.step, why: reason, tokens, head, counter }
     }
 
     fn rule(&self, name: &str) -> Rule {

@@ -1,4 +1,4 @@
-//! Which turns a summary covers, and what its model reads of them.
+//! The turns that a summary covers, and their transcript for its model.
 
 use std::collections::HashMap;
 
@@ -19,40 +19,40 @@ use crate::model::ModelSettings;
 use crate::model::prompt::{PromptInput, Rule, Rules};
 use crate::model::tokens::Counter;
 
-/// So many percent of the budget are left as they are: what was said last.
-const KEPT: u64 = 30;
-/// What has less of the budget is not worth a model's call; it waits for more.
-const WORTH: u64 = 10;
-/// What the model reads of one message, and of one result: those of old are of little use.
-const MESSAGE: usize = 16 * 1024;
-const RESULT: usize = 2 * 1024;
+/// The part of the budget that stays unsummarized: the newest turns.
+const KEEP_PERCENT: u64 = 30;
+/// The part of the budget that is worth a model call; less waits until there is more.
+const MIN_SUMMARY_PERCENT: u64 = 10;
+/// The part of one message, and of one result, that the model reads: old ones are of little use.
+const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+const MAX_RESULT_BYTES: usize = 2 * 1024;
 
-/// What one summary covers.
-pub(super) struct Span {
+/// The turns that one summary covers.
+pub(super) struct Range {
     pub(super) upto: u64,
-    /// What is shown after it.
+    /// What later prompts show.
     pub(super) marks: ContextMarks,
-    /// A block a message.
+    /// One block for each message.
     pub(super) transcript: Vec<Value>,
-    /// The tokens of what is new in it.
+    /// The tokens of the transcript that no earlier summary covers.
     pub(super) length: u64,
-    /// What it takes out of the context, roughly.
+    /// A rough count of the tokens that leave the context.
     pub(super) tokens: u64,
 }
 
-impl Span {
-    /// `None`: there is nothing to cover. What the summary's model could not read is left to a later
-    /// one.
+impl Range {
+    /// Reads the range; `None` if there is nothing to cover. Turns that do not fit the context
+    /// window of the summary's model are left to a later summary.
     pub(super) async fn read(
-        around: &ActivityContext,
+        ctx: &ActivityContext,
         definition: &Definition,
         settings: &ModelSettings,
         upto: u64,
     ) -> Result<Option<Self>, StoreError> {
-        let context = &around.state.context;
+        let context = &ctx.state.context;
         let readable = sendable(window(settings));
-        let journal = &*around.deps.journal;
-        let events = load_context::oldest(journal, &around.id, context, (upto, readable)).await?;
+        let journal = &*ctx.services.journal;
+        let events = load_context::load_oldest(journal, &ctx.id, context, (upto, readable)).await?;
         let rules = |name: &str| {
             let tool = definition.tools.iter().find(|tool| tool.name == name);
             let rule = tool.map(|tool| Rule {
@@ -62,13 +62,14 @@ impl Span {
             rule.unwrap_or_default()
         };
         let counter = Counter::rough(settings.provider);
-        let all = events.last().is_none_or(|event| event.seq >= upto);
+        let has_read_all = events.last().is_none_or(|event| event.seq >= upto);
         let budget = definition.context_budget();
-        let kept = all.then(|| share(budget, KEPT));
+        let keep = has_read_all.then(|| share(budget, KEEP_PERCENT));
         let past = Past { events: &events, context, rules: &rules, counter, upto };
-        let worth =
-            |span: &Span| context.has_uncovered_drop() || span.length >= share(budget, WORTH);
-        Ok(past.span(kept, readable).filter(worth))
+        let is_worth_it = |range: &Range| {
+            context.has_uncovered_drop() || range.length >= share(budget, MIN_SUMMARY_PERCENT)
+        };
+        Ok(past.range(keep, readable).filter(is_worth_it))
     }
 }
 
@@ -81,33 +82,35 @@ pub(super) struct Past<'a> {
     pub(super) upto: u64,
 }
 
-/// One of them, that has ended.
+/// A turn that has ended.
 struct Turn {
     end: u64,
-    /// As it is shown now; 0 of one that was dropped.
+    /// The tokens that it takes in a prompt now; 0 if it was dropped from the context.
     tokens: u64,
     transcript: Vec<Value>,
 }
 
 impl Past<'_> {
-    /// Leaves the newest turns that have `kept` tokens together, one in any case; all are covered if
-    /// even newer ones were not read.
-    pub(super) fn span(&self, kept: Option<u64>, readable: u64) -> Option<Span> {
+    /// Leaves out the newest turns that have `keep` tokens together, and always the last one.
+    /// Covers all turns with `None`, because newer ones were not read.
+    pub(super) fn range(&self, keep: Option<u64>, readable: u64) -> Option<Range> {
         let (earlier, turns) = self.turns();
         let mut covered = turns.len();
-        if let Some(mut left) = kept {
+        if let Some(mut left) = keep {
             covered = covered.saturating_sub(1);
             left = left.saturating_sub(turns.last().map_or(0, |turn| turn.tokens));
-            // One that is shown no longer is to be covered, and all before it.
+            // A dropped turn is covered, and so are all before it.
             let fits = |turn: &&Turn, left| turn.tokens > 0 && turn.tokens <= left;
             while let Some(turn) = turns[..covered].last().filter(|turn| fits(turn, left)) {
-                (left, covered) = (left - turn.tokens, covered - 1);
+                left -= turn.tokens;
+                covered -= 1;
             }
         }
-        let mut transcript: Vec<Value> = earlier.iter().map(told).collect();
+        let mut transcript: Vec<Value> = earlier.iter().map(transcript_block).collect();
         let mut tokens = self.counter.content(&transcript);
-        let all = readable.saturating_sub(tokens);
-        let (mut end, mut room) = (None, all);
+        let capacity = readable.saturating_sub(tokens);
+        let mut room = capacity;
+        let mut end = None;
         for turn in &turns[..covered] {
             let length = self.counter.content(&turn.transcript);
             if end.is_some() && length > room {
@@ -130,10 +133,10 @@ impl Past<'_> {
             read_from: from(self.events, since),
             ..self.context.marks
         };
-        Some(Span { upto, marks, transcript, length: all - room, tokens })
+        Some(Range { upto, marks, transcript, length: capacity - room, tokens })
     }
 
-    /// What stands for what is covered already, and the turns that have ended since.
+    /// The messages of the earlier summary, and the turns that have ended since.
     fn turns(&self) -> (Vec<Message>, Vec<Turn>) {
         let ends = self.events.iter().filter(|event| {
             event.seq <= self.upto && matches!(event.data, EventData::TurnEnded(_))
@@ -141,9 +144,9 @@ impl Past<'_> {
         let ends: HashMap<&TurnId, u64> =
             ends.filter_map(|event| Some((event.turn_id.as_ref()?, event.seq))).collect();
         let Some((last, _)) = ends.iter().max_by_key(|(_, end)| **end) else {
-            return Default::default();
+            return (Vec::new(), Vec::new());
         };
-        // The last is always drawn, also if it is shown no longer.
+        // The last turn always has messages, even when it was dropped from the context.
         let starts = self.events.iter().filter(|event| {
             let dropped = event.seq < self.context.marks.shown_from;
             dropped && matches!(event.data, EventData::TurnStarted(_))
@@ -155,46 +158,48 @@ impl Past<'_> {
             summary: self.context.summary,
             ..Context::default()
         };
-        let (mut earlier, mut turns) = (Vec::new(), Vec::<(TurnId, Turn)>::new());
-        let view =
+        let mut earlier = Vec::new();
+        let mut turns = Vec::<(TurnId, Turn)>::new();
+        let input =
             PromptInput { events: self.events, turn: last, context: &whole, rules: self.rules };
-        for shown in view.messages() {
+        for shown in input.messages() {
             let Some(id) = shown.turn else {
                 earlier.push(shown.message);
                 continue;
             };
-            if turns.last().is_none_or(|(of, _)| of != id) {
+            if turns.last().is_none_or(|(last, _)| last != id) {
                 let end = ends.get(id).copied().unwrap_or(self.upto);
                 turns.push((id.clone(), Turn { end, tokens: 0, transcript: Vec::new() }));
             }
             if let Some((_, turn)) = turns.last_mut() {
-                turn.transcript.push(told(&shown.message));
+                turn.transcript.push(transcript_block(&shown.message));
             }
         }
-        let mut now: HashMap<TurnId, u64> = HashMap::new();
-        for shown in (PromptInput { context: self.context, ..view }).messages() {
+        let mut tokens: HashMap<TurnId, u64> = HashMap::new();
+        for shown in (PromptInput { context: self.context, ..input }).messages() {
             let Some(id) = shown.turn.filter(|id| !dropped.contains(id)) else { continue };
-            *now.entry(id.clone()).or_default() += self.counter.message(&shown.message);
+            *tokens.entry(id.clone()).or_default() += self.counter.message(&shown.message);
         }
-        let weighed = |(id, turn)| Turn { tokens: now.get(&id).copied().unwrap_or(0), ..turn };
-        (earlier, turns.into_iter().map(weighed).collect())
+        let with_tokens =
+            |(id, turn)| Turn { tokens: tokens.get(&id).copied().unwrap_or(0), ..turn };
+        (earlier, turns.into_iter().map(with_tokens).collect())
     }
 }
 
-/// One message of a transcript.
-fn told(message: &Message) -> Value {
-    let (who, longest) = match message.role {
-        Role::User => ("User", MESSAGE),
-        Role::Assistant => ("Assistant", MESSAGE),
-        Role::Tool => ("Result", RESULT),
+/// One message of the transcript.
+fn transcript_block(message: &Message) -> Value {
+    let (who, max_bytes) = match message.role {
+        Role::User => ("User", MAX_MESSAGE_BYTES),
+        Role::Assistant => ("Assistant", MAX_MESSAGE_BYTES),
+        Role::Tool => ("Result", MAX_RESULT_BYTES),
     };
     let mut text = texts(&message.content).join("\n");
     for call in &message.tool_calls {
         text.push_str(&format!(
             "\n[calls {} with {}]",
             call.name,
-            cut(&call.args.to_string(), RESULT)
+            cut(&call.args.to_string(), MAX_RESULT_BYTES)
         ));
     }
-    text_block(format!("{who}: {}", cut(&text, longest)))
+    text_block(format!("{who}: {}", cut(&text, max_bytes)))
 }

@@ -17,10 +17,12 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::definition::Tool;
+use crate::environment::Env;
 use crate::limits::MAX_VALUE_BYTES;
+use crate::tools::Runner;
 use crate::tools::fixtures::log::ErrorLog;
 use crate::tools::fixtures::{StillClock, a_run, builtin_services, definition, extensions};
-use crate::tools::runner::Runner;
+use crate::tools::mcp::Mcp;
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
@@ -74,13 +76,13 @@ fn tool(url: &str, more: &Value) -> Tool {
 }
 
 fn runner() -> Runner {
-    let variable = |name: &str| match name {
+    let variables: Env = Arc::new(|name: &str| match name {
         "SECRET" => Some(SECRET.to_owned()),
         "GARBLED" => Some("whsec_not base64!".to_owned()),
         _ => None,
-    };
-    Runner::with_env(extensions(), builtin_services(), StillClock::now(), Arc::new(variable))
-        .unwrap()
+    });
+    let mcp = Arc::new(Mcp::new(variables.clone()).unwrap());
+    Runner::new(extensions(), builtin_services(), mcp, StillClock::now(), variables).unwrap()
 }
 
 async fn call_tool(url: &str, more: Value) -> (ToolReturn, Vec<Value>) {

@@ -101,7 +101,7 @@ async fn call_until_result(
             Ok(NextStep::Repeat(state)) => {
                 (params.input_responses, params.request_state) = (None, state);
                 let wait = REPEAT_DELAY.saturating_mul(1 << round);
-                backoff::pause("MCP server requested the call again", wait).await;
+                backoff::wait("MCP server requested the call again", wait).await;
             }
             Err(why) => return Ok(CallReply::Invalid(why)),
         }

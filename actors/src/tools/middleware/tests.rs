@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::definition::Definition;
 use crate::tools::Extensions;
-use crate::tools::fixtures::{ScriptedTool, StillClock, a_run, builtin_services, source};
+use crate::tools::fixtures::{ScriptedTool, a_run, runner, source};
 use crate::tools::{Gate, Runner};
 
 type Seen = Arc<Mutex<Vec<String>>>;
@@ -86,7 +86,7 @@ fn scene(middlewares: Middlewares, seen: Seen, agent: Value, entry: Value) -> Sc
     let mut source = source(json!([entry]));
     source["middleware"] = agent;
     let definition = Definition::parse(source, &extensions).unwrap().definition;
-    let runner = Runner::new(extensions, builtin_services(), StillClock::now()).unwrap();
+    let runner = runner(extensions);
     Scene { runner: Arc::new(runner), definition: Arc::new(definition), seen }
 }
 
@@ -285,12 +285,8 @@ async fn a_run_without_a_grant_meets_no_middleware() {
 #[tokio::test]
 async fn a_tool_whose_middleware_is_gone_does_not_run() {
     let scene = scene_of(obedient(), Action::Nothing);
-    let runner = Runner::new(
-        Extensions::new().with_tool("obedient", ScriptedTool),
-        builtin_services(),
-        StillClock::now(),
-    );
-    let gone = Scene { runner: Arc::new(runner.unwrap()), ..scene };
+    let runner = runner(Extensions::new().with_tool("obedient", ScriptedTool));
+    let gone = Scene { runner: Arc::new(runner), ..scene };
     assert_eq!(gone.run(json!({})).await, ToolReturn::error("the tool is not configured"));
 }
 

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::*;
 use crate::definition::Definition;
-use crate::tools::fixtures::{ScriptedTool, StillClock, a_run, builtin_services, source};
-use crate::tools::{Extensions, Gate, Runner};
+use crate::tools::fixtures::{ScriptedTool, a_run, runner, source};
+use crate::tools::{Extensions, Gate};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -64,7 +64,7 @@ fn order() -> Extensions {
 async fn run_call(extensions: Extensions, native: &str, args: Value) -> ToolReturn {
     let source = source(json!([{"name": "t", "run": {"native": native}, "run_timeout": "90s"}]));
     let definition = Arc::new(Definition::parse(source, &extensions).unwrap().definition);
-    let runner = Arc::new(Runner::new(extensions, builtin_services(), StillClock::now()).unwrap());
+    let runner = Arc::new(runner(extensions));
     let gate = Gate::new(definition.clone(), &State::default());
     runner.call(&definition.tools[0], &gate, a_run("t", args), |_| {}).await
 }

@@ -8,7 +8,7 @@ use abide_conversation::message::Ui;
 use serde_json::json;
 
 use super::*;
-use crate::tools::fixtures::{StillClock, a_run, builtin_services, definition, extensions};
+use crate::tools::fixtures::{a_run, definition, extensions, runner};
 use crate::tools::isolated_task::MAX_PENDING_PROGRESS;
 use crate::tools::native::{Context, NativeTool};
 
@@ -20,7 +20,7 @@ async fn run_with(
     let tool = json!({"name": "t", "run": {"native": "obedient"}, "streaming": streaming,
         "run_timeout": "90s"});
     let definition = definition(json!([tool]));
-    let runner = Runner::new(extensions, builtin_services(), StillClock::now()).unwrap();
+    let runner = runner(extensions);
     let reports = Mutex::new(Vec::new());
     let progress = |payload| reports.lock().unwrap().push(payload);
     let returned = runner.run(&definition.tools[0], a_run("t", args), progress).await;

@@ -20,7 +20,7 @@ use crate::membership::Member;
 const REMEMBERED_S: u64 = 60;
 /// For how long the answers of a scope are kept after the last one: a day, and an hour for each of
 /// two clocks that are wrong.
-const KEPT_S: i64 = abide_actors::journal::ANSWERS_KEPT.as_secs() + 2 * 60 * 60;
+const KEPT_S: i64 = abide_actors::journal::RESPONSE_TTL.as_secs() + 2 * 60 * 60;
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)+) => {

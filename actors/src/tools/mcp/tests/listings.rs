@@ -97,7 +97,7 @@ async fn a_declared_tool_wins_its_name_and_a_picked_one_keeps_what_it_says() {
 #[tokio::test]
 async fn a_listing_is_fetched_once_and_shared() {
     let rig = Rig::new(stdio(Age::New));
-    let listings = || rig.runner.mcp().listings(&rig.definition);
+    let listings = || rig.mcp.listings(&rig.definition);
     let (first, second) = tokio::join!(listings(), listings());
     let third = listings().await;
     for other in [&second, &third] {

@@ -30,7 +30,7 @@ async fn a_server_that_is_not_there_costs_a_step_nothing_but_its_tools() {
         let rig = Rig::new(entry);
         assert_eq!(rig.names().await, Vec::<String>::new());
         // The second step contacts no server.
-        let known = rig.runner.mcp().cached_listings(&rig.definition);
+        let known = rig.mcp.cached_listings(&rig.definition);
         assert!(known.is_some_and(|known| known.is_empty()));
     }
 }

@@ -13,8 +13,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::definition::Definition;
+use crate::environment::Env;
 use crate::tools::Run;
 use crate::tools::fixtures::{StillClock, a_run, builtin_services, extensions, parse, source};
+use crate::tools::mcp::Mcp;
 use crate::tools::{Runner, ToolReturn, Toolbox};
 
 /// Longer than anything here takes, even on a machine that builds at the same time.
@@ -103,6 +105,7 @@ impl Drop for HttpServer {
 
 pub(super) struct Rig {
     pub(super) runner: Runner,
+    pub(super) mcp: Arc<Mcp>,
     pub(super) definition: Arc<Definition>,
 }
 
@@ -116,18 +119,20 @@ impl Rig {
         let mut source = source(tools);
         source["mcp_servers"] = json!({"docs": server});
         let definition = Arc::new(parse(source).unwrap().definition);
-        let variables = Arc::new(|name: &str| match name {
+        let variables: Env = Arc::new(|name: &str| match name {
             "MCP_TEST_TOKEN" => Some("t0ken".to_owned()),
             "MCP_TEST_NAMED" | "MCP_TEST_SECRET" => Some("set".to_owned()),
             name => std::env::var(name).ok(),
         });
         let clock = StillClock::now();
-        let runner = Runner::with_env(extensions(), builtin_services(), clock, variables).unwrap();
-        Self { runner, definition }
+        let mcp = Arc::new(Mcp::new(variables.clone()).unwrap());
+        let runner =
+            Runner::new(extensions(), builtin_services(), mcp.clone(), clock, variables).unwrap();
+        Self { runner, mcp, definition }
     }
 
     pub(super) async fn toolbox(&self) -> Toolbox {
-        let listings = self.runner.mcp().listings(&self.definition).await;
+        let listings = self.mcp.listings(&self.definition).await;
         Toolbox::new(self.definition.clone(), &listings, Arc::from([]))
     }
 

@@ -1,0 +1,74 @@
+//! Deletes a conversation with its files.
+
+use std::sync::Arc;
+
+use abide_conversation::Rejection;
+
+use super::not_done::NotDone;
+use super::{LiveConversation, STORE_TIMEOUT, with_store_timeout};
+use crate::live::Signal;
+use crate::recent_events::RecentEvents;
+use crate::request::{IdempotencyKey, Reply};
+use crate::workspace::WorkspaceRef;
+
+impl LiveConversation {
+    /// Deletes the conversation. The actor stays: the next request may create it anew.
+    pub(super) async fn delete(&mut self, keys: &[IdempotencyKey]) -> Result<Reply, NotDone> {
+        if !self.state.exists() {
+            return Err(Rejection::NotFound.into());
+        }
+        let response = self.responses(keys, &Reply::Deleted).pop();
+        // First what runs, then the files, then the journal: after a failure in between, the caller
+        // can repeat the request.
+        self.activities.abort_all();
+        self.discard_workspace().await;
+        let journal = self.services.journal.clone();
+        let deletion = with_store_timeout(journal.delete(&self.id, &self.claim, response)).await;
+        deletion.map_err(NotDone::Unknown)?;
+        // The claim was deleted, too; the next request may create the conversation anew.
+        let me = self.services.lease.me();
+        let claim = with_store_timeout(journal.claim(&self.id, &me, None)).await;
+        self.claim = claim.map_err(NotDone::Unknown)?;
+        let before = std::mem::take(&mut self.state);
+        self.notify_session_end(&before);
+        self.client_tools = Arc::default();
+        self.recent_events = RecentEvents::default();
+        self.cached_seq = 0;
+        self.activities.stream = Default::default();
+        self.activities.progress = Default::default();
+        self.waiters.fail_callers(&Rejection::NotFound.into());
+        self.services.live.publish(&self.id, Signal::Deleted);
+        Ok(Reply::Deleted)
+    }
+
+    /// Discards the conversation's own files, whether they were ever journalled or not, so that a
+    /// new conversation of the same id finds none. A child's files belong to its root.
+    async fn discard_workspace(&self) {
+        if self.state.parent.is_some() {
+            return;
+        }
+        let definition = match &self.state.agent {
+            Some(agent) => self.services.agents.newest(agent).await.ok().flatten(),
+            None => None,
+        };
+        // Whether a deleted agent had another root is unknown; the default one is taken.
+        let default = WorkspaceRef { owner: self.id.to_string(), ..WorkspaceRef::default() };
+        let workspace = definition.map_or(default, |definition| definition.site(&self.id));
+        let storage = self.state.storages.get(&workspace.root_name()).cloned();
+        let workspaces = self.services.workspaces.clone();
+        let discarding =
+            tokio::task::spawn_blocking(move || workspaces.discard(&workspace, storage.as_deref()));
+        match tokio::time::timeout(STORE_TIMEOUT, discarding).await {
+            Ok(Ok(Ok(Some(discarded)))) => {
+                drop(tokio::task::spawn_blocking(|| discarded.remove()));
+            }
+            Ok(Ok(Ok(None))) => {}
+            Ok(Ok(Err(why))) => {
+                tracing::warn!(conversation = %self.id, %why, "workspace not discarded");
+            }
+            Ok(Err(_)) | Err(_) => {
+                tracing::error!(conversation = %self.id, "workspace not discarded");
+            }
+        }
+    }
+}

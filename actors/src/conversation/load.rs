@@ -1,0 +1,62 @@
+//! A new actor claims its conversation and replays the journal.
+
+use std::sync::Arc;
+
+use abide_conversation::replay;
+
+use super::{ExitReason, LiveConversation, with_store_timeout};
+use crate::agent;
+use crate::live::Signal;
+
+impl LiveConversation {
+    /// Claims the conversation, and replays what the store has of it.
+    pub(super) async fn load(&mut self) -> Result<(), ExitReason> {
+        let started_at = self.services.clock.now();
+        let journal = &self.services.journal;
+        let me = self.services.lease.me();
+        let claim_from =
+            async |dead| with_store_timeout(journal.claim_and_load(&self.id, &me, dead)).await;
+        // This node's former actor of the conversation is gone; its writes are fenced from here on.
+        let (mut claim, mut stored) = claim_from(Some(&me)).await?;
+        if self.replacing.as_ref() == Some(&claim.holder) {
+            (claim, stored) = claim_from(self.replacing.as_ref()).await?;
+        }
+        self.claim = claim;
+        if self.claim.holder != me {
+            return Err(ExitReason::HeldElsewhere(self.claim.holder.clone()));
+        }
+        ::metrics::counter!("abide_claims_total").increment(1);
+        if let Some(stored) = stored {
+            self.cached_seq = stored.state.seq;
+            self.state = Arc::new(replay(stored.state, &stored.events));
+            self.recent_events.push(Arc::from(stored.events));
+            self.compile_client_tools().await;
+            self.trace_revival(started_at);
+            // The former actor may have died between an append and its publication.
+            self.services.live.publish(&self.id, Signal::Revived);
+        }
+        Ok(())
+    }
+
+    /// Compiles the client's tools, on a blocking thread since it may take long.
+    pub(super) async fn compile_client_tools(&mut self) {
+        if self.state.tools.is_empty() {
+            return;
+        }
+        let declared = self.state.tools.clone();
+        let compiled = tokio::task::spawn_blocking(move || agent::client_tools(&declared)).await;
+        match compiled {
+            Ok(Ok(tools)) => self.client_tools = tools,
+            // They were valid when the conversation was created; this version may be stricter.
+            Ok(Err(mistakes)) => {
+                let mistakes = agent::joined(&mistakes);
+                let id = &self.id;
+                tracing::error!(conversation = %id, content = mistakes, "client tools are invalid");
+            }
+            Err(error) => {
+                let id = &self.id;
+                tracing::error!(conversation = %id, content = %error, "client tools not compiled");
+            }
+        }
+    }
+}

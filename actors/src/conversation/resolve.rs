@@ -1,0 +1,122 @@
+//! A resolution of a suspended call: checked, edited by hooks, and remembered if asked for.
+
+use abide_conversation::Action;
+use abide_conversation::command::{self, ResolutionAnswer};
+use abide_conversation::event::EventData;
+use abide_conversation::ids::{CallId, DecisionId};
+use abide_conversation::remembered_decision::Scope;
+
+use super::ask_hooks::edited_args;
+use super::not_done::NotDone;
+use super::requests::{Proposal, propose};
+use super::{HookAnswers, LiveConversation, seq_of, with_store_timeout};
+use crate::blobs;
+use crate::definition::Tool;
+use crate::request::{RememberRequest, Reply, RequestError, ResolveRequest};
+use crate::tools::gate::exact_fingerprint;
+use crate::tools::mcp;
+
+/// The decisions that one conversation remembers. Each is read with every gated call.
+const MAX_DECISIONS: usize = 256;
+
+impl LiveConversation {
+    /// Checks a resolution. The call must be open before the answer is looked at, so that a stale
+    /// one is refused as stale.
+    pub(super) async fn resolve(
+        &mut self,
+        request: ResolveRequest,
+        answers: Option<HookAnswers>,
+    ) -> Result<Proposal, NotDone> {
+        let edit = edited_args(&request.answer).is_some().then(|| request.clone());
+        let ResolveRequest { call, suspension, by, answer, remember } = request;
+        let mut resolve = command::Resolve {
+            call: call.clone(),
+            suspension,
+            by,
+            answer,
+            gate: None,
+            remember: None,
+            halt: None,
+        };
+        self.decide(Action::Resolve(resolve.clone()))?;
+        let open = self.state.call(&call).map(|open| open.tool.clone());
+        let toolbox = self.toolbox().await?;
+        if let Some(wish) = remember {
+            let tool = open.as_deref().zip(toolbox.as_ref());
+            let tool = tool.and_then(|(name, toolbox)| toolbox.tool(name));
+            self.check_may_remember(&call, tool, wish.scope)?;
+            let does = tool.map(Tool::action_fingerprint).unwrap_or_default();
+            let RememberRequest { scope, matching, for_ms } = wish;
+            let id = DecisionId::new(self.services.clock.id("dec"));
+            let fingerprint = self.approved_fingerprint(&call, &resolve.answer);
+            let remember =
+                command::RememberDecision { id, scope, matching, does, fingerprint, for_ms };
+            resolve.remember = Some(remember);
+        }
+        if let (Some(toolbox), Some(tool)) = (toolbox, open) {
+            if let ResolutionAnswer::Result(value) = &resolve.answer {
+                // A running tool's request for input says itself which answers fit.
+                let pending = self.state.call(&call).and_then(|open| open.pending_input.as_ref());
+                let checked = match pending.filter(|input| input.answer.is_none()) {
+                    Some(input) => mcp::check_answer(&input.request.requests, value),
+                    None => toolbox.check_answer(&tool, value),
+                };
+                checked.map_err(|why| RequestError::invalid("result", why))?;
+            }
+            if let ResolutionAnswer::Result(value) = &mut resolve.answer {
+                with_store_timeout(blobs::extract_media(&*self.services.blobs, value)).await?;
+            }
+            self.judge_edited_args(&toolbox, &mut resolve, edit, answers)?;
+        }
+        Ok(propose(Action::Resolve(resolve), |events| {
+            let seq = seq_of(events, |event| matches!(event.data, EventData::Resolution(_)));
+            Reply::Resolved { seq }
+        }))
+    }
+
+    /// The fingerprint that an `exact` decision matches: that of the arguments as approved.
+    fn approved_fingerprint(&self, call: &CallId, answer: &ResolutionAnswer) -> String {
+        let Some(open) = self.state.call(call) else { return String::new() };
+        let args = match answer {
+            ResolutionAnswer::Approval { args: Some(edited), .. } => edited,
+            ResolutionAnswer::Approval { .. }
+            | ResolutionAnswer::Result(_)
+            | ResolutionAnswer::Error(_) => &open.args,
+        };
+        exact_fingerprint(&open.tool, args)
+    }
+
+    /// Checks that the decision may be remembered: only a tool's own approval, unless it is strict.
+    fn check_may_remember(
+        &self,
+        call: &CallId,
+        tool: Option<&Tool>,
+        scope: Scope,
+    ) -> Result<(), RequestError> {
+        let refused = |why: &str| Err(RequestError::invalid("remember", why));
+        let now = self.services.clock.now();
+        let valid = self.state.decisions.values().filter(|decision| now < decision.expires_at);
+        let gate = self.state.call(call).and_then(|call| call.gate.as_ref());
+        match (tool, gate) {
+            (None, _) => refused("the tool no longer exists"),
+            (Some(tool), _)
+                if scope == Scope::Agent
+                    && self.client_tools.iter().any(|other| other.name == tool.name) =>
+            {
+                refused(
+                    "the client declared the tool for this conversation only: scope must be conversation",
+                )
+            }
+            (Some(tool), _) if tool.strict => {
+                refused("the tool is strict: it needs an approval every time")
+            }
+            (_, Some(gate)) if !gate.rule.starts_with("approval") => {
+                refused("the approval was asked for by a rule, not by the tool itself")
+            }
+            _ if valid.count() >= MAX_DECISIONS => {
+                refused("the conversation remembers too many decisions")
+            }
+            _ => Ok(()),
+        }
+    }
+}

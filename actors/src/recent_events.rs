@@ -1,0 +1,86 @@
+//! The last events of a live conversation, so that a model step need not read them again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use abide_conversation::event::Event;
+
+use crate::limits::encoded_len;
+
+/// The JSON of the events that an actor holds. Actors must stay small, and a store is fast.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Consecutive events up to the journal's last; a cache that may be dropped at any time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecentEvents {
+    /// The events of each commit, with their bytes.
+    commits: VecDeque<(Arc<[Event]>, usize)>,
+    bytes: usize,
+}
+
+impl RecentEvents {
+    /// Adds the events of the next commit, and drops the oldest commits that exceed the limit.
+    pub(crate) fn push(&mut self, events: Arc<[Event]>) {
+        let bytes = events.iter().map(encoded_len).fold(0, usize::saturating_add);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.commits.push_back((events, bytes));
+        while self.bytes > MAX_BYTES
+            && let Some((_, bytes)) = self.commits.pop_front()
+        {
+            self.bytes -= bytes;
+        }
+    }
+
+    /// All events after a `seq`; `None` if some of them were dropped.
+    pub(crate) fn after(&self, seq: u64) -> Option<Vec<Event>> {
+        let first = self.commits.iter().find_map(|(events, _)| events.first())?;
+        let is_whole = first.seq <= seq.saturating_add(1);
+        let events = self.commits.iter().flat_map(|(events, _)| events.iter());
+        is_whole.then(|| events.filter(|event| event.seq > seq).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_conversation::Timestamp;
+    use abide_conversation::event::{EventData, SummaryFailed};
+
+    use super::*;
+
+    fn events(from: u64, to: u64, bytes: usize) -> Arc<[Event]> {
+        let data = || EventData::SummaryFailed(SummaryFailed { reason: "x".repeat(bytes) });
+        let event = |seq| Event { seq, at: Timestamp::UNIX_EPOCH, turn_id: None, data: data() };
+        (from..=to).map(event).collect()
+    }
+
+    fn seqs(recent: &RecentEvents, after: u64) -> Option<Vec<u64>> {
+        Some(recent.after(after)?.iter().map(|event| event.seq).collect())
+    }
+
+    #[test]
+    fn it_has_all_events_after_a_seq_or_none() {
+        let mut recent = RecentEvents::default();
+        assert_eq!(seqs(&recent, 0), None);
+        recent.push(events(3, 4, 1));
+        recent.push(events(5, 7, 1));
+        assert_eq!(seqs(&recent, 1), None);
+        assert_eq!(seqs(&recent, 2), Some(vec![3, 4, 5, 6, 7]));
+        assert_eq!(seqs(&recent, 5), Some(vec![6, 7]));
+        assert_eq!(seqs(&recent, 7), Some(Vec::new()));
+    }
+
+    #[test]
+    fn the_oldest_commits_are_dropped_and_a_commit_over_the_limit_drops_all() {
+        let mut recent = RecentEvents::default();
+        for seq in 1..=100 {
+            recent.push(events(seq, seq, MAX_BYTES / 10));
+        }
+        assert!(recent.bytes <= MAX_BYTES && recent.bytes > MAX_BYTES / 2);
+        assert_eq!(seqs(&recent, 98), Some(vec![99, 100]));
+        assert_eq!(seqs(&recent, 80), None);
+        recent.push(events(101, 101, MAX_BYTES));
+        assert_eq!((recent.bytes, seqs(&recent, 100)), (0, None));
+        recent.push(events(102, 102, 1));
+        assert_eq!((seqs(&recent, 101), seqs(&recent, 100)), (Some(vec![102]), None));
+    }
+}

@@ -1,0 +1,72 @@
+//! What all conversations of a node share, and the executors of their calls among it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use crate::agents::Agents;
+use crate::audit::Recorder;
+use crate::blobs::Blobs;
+use crate::clock::Clock;
+use crate::conversation_client::ClientSlot;
+use crate::environment::Env;
+use crate::hooks::HookCaller;
+use crate::journal::Journal;
+use crate::live::LiveSink;
+use crate::model::Model;
+use crate::node_lease::NodeLease;
+use crate::tools::mcp::Mcp;
+use crate::tools::runner::RunnerError;
+use crate::tools::{BuiltinServices, Extensions, Runner};
+use crate::workspace::Workspaces;
+
+/// The dependencies of every conversation of a node.
+pub struct Services {
+    pub lease: Arc<NodeLease>,
+    pub journal: Arc<dyn Journal>,
+    pub blobs: Arc<dyn Blobs>,
+    pub audit: Recorder,
+    pub agents: Arc<dyn Agents>,
+    pub live: Arc<dyn LiveSink>,
+    pub model: Arc<dyn Model>,
+    pub runner: Arc<Runner>,
+    pub hooks: Arc<HookCaller>,
+    pub mcp: Arc<Mcp>,
+    pub workspaces: Arc<Workspaces>,
+    pub clock: Arc<dyn Clock>,
+    /// The way to other conversations.
+    pub conversations: Arc<ClientSlot>,
+    /// How long an actor with nothing to do stays in memory.
+    pub passivate_after: Duration,
+    /// The running model calls and tool runs, so that a drain can wait for them.
+    pub work: TaskTracker,
+}
+
+/// What carries out calls outside of the conversation: tools, hooks, MCP servers and files.
+///
+/// One set for the whole program: each of them pools its connections. Cheap to clone.
+#[derive(Clone)]
+pub struct Executors {
+    pub runner: Arc<Runner>,
+    pub hooks: Arc<HookCaller>,
+    pub mcp: Arc<Mcp>,
+    pub workspaces: Arc<Workspaces>,
+}
+
+impl Executors {
+    /// Executors that read secrets from the environment of the process.
+    pub fn new(
+        extensions: Extensions,
+        builtins: BuiltinServices,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, RunnerError> {
+        let env: Env = Arc::new(|name| std::env::var(name).ok());
+        let hooks = extensions.hooks().clone();
+        let hooks = HookCaller::new(hooks, clock.clone(), env.clone()).map_err(RunnerError)?;
+        let mcp = Arc::new(Mcp::new(env.clone()).map_err(RunnerError)?);
+        let workspaces = builtins.workspaces.clone();
+        let runner = Runner::new(extensions, builtins, mcp.clone(), clock, env)?;
+        Ok(Self { runner: Arc::new(runner), hooks: Arc::new(hooks), mcp, workspaces })
+    }
+}
