@@ -3,7 +3,7 @@
 pub(crate) mod limits;
 mod policy;
 pub(crate) mod reduce;
-pub(crate) mod retention;
+mod retention;
 
 pub use policy::SummaryPolicy;
 pub use retention::{Retention, RetentionMode};

@@ -10,8 +10,8 @@ use abide_conversation::context::{Context, Marks};
 use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason};
 
 use super::limits::share;
-use super::retention::expired;
 use crate::model::prompt::PromptInput;
+use crate::model::prompt::retention::expired;
 use crate::model::tokens::Counter;
 
 /// When turns are dropped, so many percent of the budget stay: the next steps then only append.

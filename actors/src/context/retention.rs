@@ -1,13 +1,5 @@
 //! How long a tool's results stay in the prompt once room is needed.
 
-use std::collections::{HashMap, HashSet};
-
-use abide_conversation::CallId;
-use abide_conversation::context::Marks;
-use abide_conversation::event::{Event, EventData};
-
-use crate::model::prompt::Rules;
-
 /// The `retention` of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -30,47 +22,4 @@ impl Default for Retention {
     fn default() -> Self {
         Self { keep: RetentionMode::Age(6), never_evict: false }
     }
-}
-
-/// The calls whose results are shown as expired: judged as of the mark, so that what follows it
-/// changes nothing.
-pub(crate) fn expired<'a>(
-    events: &'a [Event],
-    marks: &Marks,
-    rules: &Rules<'_>,
-) -> HashSet<&'a CallId> {
-    let mut expired = HashSet::new();
-    if marks.expired == 0 {
-        return expired;
-    }
-    let tools = tools(events);
-    let (mut steps, mut newer) = (0_u32, HashMap::<&str, u32>::new());
-    for event in events.iter().rev().filter(|event| event.seq <= marks.expired) {
-        match &event.data {
-            EventData::AssistantMsg(_) => steps = steps.saturating_add(1),
-            EventData::ToolResult(result) => {
-                let Some(tool) = tools.get(&result.call_id) else { continue };
-                let Retention { keep, never_evict } = rules(tool).retention;
-                let newer = newer.entry(tool).or_default();
-                let past = match keep {
-                    RetentionMode::Age(most) => steps > most,
-                    RetentionMode::Count(most) => *newer >= most,
-                };
-                *newer = newer.saturating_add(1);
-                if !never_evict && (past || event.seq <= marks.forced) {
-                    expired.insert(&result.call_id);
-                }
-            }
-            _ => {}
-        }
-    }
-    expired
-}
-
-fn tools(events: &[Event]) -> HashMap<&CallId, &str> {
-    let spoken = events.iter().filter_map(|event| match &event.data {
-        EventData::AssistantMsg(spoken) => Some(&spoken.message.tool_calls),
-        _ => None,
-    });
-    spoken.flatten().map(|call| (&call.id, call.name.as_str())).collect()
 }

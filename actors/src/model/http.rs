@@ -18,16 +18,14 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, redirect};
-use serde_json::Value;
 use tokio::time::timeout;
 
 pub(crate) use self::format::{Auth, Call, Format, Frame, Framing, Reply, below};
 use self::response_reader::Reading;
-use super::{MOST_CALLS, Model, ModelError, ModelSettings, ReplyChunk, ReplyStream, Request};
+use super::{MOST_CALLS, ModelError, ModelSettings, ReplyChunk, ReplyStream, Request};
 use crate::clock::Clock;
 
 /// How many bytes a reply may have. No model writes as much; what does never ends.
@@ -210,13 +208,14 @@ impl Wire {
         let failure = error::status(status, wait, &String::from_utf8_lossy(&body));
         Refused { status: Some(status), failure }
     }
-}
 
-#[async_trait]
-impl Model for Wire {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
+    /// The reply of a provider to a request, as it streams.
+    pub(super) async fn stream(
+        &self,
+        format: &'static dyn Format,
+        request: &Request,
+    ) -> Result<ReplyStream, ModelError> {
         let mut request = Cow::Borrowed(request);
-        let format = format::of(request.settings.provider)?;
         let key = self.key(&request.settings, format.key())?;
         let response = self.asked(format, &mut request, key.as_deref()).await;
         let response = response.map_err(|failure| error::redacted(failure, key.as_deref()))?;
@@ -231,10 +230,5 @@ impl Model for Wire {
             part.map_err(|failure| error::redacted(failure, key.as_deref()))
         };
         Ok(parts.map(redact).boxed())
-    }
-
-    fn rendered(&self, request: &Request) -> Value {
-        let call = format::of(request.settings.provider).and_then(|format| format.call(request));
-        call.map(|call| call.body).unwrap_or_default()
     }
 }

@@ -2,6 +2,7 @@
 
 mod provider_tools;
 mod result;
+pub(crate) mod retention;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +21,6 @@ use serde_json::Value;
 
 use self::result::Beside;
 use crate::context::Retention;
-use crate::context::retention;
 
 /// How much is told of what was wrong with a structured answer.
 const REASON: usize = 4 * 1024;

@@ -7,7 +7,12 @@ use async_trait::async_trait;
 use reqwest::Url;
 use serde_json::Value;
 
-use super::http::Wire;
+use super::anthropic::Anthropic;
+use super::gemini::Gemini;
+use super::http::{Format, Wire};
+use super::ollama::Ollama;
+use super::openai::Openai;
+use super::openai_responses::OpenaiResponses;
 use super::scripted::{self, Scripted};
 use super::{Model, ModelError, ModelSettings, Prices, Provider, ReplyStream, Request};
 
@@ -39,6 +44,32 @@ impl Models {
     /// Connects nothing yet.
     pub fn new(wire: Wire) -> Self {
         Self { scripted: Scripted::default(), wire }
+    }
+}
+
+#[async_trait]
+impl Model for Wire {
+    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
+        self.stream(adapter(request.settings.provider)?, request).await
+    }
+
+    fn rendered(&self, request: &Request) -> Value {
+        let call = adapter(request.settings.provider).and_then(|format| format.call(request));
+        call.map(|call| call.body).unwrap_or_default()
+    }
+}
+
+/// The adapter of a provider that is asked over HTTP.
+fn adapter(provider: Provider) -> Result<&'static dyn Format, ModelError> {
+    match provider {
+        Provider::Openai => Ok(&Openai),
+        Provider::OpenaiResponses => Ok(&OpenaiResponses),
+        Provider::Anthropic => Ok(&Anthropic),
+        Provider::Gemini => Ok(&Gemini),
+        Provider::Ollama => Ok(&Ollama),
+        Provider::Scripted => {
+            Err(ModelError::permanent("provider scripted is not asked over HTTP"))
+        }
     }
 }
 

@@ -4,12 +4,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::super::anthropic::Anthropic;
-use super::super::gemini::Gemini;
-use super::super::ollama::Ollama;
-use super::super::openai::Openai;
-use super::super::openai_responses::OpenaiResponses;
-use crate::model::{ModelError, Provider, ReplyChunk, Request};
+use crate::model::{ModelError, ReplyChunk, Request};
 
 /// One provider's format.
 pub(crate) trait Format: Send + Sync + 'static {
@@ -36,18 +31,6 @@ pub(crate) trait Format: Send + Sync + 'static {
 
     /// Reads the reply to a request.
     fn reply(&self, request: &Request) -> Box<dyn Reply>;
-}
-
-/// The format of a provider.
-pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, ModelError> {
-    match provider {
-        Provider::Openai => Ok(&Openai),
-        Provider::OpenaiResponses => Ok(&OpenaiResponses),
-        Provider::Anthropic => Ok(&Anthropic),
-        Provider::Gemini => Ok(&Gemini),
-        Provider::Ollama => Ok(&Ollama),
-        Provider::Scripted => Err(ModelError::permanent("scripted is asked over no wire")),
-    }
 }
 
 /// Where a key stands.
