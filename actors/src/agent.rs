@@ -140,7 +140,7 @@ impl Definition {
             revision: self.revision.clone(),
             max_steps: self.max_steps,
             budget: self.budget,
-            summarize_over: self.summary.as_ref().map(|summary| summary.over),
+            summarize_over: self.summary.as_ref().map(|summary| summary.threshold_tokens),
         }
     }
 
@@ -277,8 +277,8 @@ fn retry(fields: &mut Fields) -> RetryPolicy {
     let Some(mut nested) = fields.nested("retry") else { return default };
     let policy = RetryPolicy {
         max_attempts: nested.number("max_attempts", 1..=20).unwrap_or(default.max_attempts),
-        base: nested.duration("base").unwrap_or(default.base),
-        max: nested.duration("max").unwrap_or(default.max),
+        base_delay: nested.duration("base").unwrap_or(default.base_delay),
+        max_delay: nested.duration("max").unwrap_or(default.max_delay),
     };
     fields.absorb(nested);
     policy

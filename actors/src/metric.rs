@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 pub use catalog::METRICS;
-pub(crate) use labels::{ending, executor, kind, outcome, purpose, status};
+pub(crate) use labels::{call_outcome, ending, executor, message_status, purpose, suspension_kind};
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -31,7 +31,7 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub unit: Unit,
     pub labels: &'static [&'static str],
     pub help: &'static str,
@@ -44,9 +44,9 @@ pub const BUCKETS: [f64; 17] = [
 ];
 
 /// How many models have a label of their own: definitions come over HTTP, and name what they like.
-const MOST_MODELS: usize = 64;
+const MAX_MODEL_LABELS: usize = 64;
 /// A longer name is no model's.
-const MODEL_BYTES: usize = 100;
+const MAX_MODEL_NAME_BYTES: usize = 100;
 
 static MODELS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
@@ -56,7 +56,7 @@ pub(crate) fn model(name: &str) -> &'static str {
     if let Some(known) = models.get(name) {
         return known;
     }
-    if models.len() >= MOST_MODELS || name.len() > MODEL_BYTES {
+    if models.len() >= MAX_MODEL_LABELS || name.len() > MAX_MODEL_NAME_BYTES {
         return "other";
     }
     // As many as fit above, once each.
@@ -75,18 +75,18 @@ mod tests {
         assert_eq!(names.len(), METRICS.len());
         for Metric { name, kind, unit, help, .. } in METRICS {
             assert!(name.starts_with("abide_") && help.ends_with('.'), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
             assert_eq!(name.ends_with("_seconds"), *unit == Unit::Seconds, "{name}");
-            assert!(*kind != Kind::Histogram || *unit == Unit::Seconds, "{name}");
+            assert!(*kind != MetricKind::Histogram || *unit == Unit::Seconds, "{name}");
         }
     }
 
     #[test]
     fn there_are_no_more_labels_than_models_have_room() {
         assert_eq!(model("gpt"), "gpt");
-        assert_eq!(model(&"x".repeat(MODEL_BYTES + 1)), "other");
+        assert_eq!(model(&"x".repeat(MAX_MODEL_NAME_BYTES + 1)), "other");
         let labels: BTreeSet<_> = (0..1_000).map(|number| model(&format!("m{number}"))).collect();
-        assert!(labels.len() <= MOST_MODELS + 1, "{}", labels.len());
+        assert!(labels.len() <= MAX_MODEL_LABELS + 1, "{}", labels.len());
         assert!(labels.contains("other"));
         assert_eq!(model("gpt"), "gpt");
     }

@@ -34,7 +34,7 @@ use crate::tools::limits::encoded_len;
 
 /// Calls of one message that are carried out, as many as providers allow. Those beyond are each
 /// answered with an error: nobody means that many.
-pub const MOST_CALLS: usize = 128;
+pub const MAX_CALLS_PER_MESSAGE: usize = 128;
 
 /// The `model` of a definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ impl Provider {
     }
 
     /// The same, as the GenAI conventions of traces spell it.
-    pub(crate) fn convention(self) -> &'static str {
+    pub(crate) fn otel_name(self) -> &'static str {
         match self {
             Self::Openai | Self::OpenaiResponses => "openai",
             Self::Gemini => "gcp.gemini",
@@ -128,13 +128,13 @@ impl Provider {
 
 /// One model call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct ModelRequest {
     pub settings: ModelSettings,
     pub system: String,
     /// Oldest first. Every call of an assistant message is followed by its result.
     pub messages: Vec<Message>,
     /// How many of the messages the next step will send again, the same and first.
-    pub stable: usize,
+    pub stable_messages: usize,
     /// Assistant messages as their provider wrote them. A format sends those of its own provider so,
     /// and the others from `messages`.
     pub verbatim: BTreeMap<MessageId, ProviderMessage>,
@@ -199,17 +199,17 @@ pub struct ModelToolCall {
     /// The raw text, if it was not JSON, or has a whole number that a value would round.
     pub args: Result<Value, String>,
     /// The result, of a call that the provider executed itself.
-    pub provided: Option<Value>,
+    pub provider_result: Option<Value>,
 }
 
 impl ModelToolCall {
     /// How long it is as JSON, about.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn encoded_bytes(&self) -> usize {
         let args = match &self.args {
             Ok(args) => encoded_len(args),
             Err(raw) => raw.len(),
         };
-        args.saturating_add(self.provided.as_ref().map_or(0, encoded_len))
+        args.saturating_add(self.provider_result.as_ref().map_or(0, encoded_len))
     }
 }
 
@@ -218,12 +218,12 @@ impl ModelToolCall {
     ///
     /// A tool without parameters is often called with no text at all; that is `{}`, unless the
     /// message was cut short, maybe before the first argument.
-    pub(crate) fn collected(id: String, name: String, args: String, cut: bool) -> Self {
-        let args = match big_numbers::exactly(args) {
+    pub(crate) fn from_text(id: String, name: String, args: String, cut: bool) -> Self {
+        let args = match big_numbers::parse_exact(args) {
             Err(raw) if raw.trim().is_empty() && !cut => Ok(Value::Object(Default::default())),
             args => args,
         };
-        Self { id, name, args, provided: None }
+        Self { id, name, args, provider_result: None }
     }
 }
 
@@ -265,10 +265,10 @@ pub type ReplyStream = BoxStream<'static, Result<ReplyChunk, ModelError>>;
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
     /// Asks the model once, without retrying.
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError>;
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError>;
 
     /// What is sent for a request, without keys; null where nothing is.
-    fn rendered(&self, request: &Request) -> Value {
+    fn request_body(&self, request: &ModelRequest) -> Value {
         let _ = request;
         Value::Null
     }
@@ -276,11 +276,11 @@ pub trait Model: Send + Sync + 'static {
 
 #[async_trait]
 impl<M: Model + ?Sized> Model for Arc<M> {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
-        self.as_ref().ask(request).await
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
+        self.as_ref().call(request).await
     }
 
-    fn rendered(&self, request: &Request) -> Value {
-        self.as_ref().rendered(request)
+    fn request_body(&self, request: &ModelRequest) -> Value {
+        self.as_ref().request_body(request)
     }
 }

@@ -95,7 +95,7 @@ impl Toolbox {
     /// Whether planning these calls takes no time: they are short, and neither conditions nor
     /// templates that compute are about them.
     pub(crate) fn plans_quickly(&self, calls: &[ModelToolCall]) -> bool {
-        let bytes = calls.iter().map(ModelToolCall::bytes).fold(0, usize::saturating_add);
+        let bytes = calls.iter().map(ModelToolCall::encoded_bytes).fold(0, usize::saturating_add);
         let quick = |name: &str| self.tool(name).is_none_or(Tool::is_planned_quickly);
         bytes <= SHORT && calls.iter().all(|call| quick(&call.name))
     }

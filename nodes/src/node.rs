@@ -12,8 +12,8 @@ use std::time::Duration;
 use abide_actors::agent::{self, Definition};
 use abide_actors::clock::Clock;
 use abide_actors::journal::Holder;
-use abide_actors::model::http::{Limits, Wire};
-use abide_actors::model::providers::Models;
+use abide_actors::model::http::{HttpModel, HttpTimeouts};
+use abide_actors::model::providers::ProviderSet;
 use abide_actors::tools::{BuiltinServices, Extensions, Runner};
 use abide_registry::agent_catalog::AgentCatalog;
 use abide_registry::membership::{Member, MemberState};
@@ -122,7 +122,7 @@ impl Node {
             store: store.clone(),
             membership: membership.clone(),
             agents: catalogue.clone(),
-            model: Arc::new(Models::new(wire(&clock))),
+            model: Arc::new(ProviderSet::new(wire(&clock))),
             runner: Arc::new(runner(&natives, tools.kit, &clock)?),
             clock: clock.clone(),
             passivate_after: config.passivate_after,
@@ -264,8 +264,8 @@ fn cluster_secret(config: &Config) -> Result<Option<String>, StartError> {
     Ok(secret)
 }
 
-fn wire(clock: &Arc<dyn Clock>) -> Wire {
-    Wire::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
+fn wire(clock: &Arc<dyn Clock>) -> HttpModel {
+    HttpModel::new(clock.clone(), HttpTimeouts::default(), |name: &str| std::env::var(name).ok())
 }
 
 fn runner(

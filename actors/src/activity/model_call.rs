@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 use super::ActivityContext;
 use super::model_call_span::ModelCallSpan;
 use crate::agent::Definition;
-use crate::audit::{Entry, Excerpt, Omitted, Received};
+use crate::audit::{AuditEntry, Excerpt, Omitted, Received};
 use crate::conversation::Services;
-use crate::model::prompt::EXPIRED;
-use crate::model::retry::Retrying;
-use crate::model::{Model, ModelError, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream, Request};
+use crate::model::prompt::EXPIRED_RESULT;
+use crate::model::retry::RetryingModel;
+use crate::model::{
+    Model, ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream,
+};
 
 /// Asks the model of a step, or with `None` of a summary. If the definition says so, the audit gets
 /// an entry when the parts have come, or when nobody wants them any more.
@@ -25,7 +27,7 @@ pub(super) async fn ask(
     around: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, u32)>,
-    request: Request,
+    request: ModelRequest,
 ) -> Result<ReplyStream, ModelError> {
     let chat = ModelCallSpan::begin(around, &request, step.as_ref());
     match audited(around, definition, step, request).await {
@@ -41,17 +43,17 @@ async fn audited(
     around: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, u32)>,
-    request: Request,
+    request: ModelRequest,
 ) -> Result<ReplyStream, ModelError> {
     let deps = &around.deps;
     let Some(ttl) = definition.audit else {
-        let model = Retrying::new(deps.model.clone(), definition.retry, deps.clock.clone());
-        return model.ask(&request).await;
+        let model = RetryingModel::new(deps.model.clone(), definition.retry, deps.clock.clone());
+        return model.call(&request).await;
     };
     let mut heard = ModelReply::new(around, ttl, step, request.clone());
     let counted = Counted { model: deps.model.clone(), attempts: heard.attempts.clone() };
-    let model = Retrying::new(counted, definition.retry, deps.clock.clone());
-    match model.ask(&request).await {
+    let model = RetryingModel::new(counted, definition.retry, deps.clock.clone());
+    match model.call(&request).await {
         Ok(parts) => Ok(parts.inspect(move |part| heard.hear(part)).boxed()),
         Err(failure) => {
             heard.end(Err(failure.message.clone()));
@@ -68,9 +70,9 @@ struct Counted {
 
 #[async_trait]
 impl Model for Counted {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        self.model.ask(request).await
+        self.model.call(request).await
     }
 }
 
@@ -89,7 +91,7 @@ struct ModelReply {
 /// The longer parts, taken out at the end.
 struct Said {
     step: Option<(TurnId, u32)>,
-    request: Request,
+    request: ModelRequest,
     summary: Option<u64>,
     evicted: Omitted,
     thinking: String,
@@ -102,14 +104,14 @@ impl ModelReply {
         around: &ActivityContext,
         ttl: Duration,
         step: Option<(TurnId, u32)>,
-        request: Request,
+        request: ModelRequest,
     ) -> Self {
         let context = &around.state.context;
         let results = request.messages.iter().filter(|message| message.role == Role::Tool);
         let evicted = Omitted {
             marks: context.marks,
             messages: request.messages.len(),
-            expired_results: results.filter(|result| result.text() == EXPIRED).count(),
+            expired_results: results.filter(|result| result.text() == EXPIRED_RESULT).count(),
         };
         let summary = context.summary.map(|summary| summary.seq);
         let (thinking, text, calls) = Default::default();
@@ -167,7 +169,7 @@ impl Drop for ModelReply {
                 stop: done.stop,
                 failure,
             };
-            Entry {
+            AuditEntry {
                 id,
                 at,
                 purpose: request.purpose,
@@ -175,20 +177,20 @@ impl Drop for ModelReply {
                 step,
                 attempts,
                 sent: Excerpt::of(&sent(&*model, &request)),
-                came,
+                received: came,
                 usage: done.usage,
                 first_part_ms,
                 whole_ms,
                 summary,
-                evicted,
+                omitted: evicted,
             }
         });
     }
 }
 
 /// What went over the wire; of a model that sends nothing, what it was given.
-fn sent(model: &dyn Model, request: &Request) -> Value {
-    match model.rendered(request) {
+fn sent(model: &dyn Model, request: &ModelRequest) -> Value {
+    match model.request_body(request) {
         Value::Null => json!({"system": request.system, "messages": request.messages}),
         rendered => rendered,
     }
@@ -199,5 +201,5 @@ fn told(call: &ModelToolCall) -> Value {
         Ok(args) => args.clone(),
         Err(raw) => Value::String(raw.clone()),
     };
-    json!({"id": call.id, "name": call.name, "args": args, "provided": call.provided})
+    json!({"id": call.id, "name": call.name, "args": args, "provided": call.provider_result})
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::ActivityContext;
 use crate::conversation::waited;
 use crate::metric;
-use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, ReplyStream, Request};
+use crate::model::{ModelError, ModelRequest, ModelSettings, Purpose, ReplyChunk, ReplyStream};
 use crate::tools::limits::cut;
 use crate::trace::{self, Attribute, Span, SpanContext, SpanKind, Tracer};
 
@@ -41,7 +41,7 @@ struct Traced {
 impl ModelCallSpan {
     pub(super) fn begin(
         around: &ActivityContext,
-        request: &Request,
+        request: &ModelRequest,
         step: Option<&(TurnId, u32)>,
     ) -> Self {
         let settings = &request.settings;
@@ -115,7 +115,7 @@ impl Drop for ModelCallSpan {
 impl Traced {
     fn begin(
         around: &ActivityContext,
-        request: &Request,
+        request: &ModelRequest,
         step: Option<&(TurnId, u32)>,
     ) -> Option<Box<Self>> {
         let clock = &around.deps.clock;
@@ -202,7 +202,7 @@ impl Traced {
 fn asked(around: &ActivityContext, settings: &ModelSettings) -> Vec<(&'static str, Attribute)> {
     let mut attributes = vec![
         ("gen_ai.operation.name", "chat".into()),
-        ("gen_ai.provider.name", settings.provider.convention().into()),
+        ("gen_ai.provider.name", settings.provider.otel_name().into()),
         ("gen_ai.request.model", settings.name.as_str().into()),
         ("gen_ai.conversation.id", around.id.as_str().into()),
         ("abide.epoch", around.epoch.into()),

@@ -20,9 +20,9 @@ use crate::agent::Definition;
 use crate::blobs;
 use crate::journal::StoreError;
 use crate::live::Signal;
-use crate::model::tokens::Counter;
+use crate::model::tokens::TokenCounter;
 use crate::model::{
-    ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request, Retry,
+    ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Retry,
 };
 use crate::streaming::Piece;
 use crate::tools::limits::encoded_len;
@@ -50,7 +50,7 @@ struct Step<'a> {
     schema: Option<Value>,
     /// One for the whole step: a call is judged by what the model was told.
     toolbox: Toolbox,
-    counter: Counter,
+    counter: TokenCounter,
 }
 
 pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Action, StoreError> {
@@ -67,7 +67,7 @@ pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Ac
         AnswerFormat::Schema(schema) => Some(schema.clone()),
     };
     let toolbox = around.toolbox(definition.clone()).await;
-    let counter = Counter::of(&definition.model).await;
+    let counter = TokenCounter::for_model(&definition.model).await;
     let step = Step { around, turn, step, definition, schema, toolbox, counter };
     let events = load_context::context(around).await?;
     let id = MessageId::new(around.deps.clock.id("msg"));
@@ -90,10 +90,10 @@ pub(super) async fn model_step(around: &ActivityContext, step: u32) -> Result<Ac
 
 impl Step<'_> {
     async fn speak(&self, id: &MessageId, prompt: Prompt) -> Result<Heard, ModelError> {
-        let request = Request {
+        let request = ModelRequest {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
-            stable: prompt.stable,
+            stable_messages: prompt.stable,
             verbatim: prompt.verbatim,
             cache_key: self.around.id.to_string(),
             purpose: Purpose::Step,
@@ -151,7 +151,7 @@ impl Step<'_> {
         weight: Weight,
     ) -> Result<Action, StoreError> {
         // What the provider ran by itself is part of the answer.
-        let answers = heard.calls.iter().all(|call| call.provided.is_some());
+        let answers = heard.calls.iter().all(|call| call.provider_result.is_some());
         let object = self.schema.as_ref().filter(|_| answers);
         let object = match object.cloned() {
             Some(schema) => Some(judged(schema, heard.text.clone()).await),
@@ -183,7 +183,7 @@ impl Step<'_> {
     /// The tokens of the context with the reply. The input is the provider's count, if it gave one
     /// and read nothing but what it was sent; of the output, only what is sent again counts.
     async fn counted(&self, heard: &Heard, weight: Weight) -> u64 {
-        let looped = heard.calls.iter().any(|call| call.provided.is_some());
+        let looped = heard.calls.iter().any(|call| call.provider_result.is_some());
         let read = heard.done.usage.map(|usage| usage.input_tokens);
         let read = read.filter(|tokens| *tokens > 0 && !looped);
         let before = read.map_or(weight.tokens, |read| read.saturating_sub(weight.passing));
@@ -191,7 +191,7 @@ impl Step<'_> {
         let (content, calls) = (heard.content.clone(), heard.calls.clone());
         let bytes = calls
             .iter()
-            .map(ModelToolCall::bytes)
+            .map(ModelToolCall::encoded_bytes)
             .fold(encoded_len(&content), usize::saturating_add);
         let quick = counter.is_quick(bytes);
         let said = self.aside(quick, move || counter.reply(&content, &calls)).await;

@@ -16,12 +16,12 @@ use self::range::Span;
 use super::{ActivityContext, model_call};
 use crate::agent::Definition;
 use crate::context::SummaryPolicy;
-use crate::context::limits::share;
+use crate::context::limits::percent_of;
 use crate::hooks::notifier::{HookOwner, Notification};
 use crate::hooks::{HookContext, HookPoint};
 use crate::journal::StoreError;
-use crate::model::tokens::Counter;
-use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, Request, prompt};
+use crate::model::tokens::TokenCounter;
+use crate::model::{ModelError, ModelRequest, ModelSettings, Purpose, ReplyChunk, prompt};
 use crate::tools::limits::cut;
 
 /// Nobody waits for it, but its actor stays in memory: a model that takes longer hangs.
@@ -50,7 +50,7 @@ pub(super) async fn summarize(around: &ActivityContext, upto: u64) -> Result<Act
     match ask(around, &definition, policy, &settings, span.transcript.clone()).await {
         Ok((text, _)) if text.trim().is_empty() => failed("the summary was empty"),
         Ok((text, usage)) => {
-            let most = share(definition.context_budget(), KEPT).saturating_mul(TOKEN_BYTES);
+            let most = percent_of(definition.context_budget(), KEPT).saturating_mul(TOKEN_BYTES);
             let text = cut(text.trim(), usize::try_from(most).unwrap_or(usize::MAX));
             match summarized(around, &settings, span, text, usage) {
                 Some(summarized) => Ok(summarized),
@@ -73,7 +73,7 @@ fn summarized(
     usage: Option<Usage>,
 ) -> Option<Action> {
     let context = &around.state.context;
-    let own = Counter::rough(settings.provider).content(&[text_block(text.as_str())]);
+    let own = TokenCounter::estimating(settings.provider).content(&[text_block(text.as_str())]);
     let tokens_after = context.tokens.saturating_sub(span.tokens).saturating_add(own);
     let is_shorter = own < span.tokens || context.has_dropped();
     let usage = usage.map(|usage| Usage { cost: settings.prices.cost(&usage), ..usage });
@@ -96,11 +96,14 @@ async fn ask(
     settings: &ModelSettings,
     transcript: Vec<Value>,
 ) -> Result<(String, Option<Usage>), ModelError> {
-    let request = Request {
+    let request = ModelRequest {
         settings: settings.clone(),
         system: policy.prompt.clone(),
-        messages: vec![prompt::inserted(format!("{}part", prompt::CONTEXT), transcript)],
-        stable: 0,
+        messages: vec![prompt::generated_message(
+            format!("{}part", prompt::CONTEXT_ID),
+            transcript,
+        )],
+        stable_messages: 0,
         verbatim: Default::default(),
         cache_key: around.id.to_string(),
         purpose: Purpose::Summary,

@@ -69,7 +69,7 @@ impl ToolSpan {
         // Anything else is done before the tool runs.
         let Action::ToolReturned(ToolReturned { outcome, .. }) = came else { return };
         self.span.ended = around.deps.clock.now();
-        self.span.error = (!outcome.is_ok()).then(|| metric::outcome(outcome));
+        self.span.error = (!outcome.is_ok()).then(|| metric::call_outcome(outcome));
         if self.tracer.shows_content() {
             let result = match outcome {
                 Outcome::Ok(result) => shown(result),

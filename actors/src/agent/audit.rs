@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::field_reader::Fields;
-use crate::audit::LONGEST_TTL;
+use crate::audit::MAX_TTL;
 
 /// Reads `audit`; `None`: nothing is kept.
 pub(super) fn ttl(fields: &mut Fields) -> Option<Duration> {
@@ -12,7 +12,7 @@ pub(super) fn ttl(fields: &mut Fields) -> Option<Duration> {
         nested.wrong("ttl", "is missing");
     }
     let ttl = nested.duration("ttl");
-    if ttl.is_some_and(|ttl| ttl > LONGEST_TTL) {
+    if ttl.is_some_and(|ttl| ttl > MAX_TTL) {
         nested.wrong("ttl", "must be at most 30 days (720h)");
     }
     fields.absorb(nested);
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn nothing_is_audited_unless_it_is_said_for_how_long() {
         assert_eq!(parsed(Value::Null), Ok(None));
-        assert_eq!(parsed(json!({"ttl": "720h"})), Ok(Some(LONGEST_TTL)));
+        assert_eq!(parsed(json!({"ttl": "720h"})), Ok(Some(MAX_TTL)));
         for (audit, wrong) in [
             (json!(true), "audit: must be an object"),
             (json!({}), "audit.ttl: is missing"),

@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::Definition;
 use super::field_reader::Fields;
 use crate::context::SummaryPolicy;
-use crate::context::limits::{sendable, share, window};
-use crate::model::tokens::Counter;
+use crate::context::limits::{percent_of, sendable, window};
+use crate::model::tokens::TokenCounter;
 use crate::model::{ModelSettings, Provider, ToolSpec};
 
 /// In tokens.
@@ -50,8 +50,8 @@ fn summary(
     let policy =
         |model: Option<ModelSettings>, prompt: Option<String>, over: Option<u32>| SummaryPolicy {
             model,
-            prompt: prompt.unwrap_or_else(|| SummaryPolicy::PROMPT.to_owned()),
-            over: over.map_or_else(|| share(of, OVER), u64::from),
+            prompt: prompt.unwrap_or_else(|| SummaryPolicy::DEFAULT_PROMPT.to_owned()),
+            threshold_tokens: over.map_or_else(|| percent_of(of, OVER), u64::from),
         };
     match fields.peek("summary") {
         None | Some(Value::Null) => {
@@ -92,7 +92,8 @@ pub(super) fn check(fields: &mut Fields, definition: &Definition) {
     };
     let tools: Vec<ToolSpec> =
         definition.tools.iter().filter(|tool| tool.is_for_model()).map(spec).collect();
-    let head = Counter::rough(definition.model.provider).head(&definition.system_prompt, &tools);
+    let head =
+        TokenCounter::estimating(definition.model.provider).head(&definition.system_prompt, &tools);
     if head > sendable(u64::from(window)) {
         let message = format!(
             "is too small: the system prompt and the tools alone have about {head} tokens, and \

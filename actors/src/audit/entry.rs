@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::model::Purpose;
 
 /// How much of what was sent, and of what came back, is kept.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_EXCERPT_BYTES: usize = 1 << 20;
 
 /// One call of a model, its repeats included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct AuditEntry {
     /// Unique, for whoever pages.
     pub id: String,
     /// When it was asked first.
@@ -29,7 +29,8 @@ pub struct Entry {
     pub attempts: u32,
     /// The body of the request, without keys.
     pub sent: Excerpt,
-    pub came: Received,
+    #[serde(rename = "came")]
+    pub received: Received,
     #[serde(default)]
     pub usage: Option<Usage>,
     /// From asking first to the first part, and to the end, in milliseconds.
@@ -39,7 +40,8 @@ pub struct Entry {
     /// The event of the summary that stood in front of what was sent.
     #[serde(default)]
     pub summary: Option<u64>,
-    pub evicted: Omitted,
+    #[serde(rename = "evicted")]
+    pub omitted: Omitted,
 }
 
 /// What a model's provider answered.
@@ -72,11 +74,12 @@ pub struct Excerpt {
     /// How long it was as JSON, in bytes, once base64 was taken out.
     pub bytes: usize,
     /// Then `value` is how its JSON begins, as a text.
-    pub cut: bool,
+    #[serde(rename = "cut")]
+    pub truncated: bool,
     pub value: Value,
 }
 
-impl Entry {
+impl AuditEntry {
     /// Sorts the entries of a conversation by time.
     pub fn key(&self) -> String {
         // Until the year 2255 all have 16 digits.
@@ -90,11 +93,11 @@ impl Excerpt {
         let value = without_bytes(value);
         let mut text = value.to_string();
         let bytes = text.len();
-        if bytes <= MOST_BYTES {
-            return Self { bytes, cut: false, value };
+        if bytes <= MAX_EXCERPT_BYTES {
+            return Self { bytes, truncated: false, value };
         }
-        text.truncate(text.floor_char_boundary(MOST_BYTES));
-        Self { bytes, cut: true, value: text.into() }
+        text.truncate(text.floor_char_boundary(MAX_EXCERPT_BYTES));
+        Self { bytes, truncated: true, value: text.into() }
     }
 }
 
@@ -109,14 +112,14 @@ mod tests {
         let short = json!({"a": [1, "ä"]});
         assert_eq!(
             Excerpt::of(&short),
-            Excerpt { bytes: short.to_string().len(), cut: false, value: short }
+            Excerpt { bytes: short.to_string().len(), truncated: false, value: short }
         );
-        let long = json!(["ä ".repeat(MOST_BYTES)]);
+        let long = json!(["ä ".repeat(MAX_EXCERPT_BYTES)]);
         let kept = Excerpt::of(&long);
-        assert_eq!((kept.bytes, kept.cut), (long.to_string().len(), true));
+        assert_eq!((kept.bytes, kept.truncated), (long.to_string().len(), true));
         let text = kept.value.as_str().unwrap_or_default();
-        assert!(text.len() <= MOST_BYTES && long.to_string().starts_with(text));
-        assert!(text.len() > MOST_BYTES - 4);
+        assert!(text.len() <= MAX_EXCERPT_BYTES && long.to_string().starts_with(text));
+        assert!(text.len() > MAX_EXCERPT_BYTES - 4);
     }
 
     #[test]

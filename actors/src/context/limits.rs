@@ -4,10 +4,10 @@ use crate::agent::Definition;
 use crate::model::{ModelSettings, Provider};
 
 /// Of a model that is in no table and whose definition says nothing.
-const WINDOW: u64 = 128_000;
+const DEFAULT_WINDOW_TOKENS: u64 = 128_000;
 
 /// The windows of families of models, by how their names begin; the first that fits holds.
-const WINDOWS: [(&str, u64); 14] = [
+const WINDOWS_BY_PREFIX: [(&str, u64); 14] = [
     ("gpt-3.5", 16_385),
     ("gpt-4-32k", 32_768),
     ("gpt-4-turbo", 128_000),
@@ -26,7 +26,7 @@ const WINDOWS: [(&str, u64); 14] = [
 
 /// How many tokens the model reads at most.
 pub(crate) fn window(settings: &ModelSettings) -> u64 {
-    let known = WINDOWS.iter().find(|(family, _)| settings.name.starts_with(family));
+    let known = WINDOWS_BY_PREFIX.iter().find(|(family, _)| settings.name.starts_with(family));
     let usual = match settings.provider {
         // It reads nothing that could be too long for it.
         Provider::Scripted => u64::MAX,
@@ -34,18 +34,18 @@ pub(crate) fn window(settings: &ModelSettings) -> u64 {
         | Provider::OpenaiResponses
         | Provider::Anthropic
         | Provider::Gemini
-        | Provider::Ollama => known.map_or(WINDOW, |(_, window)| *window),
+        | Provider::Ollama => known.map_or(DEFAULT_WINDOW_TOKENS, |(_, window)| *window),
     };
     settings.window.map_or(usual, u64::from)
 }
 
 /// What is left of a window for what is sent: the answer needs some of it.
 pub(crate) fn sendable(window: u64) -> u64 {
-    share(window, 75)
+    percent_of(window, 75)
 }
 
 /// So many percent.
-pub(crate) fn share(tokens: u64, percent: u64) -> u64 {
+pub(crate) fn percent_of(tokens: u64, percent: u64) -> u64 {
     tokens.saturating_mul(percent) / 100
 }
 

@@ -10,12 +10,12 @@ pub struct SummaryPolicy {
     /// What the model is told to do.
     pub prompt: String,
     /// A context of more tokens is summarized when a turn has ended.
-    pub over: u64,
+    pub threshold_tokens: u64,
 }
 
 impl SummaryPolicy {
     /// What a model is told whose definition says nothing else.
-    pub const PROMPT: &str = "You are given the oldest part of a conversation between a user and \
+    pub const DEFAULT_PROMPT: &str = "You are given the oldest part of a conversation between a user and \
         an assistant. The assistant will go on with your summary in its place, and will not see the \
         part itself. Write down what it needs for that: what the user wants and has decided, names, \
         numbers, identifiers, paths and links exactly as they stand there, what was done with which \

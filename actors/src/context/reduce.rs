@@ -9,34 +9,34 @@ use abide_conversation::TurnId;
 use abide_conversation::context::{Context, Marks};
 use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason};
 
-use super::limits::share;
+use super::limits::percent_of;
 use crate::model::prompt::PromptInput;
-use crate::model::prompt::retention::expired;
-use crate::model::tokens::Counter;
+use crate::model::prompt::retention::expired_calls;
+use crate::model::tokens::TokenCounter;
 
 /// When turns are dropped, so many percent of the budget stay: the next steps then only append.
-const LOW: u64 = 60;
+const KEEP_PERCENT: u64 = 60;
 /// What frees less of the budget is not worth a prefix that no cache knows.
-const WORTH: u64 = 25;
+const MIN_GAIN_PERCENT: u64 = 25;
 /// So many percent of an estimate are the most that a context can really have. A provider that counts
 /// more counts something else, such as what its own tools read, or is wrong.
-const MOST: u64 = 250;
+const MAX_OVERCOUNT_PERCENT: u64 = 250;
 
 /// A context that is too large.
 pub(crate) struct ContextReducer<'a> {
-    pub(crate) view: PromptInput<'a>,
+    pub(crate) input: PromptInput<'a>,
     pub(crate) step: u32,
-    pub(crate) why: ReductionReason,
+    pub(crate) reason: ReductionReason,
     /// The tokens of the whole, as they are known.
     pub(crate) tokens: u64,
     /// The tokens of what stands before the messages, roughly.
-    pub(crate) head: u64,
+    pub(crate) head_tokens: u64,
     /// Estimates: only shares matter here.
-    pub(crate) counter: Counter,
+    pub(crate) counter: TokenCounter,
 }
 
 /// The context as some marks show it.
-struct Weighed {
+struct WeighedContext {
     marks: Marks,
     /// By turn, oldest first.
     turns: Vec<(TurnId, u64)>,
@@ -45,59 +45,61 @@ struct Weighed {
 
 impl ContextReducer<'_> {
     /// The same with a count that can be true.
-    pub(crate) fn believed(mut self) -> Self {
-        let rough = self.weighed(self.view.context.marks, 1, 1).tokens;
-        self.tokens = self.tokens.min(share(rough, MOST));
+    pub(crate) fn with_plausible_count(mut self) -> Self {
+        let rough = self.weigh(self.input.context.marks, 1, 1).tokens;
+        self.tokens = self.tokens.min(percent_of(rough, MAX_OVERCOUNT_PERCENT));
         self
     }
 
     /// Expires results that are past their retention, then drops the oldest turns; nothing, if that
     /// is not worth it.
-    pub(crate) fn within(&self, budget: u64) -> Option<ContextReduced> {
-        let frees = |it: &Weighed| self.tokens.saturating_sub(it.tokens);
-        let worth = |it: &Weighed| frees(it) > 0 && frees(it) >= share(budget, WORTH);
-        let now = self.weighed(self.view.context.marks, 1, 1);
-        let aged = self.relative(self.aged(), &now);
+    pub(crate) fn reduce_within(&self, budget: u64) -> Option<ContextReduced> {
+        let frees = |it: &WeighedContext| self.tokens.saturating_sub(it.tokens);
+        let worth = |it: &WeighedContext| {
+            frees(it) > 0 && frees(it) >= percent_of(budget, MIN_GAIN_PERCENT)
+        };
+        let now = self.weigh(self.input.context.marks, 1, 1);
+        let aged = self.weigh_relative(self.expire_aged(), &now);
         if aged.tokens <= budget && worth(&aged) {
-            return Some(self.reduced(&aged));
+            return Some(self.event(&aged));
         }
-        let dropped = self.dropped(&aged, share(budget, LOW), &now);
-        worth(&dropped).then(|| self.reduced(&dropped))
+        let dropped = self.drop_turns(&aged, percent_of(budget, KEEP_PERCENT), &now);
+        worth(&dropped).then(|| self.event(&dropped))
     }
 
     /// The same down to so many tokens; if that is not enough, expires all results but those of the
     /// last step, whatever their retention. `None`: nothing more can be taken out.
-    pub(crate) fn down_to(&self, tokens: u64) -> Option<ContextReduced> {
-        let now = self.weighed(self.view.context.marks, 1, 1);
-        let aged = self.relative(self.aged(), &now);
-        let dropped = self.dropped(&aged, tokens, &now);
-        let forced = self.relative(self.forced(dropped.marks), &now);
+    pub(crate) fn reduce_to(&self, tokens: u64) -> Option<ContextReduced> {
+        let now = self.weigh(self.input.context.marks, 1, 1);
+        let aged = self.weigh_relative(self.expire_aged(), &now);
+        let dropped = self.drop_turns(&aged, tokens, &now);
+        let forced = self.weigh_relative(self.expire_all(dropped.marks), &now);
         let steps = [aged, dropped, forced];
         let enough = steps.iter().find(|it| it.tokens <= tokens).or(steps.last())?;
-        (enough.tokens < self.tokens).then(|| self.reduced(enough))
+        (enough.tokens < self.tokens).then(|| self.event(enough))
     }
 
-    fn aged(&self) -> Marks {
-        let last = self.view.events.last().map_or(0, |event| event.seq);
-        let marks = self.view.context.marks;
+    fn expire_aged(&self) -> Marks {
+        let last = self.input.events.last().map_or(0, |event| event.seq);
+        let marks = self.input.context.marks;
         Marks { expired: marks.expired.max(last), ..marks }
     }
 
     /// All results before the running turn's last step.
-    fn forced(&self, marks: Marks) -> Marks {
+    fn expire_all(&self, marks: Marks) -> Marks {
         let steps = |data: &EventData| {
             matches!(data, EventData::AssistantMsg(_) | EventData::TurnStarted(_))
         };
-        let is_own = |of: &Option<TurnId>| of.as_ref() == Some(self.view.turn);
-        let mut events = self.view.events.iter().rev();
+        let is_own = |of: &Option<TurnId>| of.as_ref() == Some(self.input.turn);
+        let mut events = self.input.events.iter().rev();
         let last = events.find(|event| is_own(&event.turn_id) && steps(&event.data));
         Marks { forced: marks.forced.max(last.map_or(0, |event| event.seq)), ..marks }
     }
 
     /// Drops the oldest turns, never the running one, until no more than so many tokens are left.
-    fn dropped(&self, aged: &Weighed, most: u64, now: &Weighed) -> Weighed {
+    fn drop_turns(&self, aged: &WeighedContext, most: u64, now: &WeighedContext) -> WeighedContext {
         let ends: HashMap<&TurnId, u64> = self
-            .view
+            .input
             .events
             .iter()
             .filter_map(|event| {
@@ -107,31 +109,32 @@ impl ContextReducer<'_> {
             .collect();
         let (mut marks, mut left) = (aged.marks, aged.tokens);
         for (turn, tokens) in &aged.turns {
-            let Some(end) = ends.get(turn).filter(|_| left > most && turn != self.view.turn) else {
+            let Some(end) = ends.get(turn).filter(|_| left > most && turn != self.input.turn)
+            else {
                 break;
             };
             marks.since = end.saturating_add(1);
             left = left.saturating_sub(*tokens);
         }
-        marks.from = marks.from.max(from(self.view.events, marks.since));
-        self.relative(marks, now)
+        marks.from = marks.from.max(first_shown_event(self.input.events, marks.since));
+        self.weigh_relative(marks, now)
     }
 
-    fn relative(&self, marks: Marks, now: &Weighed) -> Weighed {
-        self.weighed(marks, self.tokens, now.tokens.max(1))
+    fn weigh_relative(&self, marks: Marks, now: &WeighedContext) -> WeighedContext {
+        self.weigh(marks, self.tokens, now.tokens.max(1))
     }
 
     /// Each count is multiplied by `known` and divided by `rough`, so that all of the present context
     /// comes to what is known of it.
-    fn weighed(&self, marks: Marks, known: u64, rough: u64) -> Weighed {
+    fn weigh(&self, marks: Marks, known: u64, rough: u64) -> WeighedContext {
         let scaled = |tokens: u64| {
             let scaled = u128::from(tokens) * u128::from(known) / u128::from(rough);
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
-        let context = Context { marks, ..self.view.context.clone() };
-        let view = PromptInput { context: &context, ..self.view };
+        let context = Context { marks, ..self.input.context.clone() };
+        let view = PromptInput { context: &context, ..self.input };
         let mut turns: Vec<(TurnId, u64)> = Vec::new();
-        let mut earlier = self.head;
+        let mut earlier = self.head_tokens;
         for shown in view.messages() {
             let tokens = self.counter.message(&shown.message);
             match (shown.turn, turns.last_mut()) {
@@ -142,12 +145,12 @@ impl ContextReducer<'_> {
         }
         let all = turns.iter().fold(earlier, |all, (_, tokens)| all.saturating_add(*tokens));
         let turns = turns.into_iter().map(|(turn, tokens)| (turn, scaled(tokens))).collect();
-        Weighed { marks, turns, tokens: scaled(all) }
+        WeighedContext { marks, turns, tokens: scaled(all) }
     }
 
-    fn reduced(&self, to: &Weighed) -> ContextReduced {
-        let PromptInput { events, context, rules, .. } = self.view;
-        let results = |marks| expired(events, marks, rules).len();
+    fn event(&self, to: &WeighedContext) -> ContextReduced {
+        let PromptInput { events, context, rules, .. } = self.input;
+        let results = |marks| expired_calls(events, marks, rules).len();
         let starts = events.iter().filter(|event| {
             let dropped = (context.marks.since..to.marks.since).contains(&event.seq);
             dropped && matches!(event.data, EventData::TurnStarted(_))
@@ -156,7 +159,7 @@ impl ContextReducer<'_> {
         ContextReduced {
             step: self.step,
             marks: to.marks,
-            why: self.why,
+            why: self.reason,
             results: u32::try_from(newly).unwrap_or(u32::MAX),
             turns: u32::try_from(starts.count()).unwrap_or(u32::MAX),
             tokens_before: self.tokens,
@@ -167,7 +170,7 @@ impl ContextReducer<'_> {
 
 /// The first event that must be read when turns are shown that started at `since` or later: a
 /// message that was queued stands before its turn.
-pub(crate) fn from(events: &[Event], since: u64) -> u64 {
+pub(crate) fn first_shown_event(events: &[Event], since: u64) -> u64 {
     let gone: Vec<&TurnId> = events
         .iter()
         .filter_map(|event| {

@@ -11,7 +11,7 @@ use abide_conversation::state::{Call, CallPhase};
 use abide_conversation::{AgentName, Revision, State, Timestamp};
 
 use super::LiveConversation;
-use crate::metric::{ending, executor, kind, outcome, status};
+use crate::metric::{call_outcome, ending, executor, message_status, suspension_kind};
 use crate::trace::{self, Span, SpanContext, SpanKind};
 
 impl LiveConversation {
@@ -21,11 +21,11 @@ impl LiveConversation {
             match &event.data {
                 EventData::TurnEnded(ended) => self.turn_ended(was, events, event, ended),
                 EventData::AssistantMsg(said) => {
-                    let outcome = status(said.status);
+                    let outcome = message_status(said.status);
                     metrics::counter!("abide_steps_total", "outcome" => outcome).increment(1);
                 }
                 EventData::Suspension(open) => {
-                    let kind = kind(open.kind);
+                    let kind = suspension_kind(open.kind);
                     metrics::counter!("abide_suspensions_total", "kind" => kind).increment(1);
                 }
                 EventData::Resolution(answered) => {
@@ -34,7 +34,9 @@ impl LiveConversation {
                     }
                 }
                 EventData::ToolResult(done) => self.call_ended(was, events, done, event.at),
-                EventData::Dispatch(done) => call_counted(Executor::Server, outcome(&done.result)),
+                EventData::Dispatch(done) => {
+                    call_counted(Executor::Server, call_outcome(&done.result))
+                }
                 // The other events are parts of these.
                 _ => {}
             }
@@ -42,7 +44,7 @@ impl LiveConversation {
     }
 
     fn call_ended(&self, was: &State, events: &[Event], done: &ToolResult, at: Timestamp) {
-        let outcome = outcome(&done.outcome);
+        let outcome = call_outcome(&done.outcome);
         let Some(call) = was.call(&done.call_id) else {
             // Planned in this very commit, and over at once.
             let planned = events.iter().find_map(|event| match &event.data {
@@ -79,7 +81,7 @@ impl LiveConversation {
 
     fn suspension_ended(&self, was: &State, call: &Call, outcome: &'static str, at: Timestamp) {
         let Some(waiting) = call.waiting() else { return };
-        let kind = kind(waiting.kind);
+        let kind = suspension_kind(waiting.kind);
         metrics::histogram!("abide_suspension_seconds", "kind" => kind, "outcome" => outcome)
             .record(seconds(waiting.since, at));
         let Some(turn) = &was.turn else { return };
@@ -166,7 +168,7 @@ impl LiveConversation {
         ];
         if let Some(definition) = self.deps.agents.kept(begun.revision) {
             let model = &definition.model;
-            attributes.push(("gen_ai.provider.name", model.provider.convention().into()));
+            attributes.push(("gen_ai.provider.name", model.provider.otel_name().into()));
             attributes.push(("gen_ai.request.model", model.name.as_str().into()));
         }
         if let Some(parent) = &was.parent {

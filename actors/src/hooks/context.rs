@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{HookCallError, HookCaller, HookContext, HookPayload, HookSpec, Reply};
 use crate::model::prompt;
-use crate::model::tokens::Counter;
+use crate::model::tokens::TokenCounter;
 
 /// How much may still be added to one step.
 #[derive(Clone)]
@@ -15,11 +15,11 @@ pub(crate) struct TokenReserve {
     /// In tokens.
     whole: u32,
     used: u64,
-    counter: Counter,
+    counter: TokenCounter,
 }
 
 impl TokenReserve {
-    pub(crate) fn new(whole: u32, counter: Counter) -> Self {
+    pub(crate) fn new(whole: u32, counter: TokenCounter) -> Self {
         Self { whole, used: 0, counter }
     }
 
@@ -77,7 +77,7 @@ pub(crate) async fn additions(
 /// What was added, as the model reads it, for one step only.
 pub(crate) fn transient(added: Vec<AddedContext>) -> impl Iterator<Item = Message> {
     let message = |(at, added): (usize, AddedContext)| {
-        prompt::inserted(format!("{}now_{at}", prompt::CONTEXT), added.content)
+        prompt::generated_message(format!("{}now_{at}", prompt::CONTEXT_ID), added.content)
     };
     added.into_iter().enumerate().map(message)
 }

@@ -1,12 +1,12 @@
 //! The one list of metrics.
 
-use super::Kind::{Counter, Gauge, Histogram};
+use super::MetricKind::{Counter, Gauge, Histogram};
 use super::Unit::{Count, Seconds};
-use super::{Kind, Metric, Unit};
+use super::{Metric, MetricKind, Unit};
 
 const fn metric(
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     unit: Unit,
     labels: &'static [&'static str],
     help: &'static str,

@@ -6,7 +6,7 @@ use abide_conversation::message::{ErrorType, MessageStatus, Outcome};
 use crate::model::Purpose;
 
 /// How a call ended.
-pub(crate) fn outcome(outcome: &Outcome) -> &'static str {
+pub(crate) fn call_outcome(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Ok(_) => "ok",
         Outcome::Err(_, ErrorType::Denied) => "denied",
@@ -32,7 +32,7 @@ pub(crate) fn ending(ending: TurnOutcome) -> &'static str {
     }
 }
 
-pub(crate) fn status(status: MessageStatus) -> &'static str {
+pub(crate) fn message_status(status: MessageStatus) -> &'static str {
     match status {
         MessageStatus::Complete => "complete",
         MessageStatus::Cancelled => "cancelled",
@@ -49,7 +49,7 @@ pub(crate) fn executor(executor: Executor) -> &'static str {
     }
 }
 
-pub(crate) fn kind(kind: SuspensionKind) -> &'static str {
+pub(crate) fn suspension_kind(kind: SuspensionKind) -> &'static str {
     match kind {
         SuspensionKind::Approval => "approval",
         SuspensionKind::Elicitation => "elicitation",

@@ -12,47 +12,49 @@ mod tool;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::http::{Auth, Call, Format, Reply, below};
-use super::{ModelError, Request};
+use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
+use super::{ModelError, ModelRequest};
 
 /// Asked when a definition names no other server.
-const ANTHROPIC: &str = "https://api.anthropic.com/v1";
+const DEFAULT_BASE_URL: &str = "https://api.anthropic.com/v1";
 
 /// The version of the format, which every request must name.
-const VERSION: &str = "2023-06-01";
+const API_VERSION: &str = "2023-06-01";
 
 /// What must be named by a request that says what becomes of thinking whose context has changed.
-const BINDING: &str = "thinking-binding-controls-2026-08-01";
+const THINKING_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
 /// What the provider says of thinking that it will not read again: newer models refuse it once
 /// anything before it has changed, as results that expire do.
-const UNREADABLE: [&str; 2] = ["bound to a different", "`signature` in `thinking` block"];
+const STALE_THINKING_PHRASES: [&str; 2] =
+    ["bound to a different", "`signature` in `thinking` block"];
 
-pub(super) struct Anthropic;
+pub(super) struct AnthropicFormat;
 
-impl Format for Anthropic {
-    fn key(&self) -> Option<&'static str> {
+impl ProviderFormat for AnthropicFormat {
+    fn default_key_env(&self) -> Option<&'static str> {
         Some("ANTHROPIC_API_KEY")
     }
 
-    fn auth(&self) -> Auth {
-        Auth::Header("x-api-key")
+    fn auth(&self) -> KeyHeader {
+        KeyHeader::Named("x-api-key")
     }
 
-    fn call(&self, request: &Request) -> Result<Call, ModelError> {
-        let base = request.settings.base_url.as_deref().unwrap_or(ANTHROPIC);
-        let url = below(base, &["messages"])?;
-        let mut headers = vec![header("anthropic-version", VERSION)?];
+    fn http_call(&self, request: &ModelRequest) -> Result<HttpCall, ModelError> {
+        let base = request.settings.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
+        let url = endpoint(base, &["messages"])?;
+        let mut headers = vec![header("anthropic-version", API_VERSION)?];
         let betas = betas(request);
         if !betas.is_empty() {
             headers.push(header("anthropic-beta", &betas.join(","))?);
         }
-        Ok(Call { url, headers, body: body::body(request) })
+        Ok(HttpCall { url, headers, body: body::render(request) })
     }
 
     /// Without its thinking the request can be answered, and the conversation goes on.
-    fn instead(&self, request: &Request, failure: &ModelError) -> Option<Request> {
-        let unreadable = UNREADABLE.iter().any(|phrase| failure.message.contains(phrase));
+    fn fallback(&self, request: &ModelRequest, failure: &ModelError) -> Option<ModelRequest> {
+        let unreadable =
+            STALE_THINKING_PHRASES.iter().any(|phrase| failure.message.contains(phrase));
         let thought = request.verbatim.values().flat_map(|it| &it.items).any(message::is_thinking);
         (unreadable && thought).then(|| {
             let mut request = request.clone();
@@ -63,19 +65,19 @@ impl Format for Anthropic {
         })
     }
 
-    fn reply(&self, request: &Request) -> Box<dyn Reply> {
-        Box::new(reply::Reply::new(request))
+    fn decoder(&self, request: &ModelRequest) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::AnthropicDecoder::new(request))
     }
 }
 
 /// The names in `options.betas`, and of what the other options need.
-fn betas(request: &Request) -> Vec<&str> {
+fn betas(request: &ModelRequest) -> Vec<&str> {
     let options = &request.settings.options;
     let named = options.get("betas").and_then(Value::as_array).into_iter().flatten();
     let binds = options.get("thinking").is_some_and(|it| it.get("block_binding").is_some());
     let mut betas: Vec<&str> = named.filter_map(Value::as_str).collect();
-    if binds && !betas.contains(&BINDING) {
-        betas.push(BINDING);
+    if binds && !betas.contains(&THINKING_BINDING_BETA) {
+        betas.push(THINKING_BINDING_BETA);
     }
     betas
 }

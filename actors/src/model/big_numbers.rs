@@ -4,9 +4,9 @@ use serde_json::Value;
 
 /// Reads JSON from outside; the text itself if it is no JSON, or has a number that would be
 /// [`rounded`].
-pub(crate) fn exactly(text: String) -> Result<Value, String> {
+pub(crate) fn parse_exact(text: String) -> Result<Value, String> {
     match serde_json::from_str(&text) {
-        Ok(value) if rounded(&text).is_none() => Ok(value),
+        Ok(value) if find_rounded(&text).is_none() => Ok(value),
         Ok(_) | Err(_) => Err(text),
     }
 }
@@ -14,9 +14,9 @@ pub(crate) fn exactly(text: String) -> Result<Value, String> {
 /// Where in a JSON text the first whole number stands that 64 bits do not hold, as `a.0.b`; empty
 /// at the root. A value keeps about 16 of its digits, and a call with the wrong id is worse than
 /// none. `None` if all are held, and of a text that is no JSON.
-pub(crate) fn rounded(json: &str) -> Option<String> {
+pub(crate) fn find_rounded(json: &str) -> Option<String> {
     let mut rest = json;
-    let mut places: Vec<Place<'_>> = Vec::new();
+    let mut places: Vec<PathStep<'_>> = Vec::new();
     while let Some(first) = rest.chars().next() {
         let length = match first {
             '"' => text_length(rest),
@@ -26,14 +26,14 @@ pub(crate) fn rounded(json: &str) -> Option<String> {
         let (token, after) = rest.split_at_checked(length)?;
         rest = after;
         match (first, places.last_mut()) {
-            ('{', _) => places.push(Place::Key("")),
-            ('[', _) => places.push(Place::At(0)),
+            ('{', _) => places.push(PathStep::Key("")),
+            ('[', _) => places.push(PathStep::Index(0)),
             ('}' | ']', _) => drop(places.pop()),
-            (',', Some(Place::At(at))) => *at += 1,
-            ('"', Some(Place::Key(key))) if after.trim_start().starts_with(':') => *key = token,
-            ('-' | '0'..='9', _) if !is_held(token) => {
+            (',', Some(PathStep::Index(at))) => *at += 1,
+            ('"', Some(PathStep::Key(key))) if after.trim_start().starts_with(':') => *key = token,
+            ('-' | '0'..='9', _) if !is_exact(token) => {
                 let valid = serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok();
-                return valid.then(|| spoken(&places));
+                return valid.then(|| join_path(&places));
             }
             _ => {}
         }
@@ -42,11 +42,11 @@ pub(crate) fn rounded(json: &str) -> Option<String> {
 }
 
 /// A step from the root to where the reader is.
-enum Place<'a> {
+enum PathStep<'a> {
     /// The key of an object, in its quotes.
     Key(&'a str),
     /// The place in a list.
-    At(usize),
+    Index(usize),
 }
 
 /// Of the text with its quotes, whose end an escaped quote is not.
@@ -66,15 +66,15 @@ fn number_length(json: &str) -> usize {
 }
 
 /// A number with a fraction or an exponent is meant to be near, not exact.
-fn is_held(number: &str) -> bool {
+fn is_exact(number: &str) -> bool {
     let whole = !number.contains(['.', 'e', 'E']);
     !whole || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok()
 }
 
-fn spoken(places: &[Place<'_>]) -> String {
-    let step = |place: &Place<'_>| match place {
-        Place::Key(key) => serde_json::from_str(key).unwrap_or_default(),
-        Place::At(at) => at.to_string(),
+fn join_path(places: &[PathStep<'_>]) -> String {
+    let step = |place: &PathStep<'_>| match place {
+        PathStep::Key(key) => serde_json::from_str(key).unwrap_or_default(),
+        PathStep::Index(at) => at.to_string(),
     };
     places.iter().map(step).collect::<Vec<String>>().join(".")
 }
@@ -95,8 +95,8 @@ mod tests {
             ("[[], 99999999999999999999]", "1"),
             ("99999999999999999999", ""),
         ] {
-            assert_eq!(rounded(json).as_deref(), Some(place), "{json}");
-            assert_eq!(exactly(json.to_owned()), Err(json.to_owned()));
+            assert_eq!(find_rounded(json).as_deref(), Some(place), "{json}");
+            assert_eq!(parse_exact(json.to_owned()), Err(json.to_owned()));
         }
     }
 
@@ -107,18 +107,18 @@ mod tests {
             r#"{"a": 12345678901234567890123.5, "b": 1e300, "c": 1E+2}"#,
             r#"{"12345678901234567890123": "12345678901234567890123 \" 99999999999999999999"}"#,
         ] {
-            assert_eq!(rounded(json), None, "{json}");
-            assert!(exactly(json.to_owned()).is_ok());
+            assert_eq!(find_rounded(json), None, "{json}");
+            assert!(parse_exact(json.to_owned()).is_ok());
         }
         for no_json in ["99999999999999999999 {", "\"", "\"\\", "{\"a", "99999999999999999999ä"] {
-            assert_eq!(rounded(no_json), None, "{no_json}");
+            assert_eq!(find_rounded(no_json), None, "{no_json}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "[\\[\\]{}\":,\\\\a-cä0-9e.-]{0,40}") {
-            let _ = rounded(&text);
+            let _ = find_rounded(&text);
         }
     }
 }

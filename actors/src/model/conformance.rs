@@ -23,22 +23,22 @@ use super::test_server::Answer;
 
 /// The dialects that are spoken, in the order of the table's columns.
 const DIALECTS: [&dyn Dialect; 5] = [
-    &openai::Openai,
-    &openai_responses::OpenaiResponses,
-    &anthropic::Anthropic,
-    &gemini::Gemini,
-    &ollama::Ollama,
+    &openai::OpenaiDialect,
+    &openai_responses::ResponsesDialect,
+    &anthropic::AnthropicDialect,
+    &gemini::GeminiDialect,
+    &ollama::OllamaDialect,
 ];
 
 /// Why a dialect has no word for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NotOnThisWire(&'static str);
+struct Unsupported(&'static str);
 
-type Drawn<T> = Result<T, NotOnThisWire>;
+type Rendered<T> = Result<T, Unsupported>;
 
 /// A piece of what a provider says, in the order in which it says it.
 #[derive(Clone, Copy, Debug)]
-enum Say<'a> {
+enum Utterance<'a> {
     /// One delta of text; several in a row are of one block.
     Text(&'a str),
     /// Text for which the provider names its source.
@@ -52,25 +52,25 @@ enum Say<'a> {
     /// The provider runs the tool of [`Dialect::hosted`], with its result.
     Hosted,
     /// It begins to run it.
-    HostedBegins,
+    HostedStart,
     /// It has run what a message before this one began.
-    HostedEnds,
+    HostedResult,
     /// Words of a refusal.
-    Refuses(&'a str),
+    Refusal(&'a str),
     /// What only keeps the connection open.
     KeepAlive,
 }
 
 /// How a message ends.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct MessageEnd {
     stop: StopReason,
     usage: Usage,
 }
 
 /// How a provider says no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum ProviderError {
     RateLimit,
     Overload,
     BadRequest,
@@ -78,7 +78,7 @@ enum Trouble {
 }
 
 /// A tool that the provider runs, and one run of it.
-struct Hosted {
+struct HostedRun {
     /// Its `provider_options`.
     options: Value,
     args: Value,
@@ -91,7 +91,7 @@ trait Dialect: Sync {
     fn provider(&self) -> Provider;
 
     /// The frames of a message that says this; without an end, of its beginning.
-    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>>;
+    fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>>;
 
     /// A frame that holds this and nothing else.
     fn frame(&self, data: &str) -> String {
@@ -109,10 +109,10 @@ trait Dialect: Sync {
     }
 
     /// Status and body of an error; its message has `said` in it.
-    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value);
+    fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value);
 
     /// The frame of an error in the stream.
-    fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String>;
+    fn stream_error(&self, trouble: ProviderError, said: &str) -> Rendered<String>;
 
     /// Where the list of messages stands in a body.
     fn messages(&self) -> &'static str;
@@ -127,16 +127,16 @@ trait Dialect: Sync {
     fn is_legal(&self, id: &str) -> bool;
 
     /// How an image of [`render::PNG`] stands in a body.
-    fn image(&self) -> Drawn<Value>;
+    fn image(&self) -> Rendered<Value>;
 
     /// How a document of [`render::PDF`], titled `R`, stands in a body.
-    fn document(&self) -> Drawn<Value>;
+    fn document(&self) -> Rendered<Value>;
 
     /// What a body has for a structured answer of this schema.
-    fn structured(&self, schema: &Value) -> Drawn<Value>;
+    fn structured_output(&self, schema: &Value) -> Rendered<Value>;
 
     /// The texts in a body at which a cache mark stands, in their order.
-    fn marked(&self, body: &Value) -> Drawn<Vec<String>>;
+    fn cache_marks(&self, body: &Value) -> Rendered<Vec<String>>;
 
     /// A body without its cache marks.
     fn unmarked(&self, body: &Value) -> Value {
@@ -144,21 +144,21 @@ trait Dialect: Sync {
     }
 
     /// Where a body for the provider's own server names the conversation, for its cache.
-    fn cache_key(&self) -> Drawn<&'static str>;
+    fn cache_key(&self) -> Rendered<&'static str>;
 
     /// The tool of [`Say::Hosted`].
-    fn hosted(&self) -> Drawn<Hosted>;
+    fn hosted(&self) -> Rendered<HostedRun>;
 }
 
 /// One thing that every adapter does.
 struct Case {
     /// What it does, as the table says it.
     name: &'static str,
-    run: fn(&'static dyn Dialect) -> futures::future::BoxFuture<'static, Drawn<()>>,
+    run: fn(&'static dyn Dialect) -> futures::future::BoxFuture<'static, Rendered<()>>,
 }
 
 /// Runs all cases; what a wire has no word for is told with its reason.
-async fn verdicts(dialect: &'static dyn Dialect) -> Vec<Drawn<()>> {
+async fn run_cases(dialect: &'static dyn Dialect) -> Vec<Rendered<()>> {
     let mut verdicts = Vec::new();
     for case in CASES {
         // Shown beside a failure, to say whose it is.

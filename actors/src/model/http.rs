@@ -23,83 +23,87 @@ use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, redirect};
 use tokio::time::timeout;
 
-pub(crate) use self::format::{Auth, Call, Format, Frame, Framing, Reply, below};
-use self::response_reader::Reading;
-use super::{MOST_CALLS, ModelError, ModelSettings, ReplyChunk, ReplyStream, Request};
+pub(crate) use self::format::{
+    Frame, Framing, HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint,
+};
+use self::response_reader::ResponseReader;
+use super::{
+    MAX_CALLS_PER_MESSAGE, ModelError, ModelRequest, ModelSettings, ReplyChunk, ReplyStream,
+};
 use crate::clock::Clock;
 
 /// How many bytes a reply may have. No model writes as much; what does never ends.
-pub(crate) const REPLY: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
 
 /// How many calls one message may make before it counts as endless. More than are carried out, so
 /// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
-pub(crate) const CALLS: usize = 2 * MOST_CALLS;
+pub(crate) const MAX_REPLY_CALLS: usize = 2 * MAX_CALLS_PER_MESSAGE;
 
 /// How much of an error's body is read; its message is cut shorter still.
-const ERROR_BODY: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
 /// How often a request that was refused is asked otherwise: once as its format knows to, and once
 /// without its media.
-const OTHERWISE: usize = 2;
+const MAX_FALLBACKS: usize = 2;
 
 /// How long each stage of a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HttpTimeouts {
     /// Until connected.
     pub connect: Duration,
     /// From the request to the response's header, which some servers send with the first token.
-    pub header: Duration,
+    pub response_head: Duration,
     /// Between two pieces of a stream; a reasoning model may be silent for a while.
     pub idle: Duration,
     /// Without a word of the message, whatever else comes: keep-alives are no answer.
-    pub quiet: Duration,
+    pub progress: Duration,
     /// From the message's end to the stream's: usage follows at once or never.
-    pub tail: Duration,
+    pub trailer: Duration,
     /// The whole reply; nothing else bounds a server that sends only comments.
     pub total: Duration,
 }
 
-impl Default for Limits {
+impl Default for HttpTimeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            header: Duration::from_secs(120),
+            response_head: Duration::from_secs(120),
             idle: Duration::from_secs(120),
-            quiet: Duration::from_secs(600),
-            tail: Duration::from_secs(5),
+            progress: Duration::from_secs(600),
+            trailer: Duration::from_secs(5),
             total: Duration::from_secs(3600),
         }
     }
 }
 
 /// Why no reply begins.
-struct Refused {
+struct HttpRefusal {
     /// What the provider answered; `None` if it did not.
     status: Option<StatusCode>,
-    failure: ModelError,
+    error: ModelError,
 }
 
-impl From<ModelError> for Refused {
+impl From<ModelError> for HttpRefusal {
     fn from(failure: ModelError) -> Self {
-        Self { status: None, failure }
+        Self { status: None, error: failure }
     }
 }
 
 /// Looks up an environment variable.
-pub type Lookup = fn(&str) -> Option<String>;
+pub type EnvLookup = fn(&str) -> Option<String>;
 
 /// Asks the models of all providers but `scripted`. Connections are pooled.
-pub struct Wire {
+pub struct HttpModel {
     clock: Arc<dyn Clock>,
-    limits: Limits,
-    lookup: Lookup,
+    timeouts: HttpTimeouts,
+    env: EnvLookup,
     client: OnceLock<Client>,
 }
 
-impl Wire {
+impl HttpModel {
     /// Keys are read with `lookup` at every call, by the name that the definition gives.
-    pub fn new(clock: Arc<dyn Clock>, limits: Limits, lookup: Lookup) -> Self {
-        Self { clock, limits, lookup, client: OnceLock::new() }
+    pub fn new(clock: Arc<dyn Clock>, limits: HttpTimeouts, lookup: EnvLookup) -> Self {
+        Self { clock, timeouts: limits, env: lookup, client: OnceLock::new() }
     }
 
     /// Built at the first call, so that a machine without certificates can do all else.
@@ -108,7 +112,7 @@ impl Wire {
             return Ok(client);
         }
         let client = Client::builder()
-            .connect_timeout(self.limits.connect)
+            .connect_timeout(self.timeouts.connect)
             .redirect(redirect::Policy::none())
             .user_agent("abide")
             .build()
@@ -117,7 +121,7 @@ impl Wire {
     }
 
     /// The key, if the definition names one or the server is the provider's own.
-    fn key(
+    fn api_key(
         &self,
         settings: &ModelSettings,
         usual: Option<&str>,
@@ -127,7 +131,7 @@ impl Wire {
             (None, None, Some(usual)) => usual,
             (None, Some(_), _) | (None, None, None) => return Ok(None),
         };
-        let key = (self.lookup)(name).map(|key| key.trim().to_owned());
+        let key = (self.env)(name).map(|key| key.trim().to_owned());
         match key.filter(|key| !key.is_empty()) {
             Some(key) => Ok(Some(key)),
             None => {
@@ -139,39 +143,46 @@ impl Wire {
     }
 
     /// The reply to a request, or to what is asked instead of one that was refused.
-    async fn asked(
+    async fn send_with_fallbacks(
         &self,
-        format: &dyn Format,
-        request: &mut Cow<'_, Request>,
+        format: &dyn ProviderFormat,
+        request: &mut Cow<'_, ModelRequest>,
         key: Option<&str>,
     ) -> Result<Response, ModelError> {
-        let mut call = format.call(request)?;
-        let mut response = self.begin(&call, format.auth(), key).await;
-        for _ in 0..OTHERWISE {
+        let mut call = format.http_call(request)?;
+        let mut response = self.send(&call, format.auth(), key).await;
+        for _ in 0..MAX_FALLBACKS {
             let Err(refused) = &response else { break };
-            let other = format.instead(request, &refused.failure);
-            let Some(other) = other.or_else(|| media::told(request, refused)) else { break };
-            let instead = format.call(&other)?;
+            let other = format.fallback(request, &refused.error);
+            let Some(other) = other.or_else(|| media::without_media(request, refused)) else {
+                break;
+            };
+            let instead = format.http_call(&other)?;
             if instead.body == call.body {
                 break;
             }
-            let (model, said) = (&request.settings.name, &refused.failure);
+            let (model, said) = (&request.settings.name, &refused.error);
             tracing::warn!(model, %said, "asked otherwise");
             (*request, call) = (Cow::Owned(other), instead);
-            response = self.begin(&call, format.auth(), key).await;
+            response = self.send(&call, format.auth(), key).await;
         }
-        response.map_err(|refused| refused.failure)
+        response.map_err(|refused| refused.error)
     }
 
-    async fn begin(&self, call: &Call, auth: Auth, key: Option<&str>) -> Result<Response, Refused> {
+    async fn send(
+        &self,
+        call: &HttpCall,
+        auth: KeyHeader,
+        key: Option<&str>,
+    ) -> Result<Response, HttpRefusal> {
         let mut asked = self.client()?.post(call.url.clone()).json(&call.body);
         for (name, value) in &call.headers {
             asked = asked.header(name, value);
         }
         if let Some(key) = key {
             let (name, value) = match auth {
-                Auth::Bearer => (reqwest::header::AUTHORIZATION, format!("Bearer {key}")),
-                Auth::Header(name) => (HeaderName::from_static(name), key.to_owned()),
+                KeyHeader::Bearer => (reqwest::header::AUTHORIZATION, format!("Bearer {key}")),
+                KeyHeader::Named(name) => (HeaderName::from_static(name), key.to_owned()),
             };
             let mut value = HeaderValue::from_str(&value).map_err(|_| {
                 ModelError::permanent("the key has characters that no key can have")
@@ -179,18 +190,18 @@ impl Wire {
             value.set_sensitive(true);
             asked = asked.header(name, value);
         }
-        let response = timeout(self.limits.header, asked.send())
+        let response = timeout(self.timeouts.response_head, asked.send())
             .await
-            .map_err(|_| error::silent(self.limits.header))?
-            .map_err(error::transport)?;
+            .map_err(|_| error::idle_timeout(self.timeouts.response_head))?
+            .map_err(error::from_transport)?;
         if response.status().is_success() {
             Ok(response)
         } else {
-            Err(self.refused(response).await)
+            Err(self.read_refusal(response).await)
         }
     }
 
-    async fn refused(&self, mut response: Response) -> Refused {
+    async fn read_refusal(&self, mut response: Response) -> HttpRefusal {
         let status = response.status();
         let header = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok());
         let wait = header.and_then(|header| error::retry_after(header, self.clock.now()));
@@ -198,36 +209,36 @@ impl Wire {
         let read = async {
             while let Ok(Some(bytes)) = response.chunk().await {
                 body.extend_from_slice(&bytes);
-                if body.len() >= ERROR_BODY {
+                if body.len() >= MAX_ERROR_BODY_BYTES {
                     break;
                 }
             }
         };
         // The status says enough if the body does not come.
-        let _ = timeout(self.limits.tail, read).await;
-        let failure = error::status(status, wait, &String::from_utf8_lossy(&body));
-        Refused { status: Some(status), failure }
+        let _ = timeout(self.timeouts.trailer, read).await;
+        let failure = error::from_status(status, wait, &String::from_utf8_lossy(&body));
+        HttpRefusal { status: Some(status), error: failure }
     }
 
     /// The reply of a provider to a request, as it streams.
     pub(super) async fn stream(
         &self,
-        format: &'static dyn Format,
-        request: &Request,
+        format: &'static dyn ProviderFormat,
+        request: &ModelRequest,
     ) -> Result<ReplyStream, ModelError> {
         let mut request = Cow::Borrowed(request);
-        let key = self.key(&request.settings, format.key())?;
-        let response = self.asked(format, &mut request, key.as_deref()).await;
-        let response = response.map_err(|failure| error::redacted(failure, key.as_deref()))?;
+        let key = self.api_key(&request.settings, format.default_key_env())?;
+        let response = self.send_with_fallbacks(format, &mut request, key.as_deref()).await;
+        let response = response.map_err(|failure| error::redact_key(failure, key.as_deref()))?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if kind.is_some_and(|kind| kind.starts_with("application/json")) {
             return Err(ModelError::permanent("the model's provider did not stream its answer"));
         }
-        let reply = format.reply(&request);
-        let reading = Reading::new(response, self.limits, format.framing(), reply);
-        let parts = stream::try_unfold(reading, Reading::next);
+        let reply = format.decoder(&request);
+        let reading = ResponseReader::new(response, self.timeouts, format.framing(), reply);
+        let parts = stream::try_unfold(reading, ResponseReader::next_chunk);
         let redact = move |part: Result<ReplyChunk, ModelError>| {
-            part.map_err(|failure| error::redacted(failure, key.as_deref()))
+            part.map_err(|failure| error::redact_key(failure, key.as_deref()))
         };
         Ok(parts.map(redact).boxed())
     }

@@ -57,19 +57,19 @@ use minijinja::context;
 use minijinja::value::Serde;
 use serde_json::{Map, Value, json};
 
-use self::script::{Call, Entry, Script};
-use super::prompt::{OWN_ERROR, is_a_persons};
+use self::script::{Script, ScriptCall, ScriptEntry};
+use super::prompt::{BUILTIN_ERROR, is_from_person};
 use super::{
-    Model, ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request,
+    Model, ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream,
     big_numbers,
 };
 
 /// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
-const KEPT: usize = 32;
+const MAX_COMPILED_SCRIPTS: usize = 32;
 
 /// Plays scripts, and keeps the last ones compiled.
 #[derive(Default)]
-pub struct Scripted {
+pub struct ScriptedModel {
     compiled: Mutex<VecDeque<(Arc<Value>, Arc<Script>)>>,
 }
 
@@ -80,16 +80,16 @@ pub fn check(script: &Value) -> Result<(), String> {
 }
 
 #[async_trait]
-impl Model for Scripted {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
+impl Model for ScriptedModel {
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
         if request.purpose == Purpose::Summary {
             let told = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
-            let (_, pieces) = say(&format!("Summary of {told} messages."));
+            let (_, pieces) = text_only(&format!("Summary of {told} messages."));
             return Ok(stream::iter(pieces).boxed());
         }
         let source = request.settings.script.clone().unwrap_or_default();
         let script = self.compiled(&source)?;
-        let scene = Scene::of(&request.messages);
+        let scene = ScriptInput::of(&request.messages);
         let (delay, pieces) = play(&script, &scene)?;
         let pace = move |piece: Result<ReplyChunk, ModelError>| async move {
             if !delay.is_zero() && !matches!(piece, Ok(ReplyChunk::Done(_))) {
@@ -101,14 +101,14 @@ impl Model for Scripted {
     }
 }
 
-impl Scripted {
+impl ScriptedModel {
     fn compiled(&self, source: &Arc<Value>) -> Result<Arc<Script>, ModelError> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, script)) = compiled.iter().find(|(known, _)| known == source) {
             return Ok(script.clone());
         }
         let script = Arc::new(Script::parse(source).map_err(ModelError::permanent)?);
-        if compiled.len() == KEPT {
+        if compiled.len() == MAX_COMPILED_SCRIPTS {
             compiled.pop_front();
         }
         compiled.push_back((source.clone(), script.clone()));
@@ -117,16 +117,16 @@ impl Scripted {
 }
 
 /// What a script reacts to.
-struct Scene {
+struct ScriptInput {
     user: String,
     /// How many assistant messages the turn has.
     step: usize,
     results: BTreeMap<String, Value>,
 }
 
-impl Scene {
+impl ScriptInput {
     fn of(messages: &[Message]) -> Self {
-        let last = messages.iter().rposition(is_a_persons);
+        let last = messages.iter().rposition(is_from_person);
         let user = last.map(|at| texts(&messages[at].content).join("\n")).unwrap_or_default();
         let turn = &messages[last.map_or(0, |at| at + 1)..];
         let spoken = turn.iter().filter(|message| message.role == Role::Assistant);
@@ -146,30 +146,34 @@ impl Scene {
 
 /// A result as scripts see it, whatever its form is for other models.
 fn envelope(text: String) -> Value {
-    match text.strip_prefix(OWN_ERROR) {
+    match text.strip_prefix(BUILTIN_ERROR) {
         Some(error) => json!({"ok": false, "error": error, "error_type": "TOOL_ERROR"}),
         None => serde_json::from_str(&text).unwrap_or(Value::String(text)),
     }
 }
 
-type Pieces = Vec<Result<ReplyChunk, ModelError>>;
+type ScriptedChunks = Vec<Result<ReplyChunk, ModelError>>;
 
-fn say(text: &str) -> (Duration, Pieces) {
+fn text_only(text: &str) -> (Duration, ScriptedChunks) {
     let done = ReplyChunk::Done(ReplyEnd::default());
     (Duration::ZERO, words(text, ReplyChunk::Text).chain([Ok(done)]).collect())
 }
 
-fn play(script: &Script, scene: &Scene) -> Result<(Duration, Pieces), ModelError> {
+fn play(script: &Script, scene: &ScriptInput) -> Result<(Duration, ScriptedChunks), ModelError> {
     let Some(entries) = script.entries(&scene.user) else {
-        return Ok(say("No rule of the script matches this message."));
+        return Ok(text_only("No rule of the script matches this message."));
     };
     match entries.get(scene.step) {
-        Some(entry) => Ok((entry.delay, pieces(script, entry, scene)?)),
-        None => Ok(say("Done.")),
+        Some(entry) => Ok((entry.delay, entry_chunks(script, entry, scene)?)),
+        None => Ok(text_only("Done.")),
     }
 }
 
-fn pieces(script: &Script, entry: &Entry, scene: &Scene) -> Result<Pieces, ModelError> {
+fn entry_chunks(
+    script: &Script,
+    entry: &ScriptEntry,
+    scene: &ScriptInput,
+) -> Result<ScriptedChunks, ModelError> {
     let values = context! { user => scene.user.as_str(), results => Serde(&scene.results) };
     let render = |text: &str| script.render(text, &values);
     let mut pieces = Vec::new();
@@ -181,7 +185,7 @@ fn pieces(script: &Script, entry: &Entry, scene: &Scene) -> Result<Pieces, Model
     }
     for (at, call) in entry.calls.iter().enumerate() {
         let id = format!("call_{}_{}", scene.step + 1, at + 1);
-        pieces.push(Ok(ReplyChunk::Call(given(call, id, &render)?)));
+        pieces.push(Ok(ReplyChunk::Call(model_call(call, id, &render)?)));
     }
     match &entry.error {
         Some(failure) => pieces.push(Err(failure.clone())),
@@ -193,25 +197,29 @@ fn pieces(script: &Script, entry: &Entry, scene: &Scene) -> Result<Pieces, Model
 
 type Render<'a> = dyn Fn(&str) -> Result<String, ModelError> + 'a;
 
-fn given(call: &Call, id: String, render: &Render<'_>) -> Result<ModelToolCall, ModelError> {
+fn model_call(
+    call: &ScriptCall,
+    id: String,
+    render: &Render<'_>,
+) -> Result<ModelToolCall, ModelError> {
     let args = match &call.args {
-        Value::String(raw) => big_numbers::exactly(render(raw)?),
-        args => Ok(rendered(args, render)?),
+        Value::String(raw) => big_numbers::parse_exact(render(raw)?),
+        args => Ok(render_value(args, render)?),
     };
     let id = call.id.clone().unwrap_or(id);
-    Ok(ModelToolCall { id, name: call.name.clone(), args, provided: None })
+    Ok(ModelToolCall { id, name: call.name.clone(), args, provider_result: None })
 }
 
-fn rendered(value: &Value, render: &Render<'_>) -> Result<Value, ModelError> {
+fn render_value(value: &Value, render: &Render<'_>) -> Result<Value, ModelError> {
     Ok(match value {
         Value::String(text) => Value::String(render(text)?),
         Value::Array(values) => {
-            let values = values.iter().map(|value| rendered(value, render));
+            let values = values.iter().map(|value| render_value(value, render));
             Value::Array(values.collect::<Result<_, _>>()?)
         }
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| {
-                Ok::<_, ModelError>((key.clone(), rendered(value, render)?))
+                Ok::<_, ModelError>((key.clone(), render_value(value, render)?))
             };
             Value::Object(fields.iter().map(field).collect::<Result<Map<_, _>, _>>()?)
         }

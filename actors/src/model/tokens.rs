@@ -13,53 +13,53 @@ use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
 use super::{ModelSettings, ModelToolCall, Provider, ToolSpec};
 
 /// A longer text is estimated: tokenizing it would take more than some hundredths of a second.
-const EXACT: usize = 200_000;
+const MAX_EXACT_BYTES: usize = 200_000;
 /// What is tokenized in one piece, so that no text is one endless word; the seams add a token each.
-const PIECE: usize = 16 * 1024;
+const PIECE_BYTES: usize = 16 * 1024;
 
 /// What is estimated in a tenth of a millisecond.
-const QUICK: usize = 64 * 1024;
+const MAX_QUICK_BYTES: usize = 64 * 1024;
 
 /// What a message costs besides its content, and a call or a tool besides its texts.
-const MESSAGE: u64 = 4;
-const CALL: u64 = 10;
+const MESSAGE_TOKENS: u64 = 4;
+const CALL_TOKENS: u64 = 10;
 
 /// Counts for one model. Cheap to copy.
 #[derive(Clone, Copy)]
-pub(crate) struct Counter {
+pub(crate) struct TokenCounter {
     provider: Provider,
     /// `None`: texts are estimated.
     encoder: Option<&'static CoreBPE>,
 }
 
-impl Counter {
+impl TokenCounter {
     /// The first for a tokenizer loads its vocabulary, aside, since that takes a while.
-    pub(crate) async fn of(settings: &ModelSettings) -> Self {
+    pub(crate) async fn for_model(settings: &ModelSettings) -> Self {
         let provider = settings.provider;
-        let Some(tokenizer) = tokenizer(settings) else { return Self::rough(provider) };
+        let Some(tokenizer) = tokenizer(settings) else { return Self::estimating(provider) };
         let load = move || bpe_for_tokenizer(tokenizer).ok();
         let encoder = tokio::task::spawn_blocking(load).await.ok().flatten();
         Self { provider, encoder }
     }
 
     /// Estimates everything.
-    pub(crate) fn rough(provider: Provider) -> Self {
+    pub(crate) fn estimating(provider: Provider) -> Self {
         Self { provider, encoder: None }
     }
 
     /// Whether so many bytes of JSON are counted in no time.
     pub(crate) fn is_quick(&self, bytes: usize) -> bool {
-        self.encoder.is_none() && bytes <= QUICK
+        self.encoder.is_none() && bytes <= MAX_QUICK_BYTES
     }
 
     /// The tokens of a text.
     pub(crate) fn text(&self, mut text: &str) -> u64 {
-        let Some(encoder) = self.encoder.filter(|_| text.len() <= EXACT) else {
+        let Some(encoder) = self.encoder.filter(|_| text.len() <= MAX_EXACT_BYTES) else {
             return estimate::estimate(text);
         };
         let mut tokens = 0;
         while !text.is_empty() {
-            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE_BYTES));
             tokens += encoder.count_ordinary(piece) as u64;
             text = rest;
         }
@@ -75,7 +75,7 @@ impl Counter {
     pub(crate) fn message(&self, message: &Message) -> u64 {
         let calls = message.tool_calls.iter();
         let calls = calls.map(|call| self.call(&call.name, &call.args.to_string())).sum::<u64>();
-        MESSAGE + self.content(&message.content) + calls
+        MESSAGE_TOKENS + self.content(&message.content) + calls
     }
 
     /// The tokens of what a model said.
@@ -87,13 +87,13 @@ impl Counter {
         // What the provider ran goes back with its results.
         let provided = given
             .iter()
-            .filter_map(|call| call.provided.as_ref())
+            .filter_map(|call| call.provider_result.as_ref())
             .map(|result| self.text(&result.to_string()));
-        MESSAGE + self.content(content) + calls.sum::<u64>() + provided.sum::<u64>()
+        MESSAGE_TOKENS + self.content(content) + calls.sum::<u64>() + provided.sum::<u64>()
     }
 
     fn call(&self, name: &str, args: &str) -> u64 {
-        CALL + self.text(name) + self.text(args)
+        CALL_TOKENS + self.text(name) + self.text(args)
     }
 
     /// The tokens of what stands before all messages.
@@ -102,7 +102,7 @@ impl Counter {
             let named = self.call(&tool.name, &tool.parameters.to_string());
             named + self.text(&tool.description)
         });
-        MESSAGE + self.text(system) + tools.sum::<u64>()
+        MESSAGE_TOKENS + self.text(system) + tools.sum::<u64>()
     }
 
     /// Thinking counts nothing: providers drop it when it comes back, or never get it.

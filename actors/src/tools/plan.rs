@@ -24,7 +24,7 @@ pub(super) fn plan(
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
-    if let Some(result) = &given.provided {
+    if let Some(result) = &given.provider_result {
         return provided(toolbox, given, result, scope, gate);
     }
     let Some(tool) = toolbox.tool(&given.name).filter(|tool| tool.is_for_model()) else {
@@ -61,7 +61,12 @@ pub(super) fn replan(
 ) -> PlannedCall {
     let again = |args: Value, gate: &mut Gate| {
         let (id, name) = (planned.given_id.clone(), planned.tool.clone());
-        plan(toolbox, &ModelToolCall { id, name, args: Ok(args), provided: None }, scope, gate)
+        plan(
+            toolbox,
+            &ModelToolCall { id, name, args: Ok(args), provider_result: None },
+            scope,
+            gate,
+        )
     };
     match said {
         // A call of the provider's own has its result, which is not planned anew.
@@ -99,7 +104,7 @@ fn arguments(tool: &Tool, given: &Result<Value, String>) -> Result<Value, String
         // Providers send nothing at all for a tool without arguments.
         Err(raw) if raw.trim().is_empty() => Value::Object(Map::new()),
         Err(raw) => {
-            return Err(match big_numbers::rounded(raw) {
+            return Err(match big_numbers::find_rounded(raw) {
                 Some(field) if field.is_empty() => "must be an object".to_owned(),
                 Some(field) => {
                     format!("{}: must fit into 64 bits", cut(&field, SHOWN_TEXT))

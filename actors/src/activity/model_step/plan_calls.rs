@@ -13,7 +13,7 @@ use super::hooks::is_let_through;
 use crate::clock::Clock;
 use crate::hooks::tool_use::ToolUseVerdict;
 use crate::journal::StoreError;
-use crate::model::{MOST_CALLS, ModelToolCall};
+use crate::model::{MAX_CALLS_PER_MESSAGE, ModelToolCall};
 use crate::tools::{CallScope, Gate, LONGEST_NAME, Tool, Toolbox, merged};
 
 impl Step<'_> {
@@ -98,8 +98,8 @@ struct Planner {
 
 impl Planner {
     fn plan(mut self, calls: &[ModelToolCall]) -> Vec<PlannedCall> {
-        let plan = |(place, given): (usize, &ModelToolCall)| match place < MOST_CALLS
-            || given.provided.is_some()
+        let plan = |(place, given): (usize, &ModelToolCall)| match place < MAX_CALLS_PER_MESSAGE
+            || given.provider_result.is_some()
         {
             true => {
                 let planned = self.toolbox.plan(given, &self.scope, &mut self.gate);
@@ -134,7 +134,8 @@ impl Planner {
 }
 
 fn too_many(given: &ModelToolCall) -> PlannedCall {
-    let error = format!("invalid tool arguments: more than {MOST_CALLS} calls in one message");
+    let error =
+        format!("invalid tool arguments: more than {MAX_CALLS_PER_MESSAGE} calls in one message");
     let outcome = Outcome::Err(error, ErrorType::ValidationError);
     PlannedCall {
         given_id: given.id.clone(),

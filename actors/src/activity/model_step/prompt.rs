@@ -10,8 +10,8 @@ use super::Step;
 use crate::context::limits::{sendable, window};
 use crate::context::reduce::ContextReducer;
 use crate::model::ToolSpec;
-use crate::model::prompt::{PromptInput, Rule, Shown};
-use crate::model::tokens::Counter;
+use crate::model::prompt::{PromptInput, PromptMessage, ToolRule};
+use crate::model::tokens::TokenCounter;
 use crate::tools::limits::encoded_len;
 
 /// The messages of a request.
@@ -59,7 +59,7 @@ impl Step<'_> {
         let rules = |name: &str| self.rule(name);
         let crowded =
             self.crowded(self.view(events, &rules), sent.tokens, ReductionReason::TooLong);
-        let reduced = crowded.down_to(sent.tokens / 2)?;
+        let reduced = crowded.reduce_to(sent.tokens / 2)?;
         let is_first = self.turn.too_long < self.step;
         is_first.then(|| Action::ContextReduced { turn: self.turn.id.clone(), reduced })
     }
@@ -67,16 +67,17 @@ impl Step<'_> {
     fn view<'a>(
         &'a self,
         events: &'a [Event],
-        rules: &'a crate::model::prompt::Rules<'a>,
+        rules: &'a crate::model::prompt::ToolRules<'a>,
     ) -> PromptInput<'a> {
         PromptInput { events, turn: &self.turn.id, context: &self.around.state.context, rules }
     }
 
     /// What the provider counted last, and what has come since; all of it only where nothing was
     /// counted yet.
-    async fn estimate(&self, shown: &[Shown<'_>]) -> u64 {
+    async fn estimate(&self, shown: &[PromptMessage<'_>]) -> u64 {
         let context = &self.around.state.context;
-        let since = |shown: &&Shown<'_>| context.counted == 0 || shown.seq > context.counted;
+        let since =
+            |shown: &&PromptMessage<'_>| context.counted == 0 || shown.seq > context.counted;
         let new: Vec<Message> =
             shown.iter().filter(since).map(|shown| shown.message.clone()).collect();
         let (counter, definition) = (self.counter, self.definition.clone());
@@ -101,14 +102,14 @@ impl Step<'_> {
         if tokens <= budget {
             return None;
         }
-        let crowded = self.crowded(view, tokens, ReductionReason::Budget).believed();
+        let crowded = self.crowded(view, tokens, ReductionReason::Budget).with_plausible_count();
         if crowded.tokens <= budget {
             return None;
         }
         let too_many = crowded.tokens > window;
         let reduced = crowded
-            .within(budget)
-            .or_else(|| too_many.then(|| crowded.down_to(sendable(window))).flatten());
+            .reduce_within(budget)
+            .or_else(|| too_many.then(|| crowded.reduce_to(sendable(window))).flatten());
         let turn = self.turn.id.clone();
         match reduced {
             Some(reduced) => Some(Action::ContextReduced { turn, reduced }),
@@ -126,16 +127,25 @@ impl Step<'_> {
         tokens: u64,
         why: ReductionReason,
     ) -> ContextReducer<'a> {
-        let counter = Counter::rough(self.definition.model.provider);
+        let counter = TokenCounter::estimating(self.definition.model.provider);
         let tools = self.toolbox.specs(&self.gate());
         let head = counter.head(&self.definition.system_prompt, &tools);
-        ContextReducer { view, step: self.step, why, tokens, head, counter }
+        ContextReducer {
+            input: view,
+            step: self.step,
+            reason: why,
+            tokens,
+            head_tokens: head,
+            counter,
+        }
     }
 
-    fn rule(&self, name: &str) -> Rule {
+    fn rule(&self, name: &str) -> ToolRule {
         let tool = self.toolbox.tool(name);
-        let rule = tool
-            .map(|tool| Rule { is_builtin: tool.builtin().is_some(), retention: tool.retention });
+        let rule = tool.map(|tool| ToolRule {
+            is_builtin: tool.builtin().is_some(),
+            retention: tool.retention,
+        });
         rule.unwrap_or_default()
     }
 }

@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use crate::activity::{ActivityContext, load_context};
 use crate::agent::Definition;
-use crate::context::limits::{sendable, share, window};
-use crate::context::reduce::from;
+use crate::context::limits::{percent_of, sendable, window};
+use crate::context::reduce::first_shown_event;
 use crate::journal::StoreError;
 use crate::model::ModelSettings;
-use crate::model::prompt::{PromptInput, Rule, Rules};
-use crate::model::tokens::Counter;
+use crate::model::prompt::{PromptInput, ToolRule, ToolRules};
+use crate::model::tokens::TokenCounter;
 use crate::tools::limits::cut;
 
 /// So many percent of the budget are left as they are: what was said last.
@@ -55,18 +55,18 @@ impl Span {
         let events = load_context::oldest(journal, &around.id, context, (upto, readable)).await?;
         let rules = |name: &str| {
             let tool = definition.tools.iter().find(|tool| tool.name == name);
-            let rule = tool.map(|tool| Rule {
+            let rule = tool.map(|tool| ToolRule {
                 is_builtin: tool.builtin().is_some(),
                 retention: tool.retention,
             });
             rule.unwrap_or_default()
         };
-        let counter = Counter::rough(settings.provider);
+        let counter = TokenCounter::estimating(settings.provider);
         let all = events.last().is_none_or(|event| event.seq >= upto);
         let budget = definition.context_budget();
-        let kept = all.then(|| share(budget, KEPT));
+        let kept = all.then(|| percent_of(budget, KEPT));
         let past = Past { events: &events, context, rules: &rules, counter, upto };
-        let worth = |span: &Span| context.has_dropped() || span.length >= share(budget, WORTH);
+        let worth = |span: &Span| context.has_dropped() || span.length >= percent_of(budget, WORTH);
         Ok(past.span(kept, readable).filter(worth))
     }
 }
@@ -75,8 +75,8 @@ impl Span {
 pub(super) struct Past<'a> {
     pub(super) events: &'a [Event],
     pub(super) context: &'a Context,
-    pub(super) rules: &'a Rules<'a>,
-    pub(super) counter: Counter,
+    pub(super) rules: &'a ToolRules<'a>,
+    pub(super) counter: TokenCounter,
     pub(super) upto: u64,
 }
 
@@ -124,7 +124,8 @@ impl Past<'_> {
         }
         let upto = end?;
         let since = upto.saturating_add(1);
-        let marks = Marks { since, from: from(self.events, since), ..self.context.marks };
+        let marks =
+            Marks { since, from: first_shown_event(self.events, since), ..self.context.marks };
         Some(Span { upto, marks, transcript, length: all - room, tokens })
     }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 use crate::context::{Retention, RetentionMode};
 use crate::model::Provider;
-use crate::model::prompt::Rule;
+use crate::model::prompt::ToolRule;
 
 /// A journal in the making.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl Past {
     }
 
     fn tokens(&self, turn: &str, context: &Context) -> u64 {
-        let (turn, counter) = (TurnId::new(turn), Counter::rough(Provider::Scripted));
+        let (turn, counter) = (TurnId::new(turn), TokenCounter::estimating(Provider::Scripted));
         let view = PromptInput { events: &self.0, turn: &turn, context, rules: &rule };
         view.messages().iter().map(|shown| counter.message(&shown.message)).sum()
     }
@@ -77,12 +77,12 @@ impl Past {
     fn crowded<T>(&self, turn: &str, act: impl FnOnce(&ContextReducer<'_>) -> T) -> T {
         let (turn_id, context) = (TurnId::new(turn), Context::default());
         act(&ContextReducer {
-            view: PromptInput { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
+            input: PromptInput { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
             step: 1,
-            why: ReductionReason::Budget,
+            reason: ReductionReason::Budget,
             tokens: self.tokens(turn, &context),
-            head: 0,
-            counter: Counter::rough(Provider::Scripted),
+            head_tokens: 0,
+            counter: TokenCounter::estimating(Provider::Scripted),
         })
     }
 
@@ -93,14 +93,14 @@ impl Past {
 }
 
 /// `kept` never expires, `brief` keeps its newest.
-fn rule(name: &str) -> Rule {
+fn rule(name: &str) -> ToolRule {
     let keep = if name == "brief" { RetentionMode::Count(1) } else { Retention::default().keep };
-    Rule { is_builtin: false, retention: Retention { keep, never_evict: name == "kept" } }
+    ToolRule { is_builtin: false, retention: Retention { keep, never_evict: name == "kept" } }
 }
 
 fn copy<'a>(it: &ContextReducer<'a>) -> ContextReducer<'a> {
-    let ContextReducer { view, step, why, tokens, head, counter } = *it;
-    ContextReducer { view, step, why, tokens, head, counter }
+    let ContextReducer { input: view, step, reason: why, tokens, head_tokens: head, counter } = *it;
+    ContextReducer { input: view, step, reason: why, tokens, head_tokens: head, counter }
 }
 
 fn message(id: &str, role: Role, text: &str) -> Message {
@@ -117,7 +117,7 @@ fn spoken(message: Message) -> AssistantMsg {
 fn expired_results_are_taken_first_and_may_be_enough() {
     let past = Past::default().said("t1").started("t1");
     let past = (0..4).fold(past, |past, _| past.step("t1", "brief", 200));
-    let reduced = past.crowded("t1", |it| it.within(600)).unwrap();
+    let reduced = past.crowded("t1", |it| it.reduce_within(600)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (3, 0));
     assert_eq!((reduced.marks.since, reduced.marks.expired), (0, 10));
     assert_eq!(reduced.tokens_after, past.left("t1", &reduced));
@@ -129,7 +129,7 @@ fn then_the_oldest_turns_go_down_to_three_fifths_of_the_budget() {
     let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
     let past = past.said("t5").started("t5");
     let whole = past.tokens("t5", &Context::default());
-    let reduced = past.crowded("t5", |it| it.within(whole - 1)).unwrap();
+    let reduced = past.crowded("t5", |it| it.reduce_within(whole - 1)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (0, 2));
     // A turn is six events; the third one's message is event 13.
     assert_eq!((reduced.marks.from, reduced.marks.since), (13, 13));
@@ -141,7 +141,7 @@ fn then_the_oldest_turns_go_down_to_three_fifths_of_the_budget() {
 #[test]
 fn the_running_turn_is_never_dropped() {
     let past = Past::default().turn("t1", 10).said("t2").started("t2").step("t2", "look", 900);
-    let reduced = past.crowded("t2", |it| it.down_to(10)).unwrap();
+    let reduced = past.crowded("t2", |it| it.reduce_to(10)).unwrap();
     assert_eq!(reduced.turns, 1);
     let context = Context { marks: reduced.marks, ..Context::default() };
     assert!(past.tokens("t2", &context) > 900, "nor is the result of its last step");
@@ -151,22 +151,22 @@ fn the_running_turn_is_never_dropped() {
 fn little_is_not_worth_another_prefix() {
     let past = Past::default().said("t1").started("t1");
     let past = (0..9).fold(past, |past, at| past.step("t1", "look", if at < 2 { 5 } else { 300 }));
-    assert_eq!(past.crowded("t1", |it| it.within(1_000)), None);
-    assert!(past.crowded("t1", |it| it.down_to(1_000)).is_some());
+    assert_eq!(past.crowded("t1", |it| it.reduce_within(1_000)), None);
+    assert!(past.crowded("t1", |it| it.reduce_to(1_000)).is_some());
 }
 
 #[test]
 fn under_need_all_results_expire_but_those_of_the_last_step_and_of_tools_that_keep_theirs() {
     let past = Past::default().said("t1").started("t1");
     let past = past.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
-    let reduced = past.crowded("t1", |it| it.down_to(250)).unwrap();
+    let reduced = past.crowded("t1", |it| it.reduce_to(250)).unwrap();
     assert_eq!((reduced.results, reduced.marks.forced), (1, 7));
-    assert_eq!(past.crowded("t1", |it| it.within(250)), None, "a budget is no need");
+    assert_eq!(past.crowded("t1", |it| it.reduce_within(250)), None, "a budget is no need");
     let context = Context { marks: reduced.marks, ..Context::default() };
     let turn = TurnId::new("t1");
     let view = PromptInput { events: &past.0, turn: &turn, context: &context, rules: &rule };
-    let again =
-        past.crowded("t1", |it| ContextReducer { view, tokens: 230, ..copy(it) }.down_to(100));
+    let again = past
+        .crowded("t1", |it| ContextReducer { input: view, tokens: 230, ..copy(it) }.reduce_to(100));
     assert_eq!(again, None, "nothing is left to take");
 }
 
@@ -174,7 +174,7 @@ fn under_need_all_results_expire_but_those_of_the_last_step_and_of_tools_that_ke
 fn a_message_that_was_queued_before_is_still_read() {
     let past = Past::default().said("t1").started("t1").said("t2").step("t1", "look", 900);
     let past = past.ended("t1").started("t2");
-    let reduced = past.crowded("t2", |it| it.within(100)).unwrap();
+    let reduced = past.crowded("t2", |it| it.reduce_within(100)).unwrap();
     assert_eq!((reduced.marks.from, reduced.marks.since), (3, 8));
 }
 
@@ -184,7 +184,9 @@ fn shares_are_of_what_the_provider_counted() {
     let past = past.said("t5").started("t5");
     let ours = past.tokens("t5", &Context::default());
     let reduced = past
-        .crowded("t5", |it| ContextReducer { tokens: ours * 10, ..copy(it) }.within(ours * 9))
+        .crowded("t5", |it| {
+            ContextReducer { tokens: ours * 10, ..copy(it) }.reduce_within(ours * 9)
+        })
         .unwrap();
     assert_eq!((reduced.turns, reduced.tokens_before), (2, ours * 10));
     assert!(reduced.tokens_after * 5 <= ours * 9 * 3);
@@ -194,8 +196,9 @@ fn shares_are_of_what_the_provider_counted() {
 fn a_count_that_cannot_be_true_drops_nothing() {
     let past = Past::default().turn("t1", 100).turn("t2", 100).said("t3").started("t3");
     let rough = past.crowded("t3", |it| it.tokens);
-    let believed =
-        |tokens| past.crowded("t3", |it| ContextReducer { tokens, ..copy(it) }.believed().tokens);
+    let believed = |tokens| {
+        past.crowded("t3", |it| ContextReducer { tokens, ..copy(it) }.with_plausible_count().tokens)
+    };
     assert_eq!(believed(rough * 2), rough * 2);
     assert_eq!(believed(1_000_000), rough * 5 / 2);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 /// Words that it takes; a schema with any other is refused.
-const KNOWN: [&str; 17] = [
+const SUPPORTED_KEYWORDS: [&str; 17] = [
     "$defs",
     "$ref",
     "additionalProperties",
@@ -24,7 +24,7 @@ const KNOWN: [&str; 17] = [
 ];
 
 /// The formats of strings that it takes.
-const FORMATS: [&str; 10] =
+const SUPPORTED_FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
 
 /// The schema with every object closed, and with what the provider does not enforce told in the
@@ -42,9 +42,11 @@ pub(super) fn strict(schema: &Value) -> Value {
             }
             ("allOf" | "anyOf", _) => list(value),
             ("items", _) => Some(strict(value)),
-            ("format", _) => FORMATS.iter().any(|known| value == known).then(|| value.clone()),
+            ("format", _) => {
+                SUPPORTED_FORMATS.iter().any(|known| value == known).then(|| value.clone())
+            }
             ("minItems", _) => (value.as_u64() <= Some(1)).then(|| value.clone()),
-            (word, _) => KNOWN.contains(&word).then(|| value.clone()),
+            (word, _) => SUPPORTED_KEYWORDS.contains(&word).then(|| value.clone()),
         };
         match (word.as_str(), enforced) {
             ("$schema" | "$id" | "$comment" | "examples", _) => {}

@@ -10,19 +10,19 @@ use abide_conversation::message::{Message, ProviderMessage, Role, text_block};
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
-use crate::model::http::{Limits, Wire};
+use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::test_server::{
-    Answer, Server, Still, answered, message, request, settings, whole,
+    Answer, FixedClock, TestServer, all_ok, collect_reply, message, request, settings,
 };
-use crate::model::{ModelSettings, Provider, Request, Retry};
+use crate::model::{ModelRequest, ModelSettings, Provider, Retry};
 
-fn wire() -> Wire {
-    Wire::new(Arc::new(Still), Limits::default(), |_| Some("key".to_owned()))
+fn wire() -> HttpModel {
+    HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| Some("key".to_owned()))
 }
 
-fn asking(messages: Vec<Message>) -> Request {
+fn asking(messages: Vec<Message>) -> ModelRequest {
     let settings = ModelSettings { name: "some-model".to_owned(), ..settings(Provider::Anthropic) };
-    Request { messages, ..request(settings) }
+    ModelRequest { messages, ..request(settings) }
 }
 
 fn asks(id: &str, text: &str) -> Message {
@@ -71,15 +71,15 @@ fn streamed(blocks: &[(Value, &[Value])], end: Value) -> Vec<String> {
 #[tokio::test]
 async fn the_version_the_key_and_betas_stand_in_headers() {
     let answer = streamed(&[], json!({"stop_reason": "end_turn"}));
-    let server = Server::start([Answer::stream(answer)]).await;
+    let server = TestServer::start([Answer::stream(answer)]).await;
     let mut request = asking(vec![asks("1", "go")]);
     request.settings.base_url = Some(server.url.clone());
     request.settings.api_key_env = Some("A_KEY".to_owned());
     let binding = json!({"type": "adaptive", "block_binding": {}});
     request.settings.options.insert("betas".to_owned(), json!(["one", "two"]));
     request.settings.options.insert("thinking".to_owned(), binding.clone());
-    whole(answered(&wire(), request).await);
-    let asked = server.asked().remove(0);
+    all_ok(collect_reply(&wire(), request).await);
+    let asked = server.requests().remove(0);
     assert_eq!(asked.path, "/v1/messages");
     assert_eq!(asked.headers["x-api-key"], "key");
     assert_eq!(asked.headers["anthropic-version"], "2023-06-01");
@@ -93,22 +93,22 @@ async fn thinking_that_is_not_read_any_more_is_left_out() {
     let said = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound \
                 to a different conversation.";
     let answer = streamed(&[], json!({"stop_reason": "end_turn"}));
-    let server = Server::start([Answer::error(400, said), Answer::stream(answer)]).await;
+    let server = TestServer::start([Answer::error(400, said), Answer::stream(answer)]).await;
     let mut request = asking(vec![asks("1", "go"), says("2", "Hm"), asks("3", "on")]);
     request.settings.base_url = Some(server.url.clone());
     let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
     let text = json!({"type": "text", "text": "Hm"});
     request.verbatim = [wrote("2", json!([thinking, text]))].into();
-    let parts = whole(answered(&wire(), request.clone()).await);
+    let parts = all_ok(collect_reply(&wire(), request.clone()).await);
     assert_eq!(parts.len(), 1);
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked[0].body["messages"][1]["content"], json!([thinking, text]));
     assert_eq!(asked[1].body["messages"][1]["content"], json!([text]));
 
     // Where nothing was thought, there is nothing to leave out.
-    let server = Server::start([Answer::error(400, said)]).await;
+    let server = TestServer::start([Answer::error(400, said)]).await;
     request.settings.base_url = Some(server.url.clone());
     request.verbatim.clear();
-    let failure = answered(&wire(), request).await.remove(0).unwrap_err();
-    assert_eq!((failure.retry, server.asked().len()), (Retry::Never, 1));
+    let failure = collect_reply(&wire(), request).await.remove(0).unwrap_err();
+    assert_eq!((failure.retry, server.requests().len()), (Retry::Never, 1));
 }

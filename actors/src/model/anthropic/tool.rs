@@ -33,7 +33,7 @@ pub(super) fn definition(spec: &ToolSpec) -> Option<Value> {
 /// What the definition calls the tool that the provider ran under this name; else that name.
 ///
 /// The provider's `code_execution` runs under several names, which all end like its own.
-pub(super) fn known(tools: &[ToolSpec], name: &str) -> String {
+pub(super) fn declared_name(tools: &[ToolSpec], name: &str) -> String {
     let runs = |spec: &&ToolSpec| spec.executor == Executor::Provider;
     let named = |spec: &ToolSpec| options(spec)?.get("name")?.as_str().map(str::to_owned);
     let is = |spec: &&ToolSpec| named(spec).is_some_and(|own| own == name);

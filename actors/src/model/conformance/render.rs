@@ -9,11 +9,13 @@ use abide_conversation::message::{
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
-use super::{Dialect, Drawn, End, Say};
-use crate::model::http::{Limits, Wire};
-use crate::model::test_server::{Answer, Server, Still, answered, request, settings, whole};
+use super::{Dialect, MessageEnd, Rendered, Utterance};
+use crate::model::http::{HttpModel, HttpTimeouts};
+use crate::model::test_server::{
+    Answer, FixedClock, TestServer, all_ok, collect_reply, request, settings,
+};
 use crate::model::{
-    Model, ModelError, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd, Request, ToolSpec,
+    Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd, ToolSpec,
 };
 
 pub(super) const KEY: &str = "sk-test-0123456789";
@@ -23,13 +25,13 @@ pub(super) const PDF: &str = "JVBERi0xLjQ=";
 /// The tool that the provider runs, as the definition names it.
 pub(super) const WEB: &str = "web";
 
-pub(super) fn wire() -> Wire {
+pub(super) fn http_model() -> HttpModel {
     let lookup = |name: &str| (name == "A_KEY").then(|| KEY.to_owned());
-    Wire::new(Arc::new(Still), Limits::default(), lookup)
+    HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), lookup)
 }
 
 /// A request without messages to a server at this address.
-pub(super) fn asking(on: &dyn Dialect, url: &str) -> Request {
+pub(super) fn request_to(on: &dyn Dialect, url: &str) -> ModelRequest {
     request(ModelSettings {
         name: "some-model".to_owned(),
         base_url: Some(url.to_owned()),
@@ -38,16 +40,23 @@ pub(super) fn asking(on: &dyn Dialect, url: &str) -> Request {
 }
 
 /// The body that is sent for a request.
-pub(super) fn body(request: &Request) -> Value {
-    wire().rendered(request)
+pub(super) fn body(request: &ModelRequest) -> Value {
+    http_model().request_body(request)
 }
 
-pub(super) fn end(stop: StopReason) -> Option<End> {
-    Some(End { stop, usage: Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() } })
+pub(super) fn end(stop: StopReason) -> Option<MessageEnd> {
+    Some(MessageEnd {
+        stop,
+        usage: Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() },
+    })
 }
 
 /// A whole message of this dialect.
-pub(super) fn message(on: &dyn Dialect, said: &[Say<'_>], stop: StopReason) -> Drawn<Answer> {
+pub(super) fn message(
+    on: &dyn Dialect,
+    said: &[Utterance<'_>],
+    stop: StopReason,
+) -> Rendered<Answer> {
     Ok(pieces(on, on.frames(said, end(stop))?))
 }
 
@@ -56,23 +65,26 @@ pub(super) fn pieces(on: &dyn Dialect, frames: Vec<String>) -> Answer {
 }
 
 /// All that comes of an answer; whatever failed is last.
-pub(super) async fn heard(on: &dyn Dialect, answer: Answer) -> Vec<Result<ReplyChunk, ModelError>> {
-    let server = Server::start([answer]).await;
-    let request = Request { tools: tools(on), ..asking(on, &server.url) };
-    answered(&wire(), request).await
+pub(super) async fn reply_to(
+    on: &dyn Dialect,
+    answer: Answer,
+) -> Vec<Result<ReplyChunk, ModelError>> {
+    let server = TestServer::start([answer]).await;
+    let request = ModelRequest { tools: tools(on), ..request_to(on, &server.url) };
+    collect_reply(&http_model(), request).await
 }
 
 /// The parts of a whole message.
-pub(super) async fn parts(
+pub(super) async fn reply_chunks(
     on: &dyn Dialect,
-    said: &[Say<'_>],
+    said: &[Utterance<'_>],
     stop: StopReason,
-) -> Drawn<Vec<ReplyChunk>> {
-    Ok(whole(heard(on, message(on, said, stop)?).await))
+) -> Rendered<Vec<ReplyChunk>> {
+    Ok(all_ok(reply_to(on, message(on, said, stop)?).await))
 }
 
 /// The parts, and what is known at their end.
-pub(super) fn done(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
+pub(super) fn split_end(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
     match parts.pop() {
         Some(ReplyChunk::Done(done)) => (parts, done),
         other => panic!("ends with {other:?}"),
@@ -96,11 +108,14 @@ pub(super) fn call(
 ) -> ReplyChunk {
     let id = if on.has_ids() { id.to_owned() } else { String::new() };
     let args = args.map_err(str::to_owned);
-    ReplyChunk::Call(ModelToolCall { id, name: name.to_owned(), args, provided: None })
+    ReplyChunk::Call(ModelToolCall { id, name: name.to_owned(), args, provider_result: None })
 }
 
 /// The parts without the ids of calls that the wire does not know of.
-pub(super) fn plain(on: &dyn Dialect, mut parts: Vec<ReplyChunk>) -> Vec<ReplyChunk> {
+pub(super) fn without_unsupported_ids(
+    on: &dyn Dialect,
+    mut parts: Vec<ReplyChunk>,
+) -> Vec<ReplyChunk> {
     for part in &mut parts {
         match part {
             ReplyChunk::Call(call) if !on.has_ids() => call.id.clear(),
@@ -137,12 +152,12 @@ pub(super) fn user(id: &str, content: Vec<Value>) -> Message {
     Message::new(MessageId::new(id), Role::User, content)
 }
 
-pub(super) fn asks(id: &str, text: &str) -> Message {
+pub(super) fn user_text(id: &str, text: &str) -> Message {
     user(id, vec![text_block(text)])
 }
 
 /// An assistant's message with calls of these ids to `search`.
-pub(super) fn said(id: &str, text: &str, calls: &[&str]) -> Message {
+pub(super) fn assistant(id: &str, text: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| CallRef {
         id: CallId::new(*id),
         name: "search".to_owned(),
@@ -157,17 +172,17 @@ pub(super) fn result(call: &str, text: &str) -> Message {
     Message {
         role: Role::Tool,
         tool_call_id: Some(CallId::new(call)),
-        ..asks(&format!("result_{call}"), text)
+        ..user_text(&format!("result_{call}"), text)
     }
 }
 
 /// The next request: what was asked, the reply with its calls to `search` known by these ids, and
 /// their results.
-pub(super) fn continued(
+pub(super) fn next_request(
     on: &dyn Dialect,
     (parts, done): (Vec<ReplyChunk>, ReplyEnd),
     calls: &[&str],
-) -> (Request, ProviderMessage) {
+) -> (ModelRequest, ProviderMessage) {
     let spoken = |part: &ReplyChunk| match part {
         ReplyChunk::Text(text) => Some(text.clone()),
         ReplyChunk::Thinking(_) | ReplyChunk::Call(_) | ReplyChunk::Done(_) => None,
@@ -175,24 +190,24 @@ pub(super) fn continued(
     let spoken: String = parts.iter().filter_map(spoken).collect();
     let verbatim = done.verbatim.unwrap();
     assert_eq!((&*verbatim.provider, &*verbatim.model), (on.provider().name(), "some-model"));
-    let mut messages = vec![asks("1", "go"), said("2", &spoken, calls)];
+    let mut messages = vec![user_text("1", "go"), assistant("2", &spoken, calls)];
     messages.extend(calls.iter().map(|call| result(call, "found")));
-    let request = Request {
-        stable: messages.len(),
+    let request = ModelRequest {
+        stable_messages: messages.len(),
         messages,
         verbatim: [(MessageId::new("2"), verbatim.clone())].into(),
         tools: tools(on),
-        ..asking(on, "http://127.0.0.1:9/v1")
+        ..request_to(on, "http://127.0.0.1:9/v1")
     };
     (request, verbatim)
 }
 
 /// Whether the value stands somewhere within.
-pub(super) fn has(within: &Value, value: &Value) -> bool {
+pub(super) fn contains(within: &Value, value: &Value) -> bool {
     within == value
         || match within {
-            Value::Array(items) => items.iter().any(|item| has(item, value)),
-            Value::Object(fields) => fields.values().any(|field| has(field, value)),
+            Value::Array(items) => items.iter().any(|item| contains(item, value)),
+            Value::Object(fields) => fields.values().any(|field| contains(field, value)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
 }

@@ -4,21 +4,21 @@ use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{CallRef, Message, Role};
 use serde_json::{Map, Value, json};
 
-use super::part::{part, text};
+use super::part::{render_part, text_part};
 use super::{PROVIDER, tool};
-use crate::model::Request;
-use crate::model::http::message_body::{args, spoken};
+use crate::model::ModelRequest;
+use crate::model::http::message_body::{args_object, assistant_text};
 use crate::model::http::options::merge;
 
 /// How long a function's name may be on this wire.
-const NAME: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 
 /// Stands where a signature is demanded and there is none: the provider's own word for a call that
 /// its model did not make, or whose signature is lost.
-const UNSIGNED: &str = "skip_thought_signature_validator";
+const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
 /// Renders a request. There are no cache marks: the provider finds a prefix that it knows by itself.
-pub(super) fn body(request: &Request) -> Value {
+pub(super) fn render(request: &ModelRequest) -> Value {
     let settings = &request.settings;
     let strict = is_strict(&settings.name);
     let tools = tool::definitions(&request.tools);
@@ -44,9 +44,9 @@ pub(super) fn body(request: &Request) -> Value {
     }
     let mut body = Map::new();
     if !system.is_empty() {
-        body.insert("systemInstruction".to_owned(), json!({"parts": [text(&system)]}));
+        body.insert("systemInstruction".to_owned(), json!({"parts": [text_part(&system)]}));
     }
-    if tool::mixes(&tools) {
+    if tool::mixes_kinds(&tools) {
         // Demanded of whoever declares both kinds of tools.
         let mode = json!({"includeServerSideToolInvocations": true});
         body.insert("toolConfig".to_owned(), mode);
@@ -71,19 +71,19 @@ fn is_strict(name: &str) -> bool {
 
 /// The messages, those without a part left out, since the wire allows none. The results of one
 /// message's calls are one content.
-fn contents(request: &Request, strict: bool) -> Vec<Value> {
+fn contents(request: &ModelRequest, strict: bool) -> Vec<Value> {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut calls: &[CallRef] = &[];
     let mut answers = false;
     for message in &request.messages {
         let more = std::mem::replace(&mut answers, message.role == Role::Tool);
         let content = match message.role {
-            Role::User => ("user", message.content.iter().filter_map(part).collect()),
+            Role::User => ("user", message.content.iter().filter_map(render_part).collect()),
             Role::Assistant => {
                 calls = &message.tool_calls;
-                ("model", assistant(request, message, strict))
+                ("model", assistant_parts(request, message, strict))
             }
-            Role::Tool => ("user", vec![result(message, calls)]),
+            Role::Tool => ("user", vec![function_response(message, calls)]),
         };
         match contents.last_mut().filter(|_| more && answers) {
             Some((_, parts)) => parts.extend(content.1),
@@ -94,56 +94,56 @@ fn contents(request: &Request, strict: bool) -> Vec<Value> {
     full.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
 }
 
-fn assistant(request: &Request, message: &Message, strict: bool) -> Vec<Value> {
+fn assistant_parts(request: &ModelRequest, message: &Message, strict: bool) -> Vec<Value> {
     let verbatim = request.verbatim.get(&message.id).filter(|it| it.provider == PROVIDER);
     let replayed = verbatim.and_then(|it| {
-        let parts = replayed(&it.items, &message.tool_calls)?;
+        let parts = replay(&it.items, &message.tool_calls)?;
         Some((parts, is_strict(&it.model)))
     });
-    let (mut parts, signed) = replayed.unwrap_or_else(|| (rendered(message), false));
+    let (mut parts, signed) = replayed.unwrap_or_else(|| (render_parts(message), false));
     let mut calls = parts.iter_mut().filter(|part| part.get("functionCall").is_some());
     // Of parallel calls only the first is signed.
     if let Some(Value::Object(first)) = calls.next().filter(|_| strict && !signed) {
-        first.entry("thoughtSignature").or_insert(UNSIGNED.into());
+        first.entry("thoughtSignature").or_insert(SIGNATURE_PLACEHOLDER.into());
     }
     parts
 }
 
 /// The parts as they came, whose calls have the ids that their results name; `None` if they have
 /// other calls than the message.
-fn replayed(items: &[Value], calls: &[CallRef]) -> Option<Vec<Value>> {
+fn replay(items: &[Value], calls: &[CallRef]) -> Option<Vec<Value>> {
     let mut calls = calls.iter();
     let mut parts = items.to_vec();
     for call in parts.iter_mut().filter_map(|part| part.get_mut("functionCall")) {
         let (call, named) = (call.as_object_mut()?, calls.next()?);
         call.insert("id".to_owned(), named.id.as_str().into());
-        call.insert("name".to_owned(), legal(&named.name).into());
+        call.insert("name".to_owned(), sanitize_name(&named.name).into());
     }
     calls.next().is_none().then_some(parts)
 }
 
-fn rendered(message: &Message) -> Vec<Value> {
-    let said = spoken(message);
-    let said = (!said.is_empty()).then(|| text(&said));
+fn render_parts(message: &Message) -> Vec<Value> {
+    let said = assistant_text(message);
+    let said = (!said.is_empty()).then(|| text_part(&said));
     let call = |call: &CallRef| {
-        let (name, args) = (legal(&call.name), args(call));
+        let (name, args) = (sanitize_name(&call.name), args_object(call));
         json!({"functionCall": {"id": call.id, "name": name, "args": args}})
     };
     said.into_iter().chain(message.tool_calls.iter().map(call)).collect()
 }
 
 /// The envelope goes as text: in an object of the wire's, every number would be rounded.
-fn result(message: &Message, calls: &[CallRef]) -> Value {
+fn function_response(message: &Message, calls: &[CallRef]) -> Value {
     let id = message.tool_call_id.as_ref();
     let call = calls.iter().find(|call| Some(&call.id) == id);
-    let name = legal(call.map(|call| call.name.as_str()).unwrap_or_default());
+    let name = sanitize_name(call.map(|call| call.name.as_str()).unwrap_or_default());
     let output = texts(&message.content).join("\n");
     json!({"functionResponse": {"id": id, "name": name, "response": {"output": output}}})
 }
 
 /// A name that the wire allows. A model that once invented another one must not make every later
 /// request of its conversation fail.
-fn legal(name: &str) -> String {
+fn sanitize_name(name: &str) -> String {
     let plain = |c: char| match c {
         '-' | '.' | ':' => c,
         c if c.is_ascii_alphanumeric() => c,
@@ -151,5 +151,5 @@ fn legal(name: &str) -> String {
     };
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let first = if begins { "" } else { "_" };
-    first.chars().chain(name.chars().map(plain)).take(NAME).collect()
+    first.chars().chain(name.chars().map(plain)).take(MAX_NAME_CHARS).collect()
 }

@@ -3,10 +3,10 @@
 use abide_conversation::message::blocks::{Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
-use super::GEMINI;
+use super::DEFAULT_BASE_URL;
 
 /// A part of text.
-pub(super) fn text(text: &str) -> Value {
+pub(super) fn text_part(text: &str) -> Value {
     json!({"text": text})
 }
 
@@ -14,30 +14,32 @@ pub(super) fn text(text: &str) -> Value {
 ///
 /// What the wire does not know is its text: one part that the server refuses would make every
 /// later request of the conversation fail.
-pub(super) fn part(block: &Value) -> Option<Value> {
-    let shown = Media::of(block).ok().and_then(|media| shown(&media, block));
-    let said = || as_text(block).filter(|said| !said.is_empty()).map(|said| text(&said));
+pub(super) fn render_part(block: &Value) -> Option<Value> {
+    let shown = Media::of(block).ok().and_then(|media| media_part(&media, block));
+    let said = || as_text(block).filter(|said| !said.is_empty()).map(|said| text_part(&said));
     shown.or_else(said)
 }
 
-fn shown(media: &Media<'_>, block: &Value) -> Option<Value> {
+fn media_part(media: &Media<'_>, block: &Value) -> Option<Value> {
     let file = |uri: &str, kind: &str| json!({"fileData": {"mimeType": kind, "fileUri": uri}});
     match media.source {
         Source::Base64 { media_type, data } => {
-            let kind = known(&essence(media_type))?;
+            let kind = supported_type(&essence(media_type))?;
             Some(json!({"inlineData": {"mimeType": kind, "data": data}}))
         }
         // The server fetches it, from elsewhere than where it may be seen here.
-        Source::Url(url) if url.starts_with("https://") => Some(file(url, kind_of(url, block)?)),
-        Source::File(id) if id.starts_with("files/") => {
-            let kind = kind_of(id, block)?;
-            Some(file(&format!("{GEMINI}/{id}"), kind))
+        Source::Url(url) if url.starts_with("https://") => {
+            Some(file(url, media_type_of(url, block)?))
         }
-        Source::File(id) if id.starts_with(&format!("{GEMINI}/files/")) => {
-            Some(file(id, kind_of(id, block)?))
+        Source::File(id) if id.starts_with("files/") => {
+            let kind = media_type_of(id, block)?;
+            Some(file(&format!("{DEFAULT_BASE_URL}/{id}"), kind))
+        }
+        Source::File(id) if id.starts_with(&format!("{DEFAULT_BASE_URL}/files/")) => {
+            Some(file(id, media_type_of(id, block)?))
         }
         Source::Stored { scheme: scheme @ "gs", bucket, name } => {
-            let kind = kind_of(name, block)?;
+            let kind = media_type_of(name, block)?;
             Some(file(&format!("{scheme}://{bucket}/{name}"), kind))
         }
         Source::Url(_) | Source::File(_) | Source::Blob(_) | Source::Stored { .. } => None,
@@ -45,10 +47,10 @@ fn shown(media: &Media<'_>, block: &Value) -> Option<Value> {
 }
 
 /// The media type of what lies elsewhere: as the block says, or by the end of its name.
-fn kind_of(place: &str, block: &Value) -> Option<&'static str> {
+fn media_type_of(place: &str, block: &Value) -> Option<&'static str> {
     let said = block["source"]["mimeType"].as_str().or(block["mimeType"].as_str());
     if let Some(said) = said {
-        return known(&essence(said));
+        return supported_type(&essence(said));
     }
     let path = place.split(['?', '#']).next().unwrap_or_default();
     let (_, end) = path.rsplit_once('.')?;
@@ -72,7 +74,7 @@ fn kind_of(place: &str, block: &Value) -> Option<&'static str> {
 }
 
 /// The types that the wire takes, as it spells them.
-fn known(essence: &str) -> Option<&'static str> {
+fn supported_type(essence: &str) -> Option<&'static str> {
     const KNOWN: [&str; 22] = [
         "image/png",
         "image/jpeg",

@@ -10,20 +10,22 @@ use std::time::Duration;
 use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde_json::{Value, json};
 
-use crate::model::http::{Limits, Wire};
-use crate::model::test_server::{Answer, Server, Still, answered, event, request, settings, whole};
+use crate::model::http::{HttpModel, HttpTimeouts};
+use crate::model::test_server::{
+    Answer, FixedClock, TestServer, all_ok, collect_reply, event, request, settings,
+};
 use crate::model::{
-    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+    ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Retry,
 };
 
 const KEY: &str = "AIza-test-0123456789";
 
-fn gemini() -> Wire {
+fn gemini() -> HttpModel {
     let lookup = |name: &str| (name == "A_KEY").then(|| KEY.to_owned());
-    Wire::new(Arc::new(Still), Limits::default(), lookup)
+    HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), lookup)
 }
 
-fn asking(server: &Server) -> Request {
+fn asking(server: &TestServer) -> ModelRequest {
     request(ModelSettings {
         name: "gemini-3-pro".to_owned(),
         base_url: Some(server.url.clone()),
@@ -32,8 +34,8 @@ fn asking(server: &Server) -> Request {
 }
 
 async fn reply(pieces: Vec<String>) -> Vec<Result<ReplyChunk, ModelError>> {
-    let server = Server::start([Answer::stream(pieces)]).await;
-    answered(&gemini(), asking(&server)).await
+    let server = TestServer::start([Answer::stream(pieces)]).await;
+    collect_reply(&gemini(), asking(&server)).await
 }
 
 fn parts(parts: Value) -> String {
@@ -53,7 +55,7 @@ fn call(id: &str, name: &str, args: Result<Value, String>) -> ReplyChunk {
         id: id.to_owned(),
         name: name.to_owned(),
         args,
-        provided: None,
+        provider_result: None,
     })
 }
 
@@ -82,7 +84,7 @@ async fn text_streams_and_all_that_is_counted_is_usage() {
     let pieces = vec![event(first), ": keep-alive\n\n".to_owned(), event(last)];
     let usage = Usage { input_tokens: 13, output_tokens: 12, cached_tokens: 4, ..Usage::default() };
     let end = ReplyEnd { usage: Some(usage), stop: Some(StopReason::End), verbatim: None };
-    assert_eq!(whole(reply(pieces).await), [text("Grüß"), text(" Gott"), ReplyChunk::Done(end)]);
+    assert_eq!(all_ok(reply(pieces).await), [text("Grüß"), text(" Gott"), ReplyChunk::Done(end)]);
 }
 
 #[tokio::test]
@@ -120,7 +122,7 @@ async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
         call("b", "g", Ok(json!({}))),
         ReplyChunk::Done(end),
     ];
-    assert_eq!(whole(reply(pieces).await), expected);
+    assert_eq!(all_ok(reply(pieces).await), expected);
 }
 
 #[tokio::test]
@@ -130,14 +132,14 @@ async fn nothing_is_kept_of_a_message_that_is_text_and_calls() {
     let raw = raw.replace(r#"{"id":7}"#, large);
     let pieces = vec![parts(json!([{"text": "So:"}])), raw, finish("STOP")];
     let expected = [text("So:"), call("", "f", Err(large.to_owned())), done(StopReason::ToolCalls)];
-    assert_eq!(whole(reply(pieces).await), expected);
+    assert_eq!(all_ok(reply(pieces).await), expected);
 }
 
 #[tokio::test]
 async fn media_that_the_model_makes_are_named() {
     let image = json!({"inlineData": {"mimeType": "image/png", "data": "AAEC"},
         "thoughtSignature": "c2ln"});
-    let parts = whole(reply(vec![parts(json!([image])), finish("STOP")]).await);
+    let parts = all_ok(reply(vec![parts(json!([image])), finish("STOP")]).await);
     assert_eq!(parts, [text("[image/png, 3 B]"), done(StopReason::End)]);
 }
 
@@ -152,7 +154,7 @@ async fn every_reason_to_end_has_its_meaning() {
         ("OTHER", None),
         ("FINISH_REASON_OF_TOMORROW", None),
     ] {
-        let said = whole(reply(vec![parts(json!([{"text": "So"}])), finish(reason)]).await);
+        let said = all_ok(reply(vec![parts(json!([{"text": "So"}])), finish(reason)]).await);
         let end = ReplyChunk::Done(ReplyEnd { stop, ..ReplyEnd::default() });
         assert_eq!(said, [text("So"), end], "{reason}");
     }
@@ -169,7 +171,7 @@ async fn every_reason_to_end_has_its_meaning() {
         assert_eq!(failed.retry, retry, "{reason}");
         assert!(failed.message.ends_with(&format!("{reason}: for a reason")), "{failed}");
     }
-    assert_eq!(whole(reply(vec![finish("STOP")]).await), [done(StopReason::End)]);
+    assert_eq!(all_ok(reply(vec![finish("STOP")]).await), [done(StopReason::End)]);
 }
 
 #[tokio::test]
@@ -199,8 +201,8 @@ async fn an_error_says_whether_it_may_pass() {
         let status = u16::try_from(error["error"]["code"].as_u64().unwrap()).unwrap();
         let body = json!([error]).to_string().into();
         let answer = Answer { status, pieces: vec![body], ..Answer::error(status, "") };
-        let server = Server::start([answer]).await;
-        let failed = failure(answered(&gemini(), asking(&server)).await);
+        let server = TestServer::start([answer]).await;
+        let failed = failure(collect_reply(&gemini(), asking(&server)).await);
         assert_eq!(failed.retry, retry, "{failed}");
         let pieces = vec![parts(json!([{"text": "So"}])), event(error)];
         assert_eq!(failure(reply(pieces).await).retry, streamed);
@@ -222,7 +224,7 @@ async fn a_stream_that_ends_before_its_message_is_a_failure() {
 async fn more_calls_or_pieces_than_anybody_means_are_refused() {
     let many = |part: Value, count: usize| vec![parts(vec![part; count].into()), finish("STOP")];
     let call = json!({"functionCall": {"name": "f"}});
-    let calls = whole(reply(many(call.clone(), 256)).await);
+    let calls = all_ok(reply(many(call.clone(), 256)).await);
     assert_eq!(calls.len(), 257);
     let most = "the model's reply has more than 256 calls";
     assert_eq!(failure(reply(many(call, 257)).await), ModelError::permanent(most));
@@ -236,14 +238,14 @@ async fn more_calls_or_pieces_than_anybody_means_are_refused() {
 #[tokio::test]
 async fn a_key_is_sent_in_its_header_and_the_name_in_the_address() {
     let answers = [Answer::stream([finish("STOP")]), Answer::error(400, &format!("bad {KEY}"))];
-    let server = Server::start(answers).await;
+    let server = TestServer::start(answers).await;
     let mut request = asking(&server);
     request.settings.api_key_env = Some("A_KEY".to_owned());
-    whole(answered(&gemini(), request.clone()).await);
+    all_ok(collect_reply(&gemini(), request.clone()).await);
     request.settings.name = "tunedModels/mine".to_owned();
-    let failed = failure(answered(&gemini(), request).await);
+    let failed = failure(collect_reply(&gemini(), request).await);
     assert!(failed.message.ends_with("bad [key]"), "{failed}");
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked[0].headers["x-goog-api-key"], KEY);
     assert_eq!(asked[0].headers.get("authorization"), None);
     assert_eq!(asked[0].path, "/v1/models/gemini-3-pro:streamGenerateContent?alt=sse");

@@ -8,7 +8,7 @@ use crate::model::ToolSpec;
 use crate::model::http::options::merge;
 
 /// Where the functions stand in their tool.
-const FUNCTIONS: &str = "functionDeclarations";
+const FUNCTIONS_KEY: &str = "functionDeclarations";
 
 /// The definitions of the tools that this provider is to know of.
 ///
@@ -18,18 +18,18 @@ const FUNCTIONS: &str = "functionDeclarations";
 /// `provider_options.gemini` and nothing else; without them it belongs to another provider.
 pub(super) fn definitions(specs: &[ToolSpec]) -> Vec<Value> {
     let functions: Vec<Value> = specs.iter().filter_map(function).collect();
-    let functions = (!functions.is_empty()).then(|| json!({FUNCTIONS: functions}));
-    let hosted = specs.iter().filter_map(|spec| hosted(spec).cloned().map(Value::Object));
+    let functions = (!functions.is_empty()).then(|| json!({FUNCTIONS_KEY: functions}));
+    let hosted = specs.iter().filter_map(|spec| hosted_options(spec).cloned().map(Value::Object));
     functions.into_iter().chain(hosted).collect()
 }
 
 /// Whether there are functions beside tools that the provider runs.
-pub(super) fn mixes(definitions: &[Value]) -> bool {
-    definitions.len() > 1 && definitions[0].get(FUNCTIONS).is_some()
+pub(super) fn mixes_kinds(definitions: &[Value]) -> bool {
+    definitions.len() > 1 && definitions[0].get(FUNCTIONS_KEY).is_some()
 }
 
 /// What a tool that the provider runs is on this wire.
-pub(super) fn hosted(spec: &ToolSpec) -> Option<&Map<String, Value>> {
+pub(super) fn hosted_options(spec: &ToolSpec) -> Option<&Map<String, Value>> {
     match spec.executor {
         Executor::Provider => spec.provider_options.get(PROVIDER)?.as_object(),
         Executor::Server | Executor::Human | Executor::Client => None,
@@ -81,9 +81,9 @@ mod tests {
         };
         let look = json!({"name": "look", "description": "Sees.",
             "parametersJsonSchema": {"type": "object", "additionalProperties": false}});
-        let wanted = json!([{FUNCTIONS: [look, function("ask"), function("show")]}]);
+        let wanted = json!([{FUNCTIONS_KEY: [look, function("ask"), function("show")]}]);
         assert_eq!(Value::from(definitions(&specs)), wanted);
-        assert!(!mixes(&definitions(&specs)));
+        assert!(!mixes_kinds(&definitions(&specs)));
     }
 
     #[test]
@@ -92,8 +92,8 @@ mod tests {
         let other = spec("py", Executor::Provider, json!({"anthropic": {"type": "x"}}));
         let alone = definitions(&[search.clone(), other.clone()]);
         assert_eq!(Value::from(alone.clone()), json!([{"googleSearch": {}}]));
-        assert!(!mixes(&alone));
-        assert!(mixes(&definitions(&[search, spec("look", Executor::Server, json!({}))])));
+        assert!(!mixes_kinds(&alone));
+        assert!(mixes_kinds(&definitions(&[search, spec("look", Executor::Server, json!({}))])));
         assert_eq!(definitions(&[other]), Vec::<Value>::new());
     }
 }

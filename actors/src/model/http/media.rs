@@ -4,8 +4,8 @@ use abide_conversation::message::blocks::{BlockKind, as_text, essence};
 use abide_conversation::message::text_block;
 use serde_json::Value;
 
-use super::Refused;
-use crate::model::{Request, Retry};
+use super::HttpRefusal;
+use crate::model::{ModelRequest, Retry};
 
 /// The type of an image as the wires spell it; `None` of one that most of them do not take.
 pub(crate) fn image_type(media_type: &str) -> Option<&'static str> {
@@ -19,25 +19,25 @@ pub(crate) fn image_type(media_type: &str) -> Option<&'static str> {
 }
 
 /// How a document is named that has no title.
-const UNTITLED: &str = "document";
+const DEFAULT_TITLE: &str = "document";
 
 /// The name of a PDF as a file, by the end of which some providers judge what it is.
 pub(crate) fn pdf_name(title: Option<&str>) -> String {
-    let name = title.unwrap_or(UNTITLED);
+    let name = title.unwrap_or(DEFAULT_TITLE);
     let is_pdf = name.to_ascii_lowercase().ends_with(".pdf");
     if is_pdf { name.to_owned() } else { format!("{name}.pdf") }
 }
 
 /// What providers answer to a medium that they cannot fetch, find or read, or that has too many
 /// pixels or pages.
-const BAD: [u16; 6] = [400, 403, 404, 413, 415, 422];
+const MEDIA_REFUSAL_STATUSES: [u16; 6] = [400, 403, 404, 413, 415, 422];
 
 /// The request with all of its media as their text, if it may have been refused for one of them:
 /// which one, providers do not say, and it stands in every later request of the conversation.
-pub(super) fn told(request: &Request, refused: &Refused) -> Option<Request> {
-    let status = refused.status.filter(|status| BAD.contains(&status.as_u16()));
+pub(super) fn without_media(request: &ModelRequest, refused: &HttpRefusal) -> Option<ModelRequest> {
+    let status = refused.status.filter(|status| MEDIA_REFUSAL_STATUSES.contains(&status.as_u16()));
     let has_any = request.messages.iter().flat_map(|message| &message.content).any(is_media);
-    if status.is_none() || refused.failure.retry != Retry::Never || !has_any {
+    if status.is_none() || refused.error.retry != Retry::Never || !has_any {
         return None;
     }
     let mut told = request.clone();
@@ -62,8 +62,10 @@ mod tests {
     use abide_conversation::message::{Message, Role};
     use serde_json::json;
 
-    use crate::model::http::{Limits, Wire};
-    use crate::model::test_server::{Answer, Server, Still, answered, request, settings};
+    use crate::model::http::{HttpModel, HttpTimeouts};
+    use crate::model::test_server::{
+        Answer, FixedClock, TestServer, collect_reply, request, settings,
+    };
     use crate::model::{ModelSettings, Provider};
 
     /// What was asked for a message with this block, by a provider that answers all with an error.
@@ -73,16 +75,16 @@ mod tests {
         why: &str,
         block: serde_json::Value,
     ) -> Vec<String> {
-        let server = Server::start([Answer::error(status, why)]).await;
+        let server = TestServer::start([Answer::error(status, why)]).await;
         let (name, base_url) = ("some-model".to_owned(), Some(server.url.clone()));
         let settings = ModelSettings { name, base_url, ..settings(provider) };
         let said = Message::new(MessageId::new("m"), Role::User, vec![block]);
         let mut request = request(settings);
         request.messages = vec![said];
-        let wire = Wire::new(Arc::new(Still), Limits::default(), |_| None);
-        let failure = answered(&wire, request).await.remove(0).unwrap_err();
+        let wire = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
+        let failure = collect_reply(&wire, request).await.remove(0).unwrap_err();
         assert!(failure.message.contains(why), "{failure}");
-        server.asked().iter().map(|asked| asked.body.to_string()).collect()
+        server.requests().iter().map(|asked| asked.body.to_string()).collect()
     }
 
     #[test]

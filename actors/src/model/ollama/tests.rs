@@ -13,27 +13,29 @@ use abide_conversation::{CallId, MessageId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::reply::Reply;
+use super::reply::OllamaDecoder;
 use crate::model::http;
-use crate::model::http::{Frame, Limits, REPLY, Wire};
-use crate::model::test_server::{Answer, Server, Still, answered, request, settings, whole};
+use crate::model::http::{Frame, HttpModel, HttpTimeouts, MAX_REPLY_BYTES};
+use crate::model::test_server::{
+    Answer, FixedClock, TestServer, all_ok, collect_reply, request, settings,
+};
 use crate::model::{
-    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+    ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Retry,
     ToolSpec,
 };
 
-fn asking() -> Request {
+fn asking() -> ModelRequest {
     request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::Ollama) })
 }
 
 /// All that comes of these lines.
 fn heard<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
+    let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&asking()));
     let mut parts = Vec::new();
     for line in lines {
-        parts.extend(reply.take(Frame { event: String::new(), data: line.to_string() })?);
+        parts.extend(reply.push(Frame { event: String::new(), data: line.to_string() })?);
     }
-    parts.extend(reply.end()?);
+    parts.extend(reply.finish_reason()?);
     Ok(parts)
 }
 
@@ -47,7 +49,7 @@ fn done(reason: &str) -> Value {
 
 fn call(id: &str, args: Result<Value, &str>) -> ReplyChunk {
     let (id, name, args) = (id.to_owned(), "f".to_owned(), args.map_err(str::to_owned));
-    ReplyChunk::Call(ModelToolCall { id, name, args, provided: None })
+    ReplyChunk::Call(ModelToolCall { id, name, args, provider_result: None })
 }
 
 fn ends(stop: Option<StopReason>) -> ReplyChunk {
@@ -67,7 +69,7 @@ fn calls_need_no_id_and_arguments_may_be_text() {
         done("stop"),
     ];
     let mut parts = heard(lines).unwrap();
-    let nameless = ModelToolCall::collected("a".to_owned(), String::new(), String::new(), false);
+    let nameless = ModelToolCall::from_text("a".to_owned(), String::new(), String::new(), false);
     assert_eq!(parts.remove(5), ReplyChunk::Call(nameless));
     let expected = [
         call("", Ok(json!({"q": [1]}))),
@@ -93,23 +95,24 @@ fn an_end_has_its_reason() {
 async fn the_last_line_needs_no_end_and_an_error_comes_after_its_text() {
     let hi = format!("{}\n", says(json!({"content": "Hi"})));
     let lines = [hi.clone(), done("stop").to_string()];
-    let server = Server::start([
+    let server = TestServer::start([
         Answer::stream(lines),
         Answer::stream([hi, json!({"error": "an error was encountered"}).to_string()]),
     ]);
     let server = server.await;
-    let wire = Wire::new(Arc::new(Still), Limits::default(), |_| Some("key".to_owned()));
+    let wire =
+        HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| Some("key".to_owned()));
     let mut asked = asking();
     asked.settings.base_url = Some(server.url.replace("/v1", ""));
-    let parts = whole(answered(&wire, asked.clone()).await);
+    let parts = all_ok(collect_reply(&wire, asked.clone()).await);
     assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), ends(Some(StopReason::End))]);
     asked.settings.api_key_env = Some("A_KEY".to_owned());
-    let mut parts = answered(&wire, asked).await;
+    let mut parts = collect_reply(&wire, asked).await;
     let failure = parts.pop().unwrap().unwrap_err();
     assert_eq!(failure.message, "the model's provider failed: an error was encountered");
     assert_eq!(failure.retry, Retry::After(None));
     assert_eq!(parts, [Ok(ReplyChunk::Text("Hi".to_owned()))]);
-    let sent = server.asked();
+    let sent = server.requests();
     assert_eq!(sent[0].path, "/api/chat");
     assert_eq!(sent[0].headers.get("authorization"), None);
     assert_eq!(sent[1].headers["authorization"], "Bearer key");
@@ -132,7 +135,7 @@ fn a_prompt_that_is_too_long_may_be_shorter() {
 #[test]
 fn a_reply_without_end_is_refused() {
     let piece = "x".repeat(1 << 20);
-    let pieces = REPLY / piece.len() + 1;
+    let pieces = MAX_REPLY_BYTES / piece.len() + 1;
     let call = json!({"function": {"name": "f", "arguments": {"q": piece}}});
     for message in
         [json!({"content": piece}), json!({"thinking": piece}), json!({"tool_calls": [call]})]
@@ -175,11 +178,11 @@ fn any_line() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_line_makes_it_panic(lines in prop::collection::vec(any_line(), 0..20)) {
-        let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
+        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&asking()));
         for line in lines {
-            let _ = reply.take(Frame { event: String::new(), data: line.to_string() });
+            let _ = reply.push(Frame { event: String::new(), data: line.to_string() });
         }
-        let ended = matches!(reply.end().unwrap_or_default().last(), Some(ReplyChunk::Done(_)));
+        let ended = matches!(reply.finish_reason().unwrap_or_default().last(), Some(ReplyChunk::Done(_)));
         prop_assert!(ended);
     }
 }

@@ -12,16 +12,16 @@ use abide_conversation::{CallId, MessageId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::reply::Reply;
+use super::reply::ResponsesDecoder;
 use crate::model::http;
-use crate::model::http::{Frame, REPLY};
+use crate::model::http::{Frame, MAX_REPLY_BYTES};
 use crate::model::test_server::{request, settings};
 use crate::model::{
-    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+    ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Retry,
     ToolSpec,
 };
 
-fn asking() -> Request {
+fn asking() -> ModelRequest {
     request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::OpenaiResponses) })
 }
 
@@ -31,16 +31,16 @@ fn heard(events: impl IntoIterator<Item = Value>) -> Result<Vec<ReplyChunk>, Mod
 }
 
 fn heard_by(
-    request: &Request,
+    request: &ModelRequest,
     events: impl IntoIterator<Item = Value>,
 ) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(request));
+    let mut reply: Box<dyn http::ReplyDecoder> = Box::new(ResponsesDecoder::new(request));
     let mut parts = Vec::new();
     for event in events {
-        parts.extend(reply.take(Frame { event: String::new(), data: event.to_string() })?);
+        parts.extend(reply.push(Frame { event: String::new(), data: event.to_string() })?);
     }
-    assert!(reply.finished() && reply.done());
-    parts.extend(reply.end()?);
+    assert!(reply.is_message_complete() && reply.is_stream_complete());
+    parts.extend(reply.finish_reason()?);
     Ok(parts)
 }
 
@@ -205,7 +205,7 @@ fn an_error_in_the_stream_says_whether_it_may_pass() {
 fn a_reply_without_end_is_refused() {
     let piece = "x".repeat(1 << 20);
     let delta = |kind: &str| json!({"type": kind, "delta": piece});
-    let pieces = REPLY / piece.len() + 1;
+    let pieces = MAX_REPLY_BYTES / piece.len() + 1;
     for endless in [
         vec![delta("response.function_call_arguments.delta"); pieces],
         vec![item(json!({"type": "x", "data": piece})); pieces],
@@ -265,12 +265,12 @@ proptest! {
         loose in any_value(),
         ids in prop::collection::vec("[a-z~]{0,3}", 0..3),
     ) {
-        let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
+        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(ResponsesDecoder::new(&asking()));
         let ended = json!({"type": "response.completed", "response": loose});
         for event in events.into_iter().chain([ended]) {
-            let _ = reply.take(Frame { event: String::new(), data: event.to_string() });
+            let _ = reply.push(Frame { event: String::new(), data: event.to_string() });
         }
-        let Ok(parts) = reply.end() else { return Ok(()) };
+        let Ok(parts) = reply.finish_reason() else { return Ok(()) };
         let (_, done) = done(parts);
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         if let Some(verbatim) = done.verbatim {

@@ -39,7 +39,7 @@ fn options(spec: &ToolSpec) -> Option<&Map<String, Value>> {
 
 /// A tool that the provider runs, as runs of it are known.
 #[derive(Clone, Debug)]
-pub(super) struct Hosted {
+pub(super) struct HostedTool {
     /// As the definition of the agent names it.
     name: String,
     /// The wire's word for it, such as `web_search_preview`.
@@ -48,7 +48,7 @@ pub(super) struct Hosted {
     label: Option<String>,
 }
 
-impl Hosted {
+impl HostedTool {
     /// `None` if it is no tool that this provider runs.
     pub(super) fn of(spec: &ToolSpec) -> Option<Self> {
         let options = options(spec).filter(|_| spec.executor == Executor::Provider)?;

@@ -7,16 +7,16 @@ use abide_conversation::event::{Event, EventData, Executor};
 use abide_conversation::message::{CallRef, Outcome, text_block};
 use serde_json::Value;
 
-use super::bounded;
-use super::result::Beside;
+use super::result::ResultMedia;
+use super::truncate;
 
 /// How much is told of one run's arguments, and of its result: what mattered of it is in the words
 /// that the model said after it.
-const ARGS: usize = 1024;
-const RESULT: usize = 8 * 1024;
+const MAX_ARGS_BYTES: usize = 1024;
+const MAX_RESULT_BYTES: usize = 8 * 1024;
 
 /// The calls that providers ran.
-pub(super) fn calls(events: &[Event]) -> HashSet<&CallId> {
+pub(super) fn provider_calls(events: &[Event]) -> HashSet<&CallId> {
     let provided = events.iter().filter_map(|event| match &event.data {
         EventData::ToolCall(call) if call.executor == Executor::Provider => Some(&call.call_id),
         _ => None,
@@ -25,10 +25,14 @@ pub(super) fn calls(events: &[Event]) -> HashSet<&CallId> {
 }
 
 /// One run as text.
-pub(super) fn told(call: &CallRef, outcome: Option<&Outcome>) -> Value {
-    let args = bounded(call.args.to_string(), ARGS);
+pub(super) fn run_as_text(call: &CallRef, outcome: Option<&Outcome>) -> Value {
+    let args = truncate(call.args.to_string(), MAX_ARGS_BYTES);
     // Its media are named there; they are shown in the provider's own form only.
-    let told = |outcome: &Outcome| Beside::default().envelope(call, outcome);
+    let told = |outcome: &Outcome| ResultMedia::default().envelope(call, outcome);
     let outcome = outcome.map_or_else(|| "no result".to_owned(), told);
-    text_block(format!("[{} was run with {args}: {}]", call.name, bounded(outcome, RESULT)))
+    text_block(format!(
+        "[{} was run with {args}: {}]",
+        call.name,
+        truncate(outcome, MAX_RESULT_BYTES)
+    ))
 }

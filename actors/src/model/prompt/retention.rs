@@ -6,21 +6,21 @@ use abide_conversation::CallId;
 use abide_conversation::context::Marks;
 use abide_conversation::event::{Event, EventData};
 
-use super::Rules;
+use super::ToolRules;
 use crate::context::{Retention, RetentionMode};
 
 /// The calls whose results are shown as expired: judged as of the mark, so that what follows it
 /// changes nothing.
-pub(crate) fn expired<'a>(
+pub(crate) fn expired_calls<'a>(
     events: &'a [Event],
     marks: &Marks,
-    rules: &Rules<'_>,
+    rules: &ToolRules<'_>,
 ) -> HashSet<&'a CallId> {
     let mut expired = HashSet::new();
     if marks.expired == 0 {
         return expired;
     }
-    let tools = tools(events);
+    let tools = tools_by_call(events);
     let (mut steps, mut newer) = (0_u32, HashMap::<&str, u32>::new());
     for event in events.iter().rev().filter(|event| event.seq <= marks.expired) {
         match &event.data {
@@ -44,7 +44,7 @@ pub(crate) fn expired<'a>(
     expired
 }
 
-fn tools(events: &[Event]) -> HashMap<&CallId, &str> {
+fn tools_by_call(events: &[Event]) -> HashMap<&CallId, &str> {
     let spoken = events.iter().filter_map(|event| match &event.data {
         EventData::AssistantMsg(spoken) => Some(&spoken.message.tool_calls),
         _ => None,

@@ -16,8 +16,8 @@ use serde_json::json;
 
 use abide_conversation::context::{Context, Marks, Summary};
 
-use super::result::{Beside, RESULT};
-use super::{PromptInput, Read, Rule, results};
+use super::result::{MAX_RESULT_BYTES, ResultMedia};
+use super::{PromptBuilder, PromptInput, ToolRule, results_by_call};
 
 /// What a step reads of a journal of which nothing was left out.
 fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
@@ -185,7 +185,7 @@ fn a_repair_is_asked_for_where_it_happened() {
 
 #[test]
 fn a_large_result_is_cut_between_characters() {
-    for (size, whole) in [(10, true), (RESULT, false), (RESULT + 1, false)] {
+    for (size, whole) in [(10, true), (MAX_RESULT_BYTES, false), (MAX_RESULT_BYTES + 1, false)] {
         let text = "ä".repeat(size);
         let events = journal([
             ("t1", started()),
@@ -195,7 +195,7 @@ fn a_large_result_is_cut_between_characters() {
         let told = messages(&events, &TurnId::new("t1")).pop().unwrap().text();
         assert_eq!(told.ends_with("ä\"}"), whole);
         assert_eq!(told.ends_with("ä[...truncated...]"), !whole);
-        assert!(told.len() <= RESULT + super::TRUNCATED.len());
+        assert!(told.len() <= MAX_RESULT_BYTES + super::TRUNCATED.len());
     }
 }
 
@@ -309,14 +309,22 @@ fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
         let call = CallRef { id: CallId::new("a"), name: "read".into(), args: json!({}) };
         let outcome = Outcome::Err("enoent: x".into(), error_type);
         let events = [result_of("a", outcome)];
-        let results = results(&events);
+        let results = results_by_call(&events);
         let told = HashSet::new();
-        let rules = |name: &str| Rule { is_builtin: name == "read", ..Rule::default() };
+        let rules = |name: &str| ToolRule { is_builtin: name == "read", ..ToolRule::default() };
         let (messages, turn) = (Vec::new(), None);
         let (expired, provided) = Default::default();
-        Read { results, expired, provided, told, messages, turn, rules: &rules }
-            .result(&call, &mut Beside::default())
-            .text()
+        PromptBuilder {
+            results,
+            expired_calls: expired,
+            provider_calls: provided,
+            seen_calls: told,
+            messages,
+            turn,
+            rules: &rules,
+        }
+        .result_message(&call, &mut ResultMedia::default())
+        .text()
     };
     assert_eq!(read(ErrorType::ToolError), "error: enoent: x");
     let timed_out = r#"{"ok":false,"error":"enoent: x","error_type":"TIMEOUT"}"#;

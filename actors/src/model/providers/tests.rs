@@ -6,9 +6,11 @@ use std::sync::Arc;
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::Models;
-use crate::model::http::{Limits, Wire};
-use crate::model::test_server::{Answer, Server, Still, answered, finish, request, whole};
+use super::ProviderSet;
+use crate::model::http::{HttpModel, HttpTimeouts};
+use crate::model::test_server::{
+    Answer, FixedClock, TestServer, all_ok, collect_reply, finish, request,
+};
 use crate::model::{ModelSettings, Prices, ReplyChunk, ReplyEnd};
 
 fn checked(settings: Value) -> Result<(), String> {
@@ -16,8 +18,8 @@ fn checked(settings: Value) -> Result<(), String> {
     settings.check().map_err(|mistake| mistake.to_string())
 }
 
-fn models() -> Models {
-    Models::new(Wire::new(Arc::new(Still), Limits::default(), |_| None))
+fn models() -> ProviderSet {
+    ProviderSet::new(HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None))
 }
 
 #[test]
@@ -81,16 +83,18 @@ fn every_mistake_names_its_field() {
 #[tokio::test]
 async fn the_settings_say_who_is_asked() {
     let script = json!({"provider": "scripted", "script": [{"text": "Hi"}]});
-    let parts = whole(answered(&models(), request(serde_json::from_value(script).unwrap())).await);
+    let parts =
+        all_ok(collect_reply(&models(), request(serde_json::from_value(script).unwrap())).await);
     assert_eq!(parts[0], ReplyChunk::Text("Hi".into()));
-    let server = Server::start([Answer::stream([finish("stop")])]).await;
+    let server = TestServer::start([Answer::stream([finish("stop")])]).await;
     let openai = json!({"provider": "openai", "name": "m", "base_url": server.url});
-    let parts = whole(answered(&models(), request(serde_json::from_value(openai).unwrap())).await);
+    let parts =
+        all_ok(collect_reply(&models(), request(serde_json::from_value(openai).unwrap())).await);
     assert_eq!(
         parts,
         [ReplyChunk::Done(ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() })]
     );
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]

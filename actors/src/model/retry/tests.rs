@@ -11,26 +11,31 @@ use futures::stream::{self, StreamExt};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{RetryPolicy, Retrying};
-use crate::model::http::{Limits, Wire};
+use super::{RetryPolicy, RetryingModel};
+use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::test_server::{
-    Answer, End, Server, Still, answered, delta, finish, request, settings, whole,
+    Answer, FixedClock, TestEnd, TestServer, all_ok, collect_reply, delta, finish, request,
+    settings,
 };
 use crate::model::{
-    Model, ModelError, ModelSettings, Provider, ReplyChunk, ReplyEnd, ReplyStream, Request, Retry,
+    Model, ModelError, ModelRequest, ModelSettings, Provider, ReplyChunk, ReplyEnd, ReplyStream,
+    Retry,
 };
 
-const QUICK: RetryPolicy =
-    RetryPolicy { max_attempts: 3, base: Duration::from_millis(1), max: Duration::from_millis(2) };
+const QUICK: RetryPolicy = RetryPolicy {
+    max_attempts: 3,
+    base_delay: Duration::from_millis(1),
+    max_delay: Duration::from_millis(2),
+};
 
 async fn over_the_wire(answers: Vec<Answer>) -> (Vec<Result<ReplyChunk, ModelError>>, usize) {
-    let server = Server::start(answers).await;
-    let openai = Wire::new(Arc::new(Still), Limits::default(), |_| None);
+    let server = TestServer::start(answers).await;
+    let openai = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
     let base_url = Some(server.url.clone());
     let settings = ModelSettings { base_url, ..settings(Provider::Openai) };
-    let model = Retrying::new(openai, QUICK, Arc::new(Still));
-    let parts = answered(&model, request(settings)).await;
-    (parts, server.asked().len())
+    let model = RetryingModel::new(openai, QUICK, Arc::new(FixedClock));
+    let parts = collect_reply(&model, request(settings)).await;
+    (parts, server.requests().len())
 }
 
 fn hello() -> Answer {
@@ -39,10 +44,10 @@ fn hello() -> Answer {
 
 #[tokio::test]
 async fn a_provider_that_was_busy_is_asked_again() {
-    let busy = Answer::error(429, "busy").with("retry-after", "0");
+    let busy = Answer::error(429, "busy").with_header("retry-after", "0");
     let (parts, asked) = over_the_wire(vec![busy, hello()]).await;
     assert_eq!(
-        whole(parts),
+        all_ok(parts),
         [
             ReplyChunk::Text("Hi".into()),
             ReplyChunk::Done(ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() })
@@ -74,14 +79,14 @@ async fn what_would_only_fail_again_is_not_asked_again() {
 
 #[tokio::test]
 async fn a_stream_that_died_before_its_first_part_is_asked_again() {
-    let dead = Answer::stream([": hello\n\n"]).ending(End::Dies);
+    let dead = Answer::stream([": hello\n\n"]).ending_with(TestEnd::Breaks);
     let (parts, asked) = over_the_wire(vec![dead, hello()]).await;
-    assert_eq!((whole(parts).len(), asked), (2, 2));
+    assert_eq!((all_ok(parts).len(), asked), (2, 2));
 }
 
 #[tokio::test]
 async fn after_the_first_part_a_failure_passes_through() {
-    let dies = Answer::stream([delta(json!({"content": "Hi"}))]).ending(End::Dies);
+    let dies = Answer::stream([delta(json!({"content": "Hi"}))]).ending_with(TestEnd::Breaks);
     let (parts, asked) = over_the_wire(vec![dies, hello()]).await;
     assert_eq!(parts[0], Ok(ReplyChunk::Text("Hi".into())));
     assert!(parts[1].is_err());
@@ -93,7 +98,7 @@ struct Failing(Mutex<Vec<Retry>>);
 
 #[async_trait]
 impl Model for Failing {
-    async fn ask(&self, _: &Request) -> Result<ReplyStream, ModelError> {
+    async fn call(&self, _: &ModelRequest) -> Result<ReplyStream, ModelError> {
         let mut left = self.0.lock().unwrap();
         if left.is_empty() {
             return Ok(stream::empty().boxed());
@@ -113,9 +118,9 @@ async fn waits_are_backed_off_and_as_long_as_the_provider_asks() {
         (vec![], Duration::from_millis(375 + 750)),
     ] {
         let model = Failing(Mutex::new(failures));
-        let model = Retrying::new(model, RetryPolicy::default(), Arc::new(Still));
+        let model = RetryingModel::new(model, RetryPolicy::default(), Arc::new(FixedClock));
         let began = Instant::now();
-        let parts = answered(&model, request(settings(Provider::Openai))).await;
+        let parts = collect_reply(&model, request(settings(Provider::Openai))).await;
         assert!(parts[0].is_err());
         let took = began.elapsed();
         assert!((waited..waited + Duration::from_millis(5)).contains(&took), "{took:?}");
@@ -125,9 +130,10 @@ async fn waits_are_backed_off_and_as_long_as_the_provider_asks() {
 #[test]
 fn a_wait_grows_to_its_maximum_and_jitters_below_it() {
     let policy = RetryPolicy::default();
-    let wait = |attempt, chance| policy.wait(attempt, None, chance).as_millis();
+    let wait = |attempt, chance| policy.delay(attempt, None, chance).as_millis();
     assert_eq!([wait(1, 0.0), wait(1, 1.0), wait(2, 1.0), wait(3, 1.0)], [250, 500, 1000, 2000]);
     assert_eq!([wait(5, 1.0), wait(50, 1.0), wait(u32::MAX, 0.0)], [8000, 8000, 4000]);
-    let endless = RetryPolicy { base: Duration::MAX, max: Duration::MAX, max_attempts: 9 };
-    assert!(endless.wait(9, None, f64::NAN) <= Duration::MAX);
+    let endless =
+        RetryPolicy { base_delay: Duration::MAX, max_delay: Duration::MAX, max_attempts: 9 };
+    assert!(endless.delay(9, None, f64::NAN) <= Duration::MAX);
 }

@@ -10,10 +10,10 @@ use futures::StreamExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Scripted, check};
-use crate::model::test_server::{answered, request, settings, whole};
+use super::{ScriptedModel, check};
+use crate::model::test_server::{all_ok, collect_reply, request, settings};
 use crate::model::{
-    Model, ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request,
+    Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd,
 };
 
 fn message(role: Role, text: &str) -> Message {
@@ -30,14 +30,14 @@ fn result(id: &str, envelope: Value) -> Message {
     Message { tool_call_id, ..message(Role::Tool, &envelope.to_string()) }
 }
 
-fn playing(script: &Value, messages: Vec<Message>) -> Request {
+fn playing(script: &Value, messages: Vec<Message>) -> ModelRequest {
     check(script).unwrap();
     let script = Some(Arc::new(script.clone()));
-    Request { messages, ..request(ModelSettings { script, ..settings(Provider::Scripted) }) }
+    ModelRequest { messages, ..request(ModelSettings { script, ..settings(Provider::Scripted) }) }
 }
 
 async fn parts(script: &Value, messages: Vec<Message>) -> Vec<ReplyChunk> {
-    whole(answered(&Scripted::default(), playing(script, messages)).await)
+    all_ok(collect_reply(&ScriptedModel::default(), playing(script, messages)).await)
 }
 
 fn texts(parts: &[ReplyChunk]) -> Vec<String> {
@@ -107,7 +107,8 @@ async fn templates_see_the_results_of_this_turn_by_tool() {
     let played = parts(&script, messages).await;
     assert_eq!(texts(&played), ["2|"]);
     let args = Ok(json!({"n": ["3"], "k": 5}));
-    let call = ModelToolCall { id: "call_3_1".into(), name: "sum".into(), args, provided: None };
+    let call =
+        ModelToolCall { id: "call_3_1".into(), name: "sum".into(), args, provider_result: None };
     assert_eq!(played[1], ReplyChunk::Call(call));
 }
 
@@ -120,7 +121,12 @@ async fn calls_keep_their_ids_and_raw_arguments() {
     ]}]);
     let played = parts(&script, vec![user("7")]).await;
     let call = |id: &str, name: &str, args| {
-        ReplyChunk::Call(ModelToolCall { id: id.into(), name: name.into(), args, provided: None })
+        ReplyChunk::Call(ModelToolCall {
+            id: id.into(),
+            name: name.into(),
+            args,
+            provider_result: None,
+        })
     };
     let expected = [
         call("mine", "a", Ok(json!({}))),
@@ -152,11 +158,11 @@ async fn the_first_rule_that_matches_is_played() {
 async fn an_error_comes_after_what_was_said() {
     let error = json!({"message": "provider down", "retry": true});
     let script = json!([{"text": "Half", "error": error}]);
-    let played = answered(&Scripted::default(), playing(&script, vec![user("x")])).await;
+    let played = collect_reply(&ScriptedModel::default(), playing(&script, vec![user("x")])).await;
     let down = ModelError::transient("provider down");
     assert_eq!(played, [Ok(ReplyChunk::Text("Half".into())), Err(down)]);
     let script = json!([{"error": {"message": "no"}}]);
-    let played = answered(&Scripted::default(), playing(&script, vec![user("x")])).await;
+    let played = collect_reply(&ScriptedModel::default(), playing(&script, vec![user("x")])).await;
     assert_eq!(played, [Err(ModelError::permanent("no"))]);
 }
 
@@ -164,7 +170,8 @@ async fn an_error_comes_after_what_was_said() {
 async fn a_delay_stands_before_every_piece() {
     let script = json!([{"text": "a b", "calls": [{"name": "t"}], "delay": "20ms"}]);
     let began = tokio::time::Instant::now();
-    let mut played = Scripted::default().ask(&playing(&script, vec![user("x")])).await.unwrap();
+    let mut played =
+        ScriptedModel::default().call(&playing(&script, vec![user("x")])).await.unwrap();
     let mut at = Vec::new();
     while played.next().await.is_some() {
         at.push(began.elapsed().as_millis());
@@ -184,7 +191,7 @@ async fn a_template_is_bounded_and_its_failure_is_the_calls() {
     ] {
         let script = json!([{"text": text}]);
         let messages = vec![user(&"x".repeat(1000))];
-        let played = answered(&Scripted::default(), playing(&script, messages)).await;
+        let played = collect_reply(&ScriptedModel::default(), playing(&script, messages)).await;
         let failure = played[0].clone().unwrap_err();
         assert!(failure.message.starts_with("script: "), "{failure}");
     }
@@ -192,14 +199,14 @@ async fn a_template_is_bounded_and_its_failure_is_the_calls() {
 
 #[tokio::test]
 async fn a_script_is_compiled_once_and_forgotten_in_turn() {
-    let model = Scripted::default();
-    for n in 0..super::KEPT + 5 {
+    let model = ScriptedModel::default();
+    for n in 0..super::MAX_COMPILED_SCRIPTS + 5 {
         let script = json!([{"text": format!("{n}")}]);
         for _ in 0..2 {
-            let played = whole(answered(&model, playing(&script, vec![user("x")])).await);
+            let played = all_ok(collect_reply(&model, playing(&script, vec![user("x")])).await);
             assert_eq!(texts(&played), [format!("{n}")]);
         }
-        assert_eq!(model.compiled.lock().unwrap().len(), (n + 1).min(super::KEPT));
+        assert_eq!(model.compiled.lock().unwrap().len(), (n + 1).min(super::MAX_COMPILED_SCRIPTS));
     }
 }
 

@@ -3,20 +3,20 @@
 use abide_conversation::message::StopReason;
 use proptest::prelude::*;
 
-use super::super::reply::Reply;
+use super::super::reply::AnthropicDecoder;
 use super::*;
 use crate::model::http;
 use crate::model::http::Frame;
 use crate::model::{ModelError, ReplyChunk, ReplyEnd};
 
 fn read(events: &[String]) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply = Box::new(Reply::new(&asking(Vec::new())));
+    let mut reply = Box::new(AnthropicDecoder::new(&asking(Vec::new())));
     let mut parts = Vec::new();
     for event in events {
         let data = event.split_once("data: ").unwrap().1.trim().to_owned();
-        parts.extend(http::Reply::take(&mut *reply, Frame { event: String::new(), data })?);
+        parts.extend(http::ReplyDecoder::push(&mut *reply, Frame { event: String::new(), data })?);
     }
-    parts.extend(http::Reply::end(reply)?);
+    parts.extend(http::ReplyDecoder::finish_reason(reply)?);
     Ok(parts)
 }
 
@@ -96,7 +96,7 @@ fn a_run_without_a_beginning_is_told_by_its_type() {
     let parts = read(&streamed(&[(found.clone(), &[])], end)).unwrap();
     let ReplyChunk::Call(call) = &parts[0] else { panic!("{parts:?}") };
     assert_eq!((&*call.id, &*call.name), ("s9", "web_search_tool_result"));
-    assert_eq!(call.provided.as_ref(), Some(&found["content"]));
+    assert_eq!(call.provider_result.as_ref(), Some(&found["content"]));
 }
 
 fn field() -> impl Strategy<Value = Value> {
@@ -134,17 +134,17 @@ proptest! {
     fn no_event_makes_it_panic_and_no_call_gets_lost(
         events in prop::collection::vec(any_event(), 0..30),
     ) {
-        let mut reply = Box::new(Reply::new(&asking(Vec::new())));
+        let mut reply = Box::new(AnthropicDecoder::new(&asking(Vec::new())));
         let mut calls = 0;
         for event in events {
             let begins = event["type"] == "content_block_start"
                 && event["content_block"]["type"] == "tool_use";
             let data = event.to_string();
-            let taken = http::Reply::take(&mut *reply, Frame { event: String::new(), data });
+            let taken = http::ReplyDecoder::push(&mut *reply, Frame { event: String::new(), data });
             calls += usize::from(begins && taken.is_ok());
         }
-        let parts = http::Reply::end(reply).unwrap_or_default();
-        let ours = |part: &&ReplyChunk| matches!(part, ReplyChunk::Call(call) if call.provided.is_none());
+        let parts = http::ReplyDecoder::finish_reason(reply).unwrap_or_default();
+        let ours = |part: &&ReplyChunk| matches!(part, ReplyChunk::Call(call) if call.provider_result.is_none());
         prop_assert!(parts.is_empty() || parts.iter().filter(ours).count() == calls);
     }
 }

@@ -6,7 +6,7 @@ use abide_conversation::{CallId, MessageId};
 
 use super::*;
 use crate::model::ToolSpec;
-use crate::model::gemini::body::body;
+use crate::model::gemini::body::render;
 use crate::model::test_server::message;
 
 fn called(id: &str, calls: &[(&str, &str, Value)]) -> Message {
@@ -24,7 +24,7 @@ fn result(id: &str, text: &str) -> Message {
     Message { tool_call_id, ..message("r", Role::Tool, vec![text_block(text)]) }
 }
 
-fn named(name: &str) -> Request {
+fn named(name: &str) -> ModelRequest {
     request(ModelSettings { name: name.to_owned(), ..settings(Provider::Gemini) })
 }
 
@@ -88,7 +88,7 @@ fn the_body_is_as_the_wire_wants_it() {
         "generationConfig": {"temperature": 0.5, "maxOutputTokens": 99, "topK": 3},
         "safetySettings": [],
     });
-    assert_eq!(body(&request).to_string(), expected.to_string());
+    assert_eq!(render(&request).to_string(), expected.to_string());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_message_is_replayed_as_it_came_but_for_its_calls_ids() {
         ])
     };
     let kept = |items: Value| verbatim(items).unwrap();
-    let sent = |request: &Request| body(request)["contents"].clone();
+    let sent = |request: &ModelRequest| render(request)["contents"].clone();
     request.verbatim.insert(MessageId::new("2"), kept(items("call_1", "call_1")));
     assert_eq!(sent(&request)[0]["parts"], items("call_1", "call_1~2"));
     assert_eq!(sent(&request)[1]["parts"][1]["functionResponse"]["id"], "call_1~2");
@@ -132,7 +132,7 @@ fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
     let signature = |name: &str, at: usize| {
         let mut request = named(name);
         request.messages = vec![called("2", &calls)];
-        let part = body(&request)["contents"][0]["parts"][at].clone();
+        let part = render(&request)["contents"][0]["parts"][at].clone();
         assert!(part.get("functionCall").is_some());
         part.get("thoughtSignature").cloned()
     };
@@ -150,7 +150,7 @@ fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
         let made = verbatim(json!([{"functionCall": {"name": "f"}}])).unwrap();
         let made = ProviderMessage { model: model.to_owned(), ..made };
         request.verbatim.insert(MessageId::new("2"), made);
-        body(&request)["contents"][0]["parts"].clone()
+        render(&request)["contents"][0]["parts"].clone()
     };
     let call = json!({"functionCall": {"name": "f", "id": "a"}});
     assert_eq!(parts("gemini-3-flash"), json!([call]));
@@ -162,7 +162,8 @@ fn a_schema_is_asked_for_in_words_where_tools_forbid_it_otherwise() {
     let schema = json!({"type": "object"});
     let asked = |name: &str, tools: Vec<ToolSpec>, system: &str| {
         let schema = Some(schema.clone());
-        let body = body(&Request { tools, schema, system: system.to_owned(), ..named(name) });
+        let body =
+            render(&ModelRequest { tools, schema, system: system.to_owned(), ..named(name) });
         (body["generationConfig"].clone(), body["systemInstruction"]["parts"][0]["text"].clone())
     };
     let native = json!({"responseMimeType": "application/json", "responseJsonSchema": schema});
@@ -180,9 +181,9 @@ fn functions_beside_tools_of_the_provider_are_declared_with_their_switch() {
     let mut request = named("gemini-3-pro");
     let web = spec(Executor::Provider, json!({"gemini": {"googleSearch": {}}}));
     request.tools = vec![web.clone()];
-    assert_eq!(body(&request).get("toolConfig"), None);
+    assert_eq!(render(&request).get("toolConfig"), None);
     request.tools = vec![web, spec(Executor::Client, json!({}))];
-    let sent = body(&request);
+    let sent = render(&request);
     assert_eq!(sent["toolConfig"], json!({"includeServerSideToolInvocations": true}));
     assert_eq!(sent["tools"][1], json!({"googleSearch": {}}));
 }
@@ -228,6 +229,6 @@ fn every_block_has_the_part_that_the_wire_knows_for_it() {
     ] {
         let mut request = named("gemini-3-pro");
         request.messages = vec![message("1", Role::User, vec![block.clone()])];
-        assert_eq!(body(&request)["contents"][0]["parts"], json!([part]), "{block}");
+        assert_eq!(render(&request)["contents"][0]["parts"], json!([part]), "{block}");
     }
 }

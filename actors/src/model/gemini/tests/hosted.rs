@@ -16,9 +16,9 @@ fn tool(name: &str, options: Value) -> ToolSpec {
 }
 
 async fn reply(tools: Vec<ToolSpec>, pieces: Vec<String>) -> (Vec<ModelToolCall>, ReplyEnd) {
-    let server = Server::start([Answer::stream(pieces)]).await;
-    let request = Request { tools, ..asking(&server) };
-    let mut parts = whole(answered(&gemini(), request).await);
+    let server = TestServer::start([Answer::stream(pieces)]).await;
+    let request = ModelRequest { tools, ..asking(&server) };
+    let mut parts = all_ok(collect_reply(&gemini(), request).await);
     let Some(ReplyChunk::Done(done)) = parts.pop() else { panic!("no end") };
     let call = |part| if let ReplyChunk::Call(call) = part { Some(call) } else { None };
     (parts.into_iter().filter_map(call).collect(), done)
@@ -26,7 +26,7 @@ async fn reply(tools: Vec<ToolSpec>, pieces: Vec<String>) -> (Vec<ModelToolCall>
 
 fn ran(id: &str, name: &str, args: Value, result: &Value) -> ModelToolCall {
     let (id, name, provided) = (id.to_owned(), name.to_owned(), Some(result.clone()));
-    ModelToolCall { id, name, args: Ok(args), provided }
+    ModelToolCall { id, name, args: Ok(args), provider_result: provided }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What a request says on the wire.
 
 use super::*;
-use crate::model::ollama::body::body;
+use crate::model::ollama::body::render;
 use crate::model::test_server::message;
 
 fn looked() -> Vec<Message> {
@@ -63,8 +63,8 @@ fn the_body_on_the_wire_is_as_written() {
         "tools": [{"type": "function", "function": function}],
         "think": false,
     });
-    assert_eq!(body(&asked), wanted);
-    assert_eq!(body(&asking()).get("options"), None);
+    assert_eq!(render(&asked), wanted);
+    assert_eq!(render(&asking()).get("options"), None);
 }
 
 #[test]
@@ -72,15 +72,15 @@ fn a_schema_is_the_format_or_beside_tools_is_told() {
     let schema = json!({"type": "object"});
     let mut asked = asking();
     asked.schema = Some(schema.clone());
-    let sent = body(&asked);
+    let sent = render(&asked);
     assert_eq!((&sent["format"], &sent["messages"]), (&schema, &json!([])));
     asked.tools = vec![tool()];
-    let sent = body(&asked);
+    let sent = render(&asked);
     assert_eq!(sent.get("format"), None, "a grammar would leave no call to make");
     let told = sent["messages"][0]["content"].as_str().unwrap();
     assert!(told.ends_with("this JSON Schema: {\"type\":\"object\"}"), "{told}");
     asked.tools[0].executor = Executor::Provider;
-    assert_eq!(body(&asked)["format"], schema, "another provider's tool is none");
+    assert_eq!(render(&asked)["format"], schema, "another provider's tool is none");
 }
 
 #[test]
@@ -105,6 +105,6 @@ fn what_led_to_calls_is_read_again_by_the_same_model() {
         asked.settings.name = model.to_owned();
         let kept = ProviderMessage { provider: provider.to_owned(), ..kept.clone() };
         asked.verbatim = [(MessageId::new("2"), kept)].into();
-        assert_eq!(body(&asked)["messages"][1].get("thinking"), thinking, "{model} {provider}");
+        assert_eq!(render(&asked)["messages"][1].get("thinking"), thinking, "{model} {provider}");
     }
 }

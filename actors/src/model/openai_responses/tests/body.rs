@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::model::http::{Limits, Wire};
-use crate::model::openai_responses::body::body;
-use crate::model::test_server::{Answer, Server, Still, answered, message};
+use crate::model::http::{HttpModel, HttpTimeouts};
+use crate::model::openai_responses::body::render;
+use crate::model::test_server::{Answer, FixedClock, TestServer, collect_reply, message};
 
 fn spoken(text: &str, ids: &[&str]) -> Message {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}) };
@@ -19,7 +19,7 @@ pub(super) fn replayed(verbatim: ProviderMessage, ids: &[&str], model: &str) -> 
     asked.settings.name = model.to_owned();
     asked.messages = vec![spoken("Hi", ids)];
     asked.verbatim = [(MessageId::new("2"), verbatim)].into();
-    body(&asked, false)["input"].clone()
+    render(&asked, false)["input"].clone()
 }
 
 fn verbatim(items: &[Value]) -> ProviderMessage {
@@ -61,7 +61,7 @@ fn the_body_on_the_wire_is_as_written() {
         executor: Executor::Human,
         provider_options: options.as_object().cloned().unwrap(),
     }];
-    let sent = body(&asked, true);
+    let sent = render(&asked, true);
     let id = sent["input"][3]["call_id"].clone();
     assert!(id.as_str().unwrap().starts_with("c_2_"), "{id}");
     let wanted = json!({
@@ -91,7 +91,7 @@ fn the_body_on_the_wire_is_as_written() {
     assert_eq!(sent, wanted);
     asked.tools[0].provider_options.clear();
     asked.settings.options.clear();
-    let sent = body(&asked, false);
+    let sent = render(&asked, false);
     assert_eq!(sent["tools"][0]["strict"], json!(false), "a schema is sent as it is written");
     assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));
     assert_eq!(sent.get("prompt_cache_key"), None);
@@ -138,14 +138,14 @@ async fn a_model_that_does_not_think_is_asked_again_without_what_only_thinking_h
         (Some(json!([sealed, "x"])), json!([sealed, "x"]), Some(json!(["x"]))),
         (Some(json!(["x"])), json!(["x"]), None),
     ] {
-        let server = Server::start([Answer::error(400, said)]).await;
+        let server = TestServer::start([Answer::error(400, said)]).await;
         let mut asked = asking();
         asked.settings.base_url = Some(server.url.clone());
         asked.settings.options.extend(options.map(|include| ("include".to_owned(), include)));
-        let wire = Wire::new(Arc::new(Still), Limits::default(), |_| None);
-        let failure = answered(&wire, asked).await.remove(0).unwrap_err();
+        let wire = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
+        let failure = collect_reply(&wire, asked).await.remove(0).unwrap_err();
         assert_eq!(failure.retry, Retry::Never);
-        let asked = server.asked();
+        let asked = server.requests();
         assert_eq!(asked[0].body["include"], first);
         assert_eq!(asked.get(1).map(|asked| asked.body["include"].clone()), second);
         assert!(asked.len() < 3, "{}", asked.len());

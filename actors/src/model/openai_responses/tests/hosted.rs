@@ -21,7 +21,7 @@ fn runs(items: impl IntoIterator<Item = Value>) -> (Vec<ModelToolCall>, ReplyEnd
         declared("python", json!({"type": "code_interpreter"})),
         declared("terminal", json!({"type": "shell"})),
     ];
-    let request = Request { tools, ..asking() };
+    let request = ModelRequest { tools, ..asking() };
     let events = items.into_iter().map(item).chain([completed()]);
     let (parts, done) = done(heard_by(&request, events).unwrap());
     let calls = parts.into_iter().map(|part| match part {
@@ -52,7 +52,7 @@ fn a_run_is_named_by_the_declared_tool_and_has_its_arguments() {
         let (mut calls, done) = runs([item.clone()]);
         let call = calls.remove(0);
         assert_eq!((&*call.name, call.args), (name, Ok(args)));
-        assert_eq!(call.provided, Some(item.clone()));
+        assert_eq!(call.provider_result, Some(item.clone()));
         assert_eq!((done.stop, done.verbatim.unwrap().items), (Some(StopReason::End), vec![item]));
     }
 }
@@ -65,7 +65,7 @@ fn a_run_and_its_output_may_be_two_items() {
     let (calls, done) = runs([call.clone(), output.clone()]);
     assert_eq!(calls.len(), 1);
     assert_eq!((&*calls[0].name, &calls[0].args), ("terminal", &Ok(action)));
-    assert_eq!(calls[0].provided, Some(output.clone()));
+    assert_eq!(calls[0].provider_result, Some(output.clone()));
     assert_eq!(done.verbatim.unwrap().items, [call.clone(), output]);
     let (calls, done) = runs([call]);
     assert_eq!((calls.len(), done.verbatim), (0, None), "nobody has run it");
@@ -76,6 +76,6 @@ fn a_question_for_approval_is_journalled_and_not_sent_back() {
     let asks = json!({"type": "mcp_approval_request", "id": "a", "name": "find",
         "server_label": "crm", "arguments": "{}"});
     let (calls, done) = runs([asks.clone()]);
-    assert_eq!((&*calls[0].name, calls[0].provided.clone()), ("crm", Some(asks)));
+    assert_eq!((&*calls[0].name, calls[0].provider_result.clone()), ("crm", Some(asks)));
     assert_eq!(done.verbatim, None);
 }

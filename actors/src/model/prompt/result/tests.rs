@@ -18,9 +18,9 @@ fn image(data: &str) -> Value {
 
 /// What the model reads of one result, and what it is shown after it.
 fn read(result: Value) -> (Value, Vec<Value>) {
-    let mut beside = Beside::default();
+    let mut beside = ResultMedia::default();
     let envelope = beside.envelope(&call("c1"), &Outcome::Ok(result));
-    let shown = beside.message(&MessageId::new("m1")).map(|message| message.content);
+    let shown = beside.into_message(&MessageId::new("m1")).map(|message| message.content);
     let envelope: Value = serde_json::from_str(&envelope).unwrap();
     assert_eq!(envelope["ok"], true);
     (envelope["result"].clone(), shown.unwrap_or_default())
@@ -40,7 +40,7 @@ fn a_result_without_media_is_told_as_it_is() {
         assert_eq!(read(result.clone()), (result, Vec::new()));
     }
     let failed = Outcome::Err("no".into(), ErrorType::ToolError);
-    let told = Beside::default().envelope(&call("c"), &failed);
+    let told = ResultMedia::default().envelope(&call("c"), &failed);
     assert_eq!(told, r#"{"ok":false,"error":"no","error_type":"TOOL_ERROR"}"#);
 }
 
@@ -76,12 +76,12 @@ fn broken_media_are_neither_told_nor_shown() {
 
 #[test]
 fn media_beyond_the_bounds_are_left_out_and_named() {
-    let (told, shown) = read((0..MOST + 2).map(|_| image("AAEC")).collect());
-    assert_eq!(shown.len(), MOST + 1);
-    assert_eq!(told[MOST - 1], text_block("[image/png, 3 B: a cat]"));
+    let (told, shown) = read((0..MAX_MEDIA + 2).map(|_| image("AAEC")).collect());
+    assert_eq!(shown.len(), MAX_MEDIA + 1);
+    assert_eq!(told[MAX_MEDIA - 1], text_block("[image/png, 3 B: a cat]"));
     let left_out = text_block(format!("[image/png, 3 B: a cat] {LEFT_OUT}"));
-    assert_eq!([&told[MOST], &told[MOST + 1]], [&left_out, &left_out]);
-    let large = "AAAA".repeat(BYTES / 8);
+    assert_eq!([&told[MAX_MEDIA], &told[MAX_MEDIA + 1]], [&left_out, &left_out]);
+    let large = "AAAA".repeat(MAX_MEDIA_BYTES / 8);
     let (told, shown) = read([&*large, &large, "AAEC", ""].map(image).into_iter().collect());
     assert_eq!(shown.len(), 3);
     assert!(told[2]["text"].as_str().unwrap().ends_with(LEFT_OUT));
@@ -90,11 +90,11 @@ fn media_beyond_the_bounds_are_left_out_and_named() {
 
 #[test]
 fn the_media_of_all_calls_follow_in_call_order() {
-    let mut beside = Beside::default();
+    let mut beside = ResultMedia::default();
     for (id, result) in [("a", image("AAAA")), ("b", json!(1)), ("c", image("BBBB"))] {
         beside.envelope(&call(id), &Outcome::Ok(result));
     }
-    let message = beside.message(&MessageId::new("m1")).unwrap();
+    let message = beside.into_message(&MessageId::new("m1")).unwrap();
     assert_eq!((message.id.as_str(), message.role), ("media_m1", Role::User));
     let of = |id| text_block(format!("Media in the result of {id} (look):"));
     assert_eq!(message.content, [of("a"), image("AAAA"), of("c"), image("BBBB")]);
@@ -105,8 +105,8 @@ fn base64_is_never_cut() {
     let bytes = "Ab3/".repeat(20_000);
     let (told, _) = read(json!({"file": bytes, "n": 1}));
     assert_eq!(told, json!({"file": "[60 kB of base64]", "n": 1}));
-    let mut beside = Beside::default();
-    let result = json!({"text": "ä ".repeat(RESULT), "file": bytes});
+    let mut beside = ResultMedia::default();
+    let result = json!({"text": "ä ".repeat(MAX_RESULT_BYTES), "file": bytes});
     let told = beside.envelope(&call("c"), &Outcome::Ok(result));
     assert!(told.ends_with("[...truncated...]") && !told.contains("Ab3/"));
 }
@@ -120,12 +120,12 @@ proptest! {
     ) {
         let list: Vec<Value> = quads.iter().map(|data| image(data)).collect();
         let result = (0..depth.min(100)).fold(json!(list), |inner, _| json!({"in": [inner]}));
-        let mut beside = Beside::default();
+        let mut beside = ResultMedia::default();
         let told = beside.envelope(&call("c"), &Outcome::Ok(result));
-        let shown = beside.message(&MessageId::new("m")).map_or(0, |it| it.content.len());
+        let shown = beside.into_message(&MessageId::new("m")).map_or(0, |it| it.content.len());
         if depth < 60 {
             prop_assert!(quads.iter().all(|data| !told.contains(data)));
-            prop_assert_eq!(shown, quads.len().min(MOST) + 1);
+            prop_assert_eq!(shown, quads.len().min(MAX_MEDIA) + 1);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::context::{Retention, RetentionMode};
 
 /// `age` keeps one step, `count` two results, `all` everything; the others have the default.
-pub(super) fn rule(name: &str) -> Rule {
+pub(super) fn rule(name: &str) -> ToolRule {
     let keep = |keep| Retention { keep, never_evict: false };
     let retention = match name {
         "age" => keep(RetentionMode::Age(1)),
@@ -15,7 +15,7 @@ pub(super) fn rule(name: &str) -> Rule {
         "all" => Retention { never_evict: true, ..keep(RetentionMode::Count(1)) },
         _ => Retention::default(),
     };
-    Rule { is_builtin: false, retention }
+    ToolRule { is_builtin: false, retention }
 }
 
 pub(super) fn provided(id: &str) -> EventData {
@@ -106,7 +106,7 @@ fn what_stands_for_earlier_turns_is_no_persons_message() {
         ..Context::default()
     };
     let shown = drawn(&three(), "t3", &context);
-    let persons: Vec<bool> = shown.iter().map(crate::model::prompt::is_a_persons).collect();
+    let persons: Vec<bool> = shown.iter().map(crate::model::prompt::is_from_person).collect();
     assert_eq!(persons, [false, true]);
 }
 
@@ -125,7 +125,7 @@ fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
     let marks = Marks { expired, forced, ..Marks::default() };
     let shown = drawn(events, "t1", &Context { marks, ..Context::default() });
     let results = shown.iter().filter(|message| message.role == Role::Tool);
-    results.map(|message| message.text() == super::super::EXPIRED).collect()
+    results.map(|message| message.text() == super::super::EXPIRED_RESULT).collect()
 }
 
 #[test]
