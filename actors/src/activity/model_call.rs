@@ -159,7 +159,7 @@ impl Drop for ModelReply {
         let (model, id, at) = (self.deps.model.clone(), self.deps.clock.id("audit"), self.at);
         let (first_part_ms, whole_ms) = (self.first.map(since), since(until));
         let attempts = self.attempts.load(Ordering::Relaxed);
-        self.deps.audit.keep(&self.conversation, self.ttl, move || {
+        self.deps.audit.record(&self.conversation, self.ttl, move || {
             let Said { step, request, summary, evicted, thinking, text, calls } = said;
             let (turn_id, step) = step.unzip();
             let came = Received {

@@ -5,16 +5,16 @@ use crate::model::ModelSettings;
 /// The `summary` of a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SummaryPolicy {
-    /// `None`: the agent's own.
+    /// The model that writes the summary; `None` means the agent's own.
     pub model: Option<ModelSettings>,
-    /// What the model is told to do.
+    /// The instructions for the model.
     pub prompt: String,
-    /// A context of more tokens is summarized when a turn has ended.
+    /// A context of more tokens is summarized after the turn that has ended.
     pub threshold_tokens: u64,
 }
 
 impl SummaryPolicy {
-    /// What a model is told whose definition says nothing else.
+    /// The instructions, unless the definition has others.
     pub const DEFAULT_PROMPT: &str = "You are given the oldest part of a conversation between a user and \
         an assistant. The assistant will go on with your summary in its place, and will not see the \
         part itself. Write down what it needs for that: what the user wants and has decided, names, \

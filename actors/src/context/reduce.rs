@@ -1,4 +1,4 @@
-//! Takes out of the context what is over its budget, the cheapest first.
+//! Reduces a context that exceeds its budget, starting with what is cheapest to lose.
 
 #[cfg(test)]
 mod tests;
@@ -14,44 +14,45 @@ use crate::model::prompt::PromptInput;
 use crate::model::prompt::retention::expired_calls;
 use crate::model::tokens::TokenCounter;
 
-/// When turns are dropped, so many percent of the budget stay: the next steps then only append.
+/// When turns are dropped, the context shrinks to this share of the budget, so that the next steps
+/// only append.
 const KEEP_PERCENT: u64 = 60;
-/// What frees less of the budget is not worth a prefix that no cache knows.
+/// A reduction that frees less of the budget is not worth a prefix that is in no cache.
 const MIN_GAIN_PERCENT: u64 = 25;
-/// So many percent of an estimate are the most that a context can really have. A provider that counts
-/// more counts something else, such as what its own tools read, or is wrong.
+/// The largest true size of a context, in percent of its estimate. A provider that counts more
+/// either counts something else, such as the input of its own tools, or is wrong.
 const MAX_OVERCOUNT_PERCENT: u64 = 250;
 
-/// A context that is too large.
+/// Reduces one context that is too large.
 pub(crate) struct ContextReducer<'a> {
     pub(crate) input: PromptInput<'a>,
     pub(crate) step: u32,
     pub(crate) reason: ReductionReason,
-    /// The tokens of the whole, as they are known.
+    /// The known size of the whole prompt, in tokens.
     pub(crate) tokens: u64,
-    /// The tokens of what stands before the messages, roughly.
+    /// The estimated size of the system prompt and the tools, in tokens.
     pub(crate) head_tokens: u64,
-    /// Estimates: only shares matter here.
+    /// An estimating counter is enough: only proportions matter here.
     pub(crate) counter: TokenCounter,
 }
 
-/// The context as some marks show it.
+/// The sizes of the context as shown by some marks.
 struct WeighedContext {
     marks: Marks,
-    /// By turn, oldest first.
+    /// Tokens by turn, oldest first.
     turns: Vec<(TurnId, u64)>,
     tokens: u64,
 }
 
 impl ContextReducer<'_> {
-    /// The same with a count that can be true.
+    /// Caps the known size at the largest plausible one.
     pub(crate) fn with_plausible_count(mut self) -> Self {
         let rough = self.weigh(self.input.context.marks, 1, 1).tokens;
         self.tokens = self.tokens.min(percent_of(rough, MAX_OVERCOUNT_PERCENT));
         self
     }
 
-    /// Expires results that are past their retention, then drops the oldest turns; nothing, if that
+    /// Expires results that are past their retention, then drops the oldest turns. `None` if that
     /// is not worth it.
     pub(crate) fn reduce_within(&self, budget: u64) -> Option<ContextReduced> {
         let frees = |it: &WeighedContext| self.tokens.saturating_sub(it.tokens);
@@ -67,8 +68,8 @@ impl ContextReducer<'_> {
         worth(&dropped).then(|| self.event(&dropped))
     }
 
-    /// The same down to so many tokens; if that is not enough, expires all results but those of the
-    /// last step, whatever their retention. `None`: nothing more can be taken out.
+    /// Reduces the context to at most `tokens`, if necessary by expiring all results but those of
+    /// the last step, whatever their retention. `None` if nothing more can be removed.
     pub(crate) fn reduce_to(&self, tokens: u64) -> Option<ContextReduced> {
         let now = self.weigh(self.input.context.marks, 1, 1);
         let aged = self.weigh_relative(self.expire_aged(), &now);
@@ -85,7 +86,7 @@ impl ContextReducer<'_> {
         Marks { expired: marks.expired.max(last), ..marks }
     }
 
-    /// All results before the running turn's last step.
+    /// Marks all results before the running turn's last step as expired.
     fn expire_all(&self, marks: Marks) -> Marks {
         let steps = |data: &EventData| {
             matches!(data, EventData::AssistantMsg(_) | EventData::TurnStarted(_))
@@ -96,7 +97,7 @@ impl ContextReducer<'_> {
         Marks { forced: marks.forced.max(last.map_or(0, |event| event.seq)), ..marks }
     }
 
-    /// Drops the oldest turns, never the running one, until no more than so many tokens are left.
+    /// Drops the oldest turns, but never the running one, until at most `most` tokens are left.
     fn drop_turns(&self, aged: &WeighedContext, most: u64, now: &WeighedContext) -> WeighedContext {
         let ends: HashMap<&TurnId, u64> = self
             .input
@@ -124,8 +125,8 @@ impl ContextReducer<'_> {
         self.weigh(marks, self.tokens, now.tokens.max(1))
     }
 
-    /// Each count is multiplied by `known` and divided by `rough`, so that all of the present context
-    /// comes to what is known of it.
+    /// Sizes the context as shown by `marks`. Each count is scaled by `known / rough`, so that the
+    /// sum for the present context equals its known size.
     fn weigh(&self, marks: Marks, known: u64, rough: u64) -> WeighedContext {
         let scaled = |tokens: u64| {
             let scaled = u128::from(tokens) * u128::from(known) / u128::from(rough);
@@ -168,8 +169,8 @@ impl ContextReducer<'_> {
     }
 }
 
-/// The first event that must be read when turns are shown that started at `since` or later: a
-/// message that was queued stands before its turn.
+/// The first event that must be read if the turns that started at `since` or later are shown: a
+/// queued message precedes its turn.
 pub(crate) fn first_shown_event(events: &[Event], since: u64) -> u64 {
     let gone: Vec<&TurnId> = events
         .iter()

@@ -11,7 +11,7 @@ use abide_conversation::state::{Call, CallPhase};
 use abide_conversation::{AgentName, Revision, State, Timestamp};
 
 use super::LiveConversation;
-use crate::metric::{call_outcome, ending, executor, message_status, suspension_kind};
+use crate::metric::{call_outcome, executor, message_status, suspension_kind, turn_outcome};
 use crate::trace::{self, Span, SpanContext, SpanKind};
 
 impl LiveConversation {
@@ -147,7 +147,7 @@ impl LiveConversation {
     }
 
     fn turn_ended(&self, was: &State, events: &[Event], end: &Event, ended: &TurnEnded) {
-        let outcome = ending(ended.outcome);
+        let outcome = turn_outcome(ended.outcome);
         metrics::counter!("abide_turns_total", "outcome" => outcome).increment(1);
         let Some(begun) = Begun::of(was, events, end) else { return };
         metrics::histogram!("abide_turn_seconds", "outcome" => outcome)

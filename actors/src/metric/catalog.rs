@@ -1,4 +1,4 @@
-//! The one list of metrics.
+//! The list of all metrics.
 
 use super::MetricKind::{Counter, Gauge, Histogram};
 use super::Unit::{Count, Seconds};
@@ -14,8 +14,8 @@ const fn metric(
     Metric { name, kind, unit, labels, help }
 }
 
-/// All there are. A counter counts on the node where it happened, once: what is replayed is not
-/// counted again.
+/// All metrics. A counter counts once, on the node where the event happened: a replay does not
+/// count again.
 #[rustfmt::skip] // A line each.
 pub const METRICS: &[Metric] = &[
     // Conversations.
@@ -58,7 +58,7 @@ pub const METRICS: &[Metric] = &[
     metric("abide_late_messages_total", Counter, Count, &[], "Calls of other nodes past their deadline, not carried out."),
     metric("abide_unintelligible_messages_total", Counter, Count, &[], "Messages of other nodes that could not be read."),
     metric("abide_relays_lost_total", Counter, Count, &[], "Batches of signals that another node did not hear."),
-    // The border.
+    // HTTP.
     metric("abide_requests_total", Counter, Count, &["method", "route", "status"], "Public requests answered."),
     metric("abide_request_seconds", Histogram, Seconds, &["method", "route"], "From a public request to its answer's head."),
     metric("abide_event_streams", Gauge, Count, &[], "Event streams open on this node."),

@@ -5,7 +5,7 @@ use abide_conversation::message::{ErrorType, MessageStatus, Outcome};
 
 use crate::model::Purpose;
 
-/// How a call ended.
+/// The outcome of a call.
 pub(crate) fn call_outcome(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Ok(_) => "ok",
@@ -23,8 +23,8 @@ pub(crate) fn call_outcome(outcome: &Outcome) -> &'static str {
     }
 }
 
-pub(crate) fn ending(ending: TurnOutcome) -> &'static str {
-    match ending {
+pub(crate) fn turn_outcome(outcome: TurnOutcome) -> &'static str {
+    match outcome {
         TurnOutcome::Completed => "completed",
         TurnOutcome::Cancelled => "cancelled",
         TurnOutcome::Halted => "halted",

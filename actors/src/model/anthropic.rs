@@ -1,4 +1,4 @@
-//! The wire format of Anthropic's messages.
+//! The wire format of Anthropic's Messages API.
 
 mod body;
 mod message;
@@ -15,17 +15,18 @@ use serde_json::Value;
 use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
 use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
+/// The server, unless the definition names another one.
 const DEFAULT_BASE_URL: &str = "https://api.anthropic.com/v1";
 
-/// The version of the format, which every request must name.
+/// The API version, which every request must name.
 const API_VERSION: &str = "2023-06-01";
 
-/// What must be named by a request that says what becomes of thinking whose context has changed.
+/// The beta that a request must name if it configures what happens to thinking whose context has
+/// changed.
 const THINKING_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// What the provider says of thinking that it will not read again: newer models refuse it once
-/// anything before it has changed, as results that expire do.
+/// Phrases with which the provider refuses thinking that it will not read again: newer models
+/// refuse it once anything before it has changed, for example because results have expired.
 const STALE_THINKING_PHRASES: [&str; 2] =
     ["bound to a different", "`signature` in `thinking` block"];
 
@@ -51,7 +52,7 @@ impl ProviderFormat for AnthropicFormat {
         Ok(HttpCall { url, headers, body: body::render(request) })
     }
 
-    /// Without its thinking the request can be answered, and the conversation goes on.
+    /// Without its thinking the request can be answered, and the conversation continues.
     fn fallback(&self, request: &ModelRequest, failure: &ModelError) -> Option<ModelRequest> {
         let unreadable =
             STALE_THINKING_PHRASES.iter().any(|phrase| failure.message.contains(phrase));
@@ -70,7 +71,7 @@ impl ProviderFormat for AnthropicFormat {
     }
 }
 
-/// The names in `options.betas`, and of what the other options need.
+/// The betas in `options.betas`, and those that the other options require.
 fn betas(request: &ModelRequest) -> Vec<&str> {
     let options = &request.settings.options;
     let named = options.get("betas").and_then(Value::as_array).into_iter().flatten();

@@ -1,9 +1,9 @@
-//! Whole numbers that a JSON value here would round.
+//! Finds integers in JSON that a [`Value`] would round.
 
 use serde_json::Value;
 
-/// Reads JSON from outside; the text itself if it is no JSON, or has a number that would be
-/// [`rounded`].
+/// Parses JSON from outside; `Err` returns the text if it is not JSON, or contains an integer that
+/// would be [rounded](find_rounded).
 pub(crate) fn parse_exact(text: String) -> Result<Value, String> {
     match serde_json::from_str(&text) {
         Ok(value) if find_rounded(&text).is_none() => Ok(value),
@@ -11,9 +11,9 @@ pub(crate) fn parse_exact(text: String) -> Result<Value, String> {
     }
 }
 
-/// Where in a JSON text the first whole number stands that 64 bits do not hold, as `a.0.b`; empty
-/// at the root. A value keeps about 16 of its digits, and a call with the wrong id is worse than
-/// none. `None` if all are held, and of a text that is no JSON.
+/// The path of the first integer in a JSON text that does not fit 64 bits, such as `a.0.b`; the
+/// root's path is empty. A value keeps about 16 digits of such a number, and a call with the wrong
+/// id is worse than no call. `None` if all integers fit, or if the text is not JSON.
 pub(crate) fn find_rounded(json: &str) -> Option<String> {
     let mut rest = json;
     let mut places: Vec<PathStep<'_>> = Vec::new();
@@ -41,15 +41,15 @@ pub(crate) fn find_rounded(json: &str) -> Option<String> {
     None
 }
 
-/// A step from the root to where the reader is.
+/// A step on the path from the root to the reader's position.
 enum PathStep<'a> {
-    /// The key of an object, in its quotes.
+    /// The key of an object, including its quotes.
     Key(&'a str),
-    /// The place in a list.
+    /// The index in a list.
     Index(usize),
 }
 
-/// Of the text with its quotes, whose end an escaped quote is not.
+/// The length of the string including its quotes; an escaped quote does not end it.
 fn text_length(json: &str) -> usize {
     let mut escaped = false;
     let end = json.bytes().skip(1).position(|byte| {
@@ -65,7 +65,7 @@ fn number_length(json: &str) -> usize {
     json.find(|c| !part(c)).unwrap_or(json.len())
 }
 
-/// A number with a fraction or an exponent is meant to be near, not exact.
+/// A number with a fraction or an exponent is meant to be approximate.
 fn is_exact(number: &str) -> bool {
     let whole = !number.contains(['.', 'e', 'E']);
     !whole || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok()
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_number_of_more_than_64_bits_is_found_where_it_stands() {
+    fn an_integer_of_more_than_64_bits_is_found_with_its_path() {
         for (json, place) in [
             (r#"{"id": 12345678901234567890123}"#, "id"),
             (r#"{"a": [1, {"b\"c": "x"}, {"id" : -9223372036854775809}], "d": 1}"#, "a.2.id"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_held_or_meant_to_be_near_are_none_of_them() {
+    fn exact_and_approximate_numbers_are_not_reported() {
         for json in [
             r#"{"a": 18446744073709551615, "b": -9223372036854775808, "c": 0, "d": -0}"#,
             r#"{"a": 12345678901234567890123.5, "b": 1e300, "c": 1E+2}"#,

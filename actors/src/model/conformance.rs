@@ -1,4 +1,5 @@
-//! One list of cases that the adapter of every provider passes, over a real socket.
+//! The conformance suite: one list of cases that the format of every provider passes, over a real
+//! socket.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod anthropic;
@@ -19,9 +20,9 @@ use serde_json::Value;
 
 use self::cases::CASES;
 use super::Provider;
-use super::test_server::Answer;
+use super::test_server::TestResponse;
 
-/// The dialects that are spoken, in the order of the table's columns.
+/// The dialects, in the order of the table's columns.
 const DIALECTS: [&dyn Dialect; 5] = [
     &openai::OpenaiDialect,
     &openai_responses::ResponsesDialect,
@@ -30,34 +31,34 @@ const DIALECTS: [&dyn Dialect; 5] = [
     &ollama::OllamaDialect,
 ];
 
-/// Why a dialect has no word for something.
+/// Why a provider's API does not support something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unsupported(&'static str);
 
 type Rendered<T> = Result<T, Unsupported>;
 
-/// A piece of what a provider says, in the order in which it says it.
+/// A piece of a provider's message, in the order of the stream.
 #[derive(Clone, Copy, Debug)]
 enum Utterance<'a> {
-    /// One delta of text; several in a row are of one block.
+    /// One delta of text; several in a row belong to one block.
     Text(&'a str),
-    /// Text for which the provider names its source.
+    /// Text with a citation.
     Cited(&'a str),
-    /// Deltas of thinking, and the signature that must go back with it.
+    /// Deltas of thinking, and the signature that must be sent back with it.
     Thinking(&'a [&'a str], Option<&'a str>),
-    /// Thinking that nobody but the provider can read.
+    /// Thinking that only the provider can read.
     Sealed(&'a str),
-    /// A call, its arguments in fragments.
+    /// A call with its arguments in fragments.
     Call(&'a str, &'a str, &'a [&'a str]),
-    /// The provider runs the tool of [`Dialect::hosted`], with its result.
+    /// The provider runs the tool of [`Dialect::hosted`] and sends its result.
     Hosted,
-    /// It begins to run it.
+    /// The provider starts the run.
     HostedStart,
-    /// It has run what a message before this one began.
+    /// The result of the run that an earlier message started.
     HostedResult,
-    /// Words of a refusal.
+    /// The text of a refusal.
     Refusal(&'a str),
-    /// What only keeps the connection open.
+    /// A keep-alive.
     KeepAlive,
 }
 
@@ -68,7 +69,7 @@ struct MessageEnd {
     usage: Usage,
 }
 
-/// How a provider says no.
+/// The kinds of errors that a provider answers with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProviderError {
     RateLimit,
@@ -79,28 +80,28 @@ enum ProviderError {
 
 /// A tool that the provider runs, and one run of it.
 struct HostedRun {
-    /// Its `provider_options`.
+    /// The tool's `provider_options`.
     options: Value,
     args: Value,
-    /// As it stands in the provider's reply.
+    /// As in the provider's reply.
     result: Value,
 }
 
-/// How a provider draws what the cases have it say, and where things stand in a request to it.
+/// How a provider writes the messages of the cases, and where things stand in a request to it.
 trait Dialect: Sync {
     fn provider(&self) -> Provider;
 
-    /// The frames of a message that says this; without an end, of its beginning.
+    /// The frames of a message with these pieces; without an end, of its beginning.
     fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>>;
 
-    /// A frame that holds this and nothing else.
+    /// A frame that holds nothing but `data`.
     fn frame(&self, data: &str) -> String {
         format!("data: {data}\n\n")
     }
 
-    /// The answer that streams these pieces.
-    fn answer(&self, pieces: Vec<Vec<u8>>) -> Answer {
-        Answer::stream(pieces)
+    /// The response that streams these pieces.
+    fn answer(&self, pieces: Vec<Vec<u8>>) -> TestResponse {
+        TestResponse::stream(pieces)
     }
 
     /// Whether calls have ids of their own.
@@ -108,60 +109,60 @@ trait Dialect: Sync {
         true
     }
 
-    /// Status and body of an error; its message has `said` in it.
+    /// The status and body of an error whose message contains `text`.
     fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value);
 
-    /// The frame of an error in the stream.
+    /// The frame of an error within the stream.
     fn stream_error(&self, trouble: ProviderError, said: &str) -> Rendered<String>;
 
-    /// Where the list of messages stands in a body.
+    /// The path of the list of messages in a body.
     fn messages(&self) -> &'static str;
 
-    /// The ids, or else the names, of the calls in a body, in their order.
+    /// The ids, or else the names, of the calls in a body, in order.
     fn calls(&self, body: &Value) -> Vec<String>;
 
-    /// The ids, or else the names, that the results in a body answer, in their order.
+    /// The ids, or else the names, that the results in a body answer, in order.
     fn results(&self, body: &Value) -> Vec<String>;
 
-    /// Whether the provider takes such an id.
+    /// Whether the provider accepts such an id.
     fn is_legal(&self, id: &str) -> bool;
 
-    /// How an image of [`render::PNG`] stands in a body.
+    /// An image of [`render::PNG`] as it is sent.
     fn image(&self) -> Rendered<Value>;
 
-    /// How a document of [`render::PDF`], titled `R`, stands in a body.
+    /// A document of [`render::PDF`], titled `R`, as it is sent.
     fn document(&self) -> Rendered<Value>;
 
-    /// What a body has for a structured answer of this schema.
+    /// The part of a body that requests a structured answer with this schema.
     fn structured_output(&self, schema: &Value) -> Rendered<Value>;
 
-    /// The texts in a body at which a cache mark stands, in their order.
+    /// The texts in a body that carry a cache mark, in order.
     fn cache_marks(&self, body: &Value) -> Rendered<Vec<String>>;
 
     /// A body without its cache marks.
-    fn unmarked(&self, body: &Value) -> Value {
+    fn without_cache_marks(&self, body: &Value) -> Value {
         body.clone()
     }
 
-    /// Where a body for the provider's own server names the conversation, for its cache.
+    /// The path of the cache key in a body for the provider's own server.
     fn cache_key(&self) -> Rendered<&'static str>;
 
-    /// The tool of [`Say::Hosted`].
+    /// The tool of [`Utterance::Hosted`].
     fn hosted(&self) -> Rendered<HostedRun>;
 }
 
-/// One thing that every adapter does.
+/// One behaviour of every provider's format.
 struct Case {
-    /// What it does, as the table says it.
+    /// The behaviour, as the table's row states it.
     name: &'static str,
     run: fn(&'static dyn Dialect) -> futures::future::BoxFuture<'static, Rendered<()>>,
 }
 
-/// Runs all cases; what a wire has no word for is told with its reason.
+/// Runs all cases; a case that the provider's API does not support returns the reason.
 async fn run_cases(dialect: &'static dyn Dialect) -> Vec<Rendered<()>> {
     let mut verdicts = Vec::new();
     for case in CASES {
-        // Shown beside a failure, to say whose it is.
+        // Printed with a failure, to identify the case.
         println!("{}: {}", dialect.provider().name(), case.name);
         verdicts.push((case.run)(dialect).await);
     }

@@ -12,10 +12,10 @@ mod tool;
 use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
 use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
+/// The server, unless the definition names another one.
 const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
-/// Whose `provider_options` and verbatim messages are heeded on this wire.
+/// The provider's name in verbatim messages and in `provider_options`.
 const PROVIDER: &str = "gemini";
 
 pub(super) struct GeminiFormat;
@@ -31,7 +31,7 @@ impl ProviderFormat for GeminiFormat {
 
     fn http_call(&self, request: &ModelRequest) -> Result<HttpCall, ModelError> {
         let base = request.settings.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
-        // A tuned model's name says where it stands: `tunedModels/NAME`.
+        // A tuned model's name includes its collection: `tunedModels/NAME`.
         let name = &request.settings.name;
         let (place, name) = name.split_once('/').unwrap_or(("models", name));
         let mut url = endpoint(base, &[place, &format!("{name}:streamGenerateContent")])?;

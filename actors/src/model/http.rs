@@ -1,8 +1,10 @@
-//! Providers over HTTP: one client that asks, waits, reads and fails for all of their formats.
+//! The HTTP client for models: sends requests, enforces timeouts and bounds, and reads streamed
+//! replies, in the format of any provider.
 //!
-//! Written over `reqwest` and not over `genai`, whose streams bound neither a frame nor a reply, size
-//! a buffer by an index that the server sends, and whose messages have no place for what must go
-//! back as it came: signed and redacted thinking in its order, and what a provider ran by itself.
+//! It is written on `reqwest` and not on `genai`, whose streams bound neither a frame nor a reply,
+//! size a buffer by an index that the server sends, and whose messages have no place for what must
+//! be sent back unchanged: signed and redacted thinking in its order, and runs of the provider's
+//! own tools.
 
 pub(crate) mod error;
 mod format;
@@ -32,34 +34,36 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// How many bytes a reply may have. No model writes as much; what does never ends.
+/// The largest reply. No model writes as much; a reply that is larger never ends.
 pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
 
-/// How many calls one message may make before it counts as endless. More than are carried out, so
-/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
+/// How many calls one message may make before it counts as endless. It is larger than
+/// `MAX_CALLS_PER_MESSAGE`, so that the surplus calls get an error each and the reply is not
+/// refused as a whole.
 pub(crate) const MAX_REPLY_CALLS: usize = 2 * MAX_CALLS_PER_MESSAGE;
 
-/// How much of an error's body is read; its message is cut shorter still.
+/// How much of an error's body is read; the message quoted from it is much shorter.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
-/// How often a request that was refused is asked otherwise: once as its format knows to, and once
-/// without its media.
+/// How many fallbacks may replace a refused request: one that its format offers, and one without
+/// its media.
 const MAX_FALLBACKS: usize = 2;
 
 /// How long each stage of a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpTimeouts {
-    /// Until connected.
+    /// Until the connection is established.
     pub connect: Duration,
-    /// From the request to the response's header, which some servers send with the first token.
+    /// From the request to the head of the response, which some servers send only with the first
+    /// token.
     pub response_head: Duration,
     /// Between two pieces of a stream; a reasoning model may be silent for a while.
     pub idle: Duration,
-    /// Without a word of the message, whatever else comes: keep-alives are no answer.
+    /// Without a new chunk of the message, whatever else arrives: keep-alives are no progress.
     pub progress: Duration,
-    /// From the message's end to the stream's: usage follows at once or never.
+    /// From the message's end to the stream's end: usage follows at once or never.
     pub trailer: Duration,
-    /// The whole reply; nothing else bounds a server that sends only comments.
+    /// For the whole reply; nothing else bounds a server that sends only comments.
     pub total: Duration,
 }
 
@@ -76,9 +80,9 @@ impl Default for HttpTimeouts {
     }
 }
 
-/// Why no reply begins.
+/// Why a request got no reply.
 struct HttpRefusal {
-    /// What the provider answered; `None` if it did not.
+    /// The status of the provider's answer; `None` if it did not answer.
     status: Option<StatusCode>,
     error: ModelError,
 }
@@ -92,7 +96,7 @@ impl From<ModelError> for HttpRefusal {
 /// Looks up an environment variable.
 pub type EnvLookup = fn(&str) -> Option<String>;
 
-/// Asks the models of all providers but `scripted`. Connections are pooled.
+/// Calls models over HTTP, in the format of their provider. Connections are pooled.
 pub struct HttpModel {
     clock: Arc<dyn Clock>,
     timeouts: HttpTimeouts,
@@ -101,12 +105,12 @@ pub struct HttpModel {
 }
 
 impl HttpModel {
-    /// Keys are read with `lookup` at every call, by the name that the definition gives.
+    /// `env` is asked for the key at every call, by the name that the definition gives.
     pub fn new(clock: Arc<dyn Clock>, limits: HttpTimeouts, lookup: EnvLookup) -> Self {
         Self { clock, timeouts: limits, env: lookup, client: OnceLock::new() }
     }
 
-    /// Built at the first call, so that a machine without certificates can do all else.
+    /// Built at the first call, so that a machine without certificates can do everything else.
     fn client(&self) -> Result<&Client, ModelError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
@@ -120,7 +124,7 @@ impl HttpModel {
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// The key, if the definition names one or the server is the provider's own.
+    /// The API key, if the definition names its variable or the server is the provider's own.
     fn api_key(
         &self,
         settings: &ModelSettings,
@@ -135,14 +139,15 @@ impl HttpModel {
         match key.filter(|key| !key.is_empty()) {
             Some(key) => Ok(Some(key)),
             None => {
-                // Clients read the failure; the variable's name is for who runs the program.
+                // Clients read the error; the variable's name is for the operator.
                 tracing::error!(model = settings.name, variable = name, "no key for a model");
                 Err(ModelError::permanent("the model's key is not configured"))
             }
         }
     }
 
-    /// The reply to a request, or to what is asked instead of one that was refused.
+    /// Sends a request and, if it is refused, its fallbacks. `request` becomes the one that was
+    /// sent last.
     async fn send_with_fallbacks(
         &self,
         format: &dyn ProviderFormat,
@@ -214,13 +219,13 @@ impl HttpModel {
                 }
             }
         };
-        // The status says enough if the body does not come.
+        // The status is enough if the body does not arrive.
         let _ = timeout(self.timeouts.trailer, read).await;
         let failure = error::from_status(status, wait, &String::from_utf8_lossy(&body));
         HttpRefusal { status: Some(status), error: failure }
     }
 
-    /// The reply of a provider to a request, as it streams.
+    /// Calls a model in this provider's format.
     pub(super) async fn stream(
         &self,
         format: &'static dyn ProviderFormat,

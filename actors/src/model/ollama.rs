@@ -1,4 +1,4 @@
-//! Ollama's own wire format, a line of JSON after the other.
+//! Ollama's own wire format, which streams one line of JSON after another.
 
 mod body;
 mod reply;
@@ -8,10 +8,10 @@ mod tests;
 use super::http::{Framing, HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
 use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
+/// The server, unless the definition names another one.
 const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434";
 
-/// Its name in verbatim messages and in `provider_options`.
+/// The provider's name in verbatim messages and in `provider_options`.
 const PROVIDER: &str = "ollama";
 
 pub(super) struct OllamaFormat;

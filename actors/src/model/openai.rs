@@ -1,4 +1,4 @@
-//! The wire format of chat completions, as OpenAI and every compatible server speak it.
+//! The wire format of chat completions, as spoken by OpenAI and compatible servers.
 
 mod body;
 mod part;
@@ -10,7 +10,7 @@ pub(super) mod tool;
 use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
 use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
+/// The server, unless the definition names another one.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
 pub(super) struct OpenaiFormat;

@@ -1,4 +1,5 @@
-//! The wire format of OpenAI's responses, whose messages are items that go back as they came.
+//! The wire format of OpenAI's Responses API, whose messages are items that are sent back
+//! unchanged.
 
 mod body;
 mod item;
@@ -13,13 +14,14 @@ use serde_json::json;
 use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
 use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
+/// The server, unless the definition names another one.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// Its name in verbatim messages and in `provider_options`.
+/// The provider's name in verbatim messages and in `provider_options`.
 const PROVIDER: &str = "openai_responses";
 
-/// What is asked for of a model that thinks, to be sent back; and how one that does not refuses it.
+/// The field that a thinking model is asked for, to be sent back, and the phrase with which other
+/// models refuse to provide it.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 const NO_ENCRYPTED_REASONING: &str = "Encrypted content is not supported";
 
@@ -41,7 +43,7 @@ impl ProviderFormat for ResponsesFormat {
         Ok(HttpCall { url, headers: Vec::new(), body: body::render(request, own) })
     }
 
-    /// A model that does not think answers once nothing is asked for of its thinking.
+    /// A model that does not think answers once its reasoning is no longer asked for.
     fn fallback(&self, request: &ModelRequest, failure: &ModelError) -> Option<ModelRequest> {
         let mut request = request.clone();
         let include = request

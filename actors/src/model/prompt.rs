@@ -1,4 +1,5 @@
-//! From the journal to what the model reads: every call followed by its one result.
+//! Builds the messages that the model reads from the journal: every call is followed by its one
+//! result.
 
 mod provider_tools;
 mod result;
@@ -22,43 +23,43 @@ use serde_json::Value;
 use self::result::ResultMedia;
 use crate::context::Retention;
 
-/// How much is told of what was wrong with a structured answer.
+/// The longest reason given to the model for a rejected answer.
 const MAX_REASON_BYTES: usize = 4 * 1024;
 
-/// How the ids begin of a request for a repair, of what shows the media of results, and of what
-/// tells of turns that are not shown; a person's message never has such an id.
+/// The prefixes of the ids of generated messages: repair requests, the media of results, and notes
+/// about turns that are not shown. A user's message never has such an id.
 const REPAIR_ID: &str = "repair_";
 const MEDIA_ID: &str = "media_";
 const EARLIER_ID: &str = "earlier_";
-/// How the id of what a hook put in begins.
+/// The prefix of the ids of messages that hooks have added.
 pub(crate) const CONTEXT_ID: &str = "context_";
 
-/// How a built-in tool's own error begins.
+/// The beginning of an error that a built-in tool reported itself.
 pub(crate) const BUILTIN_ERROR: &str = "error: ";
 
-/// What stands in place of what was cut off.
+/// The mark at the end of a truncated text.
 const TRUNCATED: &str = "[...truncated...]";
 
-/// What a result reads as whose retention is over.
+/// The text of a result that has expired.
 pub(crate) const EXPIRED_RESULT: &str = "[result expired]";
 
-/// What the model reads of turns that were dropped, and that no summary covers.
+/// What the model reads instead of turns that were dropped and that no summary covers.
 const DROPPED_TURNS: &str = "[Earlier turns of this conversation are not shown.]";
 
-/// What the prompt must know of a tool.
+/// The properties of a tool that matter for the prompt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ToolRule {
     pub is_builtin: bool,
     pub retention: Retention,
 }
 
-/// By a tool's name.
+/// Looks up a tool's rule by its name.
 pub type ToolRules<'a> = dyn Fn(&str) -> ToolRule + Sync + 'a;
 
-/// All that a prompt is drawn from: the same makes the same on every node.
+/// Everything that a prompt is built from: the same input results in the same prompt on every node.
 #[derive(Clone, Copy)]
 pub struct PromptInput<'a> {
-    /// Those from `marks.from` on, and the one that has the summary.
+    /// The events from `marks.from` on, and the one that holds the summary.
     pub events: &'a [Event],
     pub turn: &'a TurnId,
     pub context: &'a Context,
@@ -69,26 +70,27 @@ pub struct PromptInput<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptMessage<'a> {
     pub message: Message,
-    /// The event with which it came into the context; 0 of what stands for earlier turns.
+    /// The event that added it to the context; 0 for notes about earlier turns.
     pub seq: u64,
-    /// `None` of what stands for earlier turns.
+    /// `None` for notes about earlier turns.
     pub turn: Option<&'a TurnId>,
-    /// As its provider wrote it, if it is whole.
+    /// The message as its provider wrote it, if it is complete.
     pub verbatim: Option<&'a ProviderMessage>,
 }
 
 impl PromptInput<'_> {
     /// The messages, oldest first.
     ///
-    /// Turns stand in the order in which they started, from the marks on and up to `turn`; a message
-    /// whose turn has not started is absent. Right after an assistant message stand the results of
-    /// its calls, in call order; a call whose result the events lack is told as interrupted, and a
-    /// result without its call is left out, so that no provider ever sees an orphan, whatever the
-    /// events and the marks are. What the provider ran by itself is no call here: a text tells of it.
+    /// Turns are ordered by their start, from the marks on and up to `turn`; a message whose turn
+    /// has not started is absent. An assistant message is directly followed by the results of its
+    /// calls, in call order. A call whose result is not among the events counts as interrupted, and
+    /// a result without its call is left out, so that no provider ever sees an orphan, whatever the
+    /// events and the marks are. Runs of the provider's own tools are not calls here: a text
+    /// describes them.
     ///
-    /// A result is its envelope as JSON; but of a built-in tool, its own error is the text
-    /// `error: <code>…` (contract §7). Media in results are only named there: one message of role
-    /// user shows them, right after the results of all the message's calls.
+    /// A result is its envelope as JSON, but a built-in tool's own error is the text `error:
+    /// <code>…` (reference/results.md). Media in results are only named there; one message of role
+    /// user contains them, right after the results of all the message's calls.
     pub fn messages(&self) -> Vec<PromptMessage<'_>> {
         let PromptInput { events, context, rules, .. } = *self;
         let mut read = PromptBuilder {
@@ -121,7 +123,7 @@ impl PromptInput<'_> {
         read.messages
     }
 
-    /// The turns that have started and are shown, up to the one that is asked for.
+    /// The turns that have started and are shown, up to the requested one.
     fn started_turns(&self) -> Vec<(u64, &TurnId)> {
         let mut turns = Vec::new();
         let mut known = HashSet::new();
@@ -152,14 +154,14 @@ fn results_by_call(events: &[Event]) -> HashMap<&CallId, &Outcome> {
 
 struct PromptBuilder<'a> {
     results: HashMap<&'a CallId, &'a Outcome>,
-    /// Calls whose results are shown no longer.
+    /// Calls whose results have expired.
     expired_calls: HashSet<&'a CallId>,
     /// Calls that the provider ran.
     provider_calls: HashSet<&'a CallId>,
-    /// Calls that were told; an id is told once.
+    /// Calls that are in the prompt already; each id occurs once.
     seen_calls: HashSet<CallId>,
     messages: Vec<PromptMessage<'a>>,
-    /// The one that is read.
+    /// The turn whose events are being read.
     turn: Option<&'a TurnId>,
     rules: &'a ToolRules<'a>,
 }
@@ -176,7 +178,7 @@ impl<'a> PromptBuilder<'a> {
         self.messages.extend(shown);
     }
 
-    /// What stands for the turns that are not shown.
+    /// Adds the summary and the note about dropped turns.
     fn push_earlier_turns(&mut self, events: &[Event], context: &Context) {
         let summary = context.summary.and_then(|summary| {
             let event = events.iter().find(|event| event.seq == summary.seq)?;
@@ -256,7 +258,8 @@ impl<'a> PromptBuilder<'a> {
         let results: Vec<Message> = message.tool_calls.iter().map(result).collect();
         let media = beside.into_message(&message.id);
         self.messages.push(PromptMessage { message, seq, turn: self.turn, verbatim });
-        // They came after it, one by one; the step that reads them is the same.
+        // The results were journalled after the message, one by one; the step that reads them is
+        // the same.
         self.push(seq.saturating_add(1), results.into_iter().chain(media));
     }
 
@@ -279,7 +282,7 @@ impl<'a> PromptBuilder<'a> {
     }
 }
 
-/// Whether a person said it, rather than that it was made here.
+/// Whether a person wrote the message, rather than this program.
 pub(crate) fn is_from_person(message: &Message) -> bool {
     let made = |prefix| message.id.as_str().starts_with(prefix);
     message.role == Role::User
@@ -299,7 +302,7 @@ fn repair_message(seq: u64, wrong: &RepairRequested) -> Message {
     generated_message(format!("{REPAIR_ID}{seq}"), vec![text_block(text)])
 }
 
-/// What durable hooks added stands where it was added.
+/// The messages that durable hooks added, at the place where they were added.
 fn added_messages(seq: u64, added: &ContextAdded) -> impl Iterator<Item = Message> {
     let message = move |(at, added): (usize, &AddedContext)| {
         generated_message(format!("{CONTEXT_ID}{seq}_{at}"), added.content.clone())
@@ -313,7 +316,7 @@ fn refusal_message(seq: u64, refused: &MessageRefused) -> Message {
     generated_message(format!("{CONTEXT_ID}{seq}"), vec![text_block(text)])
 }
 
-/// A message that nobody wrote.
+/// A message that the program generated.
 pub(crate) fn generated_message(id: String, content: Vec<Value>) -> Message {
     Message::new(MessageId::new(id), Role::User, content)
 }

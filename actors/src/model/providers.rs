@@ -1,4 +1,4 @@
-//! All models behind one: who is asked is in the request's settings.
+//! The set of all providers, and the validation of a definition's `model`.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use super::openai_responses::ResponsesFormat;
 use super::scripted::{self, ScriptedModel};
 use super::{Model, ModelError, ModelRequest, ModelSettings, Prices, Provider, ReplyStream};
 
-/// The options that are this program's own to send.
+/// The fields of a request that only this program sets; `options` must not contain them.
 const RESERVED_OPTIONS: [&str; 14] = [
     "model",
     "messages",
@@ -34,14 +34,14 @@ const RESERVED_OPTIONS: [&str; 14] = [
     "background",
 ];
 
-/// Every provider of this version. Ask through one value, so that connections are shared.
+/// Every provider that this version supports. Share one value, so that connections are shared.
 pub struct ProviderSet {
     scripted: ScriptedModel,
     http: HttpModel,
 }
 
 impl ProviderSet {
-    /// Connects nothing yet.
+    /// Opens no connection yet.
     pub fn new(wire: HttpModel) -> Self {
         Self { scripted: ScriptedModel::default(), http: wire }
     }
@@ -50,17 +50,18 @@ impl ProviderSet {
 #[async_trait]
 impl Model for HttpModel {
     async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
-        self.stream(adapter(request.settings.provider)?, request).await
+        self.stream(format_of(request.settings.provider)?, request).await
     }
 
     fn request_body(&self, request: &ModelRequest) -> Value {
-        let call = adapter(request.settings.provider).and_then(|format| format.http_call(request));
+        let call =
+            format_of(request.settings.provider).and_then(|format| format.http_call(request));
         call.map(|call| call.body).unwrap_or_default()
     }
 }
 
-/// The adapter of a provider that is asked over HTTP.
-fn adapter(provider: Provider) -> Result<&'static dyn ProviderFormat, ModelError> {
+/// The wire format of a provider that is called over HTTP.
+fn format_of(provider: Provider) -> Result<&'static dyn ProviderFormat, ModelError> {
     match provider {
         Provider::Openai => Ok(&OpenaiFormat),
         Provider::OpenaiResponses => Ok(&ResponsesFormat),
@@ -90,17 +91,17 @@ impl Model for ProviderSet {
     }
 }
 
-/// What is wrong with a definition's `model`.
+/// A mistake in a definition's `model`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct ModelSettingsError {
-    /// Where it is, such as `model.base_url` or `script[2].text` below `model`.
+    /// The path of the field, such as `model.base_url`, or `model.script[2].text`.
     pub field: String,
     pub message: String,
 }
 
 impl ModelSettings {
-    /// Judges the settings when their agent is defined; the first mistake is named.
+    /// Validates the settings when their agent is defined; the error names the first mistake.
     pub fn check(&self) -> Result<(), ModelSettingsError> {
         self.check_prices()?;
         if self.window == Some(0) {
@@ -198,7 +199,8 @@ fn check_base_url(base: &str) -> Result<(), ModelSettingsError> {
     Ok(())
 }
 
-/// Whether this can be a variable's name; a pasted key is often no such name, and is refused here.
+/// Whether this can be the name of an environment variable. A pasted key often cannot, and is
+/// refused here.
 fn is_env_name(name: &str) -> bool {
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     begins && name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -1,4 +1,4 @@
-//! Asks again, as long as nothing of the reply has come.
+//! Retries a model call as long as no chunk of the reply has arrived.
 
 #[cfg(test)]
 mod tests;
@@ -13,17 +13,17 @@ use super::{Model, ModelError, ModelRequest, ReplyChunk, ReplyStream, Retry};
 use crate::backoff;
 use crate::clock::Clock;
 
-/// How long a provider's `Retry-After` is honoured; a turn that waits longer looks hung.
+/// The longest `Retry-After` that is honoured; a turn that waits longer looks hung.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How often a model is asked for one step, and how long to wait in between.
+/// How often a model is called for one step, and how long to wait in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// With the first; 0 counts as 1.
+    /// Includes the first attempt; 0 counts as 1.
     pub max_attempts: u32,
-    /// The wait after the first attempt; every further one is twice as long.
+    /// The delay after the first attempt; it doubles after each further one.
     pub base_delay: Duration,
-    /// No wait of ours is longer.
+    /// The longest delay, unless the provider asks for a longer one.
     pub max_delay: Duration,
 }
 
@@ -38,8 +38,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait after a failed attempt, the first being 1: between half of the back-off and
-    /// all of it, by `chance`, and not less than the provider asked for.
+    /// The delay after a failed attempt, where the first one is 1: between half of the backoff and
+    /// all of it, by `chance`, and at least what the provider requested.
     fn delay(&self, attempt: u32, asked: Option<Duration>, chance: f64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(31);
         let backoff = self.base_delay.saturating_mul(1 << doublings).min(self.max_delay);
@@ -49,8 +49,8 @@ impl RetryPolicy {
     }
 }
 
-/// A model that is asked again after a failure that may pass. After the first part of a reply
-/// every failure passes through. Dropping the future gives up.
+/// Retries the calls of a model after errors that may not occur again. Once the first chunk of a
+/// reply has arrived, every error is passed through. Dropping the future stops the retries.
 pub struct RetryingModel<M> {
     model: M,
     policy: RetryPolicy,

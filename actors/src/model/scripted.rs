@@ -64,16 +64,16 @@ use super::{
     big_numbers,
 };
 
-/// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
+/// How many compiled scripts are cached: as many scripted agents as a node is likely to run.
 const MAX_COMPILED_SCRIPTS: usize = 32;
 
-/// Plays scripts, and keeps the last ones compiled.
+/// Plays scripts, and caches the most recent ones in compiled form.
 #[derive(Default)]
 pub struct ScriptedModel {
     compiled: Mutex<VecDeque<(Arc<Value>, Arc<Script>)>>,
 }
 
-/// Judges a script when its agent is defined. The error begins with the place, such as
+/// Validates a script when its agent is defined. The error begins with the path, such as
 /// `script[2].calls[0].name: …`.
 pub fn check(script: &Value) -> Result<(), String> {
     Script::parse(script).map(|_| ())
@@ -116,10 +116,10 @@ impl ScriptedModel {
     }
 }
 
-/// What a script reacts to.
+/// The facts that a script reacts to.
 struct ScriptInput {
     user: String,
-    /// How many assistant messages the turn has.
+    /// The number of the turn's assistant messages.
     step: usize,
     results: BTreeMap<String, Value>,
 }
@@ -144,7 +144,7 @@ impl ScriptInput {
     }
 }
 
-/// A result as scripts see it, whatever its form is for other models.
+/// A result as scripts see it, independent of the form that other models read.
 fn envelope(text: String) -> Value {
     match text.strip_prefix(BUILTIN_ERROR) {
         Some(error) => json!({"ok": false, "error": error, "error_type": "TOOL_ERROR"}),
@@ -227,7 +227,7 @@ fn render_value(value: &Value, render: &Render<'_>) -> Result<Value, ModelError>
     })
 }
 
-/// Words as they stream, each with the white space after it.
+/// The words of a text as chunks, each followed by its white space.
 fn words(
     text: &str,
     part: fn(String) -> ReplyChunk,

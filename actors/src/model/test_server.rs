@@ -1,4 +1,5 @@
-//! A real server on the loopback that speaks chat completions, well or badly, and its client.
+//! A real HTTP server on the loopback interface that speaks chat completions, well or badly, and
+//! its client.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
@@ -22,37 +23,37 @@ use crate::clock::Clock;
 
 /// What the server does with one request.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct TestResponse {
     pub(super) status: u16,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) pieces: Vec<Bytes>,
     pub(super) end: TestEnd,
 }
 
-/// How an answer ends after its pieces.
+/// How a response ends after its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TestEnd {
     /// As it should.
     Whole,
     /// The connection breaks.
     Breaks,
-    /// It never does.
+    /// Never.
     Hangs,
-    /// Nothing but comments follow, for ever.
+    /// With an endless sequence of comments.
     CommentsForever,
-    /// Not even a header comes.
+    /// Before its head, which never arrives.
     NoHeader,
 }
 
-impl Answer {
-    /// A stream of these pieces, each written by itself.
+impl TestResponse {
+    /// A stream of these pieces, each written separately.
     pub(super) fn stream(pieces: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
         let headers = vec![("content-type", "text/event-stream".to_owned())];
         let pieces = pieces.into_iter().map(Into::into).collect();
         Self { status: 200, headers, pieces, end: TestEnd::Whole }
     }
 
-    /// An error in the provider's usual shape.
+    /// An error in the provider's usual format.
     pub(super) fn error(status: u16, message: &str) -> Self {
         let body = json!({"error": {"message": message}}).to_string();
         let headers = vec![("content-type", "application/json".to_owned())];
@@ -86,7 +87,7 @@ pub(super) fn event(chunk: Value) -> String {
 
 pub(super) const DONE: &str = "data: [DONE]\n\n";
 
-/// What the server was asked.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub(super) struct RecordedRequest {
     pub(super) path: String,
@@ -94,23 +95,23 @@ pub(super) struct RecordedRequest {
     pub(super) body: Value,
 }
 
-/// A running server; every request takes the next answer, and the last one stays.
+/// A running server; every request takes the next response, and the last one is repeated.
 pub(super) struct TestServer {
     pub(super) url: String,
     asked: Arc<Mutex<Vec<RecordedRequest>>>,
-    /// How many answers have been dropped, by their end or by the client's leaving.
+    /// How many responses have been dropped, because they ended or because the client disconnected.
     pub(super) dropped: watch::Receiver<usize>,
 }
 
 #[derive(Clone)]
 struct TestServerState {
-    answers: Arc<Vec<Answer>>,
+    answers: Arc<Vec<TestResponse>>,
     asked: Arc<Mutex<Vec<RecordedRequest>>>,
     dropped: Arc<watch::Sender<usize>>,
 }
 
 impl TestServer {
-    pub(super) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(super) async fn start(answers: impl IntoIterator<Item = TestResponse>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (dropped, receiver) = watch::channel(0);
@@ -119,7 +120,7 @@ impl TestServer {
         let desk =
             TestServerState { answers, asked: Arc::clone(&asked), dropped: Arc::new(dropped) };
         let router = Router::new().fallback(respond).with_state(desk);
-        // Or every second piece would wait for the acknowledgement of the first.
+        // Without this, every second piece would wait for the acknowledgement of the first.
         let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { url, asked, dropped: receiver }
@@ -156,9 +157,9 @@ async fn respond(
     response.body(Body::from_stream(response_stream(answer.clone(), dropped))).unwrap()
 }
 
-/// Yields after every piece, so that it is written before whatever comes next.
+/// Yields after every piece, so that it is written before whatever follows.
 fn response_stream(
-    answer: Answer,
+    answer: TestResponse,
     dropped: Dropped,
 ) -> BoxStream<'static, Result<Bytes, &'static str>> {
     let piece = |piece| async {
@@ -197,7 +198,7 @@ impl Drop for Dropped {
     }
 }
 
-/// A clock that stands still, and chance that always says one half.
+/// A clock that stands still, with a chance of always one half.
 pub(super) struct FixedClock;
 
 impl Clock for FixedClock {
@@ -247,7 +248,7 @@ pub(super) fn request(settings: ModelSettings) -> ModelRequest {
     }
 }
 
-/// All that a model answers; whatever failed is last.
+/// All chunks of a model's reply; an error is last.
 pub(super) async fn collect_reply(
     model: &impl Model,
     request: ModelRequest,
@@ -258,7 +259,7 @@ pub(super) async fn collect_reply(
     }
 }
 
-/// The parts, all of which came.
+/// The chunks of a reply that did not fail.
 pub(super) fn all_ok(parts: Vec<Result<ReplyChunk, ModelError>>) -> Vec<ReplyChunk> {
     parts.into_iter().collect::<Result<_, _>>().unwrap()
 }

@@ -1,4 +1,5 @@
-//! How many tokens messages have: exactly where the tokenizer is at hand, else rather too many.
+//! Counts the tokens of messages: exactly if the tokenizer is available, otherwise by a generous
+//! estimate.
 
 mod estimate;
 #[cfg(test)]
@@ -14,17 +15,19 @@ use super::{ModelSettings, ModelToolCall, Provider, ToolSpec};
 
 /// A longer text is estimated: tokenizing it would take more than some hundredths of a second.
 const MAX_EXACT_BYTES: usize = 200_000;
-/// What is tokenized in one piece, so that no text is one endless word; the seams add a token each.
+/// A text is tokenized in pieces of this size, so that none is one endless word; each seam adds a
+/// token.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// What is estimated in a tenth of a millisecond.
+/// The amount of text that is estimated within a tenth of a millisecond.
 const MAX_QUICK_BYTES: usize = 64 * 1024;
 
-/// What a message costs besides its content, and a call or a tool besides its texts.
+/// The overhead of a message in addition to its content, and of a call or a tool in addition to its
+/// texts.
 const MESSAGE_TOKENS: u64 = 4;
 const CALL_TOKENS: u64 = 10;
 
-/// Counts for one model. Cheap to copy.
+/// Counts tokens for one model. Cheap to copy.
 #[derive(Clone, Copy)]
 pub(crate) struct TokenCounter {
     provider: Provider,
@@ -33,7 +36,8 @@ pub(crate) struct TokenCounter {
 }
 
 impl TokenCounter {
-    /// The first for a tokenizer loads its vocabulary, aside, since that takes a while.
+    /// The counter of a model. The first one for a tokenizer loads its vocabulary on a blocking
+    /// thread, since that takes a while.
     pub(crate) async fn for_model(settings: &ModelSettings) -> Self {
         let provider = settings.provider;
         let Some(tokenizer) = tokenizer(settings) else { return Self::estimating(provider) };
@@ -42,12 +46,12 @@ impl TokenCounter {
         Self { provider, encoder }
     }
 
-    /// Estimates everything.
+    /// A counter that estimates every text.
     pub(crate) fn estimating(provider: Provider) -> Self {
         Self { provider, encoder: None }
     }
 
-    /// Whether so many bytes of JSON are counted in no time.
+    /// Whether counting this many bytes of JSON takes a negligible time.
     pub(crate) fn is_quick(&self, bytes: usize) -> bool {
         self.encoder.is_none() && bytes <= MAX_QUICK_BYTES
     }
@@ -78,13 +82,13 @@ impl TokenCounter {
         MESSAGE_TOKENS + self.content(&message.content) + calls
     }
 
-    /// The tokens of what a model said.
+    /// The tokens of a model's reply.
     pub(crate) fn reply(&self, content: &[Value], given: &[ModelToolCall]) -> u64 {
         let calls = given.iter().map(|call| match &call.args {
             Ok(args) => self.call(&call.name, &args.to_string()),
             Err(raw) => self.call(&call.name, raw),
         });
-        // What the provider ran goes back with its results.
+        // The provider's own runs are sent back together with their results.
         let provided = given
             .iter()
             .filter_map(|call| call.provider_result.as_ref())
@@ -96,7 +100,7 @@ impl TokenCounter {
         CALL_TOKENS + self.text(name) + self.text(args)
     }
 
-    /// The tokens of what stands before all messages.
+    /// The tokens of the system prompt and the tools, which precede all messages.
     pub(crate) fn head(&self, system: &str, tools: &[ToolSpec]) -> u64 {
         let tools = tools.iter().map(|tool| {
             let named = self.call(&tool.name, &tool.parameters.to_string());
@@ -105,7 +109,7 @@ impl TokenCounter {
         MESSAGE_TOKENS + self.text(system) + tools.sum::<u64>()
     }
 
-    /// Thinking counts nothing: providers drop it when it comes back, or never get it.
+    /// Thinking counts as 0: providers drop it when it is sent back, or never receive it.
     fn block(&self, block: &Value) -> u64 {
         if block["type"] == "reasoning" {
             return 0;
@@ -122,9 +126,10 @@ impl TokenCounter {
         }
     }
 
-    /// Pictures are not measured here: each counts as a large one by its provider's published rule,
-    /// 1,568 pixels a side for Anthropic (width · height / 750, at most about 1,600), 765 and more by
-    /// tiles for OpenAI, 258 a tile for Gemini. A document counts as some pages.
+    /// Images are not measured: each counts as a large one by its provider's published rule, which
+    /// is 1,568 pixels a side for Anthropic (width · height / 750, at most about 1,600 tokens), 765
+    /// and more by tiles for OpenAI, and 258 per tile for Gemini. A document counts as several
+    /// pages.
     fn media(&self, media: &Media<'_>) -> u64 {
         let picture = match self.provider {
             Provider::Anthropic => 1_600,
@@ -141,8 +146,8 @@ impl TokenCounter {
     }
 }
 
-/// The model's own tokenizer, of those that are at hand; a model of OpenAI's that nobody knows yet is
-/// taken for one of its newer.
+/// The model's own tokenizer, if it is available. An unknown model of OpenAI counts as one of the
+/// newer ones.
 fn tokenizer(settings: &ModelSettings) -> Option<Tokenizer> {
     match settings.provider {
         Provider::Openai | Provider::OpenaiResponses => {

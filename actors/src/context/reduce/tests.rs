@@ -114,7 +114,7 @@ fn spoken(message: Message) -> AssistantMsg {
 }
 
 #[test]
-fn expired_results_are_taken_first_and_may_be_enough() {
+fn aged_results_expire_first_and_that_may_be_enough() {
     let past = Past::default().said("t1").started("t1");
     let past = (0..4).fold(past, |past, _| past.step("t1", "brief", 200));
     let reduced = past.crowded("t1", |it| it.reduce_within(600)).unwrap();
@@ -125,7 +125,7 @@ fn expired_results_are_taken_first_and_may_be_enough() {
 }
 
 #[test]
-fn then_the_oldest_turns_go_down_to_three_fifths_of_the_budget() {
+fn the_oldest_turns_are_dropped_down_to_three_fifths_of_the_budget() {
     let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
     let past = past.said("t5").started("t5");
     let whole = past.tokens("t5", &Context::default());
@@ -148,7 +148,7 @@ fn the_running_turn_is_never_dropped() {
 }
 
 #[test]
-fn little_is_not_worth_another_prefix() {
+fn a_small_gain_is_not_worth_another_prefix() {
     let past = Past::default().said("t1").started("t1");
     let past = (0..9).fold(past, |past, at| past.step("t1", "look", if at < 2 { 5 } else { 300 }));
     assert_eq!(past.crowded("t1", |it| it.reduce_within(1_000)), None);
@@ -156,7 +156,7 @@ fn little_is_not_worth_another_prefix() {
 }
 
 #[test]
-fn under_need_all_results_expire_but_those_of_the_last_step_and_of_tools_that_keep_theirs() {
+fn under_pressure_all_results_expire_but_the_last_steps_and_those_never_evicted() {
     let past = Past::default().said("t1").started("t1");
     let past = past.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
     let reduced = past.crowded("t1", |it| it.reduce_to(250)).unwrap();
@@ -179,7 +179,7 @@ fn a_message_that_was_queued_before_is_still_read() {
 }
 
 #[test]
-fn shares_are_of_what_the_provider_counted() {
+fn percentages_are_of_the_providers_own_count() {
     let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
     let past = past.said("t5").started("t5");
     let ours = past.tokens("t5", &Context::default());

@@ -1,4 +1,4 @@
-//! The body of a messages request.
+//! Writes the body of a request to the Messages API.
 
 use abide_conversation::message::Role;
 use serde_json::{Map, Value, json};
@@ -8,15 +8,15 @@ use super::{schema, tool};
 use crate::model::ModelRequest;
 use crate::model::http::options::merge;
 
-/// How long an answer may be unless the definition says it: the wire wants to know, and every model
-/// can do this much. What it thinks comes on top.
+/// The default limit of an answer, in tokens: the API requires a limit, and every model supports
+/// this one. The budget for thinking is added.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
-/// Said where the provider would take an unfinished message for one to complete, which many models
+/// Appended where the provider would otherwise continue an unfinished message, which many models
 /// refuse.
 const CONTINUE_PROMPT: &str = "[go on]";
 
-/// Renders a request.
+/// Renders the body of a request.
 pub(super) fn render(request: &ModelRequest) -> Value {
     let settings = &request.settings;
     let options = &settings.options;
@@ -30,7 +30,7 @@ pub(super) fn render(request: &ModelRequest) -> Value {
     if !request.system.trim().is_empty() {
         system.push(json!({"type": "text", "text": request.system}));
     }
-    // A mark covers all that stands before it, and the tools stand before the system prompt.
+    // A cache mark covers everything before it, and tools come before the system prompt.
     let deferred = |tool: &Value| tool["defer_loading"] == true;
     match (system.last_mut(), tools.iter_mut().rfind(|tool| !deferred(tool))) {
         (Some(last), _) | (None, Some(last)) => mark_cache(last),
@@ -54,13 +54,13 @@ pub(super) fn render(request: &ModelRequest) -> Value {
         body.insert("container".to_owned(), json!({"id": id}));
     }
     merge(&mut body, options);
-    // Said in a header.
+    // These are sent in a header.
     body.remove("betas");
     Value::Object(body)
 }
 
-/// The results of one message's calls are one message, or the model unlearns to make several calls
-/// at once.
+/// The results of one message's calls become one message; otherwise the model unlearns to make
+/// parallel calls.
 fn messages(request: &ModelRequest) -> Vec<Value> {
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut answering = false;
@@ -106,7 +106,7 @@ fn mark_cache(block: &mut Value) {
     }
 }
 
-/// Thinking takes none; what is not known may not either.
+/// Whether the block accepts a cache mark: thinking does not, and unknown blocks may not.
 fn is_markable(block: &Value) -> bool {
     let kind = block["type"].as_str().unwrap_or_default();
     matches!(kind, "text" | "image" | "document" | "tool_use" | "tool_result" | "server_tool_use")

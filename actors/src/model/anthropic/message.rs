@@ -1,4 +1,4 @@
-//! One message as the blocks of the wire.
+//! Writes one message as content blocks.
 
 use std::collections::HashSet;
 
@@ -12,35 +12,35 @@ use crate::model::http::message_body::{INTERRUPTED, args_object, sanitize_name};
 use crate::model::prompt::is_from_person;
 use crate::model::{ModelRequest, Provider};
 
-/// What stands for a person's message of which nothing can be told; an empty one is refused.
+/// The text of a user's message in which no block can be sent; an empty message is refused.
 const EMPTY_MESSAGE: &str = "[nothing]";
 
-/// How long a call's id may be on this wire.
+/// The longest id of a call.
 const MAX_ID_CHARS: usize = 64;
 
-/// The type of the item that names the container in which the provider ran code. It is not of the
-/// message, but goes on with its turn.
+/// The type of the item that names the container in which the provider ran code. It is no part of
+/// the message, but is sent again for the rest of the turn.
 pub(super) const CONTAINER_ITEM: &str = "container";
 
-/// An assistant's message.
+/// The content blocks of an assistant's message.
 pub(super) enum AssistantBlocks {
-    /// As the provider wrote it.
+    /// As the provider wrote them.
     Verbatim(Vec<Value>),
-    /// From what it said and called.
+    /// Rendered from the message's text and calls.
     Rendered(Vec<Value>),
 }
 
-/// Whether only the provider can read the block.
+/// Whether the block is thinking, which only the provider can read.
 pub(super) fn is_thinking(block: &Value) -> bool {
     matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
 }
 
-/// Whether the block begins a run of one of the provider's own tools.
+/// Whether the block starts a run of one of the provider's own tools.
 pub(super) fn is_provider_run(block: &Value) -> bool {
     matches!(block["type"].as_str(), Some("server_tool_use" | "mcp_tool_use"))
 }
 
-/// The run that the block is the result of.
+/// The id of the run, if the block is the result of one.
 pub(super) fn result_run_id(block: &Value) -> Option<&str> {
     let kind = block["type"].as_str()?;
     kind.ends_with("_tool_result").then(|| block["tool_use_id"].as_str())?
@@ -57,7 +57,7 @@ pub(super) fn tool_result(message: &Message) -> Value {
     json!({"type": "tool_result", "tool_use_id": sanitize_id(id, MAX_ID_CHARS), "content": said})
 }
 
-/// The assistant's message that stands at this place.
+/// The blocks of the assistant's message at this index of the request.
 pub(super) fn assistant_blocks(request: &ModelRequest, at: usize) -> AssistantBlocks {
     let message = &request.messages[at];
     let own = request.verbatim.get(&message.id).filter(|it| is_own(it));
@@ -67,7 +67,7 @@ pub(super) fn assistant_blocks(request: &ModelRequest, at: usize) -> AssistantBl
     }
 }
 
-/// The container that the open turn has used: none but its provider keeps the files of its code.
+/// The container that the open turn has used: only that one has the files which the code wrote.
 pub(super) fn container(request: &ModelRequest) -> Option<&str> {
     let turn = request.messages.iter().rev().take_while(|message| !is_from_person(message));
     let own = turn.filter_map(|message| request.verbatim.get(&message.id)).filter(|it| is_own(it));
@@ -79,9 +79,9 @@ fn is_own(verbatim: &ProviderMessage) -> bool {
     verbatim.provider == Provider::Anthropic.name()
 }
 
-/// `None` if its calls are not those of the message.
+/// The blocks as the provider wrote them; `None` if their calls are not those of the message.
 ///
-/// Thinking of another model goes back too: a model that cannot read it is not shown it.
+/// Thinking of another model is sent, too: a model that cannot read it never gets to see it.
 fn replay(request: &ModelRequest, at: usize, verbatim: &ProviderMessage) -> Option<Vec<Value>> {
     let message = &request.messages[at];
     let mut calls = message.tool_calls.iter();
@@ -103,8 +103,8 @@ fn replay(request: &ModelRequest, at: usize, verbatim: &ProviderMessage) -> Opti
     calls.next().is_none().then_some(blocks)
 }
 
-/// The runs whose results never came, since a person has spoken in between; the provider refuses
-/// a run without its result in any message but those of an unfinished turn.
+/// The runs whose results never arrived because the user wrote a message in between. The provider
+/// refuses a run without its result everywhere but in an unfinished turn.
 fn abandoned_runs<'a>(
     request: &ModelRequest,
     at: usize,

@@ -1,4 +1,4 @@
-//! A reply of the messages format, collected from the events of its stream.
+//! Decodes a reply of the Messages API from the events of its stream.
 
 mod block;
 
@@ -16,17 +16,17 @@ use crate::model::{
     ModelError, ModelRequest, ModelToolCall, Provider, ReplyChunk, ReplyEnd, ToolSpec,
 };
 
-/// What has come so far of one reply.
+/// The decoder for one reply.
 pub(super) struct AnthropicDecoder {
     model: String,
     tools: Vec<ToolSpec>,
-    /// Runs that earlier messages have begun and whose results may come now.
+    /// Runs that earlier messages started and whose results may arrive in this one.
     open_runs: HashMap<String, ProviderRun>,
     blocks: Vec<StreamedBlock>,
     call_count: usize,
     usage: AnthropicUsage,
     stop: Option<String>,
-    /// The provider's word for why it would not answer.
+    /// The provider's explanation for a refusal.
     refusal: String,
     container: Option<Value>,
     bytes: usize,
@@ -90,7 +90,7 @@ impl http::ReplyDecoder for AnthropicDecoder {
             }
             "message_stop" => self.is_done = true,
             "error" => return Err(error::from_stream(&event["error"])),
-            // What keeps the connection open, ends a block, or is new.
+            // Keep-alives, the ends of blocks, and unknown events.
             _ => {}
         }
         Ok(Vec::new())
@@ -125,7 +125,7 @@ impl http::ReplyDecoder for AnthropicDecoder {
 }
 
 impl AnthropicDecoder {
-    /// What the beginning and the end of a message say of it.
+    /// Takes the fields that occur both at the beginning and at the end of a message.
     fn apply_message_fields(&mut self, message: &Value) {
         self.usage.merge(&message["usage"]);
         if let Some(stop) = message["stop_reason"].as_str() {
@@ -178,7 +178,7 @@ impl AnthropicDecoder {
         if self.bytes > MAX_REPLY_BYTES { Err(error::too_large()) } else { Ok(()) }
     }
 
-    /// The calls, and the runs whose results have come.
+    /// The calls, and the runs whose results have arrived.
     fn call_chunks(&self, cut: bool) -> Vec<ReplyChunk> {
         let mut begun = self.open_runs.clone();
         let mut parts = Vec::new();
@@ -208,7 +208,7 @@ impl AnthropicDecoder {
         parts
     }
 
-    /// The blocks that can go back, if the text and the calls do not say as much.
+    /// The blocks that can be sent back, if text and calls do not hold as much.
     fn into_verbatim(self) -> Option<ProviderMessage> {
         let lost =
             self.blocks.iter().any(StreamedBlock::needs_verbatim) || self.container.is_some();
@@ -221,8 +221,8 @@ impl AnthropicDecoder {
     }
 }
 
-/// What was counted last; the provider counts the parts of the input apart, and says again at the
-/// end what it said at the beginning, or leaves it out.
+/// The latest token counts. The provider counts the parts of the input separately, and at the end
+/// either repeats what it said at the beginning or omits it.
 #[derive(Default)]
 struct AnthropicUsage {
     input_tokens: Option<u64>,

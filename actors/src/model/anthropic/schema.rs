@@ -1,8 +1,8 @@
-//! A JSON Schema as the provider takes it for a structured answer.
+//! Rewrites a JSON Schema into the subset that the provider accepts for structured output.
 
 use serde_json::{Map, Value, json};
 
-/// Words that it takes; a schema with any other is refused.
+/// The supported keywords; a schema with any other one is refused.
 const SUPPORTED_KEYWORDS: [&str; 17] = [
     "$defs",
     "$ref",
@@ -23,13 +23,13 @@ const SUPPORTED_KEYWORDS: [&str; 17] = [
     "type",
 ];
 
-/// The formats of strings that it takes.
+/// The supported formats of strings.
 const SUPPORTED_FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
 
-/// The schema with every object closed, and with what the provider does not enforce told in the
-/// descriptions instead. What satisfies it need not satisfy the schema; the answer is judged by
-/// that one.
+/// The schema with every object closed. Constraints that the provider does not enforce are moved
+/// into the descriptions, so an answer that satisfies the result may violate the original schema,
+/// against which the answer is validated.
 pub(super) fn strict(schema: &Value) -> Value {
     let Some(schema) = schema.as_object() else { return schema.clone() };
     let mut kept = Map::new();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::test_server::{
-    Answer, FixedClock, TestServer, all_ok, collect_reply, message, request, settings,
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, message, request, settings,
 };
 use crate::model::{ModelRequest, ModelSettings, Provider, Retry};
 
@@ -69,9 +69,9 @@ fn streamed(blocks: &[(Value, &[Value])], end: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_version_the_key_and_betas_stand_in_headers() {
+async fn the_version_the_key_and_betas_are_sent_in_headers() {
     let answer = streamed(&[], json!({"stop_reason": "end_turn"}));
-    let server = TestServer::start([Answer::stream(answer)]).await;
+    let server = TestServer::start([TestResponse::stream(answer)]).await;
     let mut request = asking(vec![asks("1", "go")]);
     request.settings.base_url = Some(server.url.clone());
     request.settings.api_key_env = Some("A_KEY".to_owned());
@@ -89,11 +89,12 @@ async fn the_version_the_key_and_betas_stand_in_headers() {
 }
 
 #[tokio::test]
-async fn thinking_that_is_not_read_any_more_is_left_out() {
+async fn thinking_that_the_provider_refuses_is_left_out() {
     let said = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound \
                 to a different conversation.";
     let answer = streamed(&[], json!({"stop_reason": "end_turn"}));
-    let server = TestServer::start([Answer::error(400, said), Answer::stream(answer)]).await;
+    let server =
+        TestServer::start([TestResponse::error(400, said), TestResponse::stream(answer)]).await;
     let mut request = asking(vec![asks("1", "go"), says("2", "Hm"), asks("3", "on")]);
     request.settings.base_url = Some(server.url.clone());
     let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
@@ -106,7 +107,7 @@ async fn thinking_that_is_not_read_any_more_is_left_out() {
     assert_eq!(asked[1].body["messages"][1]["content"], json!([text]));
 
     // Where nothing was thought, there is nothing to leave out.
-    let server = TestServer::start([Answer::error(400, said)]).await;
+    let server = TestServer::start([TestResponse::error(400, said)]).await;
     request.settings.base_url = Some(server.url.clone());
     request.verbatim.clear();
     let failure = collect_reply(&wire(), request).await.remove(0).unwrap_err();

@@ -1,4 +1,4 @@
-//! Anthropic's messages.
+//! The dialect of Anthropic's Messages API.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ impl Dialect for AnthropicDialect {
         Ok([system, messages].concat())
     }
 
-    fn unmarked(&self, body: &Value) -> Value {
+    fn without_cache_marks(&self, body: &Value) -> Value {
         without(body, "cache_control")
     }
 
@@ -117,7 +117,7 @@ impl Dialect for AnthropicDialect {
     }
 }
 
-/// The frames so far, and the block of text that is open.
+/// The frames so far, and whether a block of text is open.
 #[derive(Default)]
 struct AnthropicFrames {
     frames: Vec<String>,
@@ -154,7 +154,7 @@ impl AnthropicFrames {
     }
 
     fn say(&mut self, say: &Utterance<'_>) {
-        // Text goes on in the block that is open; everything else has a block of its own.
+        // Text continues in the open block; everything else has a block of its own.
         match *say {
             Utterance::Text(text) | Utterance::Refusal(text) => {
                 if !self.open {
@@ -214,7 +214,7 @@ impl AnthropicFrames {
     }
 }
 
-/// The provider counts apart what it read from its cache and what it wrote there.
+/// The provider counts separately what it read from its cache and what it wrote to it.
 fn input(usage: Usage) -> Value {
     let apart = usage.cached_tokens + usage.cache_write_tokens;
     json!({

@@ -1,4 +1,4 @@
-//! What a provider does wrong, and what is made of it.
+//! Cases of what a provider does wrong.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use futures::StreamExt;
 use super::render;
 use super::render::{KEY, failure, message, pieces, reply_to, text};
 use super::{Dialect, ProviderError, Rendered, Utterance};
-use crate::model::test_server::{Answer, TestEnd, TestServer, all_ok, collect_reply};
+use crate::model::test_server::{TestEnd, TestResponse, TestServer, all_ok, collect_reply};
 use crate::model::{Model, ModelError, ModelRequest, ReplyChunk, Retry};
 
 fn first_text(on: &dyn Dialect) -> Rendered<Vec<String>> {
     on.frames(&[Utterance::Text("Hi")], None)
 }
 
-fn error(on: &dyn Dialect, trouble: ProviderError, said: &str) -> Answer {
+fn error(on: &dyn Dialect, trouble: ProviderError, said: &str) -> TestResponse {
     let (status, body) = on.error(trouble, said);
     let headers = vec![("content-type", "application/json".to_owned())];
-    Answer { status, headers, pieces: vec![body.to_string().into()], end: TestEnd::Whole }
+    TestResponse { status, headers, pieces: vec![body.to_string().into()], end: TestEnd::Whole }
 }
 
-/// The failure that follows the text `Hi`.
+/// The error that follows the text `Hi`.
 fn after_text(parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
     assert_eq!((parts.len(), &parts[0]), (2, &Ok(text("Hi"))));
     failure(parts)
@@ -106,7 +106,7 @@ pub(super) async fn an_early_end_fails(on: &dyn Dialect) -> Rendered<()> {
     Ok(())
 }
 
-/// Time stands still from the moment in which nothing but time can end it.
+/// Time is paused as soon as only time can end the stream.
 pub(super) async fn silence_is_given_up(on: &dyn Dialect) -> Rendered<()> {
     let server = TestServer::start([pieces(on, first_text(on)?).ending_with(TestEnd::Hangs)]).await;
     let mut parts = render::http_model().call(&render::request_to(on, &server.url)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Gemini's own wire.
+//! The dialect of Gemini.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ impl Dialect for GeminiDialect {
         Provider::Gemini
     }
 
-    /// A signature stands on the call that was thought of, or on an empty text at the end.
+    /// A signature is attached to the call that it belongs to, or to an empty text at the end.
     fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>> {
         let mut frames = Vec::new();
         let mut signed = None;
@@ -142,7 +142,7 @@ fn part(part: &Value) -> String {
     event(json!({"candidates": [{"content": content, "index": 0}]}))
 }
 
-/// Calls come whole: their arguments are an object, as it was written.
+/// Calls are complete: their arguments are an object, written unchanged.
 fn call(
     id: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! Ollama's own format.
+//! The dialect of Ollama's own API.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{
     Dialect, HostedRun, MessageEnd, ProviderError, Rendered, Unsupported, Utterance, run_cases,
 };
 use crate::model::Provider;
-use crate::model::test_server::Answer;
+use crate::model::test_server::TestResponse;
 
 pub(super) struct OllamaDialect;
 
@@ -67,9 +67,9 @@ impl Dialect for OllamaDialect {
         format!("{data}\n")
     }
 
-    fn answer(&self, pieces: Vec<Vec<u8>>) -> Answer {
+    fn answer(&self, pieces: Vec<Vec<u8>>) -> TestResponse {
         let headers = vec![("content-type", "application/x-ndjson".to_owned())];
-        Answer { headers, ..Answer::stream(pieces) }
+        TestResponse { headers, ..TestResponse::stream(pieces) }
     }
 
     fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value) {
@@ -136,7 +136,7 @@ fn line(mut message: Value) -> String {
     format!("{}\n", json!({"model": "m", "message": message, "done": false}))
 }
 
-/// The arguments as they are written, also those that a value would round.
+/// Writes the arguments unchanged, even numbers that a value would round.
 fn call(id: &str, name: &str, args: &str) -> Rendered<String> {
     let args = if args.is_empty() { "{}" } else { args };
     if serde_json::from_str::<Value>(args).is_err() {

@@ -1,4 +1,4 @@
-//! Chat completions.
+//! The dialect of chat completions.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};

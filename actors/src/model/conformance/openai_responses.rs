@@ -1,4 +1,4 @@
-//! OpenAI's responses.
+//! The dialect of OpenAI's Responses API.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ fn ids(body: &Value, kind: &str) -> Vec<String> {
     items.map(|item| item["call_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The events of a message, and the items that they tell of.
+/// The events of a message, and the items that they contain.
 #[derive(Default)]
 struct ResponsesFrames {
     frames: Vec<String>,
@@ -155,7 +155,7 @@ impl ResponsesFrames {
         self.frames.push(format!("event: {kind}\n{}", event(fields)));
     }
 
-    /// Of the item that comes next.
+    /// Adds an event about the next item.
     fn within(&mut self, kind: &str, mut fields: Value) {
         fields["item_id"] = "item".into();
         fields["output_index"] = self.items.len().into();

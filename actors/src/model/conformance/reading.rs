@@ -1,4 +1,4 @@
-//! What comes of a reply.
+//! Cases of how replies are read.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::json;
@@ -135,7 +135,7 @@ pub(super) async fn it_waits_for_calls(on: &dyn Dialect) -> Rendered<()> {
 
 pub(super) async fn it_is_cut(on: &dyn Dialect) -> Rendered<()> {
     stops(on, &[Utterance::Text("Hi, I")], StopReason::MaxTokens).await?;
-    // Where arguments come whole, none is cut.
+    // Where arguments are always complete, none is cut.
     let cut = |args: &'static [&'static str]| {
         [Utterance::Text("I"), Utterance::Call("c", "search", args)]
     };

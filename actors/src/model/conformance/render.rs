@@ -1,4 +1,4 @@
-//! What the cases ask and say, drawn by a dialect.
+//! The requests and messages of the cases, written by a dialect.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Dialect, MessageEnd, Rendered, Utterance};
 use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::test_server::{
-    Answer, FixedClock, TestServer, all_ok, collect_reply, request, settings,
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, request, settings,
 };
 use crate::model::{
     Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd, ToolSpec,
@@ -22,7 +22,7 @@ pub(super) const KEY: &str = "sk-test-0123456789";
 pub(super) const PNG: &str = "iVBORw0KGgo=";
 pub(super) const PDF: &str = "JVBERi0xLjQ=";
 
-/// The tool that the provider runs, as the definition names it.
+/// The definition's name of the tool that the provider runs.
 pub(super) const WEB: &str = "web";
 
 pub(super) fn http_model() -> HttpModel {
@@ -30,7 +30,7 @@ pub(super) fn http_model() -> HttpModel {
     HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), lookup)
 }
 
-/// A request without messages to a server at this address.
+/// A request without messages to the server at this URL.
 pub(super) fn request_to(on: &dyn Dialect, url: &str) -> ModelRequest {
     request(ModelSettings {
         name: "some-model".to_owned(),
@@ -51,30 +51,30 @@ pub(super) fn end(stop: StopReason) -> Option<MessageEnd> {
     })
 }
 
-/// A whole message of this dialect.
+/// A response with a whole message.
 pub(super) fn message(
     on: &dyn Dialect,
     said: &[Utterance<'_>],
     stop: StopReason,
-) -> Rendered<Answer> {
+) -> Rendered<TestResponse> {
     Ok(pieces(on, on.frames(said, end(stop))?))
 }
 
-pub(super) fn pieces(on: &dyn Dialect, frames: Vec<String>) -> Answer {
+pub(super) fn pieces(on: &dyn Dialect, frames: Vec<String>) -> TestResponse {
     on.answer(frames.into_iter().map(String::into_bytes).collect())
 }
 
-/// All that comes of an answer; whatever failed is last.
+/// All chunks of a reply; an error is last.
 pub(super) async fn reply_to(
     on: &dyn Dialect,
-    answer: Answer,
+    answer: TestResponse,
 ) -> Vec<Result<ReplyChunk, ModelError>> {
     let server = TestServer::start([answer]).await;
     let request = ModelRequest { tools: tools(on), ..request_to(on, &server.url) };
     collect_reply(&http_model(), request).await
 }
 
-/// The parts of a whole message.
+/// The chunks of a whole message.
 pub(super) async fn reply_chunks(
     on: &dyn Dialect,
     said: &[Utterance<'_>],
@@ -83,7 +83,7 @@ pub(super) async fn reply_chunks(
     Ok(all_ok(reply_to(on, message(on, said, stop)?).await))
 }
 
-/// The parts, and what is known at their end.
+/// The chunks, and the end that follows them.
 pub(super) fn split_end(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
     match parts.pop() {
         Some(ReplyChunk::Done(done)) => (parts, done),
@@ -99,7 +99,7 @@ pub(super) fn text(text: &str) -> ReplyChunk {
     ReplyChunk::Text(text.to_owned())
 }
 
-/// A call as it comes over this wire.
+/// A call as this dialect delivers it.
 pub(super) fn call(
     on: &dyn Dialect,
     id: &str,
@@ -111,7 +111,7 @@ pub(super) fn call(
     ReplyChunk::Call(ModelToolCall { id, name: name.to_owned(), args, provider_result: None })
 }
 
-/// The parts without the ids of calls that the wire does not know of.
+/// The chunks without the ids of calls, if the dialect has none.
 pub(super) fn without_unsupported_ids(
     on: &dyn Dialect,
     mut parts: Vec<ReplyChunk>,
@@ -138,7 +138,7 @@ pub(super) fn function(name: &str) -> ToolSpec {
     }
 }
 
-/// Two functions, and what the provider runs by itself, if it does.
+/// Two functions, and the provider's own tool if it has one.
 pub(super) fn tools(on: &dyn Dialect) -> Vec<ToolSpec> {
     let hosted = on.hosted().ok().map(|hosted| ToolSpec {
         executor: Executor::Provider,
@@ -156,7 +156,7 @@ pub(super) fn user_text(id: &str, text: &str) -> Message {
     user(id, vec![text_block(text)])
 }
 
-/// An assistant's message with calls of these ids to `search`.
+/// An assistant's message with calls to `search` that have these ids.
 pub(super) fn assistant(id: &str, text: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| CallRef {
         id: CallId::new(*id),
@@ -176,8 +176,8 @@ pub(super) fn result(call: &str, text: &str) -> Message {
     }
 }
 
-/// The next request: what was asked, the reply with its calls to `search` known by these ids, and
-/// their results.
+/// The next request: the first one, the reply with its calls to `search` under these ids, and their
+/// results.
 pub(super) fn next_request(
     on: &dyn Dialect,
     (parts, done): (Vec<ReplyChunk>, ReplyEnd),
@@ -202,7 +202,7 @@ pub(super) fn next_request(
     (request, verbatim)
 }
 
-/// Whether the value stands somewhere within.
+/// Whether the value occurs anywhere within.
 pub(super) fn contains(within: &Value, value: &Value) -> bool {
     within == value
         || match within {
@@ -224,7 +224,7 @@ pub(super) fn without(value: &Value, name: &str) -> Value {
     }
 }
 
-/// The `text` of every object that has the field `beside`, in their order.
+/// The `text` of every object that has the field `beside`, in order.
 pub(super) fn texts_beside(value: &Value, beside: &str) -> Vec<String> {
     let mut texts = Vec::new();
     match value {
@@ -240,14 +240,14 @@ pub(super) fn texts_beside(value: &Value, beside: &str) -> Vec<String> {
     texts
 }
 
-/// The ids of the calls in a body of chat messages, in their order.
+/// The ids of the calls in a body of chat messages, in order.
 pub(super) fn chat_calls(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().unwrap().iter();
     let calls = messages.filter_map(|message| message["tool_calls"].as_array()).flatten();
     calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The ids that the results in it answer, in their order.
+/// The ids that its results answer, in order.
 pub(super) fn chat_results(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().unwrap().iter();
     let answered = messages.filter_map(|message| message.get("tool_call_id"));

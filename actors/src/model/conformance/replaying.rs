@@ -1,4 +1,4 @@
-//! What a provider signed, sealed, cited or ran goes back to it as it came.
+//! Cases of what is sent back unchanged: what a provider signed, encrypted, cited or ran.
 
 use abide_conversation::MessageId;
 use abide_conversation::message::{ProviderMessage, StopReason};
@@ -10,10 +10,10 @@ use super::{Dialect, Rendered, Utterance};
 use crate::model::test_server::{TestServer, all_ok, collect_reply};
 use crate::model::{ModelToolCall, ReplyChunk};
 
-/// All pieces of the message stand in the body, as they were.
+/// Asserts that the body contains all pieces of the message unchanged.
 fn assert_replayed(on: &dyn Dialect, body: &Value, verbatim: &ProviderMessage) {
     assert!(!verbatim.items.is_empty());
-    let body = &on.unmarked(body);
+    let body = &on.without_cache_marks(body);
     for item in &verbatim.items {
         assert!(contains(body, item), "{item} is not in {body}");
     }
@@ -79,7 +79,7 @@ pub(super) async fn a_renamed_call_goes_back_renamed(on: &dyn Dialect) -> Render
     Ok(())
 }
 
-/// The runs that a reply tells of.
+/// The provider's runs in a reply.
 fn runs(parts: &[ReplyChunk]) -> Vec<&ModelToolCall> {
     fn run(part: &ReplyChunk) -> Option<&ModelToolCall> {
         match part {
@@ -109,7 +109,7 @@ pub(super) async fn hosted_runs_go_back(on: &dyn Dialect) -> Rendered<()> {
     assert!(contains(&sent, &hosted.result), "{sent}");
     assert_eq!(on.results(&sent), on.calls(&sent));
     let declared = hosted.options[on.provider().name()].clone();
-    assert!(contains(&on.unmarked(&sent), &declared), "{declared} in {sent}");
+    assert!(contains(&on.without_cache_marks(&sent), &declared), "{declared} in {sent}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The conformance table of the guide to models, generated from the results of the cases.
+//! Checks the conformance table in the guide to models against the results of the cases.
 
 use super::{CASES, DIALECTS, run_cases};
 

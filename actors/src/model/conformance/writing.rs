@@ -1,4 +1,4 @@
-//! What a request says.
+//! Cases of how requests are written.
 
 use abide_conversation::message::Role;
 use serde_json::{Value, json};
@@ -120,8 +120,8 @@ pub(super) async fn the_same_request_is_the_same_bytes(on: &dyn Dialect) -> Rend
     Ok(())
 }
 
-/// Results of one message come together, so they may be one message on the wire; and no step is
-/// asked for after the assistant's own words.
+/// The results of one message are added together, since they may be one message on the wire; and no
+/// step follows the assistant's own text.
 pub(super) async fn the_prefix_stays(on: &dyn Dialect) -> Rendered<()> {
     let mut shorter: Option<Value> = None;
     for end in 1..=conversation().len() {
@@ -130,8 +130,10 @@ pub(super) async fn the_prefix_stays(on: &dyn Dialect) -> Rendered<()> {
             continue;
         }
         let messages = conversation()[..end].to_vec();
-        let mut sent =
-            on.unmarked(&body(&ModelRequest { stable_messages: end, ..request(on, messages) }));
+        let mut sent = on.without_cache_marks(&body(&ModelRequest {
+            stable_messages: end,
+            ..request(on, messages)
+        }));
         let list = sent.pointer_mut(on.messages()).unwrap().take();
         let Value::Array(list) = list else { panic!("{list} is no list") };
         if let Some(shorter) = shorter.take() {

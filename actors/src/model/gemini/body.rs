@@ -1,4 +1,4 @@
-//! The body of a `streamGenerateContent` request.
+//! Writes the body of a `streamGenerateContent` request.
 
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{CallRef, Message, Role};
@@ -10,14 +10,15 @@ use crate::model::ModelRequest;
 use crate::model::http::message_body::{args_object, assistant_text};
 use crate::model::http::options::merge;
 
-/// How long a function's name may be on this wire.
+/// The longest name of a function.
 const MAX_NAME_CHARS: usize = 128;
 
-/// Stands where a signature is demanded and there is none: the provider's own word for a call that
-/// its model did not make, or whose signature is lost.
+/// Replaces a required signature that is missing: the provider's own value for a call that its
+/// model did not make, or whose signature is lost.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
-/// Renders a request. There are no cache marks: the provider finds a prefix that it knows by itself.
+/// Renders the body of a request. There are no cache marks: the provider recognizes a known prefix
+/// by itself.
 pub(super) fn render(request: &ModelRequest) -> Value {
     let settings = &request.settings;
     let strict = is_strict(&settings.name);
@@ -35,7 +36,7 @@ pub(super) fn render(request: &ModelRequest) -> Value {
             config.insert("responseMimeType".to_owned(), "application/json".into());
             config.insert("responseJsonSchema".to_owned(), schema.clone());
         }
-        // Older models refuse the two together, whatever is said.
+        // Older models refuse a schema together with tools.
         Some(schema) => {
             let asked = "Answer with nothing but JSON that satisfies this schema:";
             system = format!("{system}\n\n{asked} {schema}").trim_start().to_owned();
@@ -47,7 +48,7 @@ pub(super) fn render(request: &ModelRequest) -> Value {
         body.insert("systemInstruction".to_owned(), json!({"parts": [text_part(&system)]}));
     }
     if tool::mixes_kinds(&tools) {
-        // Demanded of whoever declares both kinds of tools.
+        // Required if a request declares both kinds of tools.
         let mode = json!({"includeServerSideToolInvocations": true});
         body.insert("toolConfig".to_owned(), mode);
     }
@@ -62,15 +63,15 @@ pub(super) fn render(request: &ModelRequest) -> Value {
     Value::Object(body)
 }
 
-/// Whether the model is of the third generation or later: such a one refuses a call without a
-/// signature, and takes a schema beside tools.
+/// Whether the model belongs to the third generation or a later one: those refuse a call without a
+/// signature, and accept a schema together with tools.
 fn is_strict(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     !["gemini-1", "gemini-2", "gemma-", "learnlm-"].iter().any(|older| name.starts_with(older))
 }
 
-/// The messages, those without a part left out, since the wire allows none. The results of one
-/// message's calls are one content.
+/// The messages as contents, without those that have no parts, which the API refuses. The results
+/// of one message's calls become one content.
 fn contents(request: &ModelRequest, strict: bool) -> Vec<Value> {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut calls: &[CallRef] = &[];
@@ -102,15 +103,15 @@ fn assistant_parts(request: &ModelRequest, message: &Message, strict: bool) -> V
     });
     let (mut parts, signed) = replayed.unwrap_or_else(|| (render_parts(message), false));
     let mut calls = parts.iter_mut().filter(|part| part.get("functionCall").is_some());
-    // Of parallel calls only the first is signed.
+    // Only the first of parallel calls is signed.
     if let Some(Value::Object(first)) = calls.next().filter(|_| strict && !signed) {
         first.entry("thoughtSignature").or_insert(SIGNATURE_PLACEHOLDER.into());
     }
     parts
 }
 
-/// The parts as they came, whose calls have the ids that their results name; `None` if they have
-/// other calls than the message.
+/// The parts as they arrived, with the call ids that the results name; `None` if the message does
+/// not have the same calls.
 fn replay(items: &[Value], calls: &[CallRef]) -> Option<Vec<Value>> {
     let mut calls = calls.iter();
     let mut parts = items.to_vec();
@@ -132,7 +133,7 @@ fn render_parts(message: &Message) -> Vec<Value> {
     said.into_iter().chain(message.tool_calls.iter().map(call)).collect()
 }
 
-/// The envelope goes as text: in an object of the wire's, every number would be rounded.
+/// The result as text: as an object of the API, every number in it would be rounded.
 fn function_response(message: &Message, calls: &[CallRef]) -> Value {
     let id = message.tool_call_id.as_ref();
     let call = calls.iter().find(|call| Some(&call.id) == id);
@@ -141,8 +142,8 @@ fn function_response(message: &Message, calls: &[CallRef]) -> Value {
     json!({"functionResponse": {"id": id, "name": name, "response": {"output": output}}})
 }
 
-/// A name that the wire allows. A model that once invented another one must not make every later
-/// request of its conversation fail.
+/// The name in the characters that the API accepts. A model that once invented an illegal name must
+/// not make every later request of its conversation fail.
 fn sanitize_name(name: &str) -> String {
     let plain = |c: char| match c {
         '-' | '.' | ':' => c,

@@ -1,4 +1,4 @@
-//! What a frame of a reply holds, as far as it is read.
+//! The fields that are read of a chunk of a reply.
 
 use abide_conversation::message::Usage;
 use serde::Deserialize;
@@ -36,7 +36,7 @@ pub(super) struct PromptFeedback {
     pub(super) block_reason: Option<String>,
 }
 
-/// One part; but for its kind, only what is needed of it.
+/// One part: its kind, and the fields that are needed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiPart {
@@ -54,7 +54,7 @@ pub(super) struct GeminiPart {
 pub(super) struct FunctionCall {
     pub(super) id: Option<String>,
     pub(super) name: Option<String>,
-    /// As text, since a value would round large numbers.
+    /// Kept as text, since a value would round large numbers.
     pub(super) args: Option<Box<RawValue>>,
 }
 
@@ -76,8 +76,8 @@ pub(super) struct GeminiUsage {
 }
 
 impl GeminiUsage {
-    /// The wire counts the results of its own tools and the thoughts apart; what was cached is
-    /// among the prompt.
+    /// The API counts the results of its own tools and the thoughts separately; cached tokens are
+    /// included in the prompt's.
     pub(super) fn usage(&self) -> Usage {
         let sum = |some: Option<u64>, more: Option<u64>| {
             some.unwrap_or(0).saturating_add(more.unwrap_or(0))

@@ -1,4 +1,4 @@
-//! A block of a user's message as a part on the wire.
+//! Writes a block of a user's message as a part.
 
 use abide_conversation::message::blocks::{Media, Source, as_text, essence};
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ pub(super) fn text_part(text: &str) -> Value {
     json!({"text": text})
 }
 
-/// The part for a block; `None` for one that is not sent back, or is empty.
+/// Renders a block; `None` if it is empty or never sent.
 ///
-/// What the wire does not know is its text: one part that the server refuses would make every
-/// later request of the conversation fail.
+/// A block that the API does not know is sent as text: one part that the server refuses would make
+/// every later request of the conversation fail.
 pub(super) fn render_part(block: &Value) -> Option<Value> {
     let shown = Media::of(block).ok().and_then(|media| media_part(&media, block));
     let said = || as_text(block).filter(|said| !said.is_empty()).map(|said| text_part(&said));
@@ -27,7 +27,8 @@ fn media_part(media: &Media<'_>, block: &Value) -> Option<Value> {
             let kind = supported_type(&essence(media_type))?;
             Some(json!({"inlineData": {"mimeType": kind, "data": data}}))
         }
-        // The server fetches it, from elsewhere than where it may be seen here.
+        // The server fetches this URL, which only this machine may be able to reach if it is plain
+        // HTTP.
         Source::Url(url) if url.starts_with("https://") => {
             Some(file(url, media_type_of(url, block)?))
         }
@@ -46,7 +47,8 @@ fn media_part(media: &Media<'_>, block: &Value) -> Option<Value> {
     }
 }
 
-/// The media type of what lies elsewhere: as the block says, or by the end of its name.
+/// The media type of a file that is not in the request: the one that the block declares, or else
+/// the one of the name's extension.
 fn media_type_of(place: &str, block: &Value) -> Option<&'static str> {
     let said = block["source"]["mimeType"].as_str().or(block["mimeType"].as_str());
     if let Some(said) = said {
@@ -73,7 +75,7 @@ fn media_type_of(place: &str, block: &Value) -> Option<&'static str> {
     Some(kind)
 }
 
-/// The types that the wire takes, as it spells them.
+/// The media types that the API accepts, in its spelling.
 fn supported_type(essence: &str) -> Option<&'static str> {
     const KNOWN: [&str; 22] = [
         "image/png",

@@ -1,14 +1,14 @@
-//! The tools that the provider ran by itself within a reply.
+//! Runs of the provider's own tools within a reply.
 
 use serde_json::{Map, Value, json};
 
 use super::tool;
 use crate::model::{ModelToolCall, ToolSpec};
 
-/// The runs that have begun and wait for their results.
+/// The runs that have started and lack their results.
 #[derive(Debug, Default)]
 pub(super) struct ProviderRuns {
-    /// What a tool is on the wire, in snake case, and what the definition calls it.
+    /// The API's name of each tool, in snake case, and the name in the agent's definition.
     names: Vec<(String, String)>,
     open_count: Vec<OpenRun>,
 }
@@ -22,7 +22,7 @@ struct OpenRun {
 }
 
 impl ProviderRuns {
-    /// Those of a model that was told of these tools.
+    /// No runs yet, of a model that may use these tools.
     pub(super) fn of(specs: &[ToolSpec]) -> Self {
         let kinds = |spec: &ToolSpec| {
             let kind = |kind: &String| (snake_case(kind), spec.name.clone());
@@ -31,21 +31,22 @@ impl ProviderRuns {
         Self { names: specs.iter().flat_map(kinds).collect(), open_count: Vec::new() }
     }
 
-    /// How many wait for their results.
+    /// How many runs lack their results.
     pub(super) fn open_count(&self) -> usize {
         self.open_count.len()
     }
 
-    /// A part says what is run: `executableCode`, or a `toolCall` with its type.
+    /// Takes a part that starts a run: `executableCode`, or a `toolCall` with its type.
     pub(super) fn begin(&mut self, mut part: Map<String, Value>) {
         let kind = take_kind(&mut part);
         let id = take_id(&mut part);
-        // A tool's call has its arguments apart; code is the whole part.
+        // A tool's call has a field for its arguments; code is the whole part.
         let args = part.remove("args").unwrap_or(Value::Object(part));
         self.open_count.push(OpenRun { kind, id, args });
     }
 
-    /// A part says what it came to; it belongs to the run of its id, or else to the oldest.
+    /// Takes a part that holds a result; it belongs to the run with its id, or else to the oldest
+    /// one.
     pub(super) fn finish(&mut self, part: Map<String, Value>) -> ModelToolCall {
         let mut rest = part.clone();
         let (kind, id) = (take_kind(&mut rest), take_id(&mut rest));
@@ -55,7 +56,7 @@ impl ProviderRuns {
         self.call(run, part)
     }
 
-    /// What a search found, which the wire tells beside the message and not in a part.
+    /// The result of a search, which the API sends as metadata of the message and not as a part.
     pub(super) fn search_call(&self, metadata: Map<String, Value>) -> ModelToolCall {
         let from = |source: &str| {
             let chunks = metadata.get("groundingChunks").and_then(Value::as_array);
@@ -73,7 +74,7 @@ impl ProviderRuns {
         self.call(OpenRun { kind: kind.to_owned(), id: None, args }, metadata)
     }
 
-    /// Which pages were read, which stands beside the message too.
+    /// The pages that were fetched, which the API sends as metadata of the message, too.
     pub(super) fn page_fetch_call(&self, metadata: Map<String, Value>) -> ModelToolCall {
         let pages = metadata.get("urlMetadata").and_then(Value::as_array);
         let urls = pages.into_iter().flatten().filter_map(|page| page.get("retrievedUrl"));
@@ -83,7 +84,7 @@ impl ProviderRuns {
 
     fn call(&self, run: OpenRun, result: Map<String, Value>) -> ModelToolCall {
         let OpenRun { kind, id, args } = run;
-        // The wire tells two searches apart that are one tool.
+        // The API distinguishes two kinds of search that are one tool.
         let is_it = |known: &str| kind.strip_prefix(known).is_some_and(ends_name);
         let name = self.names.iter().find(|(known, _)| is_it(known)).map(|(_, name)| name);
         let name = name.cloned().unwrap_or(kind);
@@ -101,7 +102,7 @@ fn ends_name(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with('_')
 }
 
-/// Code has no type of tool.
+/// Takes the tool's type, which a run of code does not have.
 fn take_kind(part: &mut Map<String, Value>) -> String {
     match part.remove("toolType") {
         Some(Value::String(kind)) => kind.to_ascii_lowercase(),
@@ -116,7 +117,7 @@ fn take_id(part: &mut Map<String, Value>) -> Option<String> {
     }
 }
 
-/// `googleSearch` and `google_search` are the same key on this wire.
+/// The API treats `googleSearch` and `google_search` as the same key.
 fn snake_case(key: &str) -> String {
     let mut snake = String::new();
     for c in key.chars() {

@@ -1,4 +1,4 @@
-//! A reply of Gemini, collected from the chunks of its stream.
+//! Decodes a reply of Gemini from the chunks of its stream.
 
 use abide_conversation::message::blocks::as_text;
 use abide_conversation::message::{ProviderMessage, StopReason, Usage};
@@ -13,11 +13,11 @@ use crate::model::http;
 use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
 use crate::model::{ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd};
 
-/// How many pieces one message may have; text that streams is one. Each takes memory beside its
-/// bytes.
+/// The largest number of parts in one message, where streamed text counts as one. Each part takes
+/// memory in addition to its bytes.
 const MAX_ITEMS: usize = 16_384;
 
-/// The reasons to end a message that are a refusal to say more.
+/// The finish reasons that mean a refusal.
 const REFUSAL_REASONS: [&str; 12] = [
     "SAFETY",
     "RECITATION",
@@ -33,14 +33,14 @@ const REFUSAL_REASONS: [&str; 12] = [
     "PUP_LIMITED_DISABLED",
 ];
 
-/// What has come so far of one reply.
+/// The decoder for one reply.
 #[derive(Debug, Default)]
 pub(super) struct GeminiDecoder {
     model: String,
     items: Vec<Value>,
-    /// Whether the items say more than text and calls do.
+    /// Whether the items hold more than text and calls.
     needs_verbatim: bool,
-    /// Whether anything was said for people.
+    /// Whether the reply has text for the user.
     has_text: bool,
     calls: Vec<ModelToolCall>,
     runs: ProviderRuns,
@@ -54,7 +54,7 @@ pub(super) struct GeminiDecoder {
 }
 
 impl GeminiDecoder {
-    /// The reply to a request, of which nothing has come.
+    /// A decoder for the reply to a request.
     pub(super) fn new(request: &ModelRequest) -> Self {
         let (model, runs) = (request.settings.name.clone(), ProviderRuns::of(&request.tools));
         Self { model, runs, ..Self::default() }
@@ -110,8 +110,8 @@ impl GeminiDecoder {
         }))
     }
 
-    /// Keeps a piece for the message as the provider wrote it. Text that streams is joined, but
-    /// never with what is signed.
+    /// Adds a part to the message as the provider wrote it. Streamed text is joined, but never with
+    /// signed text.
     fn push_item(&mut self, mut item: Value) -> Result<(), ModelError> {
         if let Some(text) = plain_text(&mut item) {
             if text.is_empty() {
@@ -135,7 +135,7 @@ impl GeminiDecoder {
         Ok(())
     }
 
-    /// Why the message ended, or why it is none.
+    /// Why the message ended; an error if that makes it unusable.
     fn stop_reason(&self) -> Result<Option<StopReason>, ModelError> {
         let said = self.has_text || !self.calls.is_empty();
         let calls = self.calls.iter().any(|call| call.provider_result.is_none());
@@ -150,7 +150,7 @@ impl GeminiDecoder {
             "STOP" if calls => Ok(Some(StopReason::ToolCalls)),
             "STOP" => Ok(Some(StopReason::End)),
             "MAX_TOKENS" | "CONTINUATION" => Ok(Some(StopReason::MaxTokens)),
-            // What the model meant to call is lost, and with it what it said of it.
+            // The intended call is lost, and with it the text that announced it.
             "MALFORMED_FUNCTION_CALL"
             | "MALFORMED_RESPONSE"
             | "UNEXPECTED_TOOL_CALL"
@@ -189,7 +189,7 @@ impl http::ReplyDecoder for GeminiDecoder {
         self.finish_reason.is_some() || self.block_reason.is_some()
     }
 
-    /// The stream's own end is the only sign of it.
+    /// Only the end of the stream shows that it is complete.
     fn is_stream_complete(&self) -> bool {
         false
     }
@@ -211,7 +211,7 @@ impl http::ReplyDecoder for GeminiDecoder {
     }
 }
 
-/// The text of a piece that has nothing besides.
+/// The text of a part that has nothing but text.
 fn plain_text(item: &mut Value) -> Option<&mut String> {
     let fields = item.as_object_mut()?;
     let bare = fields.keys().all(|key| matches!(key.as_str(), "text" | "thought"));
@@ -232,7 +232,8 @@ fn model_call(call: FunctionCall) -> ModelToolCall {
     }
 }
 
-/// Media that the model made are named and not kept: a journal's events hold no bytes.
+/// Media that the model generated are described in text and not stored: a journal's events hold no
+/// bytes.
 fn media_as_text(data: InlineData) -> Option<String> {
     let block = json!({"type": "generated_image", "mimeType": data.mime_type, "data": data.data});
     as_text(&block).map(|text| text.into_owned())

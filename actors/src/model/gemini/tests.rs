@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::test_server::{
-    Answer, FixedClock, TestServer, all_ok, collect_reply, event, request, settings,
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, event, request, settings,
 };
 use crate::model::{
     ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Retry,
@@ -34,7 +34,7 @@ fn asking(server: &TestServer) -> ModelRequest {
 }
 
 async fn reply(pieces: Vec<String>) -> Vec<Result<ReplyChunk, ModelError>> {
-    let server = TestServer::start([Answer::stream(pieces)]).await;
+    let server = TestServer::start([TestResponse::stream(pieces)]).await;
     collect_reply(&gemini(), asking(&server)).await
 }
 
@@ -88,7 +88,7 @@ async fn text_streams_and_all_that_is_counted_is_usage() {
 }
 
 #[tokio::test]
-async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
+async fn signed_text_stays_separate_and_the_rest_is_joined() {
     let first =
         json!({"functionCall": {"name": "f", "args": {"n": 1}}, "thoughtSignature": "c2ln"});
     let second = json!({"functionCall": {"id": "b", "name": "g"}});
@@ -126,7 +126,7 @@ async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_a_message_that_is_text_and_calls() {
+async fn a_message_of_text_and_calls_is_not_kept_verbatim() {
     let large = r#"{"id": 12345678901234567890123}"#;
     let raw = parts(json!([{"functionCall": {"name": "f", "args": {"id": 7}}}]));
     let raw = raw.replace(r#"{"id":7}"#, large);
@@ -136,7 +136,7 @@ async fn nothing_is_kept_of_a_message_that_is_text_and_calls() {
 }
 
 #[tokio::test]
-async fn media_that_the_model_makes_are_named() {
+async fn generated_media_are_described() {
     let image = json!({"inlineData": {"mimeType": "image/png", "data": "AAEC"},
         "thoughtSignature": "c2ln"});
     let parts = all_ok(reply(vec![parts(json!([image])), finish("STOP")]).await);
@@ -175,7 +175,7 @@ async fn every_reason_to_end_has_its_meaning() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_blocked_fails_for_good() {
+async fn a_blocked_prompt_is_not_retried() {
     let blocked = json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
         "usageMetadata": {"promptTokenCount": 9}});
     let failed = failure(reply(vec![event(blocked)]).await);
@@ -184,7 +184,7 @@ async fn a_prompt_that_is_blocked_fails_for_good() {
 }
 
 #[tokio::test]
-async fn an_error_says_whether_it_may_pass() {
+async fn an_error_says_whether_a_retry_may_help() {
     let error = |code: u16, status: &str, message: &str| {
         json!({"error": {"code": code, "status": status, "message": message, "details": [
             {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}]}})
@@ -200,7 +200,7 @@ async fn an_error_says_whether_it_may_pass() {
     ] {
         let status = u16::try_from(error["error"]["code"].as_u64().unwrap()).unwrap();
         let body = json!([error]).to_string().into();
-        let answer = Answer { status, pieces: vec![body], ..Answer::error(status, "") };
+        let answer = TestResponse { status, pieces: vec![body], ..TestResponse::error(status, "") };
         let server = TestServer::start([answer]).await;
         let failed = failure(collect_reply(&gemini(), asking(&server)).await);
         assert_eq!(failed.retry, retry, "{failed}");
@@ -221,7 +221,7 @@ async fn a_stream_that_ends_before_its_message_is_a_failure() {
 }
 
 #[tokio::test]
-async fn more_calls_or_pieces_than_anybody_means_are_refused() {
+async fn too_many_calls_or_parts_are_refused() {
     let many = |part: Value, count: usize| vec![parts(vec![part; count].into()), finish("STOP")];
     let call = json!({"functionCall": {"name": "f"}});
     let calls = all_ok(reply(many(call.clone(), 256)).await);
@@ -237,7 +237,8 @@ async fn more_calls_or_pieces_than_anybody_means_are_refused() {
 
 #[tokio::test]
 async fn a_key_is_sent_in_its_header_and_the_name_in_the_address() {
-    let answers = [Answer::stream([finish("STOP")]), Answer::error(400, &format!("bad {KEY}"))];
+    let answers =
+        [TestResponse::stream([finish("STOP")]), TestResponse::error(400, &format!("bad {KEY}"))];
     let server = TestServer::start(answers).await;
     let mut request = asking(&server);
     request.settings.api_key_env = Some("A_KEY".to_owned());

@@ -1,4 +1,4 @@
-//! The tools as the wire defines them.
+//! Writes the definitions of the tools.
 
 use abide_conversation::event::Executor;
 use serde_json::{Map, Value, json};
@@ -7,15 +7,15 @@ use super::PROVIDER;
 use crate::model::ToolSpec;
 use crate::model::http::options::merge;
 
-/// Where the functions stand in their tool.
+/// The key of the functions within their tool.
 const FUNCTIONS_KEY: &str = "functionDeclarations";
 
-/// The definitions of the tools that this provider is to know of.
+/// The definitions of the tools that this provider may see.
 ///
-/// Those that are run here are the functions of one tool, each with the tool's
-/// `provider_options.gemini` merged into it: where both have an object, key by key at every depth;
-/// elsewhere the option stands in the place of what was there. A tool that the provider runs is its
-/// `provider_options.gemini` and nothing else; without them it belongs to another provider.
+/// Tools that run here are the functions of one tool, each with the tool's
+/// `provider_options.gemini` merged into it: two objects are merged key by key at every depth, any
+/// other option replaces the existing value. A tool that the provider runs is its
+/// `provider_options.gemini` alone; without them it belongs to another provider.
 pub(super) fn definitions(specs: &[ToolSpec]) -> Vec<Value> {
     let functions: Vec<Value> = specs.iter().filter_map(function).collect();
     let functions = (!functions.is_empty()).then(|| json!({FUNCTIONS_KEY: functions}));
@@ -23,12 +23,12 @@ pub(super) fn definitions(specs: &[ToolSpec]) -> Vec<Value> {
     functions.into_iter().chain(hosted).collect()
 }
 
-/// Whether there are functions beside tools that the provider runs.
+/// Whether there are both functions and tools that the provider runs.
 pub(super) fn mixes_kinds(definitions: &[Value]) -> bool {
     definitions.len() > 1 && definitions[0].get(FUNCTIONS_KEY).is_some()
 }
 
-/// What a tool that the provider runs is on this wire.
+/// The definition of a tool that the provider runs.
 pub(super) fn hosted_options(spec: &ToolSpec) -> Option<&Map<String, Value>> {
     match spec.executor {
         Executor::Provider => spec.provider_options.get(PROVIDER)?.as_object(),

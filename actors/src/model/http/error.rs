@@ -1,4 +1,4 @@
-//! What can go wrong with a provider, in words for people, and whether it may pass.
+//! The errors of a call to a provider: a message for people, and whether a retry may help.
 
 use std::time::Duration;
 
@@ -9,17 +9,18 @@ use serde_json::Value;
 
 use crate::model::{ModelError, Retry};
 
-/// How much of a provider's own message is shown.
+/// How many characters of a provider's own message are quoted.
 const MAX_QUOTE_CHARS: usize = 300;
 
-/// How much of a key gives it away; providers echo keys half masked.
+/// A word that contains this many of a key's first characters is redacted; providers echo keys half
+/// masked.
 const KEY_PREFIX_CHARS: usize = 6;
 
-/// The provider answered with an error. `body` is the beginning of its answer, of which nothing is
-/// told but the message of a JSON error: whatever else answers may show what is behind it.
+/// The provider answered with an error status. `body` is the beginning of its answer. Only the
+/// message of a JSON error is quoted: any other body may reveal what is behind a proxy.
 pub(crate) fn from_status(status: StatusCode, wait: Option<Duration>, body: &str) -> ModelError {
     let body = match serde_json::from_str(body) {
-        // Gemini may answer a list with one error in it.
+        // Gemini may answer with a list that contains the one error.
         Ok(Value::Array(mut list)) if list.len() == 1 => list.remove(0),
         Ok(body) => body,
         Err(_) => Value::Null,
@@ -36,14 +37,14 @@ pub(crate) fn from_status(status: StatusCode, wait: Option<Duration>, body: &str
     ModelError { message: format!("the model's provider answered {status}{said}"), retry }
 }
 
-/// How long Gemini asks to wait, which it says in its error and not in a header.
+/// The delay that Gemini requests, which stands in its error and not in a header.
 fn retry_delay(error: &Value) -> Option<Duration> {
     let details = error.pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
-/// The provider said in its stream that it failed.
+/// The provider reported an error within the stream.
 pub(crate) fn from_stream(error: &Value) -> ModelError {
     let message = format!("the model's provider failed: {}", quote(&provider_message(error)));
     let code = &error["code"];
@@ -60,7 +61,7 @@ pub(crate) fn from_stream(error: &Value) -> ModelError {
     ModelError { message, retry }
 }
 
-/// The connection could not be made, or broke.
+/// The connection could not be established, or broke.
 pub(crate) fn from_transport(error: reqwest::Error) -> ModelError {
     let error = error.without_url();
     if error.is_builder() {
@@ -78,7 +79,7 @@ pub(crate) fn from_transport(error: reqwest::Error) -> ModelError {
     ModelError::transient(quote(&what))
 }
 
-/// This machine cannot make requests, for want of certificates or the like.
+/// No HTTP client can be built on this machine, for example for lack of certificates.
 pub(crate) fn no_client(error: reqwest::Error) -> ModelError {
     ModelError::permanent(format!(
         "no model can be asked from here: {}",
@@ -86,27 +87,27 @@ pub(crate) fn no_client(error: reqwest::Error) -> ModelError {
     ))
 }
 
-/// The provider said nothing for this long.
+/// The provider sent nothing for this long.
 pub(crate) fn idle_timeout(limit: Duration) -> ModelError {
     ModelError::transient(format!("the model's provider said nothing for {limit:?}"))
 }
 
-/// The provider went on for longer than a call may take.
+/// The reply took longer than a call may take.
 pub(crate) fn total_timeout(limit: Duration) -> ModelError {
     ModelError::permanent(format!("the model's reply took longer than {limit:?}"))
 }
 
-/// The stream ended before the message did.
+/// The stream ended before the message was complete.
 pub(crate) fn stream_cut() -> ModelError {
     ModelError::transient("the model's reply ended before it was whole")
 }
 
-/// The stream holds something else than chunks.
+/// A frame of the stream is not a chunk of the provider's format.
 pub(crate) fn unreadable() -> ModelError {
     ModelError::transient("the model's provider sent something unreadable")
 }
 
-/// The reply is larger than any may be.
+/// The reply exceeds [`super::MAX_REPLY_BYTES`].
 pub(crate) fn too_large() -> ModelError {
     ModelError::permanent(format!(
         "the model's reply has more than {} bytes",
@@ -114,18 +115,19 @@ pub(crate) fn too_large() -> ModelError {
     ))
 }
 
-/// The reply makes more calls than any may.
+/// The reply makes more calls than `limit`.
 pub(crate) fn too_many_calls(limit: usize) -> ModelError {
     ModelError::permanent(format!("the model's reply has more than {limit} calls"))
 }
 
-/// The provider would not answer, and the model said nothing; `why` is the provider's word for it.
+/// The provider refused to answer, and the model wrote nothing; `why` is the provider's
+/// explanation.
 pub(crate) fn refused(why: &str) -> ModelError {
     let why = if why.is_empty() { String::new() } else { format!(": {}", quote(why)) };
     ModelError::permanent(format!("the model's provider refused to answer{why}"))
 }
 
-/// The same failure without the key, or a part of it, in its message.
+/// The error with every word that contains the beginning of the key replaced in its message.
 pub(crate) fn redact_key(failure: ModelError, key: Option<&str>) -> ModelError {
     let Some(key) = key else { return failure };
     let telltale: String = key.chars().take(KEY_PREFIX_CHARS).collect();
@@ -134,7 +136,7 @@ pub(crate) fn redact_key(failure: ModelError, key: Option<&str>) -> ModelError {
     ModelError { message: words.join(" "), retry: failure.retry }
 }
 
-/// How long `Retry-After` asks to wait: seconds, or until a date.
+/// The delay requested by a `Retry-After` header, which gives seconds or a date.
 pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if let Ok(seconds) = header.parse() {
@@ -145,7 +147,7 @@ pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
 }
 
-/// What the codes have in them of errors that would only happen again.
+/// Parts of the error codes that mean the same request would be refused again.
 const PERMANENT_CODES: [&str; 10] = [
     "invalid",
     "authentication",
@@ -159,7 +161,8 @@ const PERMANENT_CODES: [&str; 10] = [
     "unsupported",
 ];
 
-/// How providers say that a request is larger than what they or their model read, in lower case.
+/// The phrases, in lower case, by which providers say that a request exceeds what they or their
+/// model read.
 const TOO_LONG_PHRASES: [&str; 12] = [
     "request_too_large",
     "payload size exceeds",
@@ -184,7 +187,7 @@ fn is_too_long(error: &Value) -> bool {
         .any(|text| TOO_LONG_PHRASES.iter().any(|phrase| text.contains(phrase)))
 }
 
-/// 409 is how some providers say that a lock was not had in time.
+/// Some providers answer 409 if a lock was not acquired in time.
 fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 409 | 429 | 500..)
 }
@@ -198,7 +201,7 @@ fn provider_message(error: &Value) -> String {
         .to_owned()
 }
 
-/// On one line, and bounded.
+/// The text on one line, cut to [`MAX_QUOTE_CHARS`].
 pub(crate) fn quote(text: &str) -> String {
     let line = text.split(|c: char| c.is_control() || c.is_whitespace());
     let line = line.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_transient_errors_are_retried() {
         for code in 300..=599 {
             let failure = from_status(StatusCode::from_u16(code).unwrap(), None, "");
             let passes = matches!(code, 408 | 409 | 429) || code >= 500;

@@ -1,13 +1,14 @@
-//! Ids of calls that a wire takes.
+//! Call ids in the characters and lengths that wire formats accept.
 
 use sha2::{Digest, Sha256};
 
-/// How much of an id's hash tells it from others that look alike on a wire.
+/// How many characters of an id's hash distinguish it from ids that look alike when sanitized.
 const HASH_CHARS: usize = 12;
 
-/// The id as a wire takes it that knows only letters, digits, `_` and `-`, and ids of this length
-/// at most, which must be 16 or more. One that is legal stays; of another, what is not is replaced,
-/// and a hash of the whole id is appended, so that two ids stay two.
+/// Rewrites an id for wire formats that accept only letters, digits, `_` and `-`, and at most
+/// `max_chars` characters, which must be 16 or more. A legal id stays as it is. In any other id the
+/// illegal characters are replaced and a hash of the whole id is appended, so that two ids stay
+/// distinct.
 pub(crate) fn sanitize_id(id: &str, longest: usize) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if (1..=longest).contains(&id.len()) && id.chars().all(plain) {
@@ -24,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_legal_id_stays_and_others_become_legal_and_stay_apart() {
+    fn a_legal_id_stays_and_others_become_legal_and_distinct() {
         let long = "x".repeat(41);
         let ids = ["call_1-A", "call_1~2", "call_1!2", "ä", "", &long, &format!("{long}y")];
         let mut wire = ids.map(|id| sanitize_id(id, 40));

@@ -1,11 +1,11 @@
-//! Lines of JSON, from bytes that may be split anywhere.
+//! Decodes lines of JSON from bytes that may be split anywhere.
 
 use std::mem;
 
 use super::format::Frame;
 use super::response_reader::FrameTooLargeError;
 
-/// Collects bytes into lines; blank ones are skipped.
+/// Collects bytes into lines and skips blank ones.
 #[derive(Debug, Default)]
 pub(super) struct NdjsonDecoder {
     line: Vec<u8>,
@@ -24,7 +24,7 @@ impl NdjsonDecoder {
         Ok(frames)
     }
 
-    /// The line that has come so far.
+    /// Takes the line that has no end yet.
     pub(super) fn take_partial_line(&mut self) -> Option<Frame> {
         let line = mem::take(&mut self.line);
         let data = String::from_utf8_lossy(&line).trim().to_owned();

@@ -1,4 +1,4 @@
-//! A response that is being read, piece by piece, within its limits.
+//! Reads a streamed response piece by piece, within its timeouts.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,23 +13,23 @@ use crate::model::{ModelError, ReplyChunk};
 pub(super) struct ResponseReader {
     response: Response,
     timeouts: HttpTimeouts,
-    /// Of the whole reply; of the stream's tail once the message has ended.
+    /// Ends the whole reply; once the message has ended, ends the rest of the stream.
     total_deadline: Pin<Box<Sleep>>,
-    /// Until when the next part must have come.
+    /// When the next chunk must have arrived.
     progress_deadline: Pin<Box<Sleep>>,
     frames: FrameDecoder,
-    /// `None` once its end is among what is ready.
+    /// `None` once its last chunks are among those in `ready`.
     decoder: Option<Box<dyn ReplyDecoder>>,
     ready: VecDeque<Result<ReplyChunk, ModelError>>,
 }
 
-/// Cuts bytes, which may be split anywhere, into frames.
+/// Divides bytes, which may be split anywhere, into frames.
 enum FrameDecoder {
     Sse(sse::SseDecoder),
     Ndjson(ndjson::NdjsonDecoder),
 }
 
-/// A frame is larger than it may be.
+/// A frame exceeds its bound.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FrameTooLargeError;
 
@@ -64,14 +64,15 @@ impl ResponseReader {
                 return Ok(Some((part?, self)));
             }
             let Some(reply) = self.decoder.take() else { return Ok(None) };
-            // What came before a failure is handed on before it.
+            // Chunks that arrived before an error are passed on before it.
             if let Err(failure) = self.read(reply).await {
                 self.ready.push_back(Err(failure));
             }
         }
     }
 
-    /// Reads one piece of the body into the reply, and ends the reply if that was the last.
+    /// Reads one piece of the body into the decoder, and finishes the reply if that was the last
+    /// one.
     async fn read(&mut self, mut reply: Box<dyn ReplyDecoder>) -> Result<(), ModelError> {
         let finished = reply.is_message_complete();
         let chunk = tokio::select! {
@@ -82,7 +83,7 @@ impl ResponseReader {
         };
         let frames = match chunk {
             Some(Ok(Ok(Some(bytes)))) => self.frames.feed(&bytes),
-            // The last line may have no end.
+            // The last line may lack its line break.
             Some(Ok(Ok(None))) if !finished => match self.frames.take_partial_frame() {
                 Some(frame) => Ok(vec![frame]),
                 None => return Err(error::stream_cut()),
@@ -123,7 +124,7 @@ impl FrameDecoder {
         }
     }
 
-    /// A frame that the end of the body completes.
+    /// Takes a frame that the end of the body completes.
     fn take_partial_frame(&mut self) -> Option<Frame> {
         match self {
             Self::Sse(_) => None,

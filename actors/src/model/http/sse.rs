@@ -1,11 +1,11 @@
-//! Server-sent events, from bytes that may be split anywhere.
+//! Decodes server-sent events from bytes that may be split anywhere.
 
 use std::mem;
 
 use super::format::Frame;
 use super::response_reader::FrameTooLargeError;
 
-/// How large one event may be: as large as a whole reply.
+/// The largest event: as large as a whole reply.
 const MAX_EVENT_BYTES: usize = super::MAX_REPLY_BYTES;
 
 /// Collects bytes into events. Comments and fields other than `event` and `data` are skipped.
@@ -48,7 +48,7 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// A blank line ends an event; any other adds to it.
+    /// Handles a complete line: a blank one ends an event, any other adds to it.
     fn end_line(&mut self) -> Option<Frame> {
         let line = mem::take(&mut self.line);
         let mut line = String::from_utf8_lossy(&line);

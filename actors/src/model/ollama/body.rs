@@ -1,4 +1,4 @@
-//! The body of a chat request.
+//! Writes the body of a chat request.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,17 +14,17 @@ use crate::model::http::options::merge;
 use crate::model::openai::tool;
 use crate::model::{ModelRequest, ModelSettings};
 
-/// Before the schema of the answer.
+/// The instruction in front of the answer's schema.
 const SCHEMA_PROMPT: &str =
     "When you have what you need, answer with nothing but JSON that satisfies this JSON Schema: ";
 
-/// The names of the calls so far, by their ids: a result tells whose it is by both.
+/// The names of the calls so far, by their ids: a result names its call by both.
 type CallNames<'a> = HashMap<&'a str, &'a str>;
 
-/// Renders a request.
+/// Renders the body of a request.
 ///
-/// A prompt longer than the server's window is to be refused: by itself the server leaves out its
-/// beginning and says nothing. The definition's `window`, if it has one, is the window.
+/// A prompt longer than the server's window is to be refused: by default the server silently drops
+/// its beginning. The definition's `window`, if it has one, becomes the server's window.
 pub(super) fn render(request: &ModelRequest) -> Value {
     let settings = &request.settings;
     let tools = request.tools.iter().filter_map(|spec| tool::definition(spec, PROVIDER));
@@ -62,8 +62,8 @@ pub(super) fn render(request: &ModelRequest) -> Value {
     body
 }
 
-/// A `format` lets the model write nothing but the answer, so that it could never call: beside
-/// tools, it is told of the schema instead.
+/// With a `format` the model can write nothing but the answer, so it could never call a tool. If
+/// there are tools, the schema is therefore added to the system prompt.
 fn system_prompt(request: &ModelRequest, calls: bool) -> String {
     let told = request.schema.as_ref().filter(|_| calls);
     let told = told.map(|schema| format!("{SCHEMA_PROMPT}{schema}"));
@@ -110,14 +110,14 @@ fn assistant_message(request: &ModelRequest, message: &Message) -> Value {
     said
 }
 
-/// What the same model thought before its calls.
+/// The thinking of the same model before its calls.
 fn thinking<'a>(request: &'a ModelRequest, message: &Message) -> Option<&'a Value> {
     let verbatim = request.verbatim.get(&message.id)?;
     let own = verbatim.provider == PROVIDER && verbatim.model == request.settings.name;
     verbatim.items.iter().filter(|_| own).find_map(|item| item.get("thinking"))
 }
 
-/// Images stand beside the text, which is all else.
+/// A user's message: its images, and everything else as text.
 fn user_message(blocks: &[Value]) -> Value {
     let mut images = Vec::new();
     let mut texts: Vec<Cow<'_, str>> = Vec::new();
@@ -133,7 +133,7 @@ fn user_message(blocks: &[Value]) -> Value {
     }
 }
 
-/// The bytes of an image that the server can decode; it fetches none.
+/// The bytes of an image that the server can decode; the server fetches none.
 fn image(block: &Value) -> Option<&str> {
     match Media::of(block).ok()? {
         Media {
@@ -141,7 +141,7 @@ fn image(block: &Value) -> Option<&str> {
             source: Source::Base64 { media_type, data },
             ..
         } => {
-            // The one that its decoder does not know.
+            // The only one of the types that the server cannot decode.
             let known = image_type(media_type).filter(|known| *known != "image/gif");
             known.is_some().then_some(data)
         }

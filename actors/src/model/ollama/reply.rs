@@ -1,4 +1,4 @@
-//! A reply, collected from the lines of its stream.
+//! Decodes a reply of Ollama from the lines of its stream.
 
 use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::model::http;
 use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
 use crate::model::{ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd};
 
-/// What has come so far of one reply.
+/// The decoder for one reply.
 #[derive(Debug, Default)]
 pub(super) struct OllamaDecoder {
     model: String,
@@ -32,11 +32,11 @@ impl OllamaDecoder {
         if self.bytes > MAX_REPLY_BYTES { Err(error::too_large()) } else { Ok(()) }
     }
 
-    /// Calls come whole, often without an id.
+    /// Adds a call, which is always complete and often has no id.
     fn push_call(&mut self, made: OllamaCall<'_>) -> Result<(), ModelError> {
         let function = made.function.unwrap_or_default();
         let args = function.arguments.map_or("", RawValue::get);
-        // Some models write their arguments as a text of JSON.
+        // Some models write their arguments as a string of JSON.
         let args = serde_json::from_str(args).unwrap_or_else(|_| args.to_owned());
         let (id, name) = (made.id.unwrap_or_default(), function.name.unwrap_or_default());
         self.count_bytes(id.len() + name.len() + args.len())?;
@@ -98,7 +98,8 @@ impl http::ReplyDecoder for OllamaDecoder {
             Some("length") => Some(StopReason::MaxTokens),
             Some(_) | None => None,
         };
-        // Models are trained to read, with the results, why they called; later no more.
+        // Models are trained to read their reasons for a call together with its results, but not
+        // later.
         let read_again = !thinking.is_empty() && !calls.is_empty();
         let verbatim = read_again.then(|| ProviderMessage {
             provider: PROVIDER.to_owned(),
@@ -136,7 +137,7 @@ struct OllamaCall<'a> {
     function: Option<OllamaFunction<'a>>,
 }
 
-/// The arguments are read by themselves, since a value would round their large numbers.
+/// The arguments are parsed separately, since a value would round large numbers.
 #[derive(Default, Deserialize)]
 struct OllamaFunction<'a> {
     name: Option<String>,

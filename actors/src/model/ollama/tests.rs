@@ -17,7 +17,7 @@ use super::reply::OllamaDecoder;
 use crate::model::http;
 use crate::model::http::{Frame, HttpModel, HttpTimeouts, MAX_REPLY_BYTES};
 use crate::model::test_server::{
-    Answer, FixedClock, TestServer, all_ok, collect_reply, request, settings,
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, request, settings,
 };
 use crate::model::{
     ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Retry,
@@ -96,8 +96,8 @@ async fn the_last_line_needs_no_end_and_an_error_comes_after_its_text() {
     let hi = format!("{}\n", says(json!({"content": "Hi"})));
     let lines = [hi.clone(), done("stop").to_string()];
     let server = TestServer::start([
-        Answer::stream(lines),
-        Answer::stream([hi, json!({"error": "an error was encountered"}).to_string()]),
+        TestResponse::stream(lines),
+        TestResponse::stream([hi, json!({"error": "an error was encountered"}).to_string()]),
     ]);
     let server = server.await;
     let wire =

@@ -1,4 +1,4 @@
-//! The body of a chat completions request.
+//! Writes the body of a request for chat completions.
 
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role};
@@ -11,15 +11,15 @@ use crate::model::http::ids::sanitize_id as legal_id;
 use crate::model::http::message_body::{args_object, assistant_text, sanitize_name};
 use crate::model::http::options::merge;
 
-/// How long a call's id may be on this wire.
+/// The longest id of a call.
 const MAX_ID_CHARS: usize = 40;
 
-/// How long a cache's name may be, which is a conversation's id unless that is longer.
+/// The longest cache key, which is the conversation's id unless that is longer.
 const MAX_CACHE_KEY_CHARS: usize = 64;
 
-/// Renders a request. `own` says that OpenAI itself is asked: its newer models know the limit of
-/// tokens only by its new name, other servers often only by the old one; and only its own cache is
-/// sure to have names.
+/// Renders the body of a request. `own` says that the server is OpenAI's. Its newer models accept
+/// only the new name of the token limit, while other servers often know only the old one; and only
+/// its cache is certain to have keys.
 pub(super) fn render(request: &ModelRequest, own: bool) -> Value {
     let settings = &request.settings;
     let system =
@@ -84,7 +84,7 @@ fn call(call: &abide_conversation::message::CallRef) -> Value {
     json!({"id": legal_id(call.id.as_str(), MAX_ID_CHARS), "type": "function", "function": function})
 }
 
-/// One text where it is all text, since not every server takes parts.
+/// Plain text if every part is text, since not every server accepts parts.
 fn user_content(blocks: &[Value]) -> Value {
     let parts: Vec<Value> = blocks.iter().filter_map(render_part).collect();
     if parts.iter().all(|part| part["type"] == "text") {

@@ -1,14 +1,14 @@
-//! A block of a user's message as a part on the wire.
+//! Writes a block of a user's message as a content part.
 
 use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
 use crate::model::http::media::{image_type, pdf_name};
 
-/// The part for a block; `None` for one that is not sent back.
+/// Renders a block; `None` if it is never sent.
 ///
-/// What the wire does not know is its text: one part that the server refuses would make every
-/// later request of the conversation fail.
+/// A block that the API does not know is sent as text: one part that the server refuses would make
+/// every later request of the conversation fail.
 pub(super) fn render_part(block: &Value) -> Option<Value> {
     let shown = Media::of(block).ok().and_then(|media| media_part(&media));
     shown.or_else(|| as_text(block).map(|text| json!({"type": "text", "text": text})))

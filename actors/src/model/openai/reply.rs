@@ -1,4 +1,4 @@
-//! A reply of chat completions, collected from the chunks of its stream.
+//! Decodes a reply of chat completions from the chunks of its stream.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde::Deserialize;
@@ -8,12 +8,12 @@ use crate::model::http;
 use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
 use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd};
 
-/// What has come so far of one reply.
+/// The decoder for one reply.
 #[derive(Debug, Default)]
 pub(super) struct ChatDecoder {
     calls: Vec<PartialCall>,
     usage: Option<Usage>,
-    finish: Option<String>,
+    finish_reason: Option<String>,
     has_refusal: bool,
     has_text: bool,
     bytes: usize,
@@ -49,13 +49,13 @@ impl http::ReplyDecoder for ChatDecoder {
                 continue;
             }
             self.apply_delta(choice.delta.unwrap_or_default(), &mut parts)?;
-            self.finish = choice.finish_reason.or(self.finish.take());
+            self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         }
         Ok(parts)
     }
 
     fn is_message_complete(&self) -> bool {
-        self.is_done || self.finish.is_some()
+        self.is_done || self.finish_reason.is_some()
     }
 
     fn is_stream_complete(&self) -> bool {
@@ -63,8 +63,8 @@ impl http::ReplyDecoder for ChatDecoder {
     }
 
     fn finish_reason(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
-        let cut = self.finish.as_deref() == Some("length");
-        let stop = match self.finish.as_deref() {
+        let cut = self.finish_reason.as_deref() == Some("length");
+        let stop = match self.finish_reason.as_deref() {
             _ if self.has_refusal => Some(StopReason::Refusal),
             Some("stop") => Some(StopReason::End),
             Some("tool_calls" | "function_call") => Some(StopReason::ToolCalls),
@@ -109,8 +109,8 @@ impl ChatDecoder {
         if self.bytes > MAX_REPLY_BYTES { Err(error::too_large()) } else { Ok(()) }
     }
 
-    /// Adds a fragment to its call. Its index says which; of servers that leave it out, or that
-    /// give every call the same one, a new id beside a name says that a new call begins.
+    /// Adds a fragment to its call, which its index names. If a server omits the index or gives
+    /// every call the same one, a new id together with a name starts a new call.
     fn apply_fragment(&mut self, fragment: CallFragment) -> Result<(), ModelError> {
         let function = fragment.function.unwrap_or_default();
         let id = fragment.id.unwrap_or_default();
@@ -152,7 +152,7 @@ impl ChatDecoder {
     }
 }
 
-/// A call whose arguments are still coming.
+/// A call whose arguments are still being streamed.
 #[derive(Debug, Default)]
 struct PartialCall {
     index: u64,
@@ -167,7 +167,7 @@ impl PartialCall {
     }
 }
 
-/// Text, also where a server sends it as a list of typed pieces; nothing if it is empty.
+/// The text of a field, which some servers send as a list of typed pieces; `None` if it is empty.
 fn text(value: Option<Value>) -> Option<String> {
     let text = match value? {
         Value::String(text) => text,
@@ -183,7 +183,7 @@ fn text(value: Option<Value>) -> Option<String> {
 struct ChatChunk {
     error: Option<Value>,
     choices: Option<Vec<ChatChoice>>,
-    /// Read by itself: nonsense in it does not spoil the reply.
+    /// Parsed separately: malformed usage does not spoil the reply.
     usage: Option<Value>,
 }
 

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::model::http::{HttpModel, HttpTimeouts, endpoint};
 use crate::model::test_server::{
-    Answer, DONE, FixedClock, TestEnd, TestServer, all_ok, collect_reply, delta, event, finish,
-    request, settings,
+    DONE, FixedClock, TestEnd, TestResponse, TestServer, all_ok, collect_reply, delta, event,
+    finish, request, settings,
 };
 use crate::model::{
     Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd,
@@ -35,7 +35,7 @@ fn asking(server: &TestServer) -> ModelRequest {
     })
 }
 
-async fn reply(answer: Answer) -> Vec<Result<ReplyChunk, ModelError>> {
+async fn reply(answer: TestResponse) -> Vec<Result<ReplyChunk, ModelError>> {
     let server = TestServer::start([answer]).await;
     collect_reply(&openai(HttpTimeouts::default()), asking(&server)).await
 }
@@ -65,7 +65,7 @@ async fn text_streams_and_usage_comes_last() {
         event(usage),
         DONE.to_owned(),
     ];
-    let parts = all_ok(reply(Answer::stream(pieces)).await);
+    let parts = all_ok(reply(TestResponse::stream(pieces)).await);
     let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
     let text = |text: &str| ReplyChunk::Text(text.to_owned());
     assert_eq!(
@@ -87,7 +87,7 @@ async fn thinking_streams_under_either_of_its_names() {
         finish("stop"),
         DONE.to_owned(),
     ];
-    let parts = all_ok(reply(Answer::stream(pieces)).await);
+    let parts = all_ok(reply(TestResponse::stream(pieces)).await);
     let thinking = |text: &str| ReplyChunk::Thinking(text.to_owned());
     let expected = [
         thinking("Hm."),
@@ -139,7 +139,7 @@ fn call(id: &str, name: &str, args: Result<Value, String>) -> ReplyChunk {
 async fn two_calls_are_whole_wherever_the_stream_is_split() {
     let stream = two_calls().into_bytes();
     let splits = 1..stream.len();
-    let split = |at: usize| Answer::stream([stream[..at].to_vec(), stream[at..].to_vec()]);
+    let split = |at: usize| TestResponse::stream([stream[..at].to_vec(), stream[at..].to_vec()]);
     let server = TestServer::start(splits.clone().map(split)).await;
     let openai = openai(HttpTimeouts::default());
     let expected = [
@@ -152,7 +152,7 @@ async fn two_calls_are_whole_wherever_the_stream_is_split() {
         let parts = all_ok(collect_reply(&openai, asking(&server)).await);
         assert_eq!(parts, expected, "split at {at}");
     }
-    let bytes = Answer::stream(stream.chunks(1).map(<[u8]>::to_vec));
+    let bytes = TestResponse::stream(stream.chunks(1).map(<[u8]>::to_vec));
     assert_eq!(all_ok(reply(bytes).await), expected);
 }
 
@@ -177,7 +177,7 @@ async fn a_server_may_leave_out_the_index_or_repeat_it() {
             more("2}", index.clone()),
             finish("tool_calls"),
         ];
-        let parts = all_ok(reply(Answer::stream(pieces)).await);
+        let parts = all_ok(reply(TestResponse::stream(pieces)).await);
         let expected = [
             call("a", "f", Ok(json!({"id": 1}))),
             call("b", "f", Ok(json!({"id": 2}))),
@@ -188,10 +188,13 @@ async fn a_server_may_leave_out_the_index_or_repeat_it() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_not_json_are_handed_on_raw() {
+async fn arguments_that_are_not_json_are_passed_on_raw() {
     let args = |args: &str, reason: &str| {
         let function = json!({"name": "f", "arguments": args});
-        Answer::stream([fragment(0, json!({"id": "a", "function": function})), finish(reason)])
+        TestResponse::stream([
+            fragment(0, json!({"id": "a", "function": function})),
+            finish(reason),
+        ])
     };
     for (given, reason, expected) in [
         ("{\"a\": ", "tool_calls", Err("{\"a\": ".to_owned())),
@@ -213,22 +216,23 @@ async fn arguments_that_are_not_json_are_handed_on_raw() {
 }
 
 #[tokio::test]
-async fn a_message_that_has_ended_needs_no_goodbye() {
+async fn a_complete_message_needs_no_orderly_close() {
     let limits = HttpTimeouts { trailer: Duration::from_millis(50), ..HttpTimeouts::default() };
     for end in [TestEnd::Whole, TestEnd::Breaks, TestEnd::Hangs] {
         let pieces = [delta(json!({"content": "Hi"})), finish("stop")];
-        let server = TestServer::start([Answer::stream(pieces).ending_with(end)]).await;
+        let server = TestServer::start([TestResponse::stream(pieces).ending_with(end)]).await;
         let parts = all_ok(collect_reply(&openai(limits), asking(&server)).await);
         assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), done(StopReason::End)], "{end:?}");
     }
 }
 
 #[tokio::test]
-async fn comments_after_the_end_keep_nobody() {
+async fn comments_after_the_end_do_not_delay_the_reply() {
     let limits = HttpTimeouts { trailer: Duration::from_millis(50), ..HttpTimeouts::default() };
-    let server =
-        TestServer::start([Answer::stream([finish("stop")]).ending_with(TestEnd::CommentsForever)])
-            .await;
+    let server = TestServer::start([
+        TestResponse::stream([finish("stop")]).ending_with(TestEnd::CommentsForever)
+    ])
+    .await;
     assert_eq!(
         all_ok(collect_reply(&openai(limits), asking(&server)).await),
         [done(StopReason::End)]
@@ -238,20 +242,21 @@ async fn comments_after_the_end_keep_nobody() {
 #[tokio::test]
 async fn a_stream_that_ends_before_its_message_is_a_failure() {
     for end in [TestEnd::Whole, TestEnd::Breaks] {
-        let parts = reply(Answer::stream([delta(json!({"content": "Hi"}))]).ending_with(end)).await;
+        let parts =
+            reply(TestResponse::stream([delta(json!({"content": "Hi"}))]).ending_with(end)).await;
         assert_eq!(parts[0], said("Hi"));
         assert_eq!(failure(parts).retry, Retry::After(None), "{end:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up() {
+async fn a_silent_server_times_out() {
     let soon = Duration::from_millis(100);
     let limits = HttpTimeouts { response_head: soon, idle: soon, ..HttpTimeouts::default() };
-    let begun = Answer::stream([delta(json!({"content": "Hi"}))]);
+    let begun = TestResponse::stream([delta(json!({"content": "Hi"}))]);
     for (answer, parts) in [
-        (Answer::stream([""; 0]).ending_with(TestEnd::NoHeader), 1),
-        (Answer::stream([""; 0]).ending_with(TestEnd::Hangs), 1),
+        (TestResponse::stream([""; 0]).ending_with(TestEnd::NoHeader), 1),
+        (TestResponse::stream([""; 0]).ending_with(TestEnd::Hangs), 1),
         (begun.ending_with(TestEnd::Hangs), 2),
     ] {
         let server = TestServer::start([answer]).await;
@@ -263,18 +268,19 @@ async fn a_server_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_only_keeps_alive_is_given_up_too() {
+async fn a_server_that_only_sends_keep_alives_times_out() {
     let limits = HttpTimeouts { total: Duration::from_millis(100), ..HttpTimeouts::default() };
     let server =
-        TestServer::start([Answer::stream([""; 0]).ending_with(TestEnd::CommentsForever)]).await;
+        TestServer::start([TestResponse::stream([""; 0]).ending_with(TestEnd::CommentsForever)])
+            .await;
     let failure = failure(collect_reply(&openai(limits), asking(&server)).await);
     assert_eq!(failure.retry, Retry::Never);
 }
 
 #[tokio::test]
-async fn keep_alives_are_no_answer() {
+async fn keep_alives_are_no_progress() {
     let limits = HttpTimeouts { progress: Duration::from_millis(100), ..HttpTimeouts::default() };
-    let begun = Answer::stream([delta(json!({"content": "Hi"}))]);
+    let begun = TestResponse::stream([delta(json!({"content": "Hi"}))]);
     let server = TestServer::start([begun.ending_with(TestEnd::CommentsForever)]).await;
     let heard = collect_reply(&openai(limits), asking(&server)).await;
     assert_eq!(heard.len(), 2);
@@ -283,16 +289,16 @@ async fn keep_alives_are_no_answer() {
 }
 
 #[tokio::test]
-async fn nonsense_in_usage_does_not_spoil_a_reply() {
+async fn malformed_usage_does_not_spoil_a_reply() {
     let usage = event(json!({"choices": [], "usage": {"prompt_tokens": -5}}));
     let pieces = [delta(json!({"content": "Hi"})), finish("stop"), usage, DONE.to_owned()];
-    let parts = all_ok(reply(Answer::stream(pieces)).await);
+    let parts = all_ok(reply(TestResponse::stream(pieces)).await);
     let done = ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() };
     assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), ReplyChunk::Done(done)]);
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_may_be_there_later() {
+async fn a_server_that_cannot_be_reached_may_be_retried() {
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = server.local_addr().unwrap();
     drop(server);
@@ -305,7 +311,7 @@ async fn a_server_that_is_not_there_may_be_there_later() {
 }
 
 #[tokio::test]
-async fn garbage_in_a_stream_is_a_failure_after_what_came_before_it() {
+async fn garbage_in_a_stream_is_an_error_after_the_preceding_chunks() {
     let good = delta(json!({"content": "Hi"}));
     for (bad, retry) in [
         ("data: {\"choices\": [\n\n".to_owned(), Retry::After(None)),
@@ -313,7 +319,7 @@ async fn garbage_in_a_stream_is_a_failure_after_what_came_before_it() {
         (event(json!({"error": {"message": "overloaded", "code": 503}})), Retry::After(None)),
         (event(json!({"error": {"message": "no", "type": "invalid_request_error"}})), Retry::Never),
     ] {
-        let parts = reply(Answer::stream([format!("{good}{bad}{DONE}")])).await;
+        let parts = reply(TestResponse::stream([format!("{good}{bad}{DONE}")])).await;
         assert_eq!(parts[0], said("Hi"));
         assert_eq!(parts.len(), 2);
         assert_eq!(failure(parts).retry, retry, "{bad}");
@@ -321,16 +327,19 @@ async fn garbage_in_a_stream_is_a_failure_after_what_came_before_it() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_whether_it_may_pass() {
-    let busy = Answer::error(429, "slow down").with_header("retry-after", "7");
-    let date =
-        Answer::error(503, "later").with_header("retry-after", "Sat, 21 Nov 2026 08:00:09 GMT");
+async fn a_refusal_says_whether_a_retry_may_help() {
+    let busy = TestResponse::error(429, "slow down").with_header("retry-after", "7");
+    let date = TestResponse::error(503, "later")
+        .with_header("retry-after", "Sat, 21 Nov 2026 08:00:09 GMT");
     for (answer, retry) in [
         (busy, Retry::After(Some(Duration::from_secs(7)))),
         (date, Retry::After(Some(Duration::from_secs(9)))),
-        (Answer::error(500, "oops"), Retry::After(None)),
-        (Answer::error(400, "no"), Retry::Never),
-        (Answer::error(307, "moved").with_header("location", "http://127.0.0.1:1/"), Retry::Never),
+        (TestResponse::error(500, "oops"), Retry::After(None)),
+        (TestResponse::error(400, "no"), Retry::Never),
+        (
+            TestResponse::error(307, "moved").with_header("location", "http://127.0.0.1:1/"),
+            Retry::Never,
+        ),
     ] {
         let status = answer.status;
         let failure = failure(reply(answer).await);
@@ -341,19 +350,19 @@ async fn a_refusal_says_whether_it_may_pass() {
 
 #[tokio::test]
 async fn an_answer_that_does_not_stream_is_refused() {
-    let whole = Answer { status: 200, ..Answer::error(200, "whole") };
+    let whole = TestResponse { status: 200, ..TestResponse::error(200, "whole") };
     assert_eq!(failure(reply(whole).await).retry, Retry::Never);
 }
 
 #[tokio::test]
 async fn a_reply_without_end_is_refused() {
     let piece = delta(json!({"content": "x".repeat(1024 * 1024)}));
-    let parts = reply(Answer::stream(vec![piece; 20]).ending_with(TestEnd::Hangs)).await;
+    let parts = reply(TestResponse::stream(vec![piece; 20]).ending_with(TestEnd::Hangs)).await;
     assert_eq!(parts.len(), 17);
     assert_eq!(failure(parts).retry, Retry::Never);
 
     let calls = (0..300).map(|n| fragment(n, json!({"id": "a", "function": {"name": "f"}})));
-    let failure = failure(reply(Answer::stream(calls).ending_with(TestEnd::Hangs)).await);
+    let failure = failure(reply(TestResponse::stream(calls).ending_with(TestEnd::Hangs)).await);
     assert_eq!(failure.message, "the model's reply has more than 256 calls");
 }
 
@@ -362,14 +371,15 @@ async fn ten_megabytes_of_arguments_are_collected() {
     let args = "x".repeat(100);
     let piece = fragment(0, json!({"id": "a", "function": {"name": "f", "arguments": args}}));
     let pieces = vec![piece.repeat(1000); 100];
-    let parts = all_ok(reply(Answer::stream(pieces.into_iter().chain([finish("stop")]))).await);
+    let parts =
+        all_ok(reply(TestResponse::stream(pieces.into_iter().chain([finish("stop")]))).await);
     assert_eq!(parts[0], call("a", "f", Err("x".repeat(10_000_000))));
 }
 
 #[tokio::test]
-async fn leaving_closes_the_connection() {
-    let text = Answer::stream([delta(json!({"content": "Hi"}))]).ending_with(TestEnd::Hangs);
-    let mute = Answer::stream([""; 0]).ending_with(TestEnd::NoHeader);
+async fn dropping_the_stream_closes_the_connection() {
+    let text = TestResponse::stream([delta(json!({"content": "Hi"}))]).ending_with(TestEnd::Hangs);
+    let mute = TestResponse::stream([""; 0]).ending_with(TestEnd::NoHeader);
     let mut server = TestServer::start([text, mute]).await;
     let openai = openai(HttpTimeouts::default());
     let mut parts = openai.call(&asking(&server)).await.unwrap();
@@ -395,11 +405,11 @@ async fn leaving_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_key_is_sent_and_never_told() {
+async fn a_key_is_sent_and_never_shown() {
     let echo = format!("no such key: {KEY}, masked: {}***", &KEY[..8]);
     let answers = [
-        Answer::error(401, &echo),
-        Answer::stream([event(json!({"error": {"message": echo, "code": 401}}))]),
+        TestResponse::error(401, &echo),
+        TestResponse::stream([event(json!({"error": {"message": echo, "code": 401}}))]),
     ];
     let server = TestServer::start(answers).await;
     let openai = openai(HttpTimeouts::default());
@@ -423,7 +433,7 @@ async fn a_key_is_sent_and_never_told() {
 
 #[tokio::test]
 async fn a_request_without_a_key_goes_to_another_server_only() {
-    let server = TestServer::start([Answer::stream([finish("stop")])]).await;
+    let server = TestServer::start([TestResponse::stream([finish("stop")])]).await;
     let openai = openai(HttpTimeouts::default());
     all_ok(collect_reply(&openai, asking(&server)).await);
     assert_eq!(server.requests()[0].headers.get("authorization"), None);

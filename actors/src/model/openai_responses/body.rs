@@ -1,4 +1,4 @@
-//! The body of a request for a response.
+//! Writes the body of a request to the Responses API.
 
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role};
@@ -11,14 +11,15 @@ use crate::model::http::ids;
 use crate::model::http::message_body::{args_object, assistant_text, sanitize_name};
 use crate::model::http::options::merge;
 
-/// How long an id may be on this wire, a call's and a cache's.
+/// The longest id of a call, and the longest cache key.
 pub(super) const MAX_ID_CHARS: usize = 64;
 
-/// Renders a request. `own` says that OpenAI itself is asked, whose cache has names.
+/// Renders the body of a request. `own` says that the server is OpenAI's, whose cache has keys.
 ///
-/// The provider stores nothing: the journal has the conversation, and what only the provider can
-/// read of its thinking is asked for, sealed, to be sent back. A model that does not think
-/// refuses that, and is asked again without; the definition's `options: {include: []}` saves that.
+/// The provider stores nothing: the journal has the conversation, and the encrypted reasoning,
+/// which only the provider can read, is requested so that it can be sent back. A model that does
+/// not think refuses this and is called again without it; the definition's `options: {include: []}`
+/// saves the first attempt.
 pub(super) fn render(request: &ModelRequest, own: bool) -> Value {
     let settings = &request.settings;
     let input: Vec<Value> =
@@ -86,7 +87,7 @@ fn assistant_items(message: &Message) -> Vec<Value> {
     text.into_iter().chain(calls).collect()
 }
 
-/// One text where it is all text.
+/// Plain text if every part is text.
 fn user_content(blocks: &[Value]) -> Value {
     let parts: Vec<Value> = blocks.iter().filter_map(render_part).collect();
     if parts.iter().all(|part| part["type"] == "input_text") {

@@ -1,4 +1,5 @@
-//! The items of an assistant's message: what they tell, and how they go back.
+//! The items of an assistant's message: the calls they contain, and the form in which they are sent
+//! back.
 
 use abide_conversation::message::{Message, ProviderMessage};
 use serde_json::{Map, Value};
@@ -12,11 +13,11 @@ use crate::model::{ModelToolCall, big_numbers};
 const NON_ARGUMENT_FIELDS: [&str; 9] =
     ["id", "type", "status", "call_id", "result", "results", "output", "outputs", "error"];
 
-/// A question whether a tool may run, which nobody here can answer.
+/// A request to approve a tool's run, which nobody here can answer.
 const APPROVAL_REQUEST: &str = "mcp_approval_request";
 
-/// The items as they may be sent back: without thinking that is not sealed, since the provider
-/// stored none, or that nothing follows, and without calls that nobody has run.
+/// The items that may be sent back. Left out are reasoning that is not encrypted, since the
+/// provider has stored none, trailing reasoning, and calls that nobody has run.
 pub(super) fn sendable(items: &[Value]) -> Vec<Value> {
     let sent = |item: &&Value| match kind(item) {
         "reasoning" => item["encrypted_content"].is_string(),
@@ -30,7 +31,7 @@ pub(super) fn sendable(items: &[Value]) -> Vec<Value> {
     kept
 }
 
-/// Whether text and calls are all there is to an item.
+/// Whether the item holds nothing but text or a call.
 pub(super) fn is_plain(item: &Value) -> bool {
     let empty = |field: &Value| match field {
         Value::Null => true,
@@ -51,8 +52,8 @@ pub(super) fn is_plain(item: &Value) -> bool {
     }
 }
 
-/// The call that an item is, or the run of a tool of the provider's; `None` of any other item.
-/// `cut` says that the message ended in the middle.
+/// The call that the item represents, or the run of one of the provider's tools; `None` for any
+/// other item. `cut` says that the message was cut short.
 pub(super) fn call(
     item: &Value,
     items: &[Value],
@@ -77,11 +78,11 @@ pub(super) fn call(
     })
 }
 
-/// The items as they came, but for the ids of calls, which are those by which `message` knows
-/// them; `None` if it does not have the same calls.
+/// The items as they arrived, with the call ids by which `message` knows the calls; `None` if the
+/// message does not have the same calls.
 ///
-/// What a model thought is sealed for it alone: another one gets the rest, without the ids by which
-/// the provider would look for the thinking.
+/// Reasoning is encrypted for the model that wrote it: another model gets the remaining items,
+/// without the ids by which the provider would look for the reasoning.
 pub(super) fn replay(
     verbatim: &ProviderMessage,
     message: &Message,
@@ -110,7 +111,7 @@ pub(super) fn replay(
     calls.next().is_none().then_some(replayed)
 }
 
-/// Arguments that were cut must not make every later request fail.
+/// Arguments that were cut short must not make every later request fail.
 fn repair_arguments(call: &mut Map<String, Value>) {
     let args = call.get("arguments").and_then(Value::as_str).unwrap_or_default();
     if serde_json::from_str::<Map<String, Value>>(args).is_err() {
@@ -122,20 +123,20 @@ fn kind(item: &Value) -> &str {
     item["type"].as_str().unwrap_or_default()
 }
 
-/// Of a run whose output is an item of its own.
+/// The output of a run whose output is an item of its own.
 fn run_output<'a>(run: &Value, items: &'a [Value]) -> Option<&'a Value> {
     let id = run["call_id"].as_str()?;
     items.iter().find(|item| item["call_id"] == id && kind(item).ends_with("_output"))
 }
 
-/// Whether it is a call to somebody else than a function or the provider: the output of such a one
-/// is an item that only its runner can write.
+/// Whether the item is a call that neither a function nor the provider runs and that has no output:
+/// only its runner could write that item.
 fn lacks_output(item: &Value, items: &[Value]) -> bool {
     let called = item["call_id"].is_string() && kind(item) != "function_call";
     called && !kind(item).ends_with("_output") && run_output(item, items).is_none()
 }
 
-/// What a run was asked, as far as its item says.
+/// The arguments of a run, as far as its item has them.
 fn run_args(item: &Value) -> Value {
     let mut args = item.as_object().cloned().unwrap_or_default();
     args.retain(|field, _| !NON_ARGUMENT_FIELDS.contains(&field.as_str()));

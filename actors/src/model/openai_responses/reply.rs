@@ -1,4 +1,4 @@
-//! A reply, collected from the typed events of its stream.
+//! Decodes a reply of the Responses API from the typed events of its stream.
 
 use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde::Deserialize;
@@ -10,32 +10,32 @@ use crate::model::http;
 use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
 use crate::model::{ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd};
 
-/// How many items one message may have: thinking, text and output may stand beside each call.
+/// The largest number of items in one message: reasoning, text and output may accompany each call.
 const MAX_ITEMS: usize = 4 * MAX_REPLY_CALLS;
 
-/// What has come so far of one reply.
+/// The decoder for one reply.
 #[derive(Debug)]
 pub(super) struct ResponsesDecoder {
     model: String,
     hosted: Vec<HostedTool>,
-    /// Whole ones, each with its place.
+    /// Complete items, each with its index.
     items: Vec<(u64, Value)>,
     end: Option<ResponseEnd>,
     usage: Option<Usage>,
     has_text: bool,
     has_refusal: bool,
-    /// Of what was streamed, and of the items, which say it again.
+    /// The size of the deltas, and of the items, which repeat them.
     streamed_bytes: usize,
     item_bytes: usize,
 }
 
-/// How the message ended.
+/// How the response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseEnd {
     Complete,
     MaxTokens,
     Refused,
-    /// For a reason that is not known here.
+    /// For an unknown reason.
     Other,
 }
 
@@ -73,7 +73,8 @@ impl http::ReplyDecoder for ResponsesDecoder {
                 Ok(thought.map(ReplyChunk::Thinking).into_iter().collect())
             }
             "response.reasoning_summary_part.added" => summary_separator(&frame.data),
-            // The whole item says them again; this only finds out early that they never end.
+            // The complete item repeats the arguments; counting them here detects early that they
+            // never end.
             "response.function_call_arguments.delta" => {
                 self.read_delta(&frame.data).map(|_| Vec::new())
             }
@@ -181,7 +182,7 @@ impl ResponsesDecoder {
             cache_write_tokens: tokens("/input_tokens_details/cache_write_tokens"),
             ..Usage::default()
         });
-        // Some servers tell the items only here.
+        // Some servers send the items only here.
         let told = response.get_mut("output").map(Value::take);
         if let (true, Some(Value::Array(items))) = (self.items.is_empty(), told) {
             if items.len() > MAX_ITEMS {
@@ -193,7 +194,7 @@ impl ResponsesDecoder {
     }
 }
 
-/// Summaries are paragraphs.
+/// Separates summaries by a blank line, because each one is a paragraph.
 fn summary_separator(data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
     let first = read::<DeltaEvent>(data)?.summary_index.unwrap_or(0) == 0;
     Ok(if first { Vec::new() } else { vec![ReplyChunk::Thinking("\n\n".to_owned())] })

@@ -106,7 +106,7 @@ fn summaries_are_paragraphs_of_thinking() {
 }
 
 #[test]
-fn items_stand_in_their_places_or_are_all_told_at_the_end() {
+fn items_are_ordered_by_index_or_all_sent_at_the_end() {
     let mut late = item(function_call("a", "{}"));
     late["output_index"] = json!(0);
     let mut early = item(function_call("b", "{}"));
@@ -145,7 +145,7 @@ fn only_what_can_be_sent_back_is_kept() {
 }
 
 #[test]
-fn what_a_message_says_besides_its_text_is_kept() {
+fn a_message_with_more_than_text_is_kept_verbatim() {
     let mut phased = said("Hi");
     phased["phase"] = json!("commentary");
     let mut cited = said("Hi");
@@ -179,7 +179,7 @@ fn an_end_has_its_reason() {
 }
 
 #[test]
-fn an_error_in_the_stream_says_whether_it_may_pass() {
+fn an_error_in_the_stream_says_whether_a_retry_may_help() {
     let failed = |error: Value| json!({"type": "response.failed", "response": {"error": error}});
     let long = "Your input exceeds the context window of this model.";
     for (event, retry) in [

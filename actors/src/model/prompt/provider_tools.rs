@@ -1,4 +1,5 @@
-//! What a provider ran by itself, for models that cannot read it in that provider's own form.
+//! Describes runs of a provider's own tools as text, for models that cannot read the provider's
+//! form.
 
 use std::collections::HashSet;
 
@@ -10,8 +11,8 @@ use serde_json::Value;
 use super::result::ResultMedia;
 use super::truncate;
 
-/// How much is told of one run's arguments, and of its result: what mattered of it is in the words
-/// that the model said after it.
+/// The limits of one run's arguments and result. Whatever mattered of the result is in the text
+/// that the model wrote after it.
 const MAX_ARGS_BYTES: usize = 1024;
 const MAX_RESULT_BYTES: usize = 8 * 1024;
 
@@ -27,7 +28,7 @@ pub(super) fn provider_calls(events: &[Event]) -> HashSet<&CallId> {
 /// One run as text.
 pub(super) fn run_as_text(call: &CallRef, outcome: Option<&Outcome>) -> Value {
     let args = truncate(call.args.to_string(), MAX_ARGS_BYTES);
-    // Its media are named there; they are shown in the provider's own form only.
+    // Its media are only described; they are visible in the provider's own form alone.
     let told = |outcome: &Outcome| ResultMedia::default().envelope(call, outcome);
     let outcome = outcome.map_or_else(|| "no result".to_owned(), told);
     text_block(format!(

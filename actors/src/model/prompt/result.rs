@@ -1,4 +1,4 @@
-//! Results as the model reads them: an envelope of text, and the media beside it.
+//! Results as the model reads them: an envelope as text, followed by its media.
 
 use abide_conversation::MessageId;
 use abide_conversation::message::blocks::{
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 
 use super::{MEDIA_ID, truncate};
 
-/// How much of one result the model reads. The journal keeps all of it.
+/// How much of one result the model reads. The journal has the whole result.
 pub(super) const MAX_RESULT_BYTES: usize = 64 * 1024;
 
-/// How many media of one message's results the model is shown, and how many bytes of base64: each
-/// goes along with every later step, and providers refuse requests of some tens of megabytes.
+/// The limits of the media of one message's results, in number and in bytes of base64. They are
+/// sent again with every later step, and providers refuse requests of tens of megabytes.
 const MAX_MEDIA: usize = 16;
 const MAX_MEDIA_BYTES: usize = 4 << 20;
 
-/// What the model reads of those beyond, and of a block that is broken.
+/// What the model reads instead of surplus media, and of a malformed block.
 const LEFT_OUT: &str = "(left out: too many)";
 const BROKEN: &str = "[media that cannot be shown]";
 
-/// As deep as values from outside are.
+/// The deepest nesting of values from outside.
 const MAX_DEPTH: usize = 128;
 
 /// The media of the results of one message's calls, in call order.
@@ -33,8 +33,8 @@ pub(super) struct ResultMedia {
 }
 
 impl ResultMedia {
-    /// The envelope as text. Media are named in it and kept here, as many as may be shown; base64
-    /// is never cut: in a result that is too long, it is named too.
+    /// The envelope as text. Media are described in it and collected here, up to the limits. Base64
+    /// is never cut: in a result that is too long, it is only described.
     pub(super) fn envelope(&mut self, call: &CallRef, outcome: &Outcome) -> String {
         let mut envelope = json!(outcome);
         let before = self.content.len();
@@ -52,7 +52,7 @@ impl ResultMedia {
         truncate(without_bytes(&envelope).to_string(), MAX_RESULT_BYTES)
     }
 
-    /// What the model is shown after the results; `None` if there is nothing.
+    /// The message with the media that follows the results; `None` if there are none.
     pub(super) fn into_message(self, spoken: &MessageId) -> Option<Message> {
         (!self.content.is_empty()).then(|| {
             Message::new(MessageId::new(format!("{MEDIA_ID}{spoken}")), Role::User, self.content)
@@ -88,17 +88,17 @@ impl ResultMedia {
     }
 }
 
-/// How a block of media in a result reaches the model.
+/// How a block of media in a result is shown to the model.
 enum MediaDisplay {
-    /// Beside the results, with so many bytes of base64.
+    /// In the message after the results; holds the size of its base64 in bytes.
     Attached(usize),
-    /// Its text is all of it.
+    /// As text, which is all of its content.
     AsText,
-    /// It is broken.
+    /// Not at all: it is malformed.
     Broken,
 }
 
-/// `None` for what is no block of media, such as a record with a `type` of its own.
+/// `None` if the value is not a block of media, but for example a record with a `type` of its own.
 fn media_display(value: &Value) -> Option<MediaDisplay> {
     BlockKind::of(value).filter(|kind| kind.is_media())?;
     let Ok(media) = Media::of(value) else {

@@ -1,4 +1,4 @@
-//! Which results of tools the prompt shows as expired.
+//! Decides which results the prompt shows as expired.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,8 +9,8 @@ use abide_conversation::event::{Event, EventData};
 use super::ToolRules;
 use crate::context::{Retention, RetentionMode};
 
-/// The calls whose results are shown as expired: judged as of the mark, so that what follows it
-/// changes nothing.
+/// The calls whose results have expired. Judged as of the mark `expired`, so that later events
+/// change nothing.
 pub(crate) fn expired_calls<'a>(
     events: &'a [Event],
     marks: &Marks,

@@ -125,7 +125,7 @@ mod marks;
 use marks::{provided, rule};
 
 #[test]
-fn a_journal_is_told_turn_by_turn() {
+fn a_journal_is_rendered_turn_by_turn() {
     let denied = Outcome::Err("denied by approver".into(), ErrorType::Denied);
     let events = journal([
         ("t1", user("one")),
@@ -157,7 +157,7 @@ fn a_journal_is_told_turn_by_turn() {
 }
 
 #[test]
-fn a_call_without_a_result_is_told_as_interrupted() {
+fn a_call_without_a_result_counts_as_interrupted() {
     let events = journal([
         ("t1", user("one")),
         ("t1", started()),
@@ -170,7 +170,7 @@ fn a_call_without_a_result_is_told_as_interrupted() {
 }
 
 #[test]
-fn a_repair_is_asked_for_where_it_happened() {
+fn a_repair_request_stands_where_it_was_made() {
     let events = journal([
         ("t1", user("one")),
         ("t1", started()),

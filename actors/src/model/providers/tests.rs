@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::ProviderSet;
 use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::test_server::{
-    Answer, FixedClock, TestServer, all_ok, collect_reply, finish, request,
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, finish, request,
 };
 use crate::model::{ModelSettings, Prices, ReplyChunk, ReplyEnd};
 
@@ -81,12 +81,12 @@ fn every_mistake_names_its_field() {
 }
 
 #[tokio::test]
-async fn the_settings_say_who_is_asked() {
+async fn the_settings_choose_the_provider() {
     let script = json!({"provider": "scripted", "script": [{"text": "Hi"}]});
     let parts =
         all_ok(collect_reply(&models(), request(serde_json::from_value(script).unwrap())).await);
     assert_eq!(parts[0], ReplyChunk::Text("Hi".into()));
-    let server = TestServer::start([Answer::stream([finish("stop")])]).await;
+    let server = TestServer::start([TestResponse::stream([finish("stop")])]).await;
     let openai = json!({"provider": "openai", "name": "m", "base_url": server.url});
     let parts =
         all_ok(collect_reply(&models(), request(serde_json::from_value(openai).unwrap())).await);

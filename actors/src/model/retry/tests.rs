@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{RetryPolicy, RetryingModel};
 use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::test_server::{
-    Answer, FixedClock, TestEnd, TestServer, all_ok, collect_reply, delta, finish, request,
+    FixedClock, TestEnd, TestResponse, TestServer, all_ok, collect_reply, delta, finish, request,
     settings,
 };
 use crate::model::{
@@ -28,7 +28,7 @@ const QUICK: RetryPolicy = RetryPolicy {
     max_delay: Duration::from_millis(2),
 };
 
-async fn over_the_wire(answers: Vec<Answer>) -> (Vec<Result<ReplyChunk, ModelError>>, usize) {
+async fn over_the_wire(answers: Vec<TestResponse>) -> (Vec<Result<ReplyChunk, ModelError>>, usize) {
     let server = TestServer::start(answers).await;
     let openai = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
     let base_url = Some(server.url.clone());
@@ -38,13 +38,13 @@ async fn over_the_wire(answers: Vec<Answer>) -> (Vec<Result<ReplyChunk, ModelErr
     (parts, server.requests().len())
 }
 
-fn hello() -> Answer {
-    Answer::stream([delta(json!({"content": "Hi"})), finish("stop")])
+fn hello() -> TestResponse {
+    TestResponse::stream([delta(json!({"content": "Hi"})), finish("stop")])
 }
 
 #[tokio::test]
-async fn a_provider_that_was_busy_is_asked_again() {
-    let busy = Answer::error(429, "busy").with_header("retry-after", "0");
+async fn a_busy_provider_is_called_again() {
+    let busy = TestResponse::error(429, "busy").with_header("retry-after", "0");
     let (parts, asked) = over_the_wire(vec![busy, hello()]).await;
     assert_eq!(
         all_ok(parts),
@@ -57,11 +57,11 @@ async fn a_provider_that_was_busy_is_asked_again() {
 }
 
 #[tokio::test]
-async fn the_last_failure_is_told() {
+async fn the_last_error_is_returned() {
     let (parts, asked) = over_the_wire(vec![
-        Answer::error(500, "one"),
-        Answer::error(500, "two"),
-        Answer::error(500, "three"),
+        TestResponse::error(500, "one"),
+        TestResponse::error(500, "two"),
+        TestResponse::error(500, "three"),
         hello(),
     ])
     .await;
@@ -71,22 +71,22 @@ async fn the_last_failure_is_told() {
 }
 
 #[tokio::test]
-async fn what_would_only_fail_again_is_not_asked_again() {
-    let (parts, asked) = over_the_wire(vec![Answer::error(400, "bad"), hello()]).await;
+async fn a_permanent_error_is_not_retried() {
+    let (parts, asked) = over_the_wire(vec![TestResponse::error(400, "bad"), hello()]).await;
     assert_eq!(parts[0].clone().unwrap_err().retry, Retry::Never);
     assert_eq!(asked, 1);
 }
 
 #[tokio::test]
-async fn a_stream_that_died_before_its_first_part_is_asked_again() {
-    let dead = Answer::stream([": hello\n\n"]).ending_with(TestEnd::Breaks);
+async fn a_stream_that_breaks_before_its_first_chunk_is_retried() {
+    let dead = TestResponse::stream([": hello\n\n"]).ending_with(TestEnd::Breaks);
     let (parts, asked) = over_the_wire(vec![dead, hello()]).await;
     assert_eq!((all_ok(parts).len(), asked), (2, 2));
 }
 
 #[tokio::test]
-async fn after_the_first_part_a_failure_passes_through() {
-    let dies = Answer::stream([delta(json!({"content": "Hi"}))]).ending_with(TestEnd::Breaks);
+async fn after_the_first_chunk_an_error_passes_through() {
+    let dies = TestResponse::stream([delta(json!({"content": "Hi"}))]).ending_with(TestEnd::Breaks);
     let (parts, asked) = over_the_wire(vec![dies, hello()]).await;
     assert_eq!(parts[0], Ok(ReplyChunk::Text("Hi".into())));
     assert!(parts[1].is_err());
@@ -108,7 +108,7 @@ impl Model for Failing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_are_backed_off_and_as_long_as_the_provider_asks() {
+async fn delays_back_off_and_honour_the_providers_retry_after() {
     let hour = Duration::from_secs(3600);
     for (failures, waited) in [
         (vec![Retry::After(None); 2], Duration::from_millis(375 + 750)),
@@ -128,7 +128,7 @@ async fn waits_are_backed_off_and_as_long_as_the_provider_asks() {
 }
 
 #[test]
-fn a_wait_grows_to_its_maximum_and_jitters_below_it() {
+fn a_delay_grows_to_its_maximum_and_jitters_below_it() {
     let policy = RetryPolicy::default();
     let wait = |attempt, chance| policy.delay(attempt, None, chance).as_millis();
     assert_eq!([wait(1, 0.0), wait(1, 1.0), wait(2, 1.0), wait(3, 1.0)], [250, 500, 1000, 2000]);

@@ -1,4 +1,4 @@
-//! A script, parsed; every mistake names its place.
+//! Parses a script; every error names the path of its mistake.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 
-/// How many instructions one template may take: thousands of times what a sentence needs.
+/// How many instructions one template may execute: thousands of times what a sentence needs.
 const MAX_TEMPLATE_FUEL: u64 = 100_000;
 
 /// How much one template may write; fuel alone would let a few instructions repeat a long text.
 const MAX_TEMPLATE_BYTES: usize = 1024 * 1024;
 
-/// How large a compiled expression may be; a script is read by people.
+/// The largest compiled regular expression; scripts are small because people read them.
 const MAX_REGEX_BYTES: usize = 1024 * 1024;
 
-/// How long one piece may be delayed; more than that is a mistake.
+/// The longest delay of one piece; more is a mistake.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// A parsed script, with its templates compiled.
@@ -36,7 +36,7 @@ struct ScriptRule {
     steps: Vec<ScriptEntry>,
 }
 
-/// What the model does in one step.
+/// The model's behaviour in one step.
 #[derive(Debug)]
 pub(super) struct ScriptEntry {
     pub(super) thinking: Option<String>,
@@ -55,7 +55,7 @@ pub(super) struct ScriptCall {
 }
 
 impl Script {
-    /// Reads entries, or rules if any element looks like one.
+    /// Parses entries, or rules if any element looks like a rule.
     pub(super) fn parse(source: &Value) -> Result<Self, String> {
         let mut script = Self { rules: Vec::new(), templates: environment() };
         let elements = source.as_array().ok_or("script: must be a list")?;
@@ -165,14 +165,14 @@ impl Script {
         }
     }
 
-    /// A template is known by its own text.
+    /// Compiles a template, whose name is its own text.
     fn compile(&mut self, text: &str, at: &str) -> Result<(), String> {
         let added = self.templates.add_template_owned(text.to_owned(), text.to_owned());
         added.map_err(|error| format!("{at}: {}", reason(&error)))
     }
 }
 
-/// What a template writes, up to [`TEXT`].
+/// Collects the output of a template, up to [`MAX_TEMPLATE_BYTES`].
 struct BoundedWriter(Vec<u8>);
 
 impl Write for BoundedWriter {

@@ -155,7 +155,7 @@ async fn the_first_rule_that_matches_is_played() {
 }
 
 #[tokio::test]
-async fn an_error_comes_after_what_was_said() {
+async fn an_error_follows_the_text_before_it() {
     let error = json!({"message": "provider down", "retry": true});
     let script = json!([{"text": "Half", "error": error}]);
     let played = collect_reply(&ScriptedModel::default(), playing(&script, vec![user("x")])).await;
@@ -167,7 +167,7 @@ async fn an_error_comes_after_what_was_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_stands_before_every_piece() {
+async fn every_piece_is_delayed() {
     let script = json!([{"text": "a b", "calls": [{"name": "t"}], "delay": "20ms"}]);
     let began = tokio::time::Instant::now();
     let mut played =
@@ -183,7 +183,7 @@ async fn a_delay_stands_before_every_piece() {
 }
 
 #[tokio::test]
-async fn a_template_is_bounded_and_its_failure_is_the_calls() {
+async fn a_template_is_bounded_and_its_error_fails_the_call() {
     for text in [
         "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
         "{% for a in range(9999) %}{{ user }}{% endfor %}",

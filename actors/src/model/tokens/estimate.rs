@@ -1,12 +1,12 @@
-//! How many tokens a text has, nearly, for models whose tokenizers are not at hand.
+//! Estimates the tokens of a text, for models whose tokenizers are not available.
 //!
-//! Calibrated on OpenAI's tokenizers, the only ones at hand: on the samples of the tests it is never
-//! more than a tenth under the larger of `cl100k_base` and `o200k_base`.
+//! The estimate is calibrated on OpenAI's tokenizers, the only available ones: on the samples of
+//! the tests it is at most a tenth below the larger count of `cl100k_base` and `o200k_base`.
 
-/// Parts of a token: whole numbers, so that every machine counts the same.
+/// The resolution of the estimate: integers, so that every machine counts the same.
 const PARTS_PER_TOKEN: u64 = 16;
 
-/// The tokens of a text, rather too many than too few. One pass, nothing is kept.
+/// The estimated tokens of a text, rather too many than too few. Takes one pass and no memory.
 pub(super) fn estimate(text: &str) -> u64 {
     let mut parts = 0_u64;
     let mut run = CharRun::default();
@@ -21,7 +21,7 @@ pub(super) fn estimate(text: &str) -> u64 {
     parts.saturating_add(run.cost(CharClass::Break)).div_ceil(PARTS_PER_TOKEN)
 }
 
-/// What a character is to a tokenizer.
+/// The class of a character as tokenizers treat it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CharClass {
     #[default]
@@ -31,7 +31,7 @@ enum CharClass {
     Space,
     Break,
     Mark,
-    /// Of a script whose characters cost so much each.
+    /// A character of a script whose characters cost this many parts each.
     Other(u64),
 }
 
@@ -44,7 +44,7 @@ impl CharClass {
             ' ' | '\t' => Self::Space,
             '\n' | '\r' => Self::Break,
             '\0'..='\u{7f}' => Self::Mark,
-            // Latin with accents stands within words, and breaks them.
+            // Accented Latin letters occur within words and split them.
             '\u{80}'..='\u{24f}' => Self::Other(PARTS_PER_TOKEN * 2),
             // Cyrillic, Greek.
             '\u{400}'..='\u{52f}' => Self::Other(PARTS_PER_TOKEN * 5 / 8),
@@ -52,12 +52,12 @@ impl CharClass {
             '\u{530}'..='\u{7ff}' => Self::Other(PARTS_PER_TOKEN),
             // Kana.
             '\u{3040}'..='\u{30ff}' => Self::Other(PARTS_PER_TOKEN * 9 / 8),
-            // CJK and its marks, Hangul.
+            // CJK with its punctuation, and Hangul.
             '\u{3000}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{ff00}'..='\u{ffef}' => {
                 Self::Other(PARTS_PER_TOKEN * 7 / 4)
             }
             '\u{800}'..='\u{ffff}' => Self::Other(PARTS_PER_TOKEN * 2),
-            // Emoji, and what is rarer.
+            // Emoji, and rarer characters.
             _ => Self::Other(PARTS_PER_TOKEN * 3),
         }
     }
@@ -69,12 +69,12 @@ impl CharClass {
     }
 }
 
-/// Characters that a tokenizer takes together.
+/// A run of characters that a tokenizer takes together.
 #[derive(Default)]
 struct CharRun {
     class: Option<CharClass>,
     length: u64,
-    /// Whether letters or digits stand right before it, as in `camelCase` and in base64.
+    /// Whether letters or digits directly precede it, as in `camelCase` and in base64.
     inside_word: bool,
 }
 
@@ -82,7 +82,7 @@ impl CharRun {
     fn continues_with(&self, kind: CharClass) -> bool {
         match (self.class, kind) {
             (None, _) => true,
-            // A capital begins a word.
+            // A capital letter starts a word.
             (Some(CharClass::Upper), CharClass::Lower) => self.length == 1,
             (Some(CharClass::Space | CharClass::Break), CharClass::Space | CharClass::Break) => {
                 true
@@ -103,7 +103,7 @@ impl CharRun {
         self.class.is_some_and(CharClass::is_word)
     }
 
-    /// What it costs before a character of this kind.
+    /// The cost of the run, in parts, if a character of class `next` follows it.
     fn cost(&self, next: CharClass) -> u64 {
         let length = self.length;
         let within = if self.inside_word { PARTS_PER_TOKEN / 4 } else { 0 };

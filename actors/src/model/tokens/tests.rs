@@ -128,7 +128,7 @@ async fn long_texts_are_counted_in_pieces_and_very_long_ones_estimated() {
 }
 
 #[test]
-fn pictures_count_as_pictures_and_not_as_their_bytes() {
+fn images_count_as_images_and_not_as_their_bytes() {
     let image = |data: &str| json!({"type": "image", "source": {"type": "base64", "mimeType": "image/png", "data": data}});
     let counter = TokenCounter::estimating(Provider::Anthropic);
     let large = image(&"AAAA".repeat(100_000));

@@ -1,23 +1,23 @@
-//! One block of a reply, while its deltas come.
+//! A content block of a reply, built from its deltas.
 
 use serde_json::{Map, Value, json};
 
 use super::super::message::{is_provider_run, result_run_id};
 use crate::model::{ModelToolCall, ReplyChunk};
 
-/// What text is a part of.
+/// Makes a chunk of a text.
 type ToChunk = fn(String) -> ReplyChunk;
 
-/// A block, in the form in which it goes back.
+/// A block, in the form in which it is sent back.
 pub(super) struct StreamedBlock {
     pub(super) index: Option<u64>,
     pub(super) item: Value,
-    /// A call's arguments, if they come as text.
+    /// A call's arguments, if they are streamed as text.
     args: Option<String>,
 }
 
 impl StreamedBlock {
-    /// A block as it begins, and what it says already.
+    /// A block as it starts, and the chunk that it already contains.
     pub(super) fn new(index: Option<u64>, block: Map<String, Value>) -> (Self, Option<ReplyChunk>) {
         let item = Value::Object(block);
         let part = match item["type"].as_str() {
@@ -28,7 +28,7 @@ impl StreamedBlock {
         (Self { index, item, args: None }, part)
     }
 
-    /// Adds a delta, and returns how many bytes it has and what it says.
+    /// Applies a delta, and returns its size in bytes and its chunk.
     pub(super) fn apply_delta(&mut self, delta: Value) -> (usize, Option<ReplyChunk>) {
         let (field, part): (_, Option<ToChunk>) = match delta["type"].as_str() {
             Some("text_delta") => ("text", Some(ReplyChunk::Text)),
@@ -81,7 +81,7 @@ impl StreamedBlock {
         }
     }
 
-    /// Whether it says more than its text, or its call's name and arguments.
+    /// Whether the block holds more than its text, or than its call's name and arguments.
     pub(super) fn needs_verbatim(&self) -> bool {
         match self.item["type"].as_str() {
             Some("text") => self.item["citations"].as_array().is_some_and(|it| !it.is_empty()),
@@ -94,8 +94,8 @@ impl StreamedBlock {
         }
     }
 
-    /// The block as it goes back; `None` for one that the provider would refuse: thinking without
-    /// its signature, and text without a word.
+    /// The block as it is sent back; `None` if the provider would refuse it: thinking without its
+    /// signature, and blank text.
     pub(super) fn into_item(mut self) -> Option<Value> {
         if self.is_call() {
             let args = self.call(false).args.ok().filter(Value::is_object);
@@ -114,7 +114,7 @@ impl StreamedBlock {
     }
 }
 
-/// The text under this name; nothing if it is empty.
+/// The text of a field; `None` if it is empty.
 fn text_field(value: &Value, name: &str) -> Option<String> {
     let text = value[name].as_str().filter(|text| !text.is_empty());
     text.map(str::to_owned)

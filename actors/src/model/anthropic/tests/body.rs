@@ -31,7 +31,7 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn the_body_on_the_wire_is_as_written() {
+fn the_body_matches_the_wire_format() {
     let mut request = asking(vec![
         asks("1", "one"),
         Message { content: vec![text_block("I look.")], ..called("2", &["a", "b~2"]) },
@@ -75,7 +75,7 @@ fn the_body_on_the_wire_is_as_written() {
 }
 
 #[test]
-fn an_answer_may_be_as_long_as_is_said_and_thinking_comes_on_top() {
+fn the_limit_of_an_answer_is_configured_and_thinking_is_added() {
     let mut request = asking(vec![]);
     request.settings.options.insert("thinking".to_owned(), json!({"budget_tokens": 2000}));
     assert_eq!(render(&request)["max_tokens"], 10192);
@@ -94,7 +94,7 @@ fn without_a_system_prompt_the_last_tool_has_the_mark() {
 }
 
 #[test]
-fn every_block_has_the_block_that_the_wire_knows_for_it() {
+fn every_block_becomes_the_content_block_that_the_api_knows() {
     let bytes = |kind: &str, media_type: &str, data: &str| {
         let source = json!({"type": "base64", "mimeType": media_type, "data": data});
         json!({"type": kind, "title": "R", "source": source})
@@ -132,7 +132,7 @@ fn every_block_has_the_block_that_the_wire_knows_for_it() {
 }
 
 #[test]
-fn a_run_that_was_given_up_goes_back_only_while_it_may_end() {
+fn an_abandoned_run_is_sent_back_only_while_it_may_end() {
     let run = json!({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "s1", "content": []});
     let sent = |request: &ModelRequest| render(request)["messages"].clone();
@@ -151,7 +151,7 @@ fn a_run_that_was_given_up_goes_back_only_while_it_may_end() {
 }
 
 #[test]
-fn a_message_that_is_no_more_as_it_was_written_is_told() {
+fn a_message_with_other_calls_than_its_verbatim_form_is_rendered() {
     let call = json!({"type": "tool_use", "id": "x", "name": "search", "input": {"q": 1}});
     let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
     let mut request = asking(vec![asks("1", "go"), called("2", &["a", "b"]), result("a")]);
@@ -165,7 +165,7 @@ fn a_message_that_is_no_more_as_it_was_written_is_told() {
 }
 
 #[test]
-fn a_container_goes_on_with_its_turn() {
+fn a_container_is_reused_within_its_turn() {
     let mut request = asking(vec![asks("1", "go"), called("2", &["a"]), result("a")]);
     let call = json!({"type": "tool_use", "id": "x", "name": "search", "input": {"q": 1}});
     let items = json!([call, {"type": "container", "id": "c1"}]);
@@ -179,7 +179,7 @@ fn a_container_goes_on_with_its_turn() {
 }
 
 #[test]
-fn a_schema_is_closed_and_tells_what_is_not_enforced() {
+fn a_schema_is_closed_and_describes_what_is_not_enforced() {
     let given = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

@@ -58,7 +58,7 @@ fn a_silent_refusal_says_why() {
 }
 
 #[test]
-fn what_could_not_go_back_is_not_kept() {
+fn blocks_that_cannot_be_sent_back_are_not_kept() {
     let unsigned = json!({"type": "thinking", "thinking": "", "signature": ""});
     let thought = json!({"type": "thinking_delta", "thinking": "Hm"});
     let end = json!({"stop_reason": "end_turn"});
@@ -89,7 +89,7 @@ fn a_container_is_kept_with_the_message() {
 }
 
 #[test]
-fn a_run_without_a_beginning_is_told_by_its_type() {
+fn a_result_without_its_run_is_named_by_its_type() {
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "s9",
         "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}});
     let end = json!({"stop_reason": "end_turn"});

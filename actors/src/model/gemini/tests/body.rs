@@ -39,7 +39,7 @@ fn spec(executor: Executor, options: Value) -> ToolSpec {
 }
 
 #[test]
-fn the_body_is_as_the_wire_wants_it() {
+fn the_body_matches_the_wire_format() {
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
     let mut call = called("2", &[("a", "search", json!({"z": 1})), ("c~2", "1 b", json!("bad"))]);
     call.content.insert(0, reasoning.clone());
@@ -92,7 +92,7 @@ fn the_body_is_as_the_wire_wants_it() {
 }
 
 #[test]
-fn a_message_is_replayed_as_it_came_but_for_its_calls_ids() {
+fn a_message_is_replayed_unchanged_except_for_call_ids() {
     let calls = [("call_1", "f", json!({"n": 1})), ("call_1~2", "f", json!({}))];
     let mut request = named("gemini-3-pro");
     request.messages = vec![called("2", &calls), result("call_1", "1"), result("call_1~2", "2")];
@@ -127,7 +127,7 @@ fn a_message_is_replayed_as_it_came_but_for_its_calls_ids() {
 }
 
 #[test]
-fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
+fn the_first_unsigned_call_gets_a_placeholder_where_a_signature_is_required() {
     let calls = [("a", "f", json!({})), ("b", "f", json!({}))];
     let signature = |name: &str, at: usize| {
         let mut request = named(name);
@@ -158,7 +158,7 @@ fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
 }
 
 #[test]
-fn a_schema_is_asked_for_in_words_where_tools_forbid_it_otherwise() {
+fn a_schema_goes_into_the_prompt_where_tools_forbid_it() {
     let schema = json!({"type": "object"});
     let asked = |name: &str, tools: Vec<ToolSpec>, system: &str| {
         let schema = Some(schema.clone());
@@ -177,7 +177,7 @@ fn a_schema_is_asked_for_in_words_where_tools_forbid_it_otherwise() {
 }
 
 #[test]
-fn functions_beside_tools_of_the_provider_are_declared_with_their_switch() {
+fn functions_together_with_provider_tools_are_declared_with_a_switch() {
     let mut request = named("gemini-3-pro");
     let web = spec(Executor::Provider, json!({"gemini": {"googleSearch": {}}}));
     request.tools = vec![web.clone()];
@@ -189,7 +189,7 @@ fn functions_beside_tools_of_the_provider_are_declared_with_their_switch() {
 }
 
 #[test]
-fn every_block_has_the_part_that_the_wire_knows_for_it() {
+fn every_block_becomes_the_part_that_the_api_knows() {
     let text = |text: &str| json!({"text": text});
     let inline = |kind: &str| json!({"inlineData": {"mimeType": kind, "data": "AAEC"}});
     let file = |kind: &str, uri: &str| json!({"fileData": {"mimeType": kind, "fileUri": uri}});

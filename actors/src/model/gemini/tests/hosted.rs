@@ -16,7 +16,7 @@ fn tool(name: &str, options: Value) -> ToolSpec {
 }
 
 async fn reply(tools: Vec<ToolSpec>, pieces: Vec<String>) -> (Vec<ModelToolCall>, ReplyEnd) {
-    let server = TestServer::start([Answer::stream(pieces)]).await;
+    let server = TestServer::start([TestResponse::stream(pieces)]).await;
     let request = ModelRequest { tools, ..asking(&server) };
     let mut parts = all_ok(collect_reply(&gemini(), request).await);
     let Some(ReplyChunk::Done(done)) = parts.pop() else { panic!("no end") };
@@ -71,7 +71,7 @@ async fn a_search_is_named_as_its_definition_names_it() {
 }
 
 #[tokio::test]
-async fn what_grounds_an_answer_is_the_result_of_its_search() {
+async fn grounding_metadata_is_the_result_of_a_search() {
     let found = json!({"webSearchQueries": ["abide"], "searchEntryPoint": {"renderedContent": "x"},
         "groundingChunks": [{"web": {"uri": "https://a.example", "title": "A"}}],
         "groundingSupports": [{"segment": {"endIndex": 3}, "groundingChunkIndices": [0]}]});
@@ -96,7 +96,7 @@ async fn what_grounds_an_answer_is_the_result_of_its_search() {
 }
 
 #[tokio::test]
-async fn a_run_without_its_result_is_only_in_what_is_kept() {
+async fn a_run_without_a_result_is_only_in_the_verbatim_message() {
     let items = json!([{"executableCode": {"language": "PYTHON", "code": "while 1: pass"}}]);
     let (calls, done) = reply(vec![], vec![parts(items.clone()), finish("MAX_TOKENS")]).await;
     assert_eq!(calls, []);

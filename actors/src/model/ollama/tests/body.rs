@@ -30,7 +30,7 @@ fn tool() -> ToolSpec {
 }
 
 #[test]
-fn the_body_on_the_wire_is_as_written() {
+fn the_body_matches_the_wire_format() {
     let image = |source: Value| json!({"type": "image", "title": "I", "source": source});
     let png = image(json!({"type": "base64", "mimeType": "image/png", "data": "AA=="}));
     let link = image(json!({"type": "url", "url": "http://h/i.png"}));
@@ -68,7 +68,7 @@ fn the_body_on_the_wire_is_as_written() {
 }
 
 #[test]
-fn a_schema_is_the_format_or_beside_tools_is_told() {
+fn a_schema_is_the_format_or_with_tools_a_part_of_the_prompt() {
     let schema = json!({"type": "object"});
     let mut asked = asking();
     asked.schema = Some(schema.clone());
@@ -84,7 +84,7 @@ fn a_schema_is_the_format_or_beside_tools_is_told() {
 }
 
 #[test]
-fn what_led_to_calls_is_read_again_by_the_same_model() {
+fn thinking_before_calls_is_sent_back_to_the_same_model() {
     let call = says(json!({"tool_calls": [{"function": {"name": "f"}}]}));
     let thinks = |text: &str| says(json!({"content": "", "thinking": text}));
     let verbatim = |lines: Vec<Value>| match heard(lines).unwrap().pop() {

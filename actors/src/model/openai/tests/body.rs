@@ -73,7 +73,7 @@ fn base64(kind: &str, media_type: &str) -> Value {
 }
 
 #[test]
-fn every_block_has_the_part_that_the_wire_knows_for_it() {
+fn every_block_becomes_the_part_that_the_api_knows() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
     let audio = |format: &str| json!({"type": "input_audio", "input_audio": {"data": "AAEC", "format": format}});
@@ -157,8 +157,8 @@ fn no_tools_are_sent_where_none_is_this_providers() {
 }
 
 #[tokio::test]
-async fn the_body_on_the_wire_is_as_written() {
-    let server = TestServer::start([Answer::stream([finish("stop")])]).await;
+async fn the_body_matches_the_wire_format() {
+    let server = TestServer::start([TestResponse::stream([finish("stop")])]).await;
     let parameters = json!({"type": "object", "required": ["z"],
         "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}});
     let request = ModelRequest {
@@ -198,14 +198,14 @@ async fn the_body_on_the_wire_is_as_written() {
 }
 
 #[test]
-fn openai_itself_is_told_the_limit_by_its_new_name() {
+fn openai_itself_gets_the_limit_under_its_new_name() {
     let settings = ModelSettings { max_tokens: Some(5), ..settings(Provider::Openai) };
     let body = render(&request(settings), true);
     assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(5), &Value::Null));
 }
 
 #[test]
-fn a_caches_name_is_as_long_as_the_wire_allows() {
+fn a_cache_key_is_as_long_as_the_api_allows() {
     let mut asked = request(settings(Provider::Openai));
     assert_eq!(render(&asked, true)["prompt_cache_key"], "conv_1");
     asked.cache_key = "c".repeat(128);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::openai_responses::body::render;
-use crate::model::test_server::{Answer, FixedClock, TestServer, collect_reply, message};
+use crate::model::test_server::{FixedClock, TestResponse, TestServer, collect_reply, message};
 
 fn spoken(text: &str, ids: &[&str]) -> Message {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}) };
@@ -28,7 +28,7 @@ fn verbatim(items: &[Value]) -> ProviderMessage {
 }
 
 #[test]
-fn the_body_on_the_wire_is_as_written() {
+fn the_body_matches_the_wire_format() {
     let mut asked = asking();
     asked.system = "Be brief.".to_owned();
     asked.settings.temperature = Some(0.5);
@@ -98,7 +98,7 @@ fn the_body_on_the_wire_is_as_written() {
 }
 
 #[test]
-fn another_model_gets_what_was_not_sealed_for_it() {
+fn another_model_gets_the_items_that_are_not_encrypted() {
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
     let items = [sealed(json!("S")), search.clone(), said("Hi"), function_call("a", "{}")];
     let sent = replayed(verbatim(&items), &["a"], "some-model");
@@ -111,7 +111,7 @@ fn another_model_gets_what_was_not_sealed_for_it() {
 }
 
 #[test]
-fn a_form_that_has_other_calls_than_the_message_is_not_sent() {
+fn a_verbatim_message_with_other_calls_is_not_sent() {
     let items = [sealed(json!("S")), function_call("a", "{}")];
     for ids in [&[][..], &["a", "b"]] {
         let sent = replayed(verbatim(&items), ids, "some-model");
@@ -123,14 +123,14 @@ fn a_form_that_has_other_calls_than_the_message_is_not_sent() {
 }
 
 #[test]
-fn arguments_that_were_cut_go_back_as_none() {
+fn truncated_arguments_are_sent_back_as_an_empty_object() {
     let items = [sealed(json!("S")), function_call("a", "{\"q\": ")];
     let sent = replayed(verbatim(&items), &["a"], "some-model");
     assert_eq!(sent[1]["arguments"], json!("{}"));
 }
 
 #[tokio::test]
-async fn a_model_that_does_not_think_is_asked_again_without_what_only_thinking_has() {
+async fn a_model_that_does_not_think_is_called_again_without_encrypted_reasoning() {
     let said = "Encrypted content is not supported with this model.";
     let sealed = "reasoning.encrypted_content";
     for (options, first, second) in [
@@ -138,7 +138,7 @@ async fn a_model_that_does_not_think_is_asked_again_without_what_only_thinking_h
         (Some(json!([sealed, "x"])), json!([sealed, "x"]), Some(json!(["x"]))),
         (Some(json!(["x"])), json!(["x"]), None),
     ] {
-        let server = TestServer::start([Answer::error(400, said)]).await;
+        let server = TestServer::start([TestResponse::error(400, said)]).await;
         let mut asked = asking();
         asked.settings.base_url = Some(server.url.clone());
         asked.settings.options.extend(options.map(|include| ("include".to_owned(), include)));

@@ -72,7 +72,7 @@ fn a_run_and_its_output_may_be_two_items() {
 }
 
 #[test]
-fn a_question_for_approval_is_journalled_and_not_sent_back() {
+fn an_approval_request_is_journalled_and_not_sent_back() {
     let asks = json!({"type": "mcp_approval_request", "id": "a", "name": "find",
         "server_label": "crm", "arguments": "{}"});
     let (calls, done) = runs([asks.clone()]);

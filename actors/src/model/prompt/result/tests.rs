@@ -27,7 +27,7 @@ fn read(result: Value) -> (Value, Vec<Value>) {
 }
 
 #[test]
-fn a_result_without_media_is_told_as_it_is() {
+fn a_result_without_media_is_unchanged() {
     for result in [
         json!("text"),
         json!(null),
@@ -67,7 +67,7 @@ fn a_document_of_text_is_read_in_the_result() {
 }
 
 #[test]
-fn broken_media_are_neither_told_nor_shown() {
+fn malformed_media_are_neither_described_nor_shown() {
     let typeless = json!({"type": "image", "source": {"type": "base64", "data": "AAEC"}});
     for broken in [image("AAE"), image("not base64"), typeless] {
         assert_eq!(read(broken), (text_block(BROKEN), Vec::new()));
@@ -75,7 +75,7 @@ fn broken_media_are_neither_told_nor_shown() {
 }
 
 #[test]
-fn media_beyond_the_bounds_are_left_out_and_named() {
+fn surplus_media_are_left_out_and_named() {
     let (told, shown) = read((0..MAX_MEDIA + 2).map(|_| image("AAEC")).collect());
     assert_eq!(shown.len(), MAX_MEDIA + 1);
     assert_eq!(told[MAX_MEDIA - 1], text_block("[image/png, 3 B: a cat]"));
@@ -114,7 +114,7 @@ fn base64_is_never_cut() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn no_media_of_a_result_stand_in_its_text(
+    fn the_text_of_a_result_contains_no_media(
         quads in prop::collection::vec("[A-Za-z0-9+/]{40}", 1..20),
         depth in 0_usize..200,
     ) {

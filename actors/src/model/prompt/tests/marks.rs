@@ -80,7 +80,7 @@ fn marked(events: &[Event], marks: Marks, summary: Option<Summary>) -> Vec<Strin
 }
 
 #[test]
-fn a_summary_stands_for_the_turns_that_it_covers() {
+fn a_summary_replaces_the_turns_that_it_covers() {
     let summary = Some(Summary { seq: 11, upto: 4 });
     let marks = Marks { from: 5, since: 5, ..Marks::default() };
     let earlier = "user Summary of the conversation before this:\nThey counted. ";
@@ -89,7 +89,7 @@ fn a_summary_stands_for_the_turns_that_it_covers() {
 }
 
 #[test]
-fn dropped_turns_that_no_summary_covers_are_told_of() {
+fn dropped_turns_that_no_summary_covers_are_mentioned() {
     let marks = Marks { from: 5, since: 10, ..Marks::default() };
     let dropped = "[Earlier turns of this conversation are not shown.]";
     assert_eq!(marked(&three(), marks, None), [&format!("user {dropped} "), "user three "]);
@@ -99,7 +99,7 @@ fn dropped_turns_that_no_summary_covers_are_told_of() {
 }
 
 #[test]
-fn what_stands_for_earlier_turns_is_no_persons_message() {
+fn notes_about_earlier_turns_are_not_from_a_person() {
     let context = Context {
         marks: Marks { since: 10, ..Marks::default() },
         summary: Some(Summary { seq: 11, upto: 4 }),
@@ -157,7 +157,7 @@ fn a_mark_shows_the_same_whatever_follows_it() {
 }
 
 #[test]
-fn what_is_forced_expires_whatever_its_retention_but_never_what_stays_for_good() {
+fn forced_results_expire_whatever_their_retention_unless_never_evicted() {
     assert_eq!(expired(&steps("other", 4), 10, 7), [true, true, false, false]);
     assert_eq!(expired(&steps("all", 4), 10, 7), [false; 4]);
 }
@@ -174,7 +174,7 @@ fn the_media_of_an_expired_result_are_not_shown() {
 }
 
 #[test]
-fn what_the_provider_ran_is_a_text_and_no_call() {
+fn a_run_of_the_provider_is_a_text_and_not_a_call() {
     let events = journal([
         ("t1", user("one")),
         ("t1", started()),
