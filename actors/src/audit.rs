@@ -74,10 +74,10 @@ impl Recorder {
     ) {
         // A caller that is dropped together with the runtime cannot write any more.
         if Handle::try_current().is_err() {
-            return report_lost(id, "the program ends");
+            return report_lost(id, "the program is shutting down");
         }
-        let Ok(place) = self.permits.clone().try_acquire_owned() else {
-            return report_lost(id, "too many are under way");
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
+            return report_lost(id, "too many writes are pending");
         };
         let (log, id) = (self.log.clone(), id.clone());
         self.tasks.spawn(async move {
@@ -90,15 +90,15 @@ impl Recorder {
             };
             match tokio::time::timeout(WRITE_TIMEOUT, written).await {
                 Ok(Ok(())) => {}
-                Ok(Err(refusal)) => report_lost(&id, &refusal.to_string()),
+                Ok(Err(error)) => report_lost(&id, &error.to_string()),
                 Err(_) => report_lost(&id, "the store took too long"),
             }
-            drop(place);
+            drop(permit);
         });
     }
 }
 
-fn report_lost(conversation: &ConversationId, why: &str) {
+fn report_lost(conversation: &ConversationId, reason: &str) {
     metrics::counter!("abide_audit_lost_total").increment(1);
-    tracing::warn!(%conversation, why, "an entry of the audit is lost");
+    tracing::warn!(%conversation, reason, "audit entry lost");
 }

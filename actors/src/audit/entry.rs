@@ -115,9 +115,9 @@ mod tests {
             Excerpt { bytes: short.to_string().len(), truncated: false, value: short }
         );
         let long = json!(["ä ".repeat(MAX_EXCERPT_BYTES)]);
-        let kept = Excerpt::of(&long);
-        assert_eq!((kept.bytes, kept.truncated), (long.to_string().len(), true));
-        let text = kept.value.as_str().unwrap_or_default();
+        let excerpt = Excerpt::of(&long);
+        assert_eq!((excerpt.bytes, excerpt.truncated), (long.to_string().len(), true));
+        let text = excerpt.value.as_str().unwrap_or_default();
         assert!(text.len() <= MAX_EXCERPT_BYTES && long.to_string().starts_with(text));
         assert!(text.len() > MAX_EXCERPT_BYTES - 4);
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn base64_is_removed() {
         let url = format!("data:image/png;base64,{}", "AAEC".repeat(1_000));
-        let kept = Excerpt::of(&json!({"image_url": {"url": url}}));
-        assert_eq!(kept.value, json!({"image_url": {"url": "[3 kB of base64]"}}));
+        let excerpt = Excerpt::of(&json!({"image_url": {"url": url}}));
+        assert_eq!(excerpt.value, json!({"image_url": {"url": "[3 kB of base64]"}}));
     }
 }

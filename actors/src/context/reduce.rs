@@ -55,17 +55,17 @@ impl ContextReducer<'_> {
     /// Expires results that are past their retention, then drops the oldest turns. `None` if that
     /// is not worth it.
     pub(crate) fn reduce_within(&self, budget: u64) -> Option<ContextReduced> {
-        let frees = |it: &WeighedContext| self.tokens.saturating_sub(it.tokens);
-        let worth = |it: &WeighedContext| {
-            frees(it) > 0 && frees(it) >= percent_of(budget, MIN_GAIN_PERCENT)
+        let freed = |it: &WeighedContext| self.tokens.saturating_sub(it.tokens);
+        let is_worth_it = |it: &WeighedContext| {
+            freed(it) > 0 && freed(it) >= percent_of(budget, MIN_GAIN_PERCENT)
         };
         let now = self.weigh(self.input.context.marks, 1, 1);
         let aged = self.weigh_relative(self.expire_aged(), &now);
-        if aged.tokens <= budget && worth(&aged) {
+        if aged.tokens <= budget && is_worth_it(&aged) {
             return Some(self.event(&aged));
         }
         let dropped = self.drop_turns(&aged, percent_of(budget, KEEP_PERCENT), &now);
-        worth(&dropped).then(|| self.event(&dropped))
+        is_worth_it(&dropped).then(|| self.event(&dropped))
     }
 
     /// Reduces the context to at most `tokens`, if necessary by expiring all results but those of
@@ -133,12 +133,12 @@ impl ContextReducer<'_> {
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
         let context = Context { marks, ..self.input.context.clone() };
-        let view = PromptInput { context: &context, ..self.input };
+        let input = PromptInput { context: &context, ..self.input };
         let mut turns: Vec<(TurnId, u64)> = Vec::new();
         let mut earlier = self.head_tokens;
-        for shown in view.messages() {
-            let tokens = self.counter.message(&shown.message);
-            match (shown.turn, turns.last_mut()) {
+        for message in input.messages() {
+            let tokens = self.counter.message(&message.message);
+            match (message.turn, turns.last_mut()) {
                 (None, _) => earlier = earlier.saturating_add(tokens),
                 (Some(turn), Some(last)) if last.0 == *turn => last.1 += tokens,
                 (Some(turn), _) => turns.push((turn.clone(), tokens)),
@@ -172,16 +172,16 @@ impl ContextReducer<'_> {
 /// The first event that must be read if the turns that started at `since` or later are shown: a
 /// queued message precedes its turn.
 pub(crate) fn first_shown_event(events: &[Event], since: u64) -> u64 {
-    let gone: Vec<&TurnId> = events
+    let dropped: Vec<&TurnId> = events
         .iter()
         .filter_map(|event| {
-            let gone = event.seq < since && matches!(event.data, EventData::TurnStarted(_));
-            event.turn_id.as_ref().filter(|_| gone)
+            let is_dropped = event.seq < since && matches!(event.data, EventData::TurnStarted(_));
+            event.turn_id.as_ref().filter(|_| is_dropped)
         })
         .collect();
-    let kept = events.iter().find(|event| match &event.turn_id {
-        Some(turn) => matches!(event.data, EventData::UserMsg(_)) && !gone.contains(&turn),
+    let queued = events.iter().find(|event| match &event.turn_id {
+        Some(turn) => matches!(event.data, EventData::UserMsg(_)) && !dropped.contains(&turn),
         None => false,
     });
-    kept.map_or(since, |event| event.seq.min(since))
+    queued.map_or(since, |event| event.seq.min(since))
 }

@@ -53,11 +53,11 @@ impl ProviderFormat for AnthropicFormat {
     }
 
     /// Without its thinking the request can be answered, and the conversation continues.
-    fn fallback(&self, request: &ModelRequest, failure: &ModelError) -> Option<ModelRequest> {
-        let unreadable =
-            STALE_THINKING_PHRASES.iter().any(|phrase| failure.message.contains(phrase));
-        let thought = request.verbatim.values().flat_map(|it| &it.items).any(message::is_thinking);
-        (unreadable && thought).then(|| {
+    fn fallback(&self, request: &ModelRequest, error: &ModelError) -> Option<ModelRequest> {
+        let is_stale = STALE_THINKING_PHRASES.iter().any(|phrase| error.message.contains(phrase));
+        let has_thinking =
+            request.verbatim.values().flat_map(|it| &it.items).any(message::is_thinking);
+        (is_stale && has_thinking).then(|| {
             let mut request = request.clone();
             for verbatim in request.verbatim.values_mut() {
                 verbatim.items.retain(|item| !message::is_thinking(item));
@@ -74,16 +74,16 @@ impl ProviderFormat for AnthropicFormat {
 /// The betas in `options.betas`, and those that the other options require.
 fn betas(request: &ModelRequest) -> Vec<&str> {
     let options = &request.settings.options;
-    let named = options.get("betas").and_then(Value::as_array).into_iter().flatten();
-    let binds = options.get("thinking").is_some_and(|it| it.get("block_binding").is_some());
-    let mut betas: Vec<&str> = named.filter_map(Value::as_str).collect();
-    if binds && !betas.contains(&THINKING_BINDING_BETA) {
+    let configured = options.get("betas").and_then(Value::as_array).into_iter().flatten();
+    let needs_binding = options.get("thinking").is_some_and(|it| it.get("block_binding").is_some());
+    let mut betas: Vec<&str> = configured.filter_map(Value::as_str).collect();
+    if needs_binding && !betas.contains(&THINKING_BINDING_BETA) {
         betas.push(THINKING_BINDING_BETA);
     }
     betas
 }
 
 fn header(name: &'static str, value: &str) -> Result<(HeaderName, HeaderValue), ModelError> {
-    let illegal = |_| ModelError::permanent("options.betas has a name that no header can have");
+    let illegal = |_| ModelError::permanent("options.betas has a name that is illegal in a header");
     Ok((HeaderName::from_static(name), HeaderValue::from_str(value).map_err(illegal)?))
 }

@@ -16,24 +16,24 @@ pub(crate) fn parse_exact(text: String) -> Result<Value, String> {
 /// id is worse than no call. `None` if all integers fit, or if the text is not JSON.
 pub(crate) fn find_rounded(json: &str) -> Option<String> {
     let mut rest = json;
-    let mut places: Vec<PathStep<'_>> = Vec::new();
+    let mut path: Vec<PathStep<'_>> = Vec::new();
     while let Some(first) = rest.chars().next() {
         let length = match first {
-            '"' => text_length(rest),
+            '"' => string_length(rest),
             '-' | '0'..='9' => number_length(rest),
             _ => first.len_utf8(),
         };
         let (token, after) = rest.split_at_checked(length)?;
         rest = after;
-        match (first, places.last_mut()) {
-            ('{', _) => places.push(PathStep::Key("")),
-            ('[', _) => places.push(PathStep::Index(0)),
-            ('}' | ']', _) => drop(places.pop()),
+        match (first, path.last_mut()) {
+            ('{', _) => path.push(PathStep::Key("")),
+            ('[', _) => path.push(PathStep::Index(0)),
+            ('}' | ']', _) => drop(path.pop()),
             (',', Some(PathStep::Index(at))) => *at += 1,
             ('"', Some(PathStep::Key(key))) if after.trim_start().starts_with(':') => *key = token,
             ('-' | '0'..='9', _) if !is_exact(token) => {
                 let valid = serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok();
-                return valid.then(|| join_path(&places));
+                return valid.then(|| join_path(&path));
             }
             _ => {}
         }
@@ -50,7 +50,7 @@ enum PathStep<'a> {
 }
 
 /// The length of the string including its quotes; an escaped quote does not end it.
-fn text_length(json: &str) -> usize {
+fn string_length(json: &str) -> usize {
     let mut escaped = false;
     let end = json.bytes().skip(1).position(|byte| {
         let ends = byte == b'"' && !escaped;
@@ -71,12 +71,12 @@ fn is_exact(number: &str) -> bool {
     !whole || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok()
 }
 
-fn join_path(places: &[PathStep<'_>]) -> String {
-    let step = |place: &PathStep<'_>| match place {
+fn join_path(path: &[PathStep<'_>]) -> String {
+    let step = |step: &PathStep<'_>| match step {
         PathStep::Key(key) => serde_json::from_str(key).unwrap_or_default(),
         PathStep::Index(at) => at.to_string(),
     };
-    places.iter().map(step).collect::<Vec<String>>().join(".")
+    path.iter().map(step).collect::<Vec<String>>().join(".")
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn an_integer_of_more_than_64_bits_is_found_with_its_path() {
-        for (json, place) in [
+        for (json, path) in [
             (r#"{"id": 12345678901234567890123}"#, "id"),
             (r#"{"a": [1, {"b\"c": "x"}, {"id" : -9223372036854775809}], "d": 1}"#, "a.2.id"),
             (r#"{"a": {"b": 1}, "c": [], "d": 18446744073709551616}"#, "d"),
@@ -95,7 +95,7 @@ mod tests {
             ("[[], 99999999999999999999]", "1"),
             ("99999999999999999999", ""),
         ] {
-            assert_eq!(find_rounded(json).as_deref(), Some(place), "{json}");
+            assert_eq!(find_rounded(json).as_deref(), Some(path), "{json}");
             assert_eq!(parse_exact(json.to_owned()), Err(json.to_owned()));
         }
     }

@@ -92,7 +92,11 @@ trait Dialect: Sync {
     fn provider(&self) -> Provider;
 
     /// The frames of a message with these pieces; without an end, of its beginning.
-    fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>>;
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>>;
 
     /// A frame that holds nothing but `data`.
     fn frame(&self, data: &str) -> String {
@@ -110,10 +114,10 @@ trait Dialect: Sync {
     }
 
     /// The status and body of an error whose message contains `text`.
-    fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value);
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value);
 
     /// The frame of an error within the stream.
-    fn stream_error(&self, trouble: ProviderError, said: &str) -> Rendered<String>;
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String>;
 
     /// The path of the list of messages in a body.
     fn messages(&self) -> &'static str;

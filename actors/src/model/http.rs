@@ -88,8 +88,8 @@ struct HttpRefusal {
 }
 
 impl From<ModelError> for HttpRefusal {
-    fn from(failure: ModelError) -> Self {
-        Self { status: None, error: failure }
+    fn from(error: ModelError) -> Self {
+        Self { status: None, error }
     }
 }
 
@@ -128,11 +128,11 @@ impl HttpModel {
     fn api_key(
         &self,
         settings: &ModelSettings,
-        usual: Option<&str>,
+        default_env: Option<&str>,
     ) -> Result<Option<String>, ModelError> {
-        let name = match (&settings.api_key_env, &settings.base_url, usual) {
+        let name = match (&settings.api_key_env, &settings.base_url, default_env) {
             (Some(name), _, _) => name.as_str(),
-            (None, None, Some(usual)) => usual,
+            (None, None, Some(default_env)) => default_env,
             (None, Some(_), _) | (None, None, None) => return Ok(None),
         };
         let key = (self.env)(name).map(|key| key.trim().to_owned());
@@ -140,7 +140,7 @@ impl HttpModel {
             Some(key) => Ok(Some(key)),
             None => {
                 // Clients read the error; the variable's name is for the operator.
-                tracing::error!(model = settings.name, variable = name, "no key for a model");
+                tracing::error!(model = settings.name, variable = name, "model key not configured");
                 Err(ModelError::permanent("the model's key is not configured"))
             }
         }
@@ -157,21 +157,21 @@ impl HttpModel {
         let mut call = format.http_call(request)?;
         let mut response = self.send(&call, format.auth(), key).await;
         for _ in 0..MAX_FALLBACKS {
-            let Err(refused) = &response else { break };
-            let other = format.fallback(request, &refused.error);
-            let Some(other) = other.or_else(|| media::without_media(request, refused)) else {
+            let Err(refusal) = &response else { break };
+            let changed = format.fallback(request, &refusal.error);
+            let Some(changed) = changed.or_else(|| media::without_media(request, refusal)) else {
                 break;
             };
-            let instead = format.http_call(&other)?;
-            if instead.body == call.body {
+            let next_call = format.http_call(&changed)?;
+            if next_call.body == call.body {
                 break;
             }
-            let (model, said) = (&request.settings.name, &refused.error);
-            tracing::warn!(model, %said, "asked otherwise");
-            (*request, call) = (Cow::Owned(other), instead);
+            let model = &request.settings.name;
+            tracing::warn!(model, content = %refusal.error, "model request refused, sending fallback");
+            (*request, call) = (Cow::Owned(changed), next_call);
             response = self.send(&call, format.auth(), key).await;
         }
-        response.map_err(|refused| refused.error)
+        response.map_err(|refusal| refusal.error)
     }
 
     async fn send(
@@ -180,9 +180,9 @@ impl HttpModel {
         auth: KeyHeader,
         key: Option<&str>,
     ) -> Result<Response, HttpRefusal> {
-        let mut asked = self.client()?.post(call.url.clone()).json(&call.body);
+        let mut builder = self.client()?.post(call.url.clone()).json(&call.body);
         for (name, value) in &call.headers {
-            asked = asked.header(name, value);
+            builder = builder.header(name, value);
         }
         if let Some(key) = key {
             let (name, value) = match auth {
@@ -190,12 +190,12 @@ impl HttpModel {
                 KeyHeader::Named(name) => (HeaderName::from_static(name), key.to_owned()),
             };
             let mut value = HeaderValue::from_str(&value).map_err(|_| {
-                ModelError::permanent("the key has characters that no key can have")
+                ModelError::permanent("the model's key has characters that are illegal in a header")
             })?;
             value.set_sensitive(true);
-            asked = asked.header(name, value);
+            builder = builder.header(name, value);
         }
-        let response = timeout(self.timeouts.response_head, asked.send())
+        let response = timeout(self.timeouts.response_head, builder.send())
             .await
             .map_err(|_| error::idle_timeout(self.timeouts.response_head))?
             .map_err(error::from_transport)?;
@@ -221,8 +221,8 @@ impl HttpModel {
         };
         // The status is enough if the body does not arrive.
         let _ = timeout(self.timeouts.trailer, read).await;
-        let failure = error::from_status(status, wait, &String::from_utf8_lossy(&body));
-        HttpRefusal { status: Some(status), error: failure }
+        let error = error::from_status(status, wait, &String::from_utf8_lossy(&body));
+        HttpRefusal { status: Some(status), error }
     }
 
     /// Calls a model in this provider's format.
@@ -234,17 +234,17 @@ impl HttpModel {
         let mut request = Cow::Borrowed(request);
         let key = self.api_key(&request.settings, format.default_key_env())?;
         let response = self.send_with_fallbacks(format, &mut request, key.as_deref()).await;
-        let response = response.map_err(|failure| error::redact_key(failure, key.as_deref()))?;
+        let response = response.map_err(|error| error::redact_key(error, key.as_deref()))?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if kind.is_some_and(|kind| kind.starts_with("application/json")) {
             return Err(ModelError::permanent("the model's provider did not stream its answer"));
         }
         let reply = format.decoder(&request);
-        let reading = ResponseReader::new(response, self.timeouts, format.framing(), reply);
-        let parts = stream::try_unfold(reading, ResponseReader::next_chunk);
-        let redact = move |part: Result<ReplyChunk, ModelError>| {
-            part.map_err(|failure| error::redact_key(failure, key.as_deref()))
+        let reader = ResponseReader::new(response, self.timeouts, format.framing(), reply);
+        let chunks = stream::try_unfold(reader, ResponseReader::next_chunk);
+        let redact = move |chunk: Result<ReplyChunk, ModelError>| {
+            chunk.map_err(|error| error::redact_key(error, key.as_deref()))
         };
-        Ok(parts.map(redact).boxed())
+        Ok(chunks.map(redact).boxed())
     }
 }

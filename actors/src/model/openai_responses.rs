@@ -44,7 +44,7 @@ impl ProviderFormat for ResponsesFormat {
     }
 
     /// A model that does not think answers once its reasoning is no longer asked for.
-    fn fallback(&self, request: &ModelRequest, failure: &ModelError) -> Option<ModelRequest> {
+    fn fallback(&self, request: &ModelRequest, error: &ModelError) -> Option<ModelRequest> {
         let mut request = request.clone();
         let include = request
             .settings
@@ -52,10 +52,10 @@ impl ProviderFormat for ResponsesFormat {
             .entry("include")
             .or_insert_with(|| json!([ENCRYPTED_REASONING]));
         let include = include.as_array_mut()?;
-        let before = include.len();
-        include.retain(|asked| *asked != ENCRYPTED_REASONING);
-        let less = include.len() < before;
-        (less && failure.message.contains(NO_ENCRYPTED_REASONING)).then_some(request)
+        let count = include.len();
+        include.retain(|field| *field != ENCRYPTED_REASONING);
+        let is_changed = include.len() < count;
+        (is_changed && error.message.contains(NO_ENCRYPTED_REASONING)).then_some(request)
     }
 
     fn decoder(&self, request: &ModelRequest) -> Box<dyn ReplyDecoder> {

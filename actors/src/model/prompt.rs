@@ -93,7 +93,7 @@ impl PromptInput<'_> {
     /// user contains them, right after the results of all the message's calls.
     pub fn messages(&self) -> Vec<PromptMessage<'_>> {
         let PromptInput { events, context, rules, .. } = *self;
-        let mut read = PromptBuilder {
+        let mut builder = PromptBuilder {
             results: results_by_call(events),
             expired_calls: retention::expired_calls(events, &context.marks, rules),
             provider_calls: provider_tools::provider_calls(events),
@@ -102,7 +102,7 @@ impl PromptInput<'_> {
             turn: None,
             rules,
         };
-        read.push_earlier_turns(events, context);
+        builder.push_earlier_turns(events, context);
         let mut by_turn: HashMap<&TurnId, Vec<&Event>> = HashMap::new();
         for event in events {
             if let Some(of) = &event.turn_id {
@@ -111,27 +111,27 @@ impl PromptInput<'_> {
         }
         for (seq, started) in self.started_turns() {
             let events = by_turn.remove(started).unwrap_or_default();
-            let said = events.iter().find_map(|event| {
-                if let EventData::UserMsg(said) = &event.data { Some(&said.message) } else { None }
+            let message = events.iter().find_map(|event| {
+                if let EventData::UserMsg(user) = &event.data { Some(&user.message) } else { None }
             });
-            read.turn = Some(started);
-            read.push(seq, said.cloned());
+            builder.turn = Some(started);
+            builder.push(seq, message.cloned());
             for event in events {
-                read.push_event(event);
+                builder.push_event(event);
             }
         }
-        read.messages
+        builder.messages
     }
 
     /// The turns that have started and are shown, up to the requested one.
     fn started_turns(&self) -> Vec<(u64, &TurnId)> {
         let mut turns = Vec::new();
-        let mut known = HashSet::new();
+        let mut seen = HashSet::new();
         let starts = |event: &&Event| matches!(event.data, EventData::TurnStarted(_));
         for event in self.events.iter().filter(starts) {
             let Some(id) = &event.turn_id else { continue };
-            let shown = event.seq >= self.context.marks.since || id == self.turn;
-            if known.insert(id) && shown {
+            let is_shown = event.seq >= self.context.marks.since || id == self.turn;
+            if seen.insert(id) && is_shown {
                 turns.push((event.seq, id));
             }
             if id == self.turn {
@@ -169,13 +169,13 @@ struct PromptBuilder<'a> {
 impl<'a> PromptBuilder<'a> {
     fn push(&mut self, seq: u64, messages: impl IntoIterator<Item = Message>) {
         let turn = self.turn;
-        let shown = messages.into_iter().map(|message| PromptMessage {
+        let prompt_messages = messages.into_iter().map(|message| PromptMessage {
             message,
             seq,
             turn,
             verbatim: None,
         });
-        self.messages.extend(shown);
+        self.messages.extend(prompt_messages);
     }
 
     /// Adds the summary and the note about dropped turns.
@@ -203,8 +203,8 @@ impl<'a> PromptBuilder<'a> {
     fn push_event(&mut self, event: &'a Event) {
         let seq = event.seq;
         match &event.data {
-            EventData::AssistantMsg(spoken) => self.push_assistant(seq, spoken),
-            EventData::RepairRequested(wrong) => self.push(seq, [repair_message(seq, wrong)]),
+            EventData::AssistantMsg(assistant) => self.push_assistant(seq, assistant),
+            EventData::RepairRequested(request) => self.push(seq, [repair_message(seq, request)]),
             EventData::ContextAdded(added) => self.push(seq, added_messages(seq, added)),
             EventData::MessageRefused(refused) => self.push(seq, [refusal_message(seq, refused)]),
             EventData::Created(_)
@@ -238,25 +238,25 @@ impl<'a> PromptBuilder<'a> {
         }
     }
 
-    fn push_assistant(&mut self, seq: u64, spoken: &'a AssistantMsg) {
-        let mut message = spoken.message.clone();
+    fn push_assistant(&mut self, seq: u64, assistant: &'a AssistantMsg) {
+        let mut message = assistant.message.clone();
         let verbatim =
-            spoken.verbatim.as_ref().filter(|_| spoken.status == MessageStatus::Complete);
-        message.status = match spoken.status {
+            assistant.verbatim.as_ref().filter(|_| assistant.status == MessageStatus::Complete);
+        message.status = match assistant.status {
             MessageStatus::Complete => None,
-            cut @ (MessageStatus::Cancelled | MessageStatus::Error) => Some(cut),
+            interrupted @ (MessageStatus::Cancelled | MessageStatus::Error) => Some(interrupted),
         };
         message.tool_calls.retain(|call| self.seen_calls.insert(call.id.clone()));
-        let (provided, calls): (Vec<_>, _) =
+        let (hosted, calls): (Vec<_>, _) =
             message.tool_calls.into_iter().partition(|call| self.provider_calls.contains(&call.id));
         message.tool_calls = calls;
         message
             .content
-            .extend(provided.iter().map(|it| provider_tools::run_as_text(it, self.outcome(it))));
-        let mut beside = ResultMedia::default();
-        let result = |call| self.result_message(call, &mut beside);
+            .extend(hosted.iter().map(|it| provider_tools::run_as_text(it, self.outcome(it))));
+        let mut media = ResultMedia::default();
+        let result = |call| self.result_message(call, &mut media);
         let results: Vec<Message> = message.tool_calls.iter().map(result).collect();
-        let media = beside.into_message(&message.id);
+        let media = media.into_message(&message.id);
         self.messages.push(PromptMessage { message, seq, turn: self.turn, verbatim });
         // The results were journalled after the message, one by one; the step that reads them is
         // the same.
@@ -267,14 +267,14 @@ impl<'a> PromptBuilder<'a> {
         self.results.get(&call.id).copied()
     }
 
-    fn result_message(&self, call: &CallRef, beside: &mut ResultMedia) -> Message {
-        let cut = Outcome::Err("tool call interrupted".to_owned(), ErrorType::Interrupted);
-        let text = match self.outcome(call).unwrap_or(&cut) {
+    fn result_message(&self, call: &CallRef, media: &mut ResultMedia) -> Message {
+        let interrupted = Outcome::Err("tool call interrupted".to_owned(), ErrorType::Interrupted);
+        let text = match self.outcome(call).unwrap_or(&interrupted) {
             _ if self.expired_calls.contains(&call.id) => EXPIRED_RESULT.to_owned(),
             Outcome::Err(error, ErrorType::ToolError) if (self.rules)(&call.name).is_builtin => {
                 truncate(format!("{BUILTIN_ERROR}{error}"), result::MAX_RESULT_BYTES)
             }
-            outcome => beside.envelope(call, outcome),
+            outcome => media.envelope(call, outcome),
         };
         let id = MessageId::new(format!("result_{}", call.id));
         let tool_call_id = Some(call.id.clone());
@@ -284,17 +284,17 @@ impl<'a> PromptBuilder<'a> {
 
 /// Whether a person wrote the message, rather than this program.
 pub(crate) fn is_from_person(message: &Message) -> bool {
-    let made = |prefix| message.id.as_str().starts_with(prefix);
+    let is_generated = |prefix| message.id.as_str().starts_with(prefix);
     message.role == Role::User
-        && ![REPAIR_ID, MEDIA_ID, EARLIER_ID, CONTEXT_ID].into_iter().any(made)
+        && ![REPAIR_ID, MEDIA_ID, EARLIER_ID, CONTEXT_ID].into_iter().any(is_generated)
 }
 
 fn summary_block(summarized: &Summarized) -> Value {
     text_block(format!("Summary of the conversation before this:\n{}", summarized.text))
 }
 
-fn repair_message(seq: u64, wrong: &RepairRequested) -> Message {
-    let reason = truncate(wrong.reason.clone(), MAX_REASON_BYTES);
+fn repair_message(seq: u64, request: &RepairRequested) -> Message {
+    let reason = truncate(request.reason.clone(), MAX_REASON_BYTES);
     let text = format!(
         "Your last answer does not satisfy the JSON schema that was asked for: {reason}\n\
          Answer again, with nothing but JSON that satisfies the schema."

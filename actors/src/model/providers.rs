@@ -69,7 +69,7 @@ fn format_of(provider: Provider) -> Result<&'static dyn ProviderFormat, ModelErr
         Provider::Gemini => Ok(&GeminiFormat),
         Provider::Ollama => Ok(&OllamaFormat),
         Provider::Scripted => {
-            Err(ModelError::permanent("provider scripted is not asked over HTTP"))
+            Err(ModelError::permanent("provider scripted is not called over HTTP"))
         }
     }
 }
@@ -118,19 +118,19 @@ impl ModelSettings {
 
     fn check_scripted(&self) -> Result<(), ModelSettingsError> {
         let script = self.script.as_ref();
-        let script = script.ok_or_else(|| invalid("script", "is needed by provider scripted"))?;
-        let elsewhere = [
+        let script = script.ok_or_else(|| invalid("script", "is required by provider scripted"))?;
+        let unsupported = [
             ("base_url", self.base_url.is_some()),
             ("api_key_env", self.api_key_env.is_some()),
             ("temperature", self.temperature.is_some()),
             ("max_tokens", self.max_tokens.is_some()),
             ("options", !self.options.is_empty()),
         ];
-        if let Some((field, _)) = elsewhere.iter().find(|(_, given)| *given) {
-            return Err(invalid(field, "means nothing to provider scripted"));
+        if let Some((field, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
+            return Err(invalid(field, "is not supported by provider scripted"));
         }
-        scripted::check(script).map_err(|wrong| {
-            let (field, message) = wrong.split_once(": ").unwrap_or(("script", &wrong));
+        scripted::check(script).map_err(|error| {
+            let (field, message) = error.split_once(": ").unwrap_or(("script", &error));
             invalid(field, message)
         })
     }
@@ -143,8 +143,8 @@ impl ModelSettings {
             ("cached_input", cached_input),
             ("cache_write", cache_write),
         ];
-        let legal = |price: f64| (0.0..=1e6).contains(&price);
-        match prices.iter().find(|(_, price)| price.is_some_and(|price| !legal(price))) {
+        let is_legal = |price: f64| (0.0..=1e6).contains(&price);
+        match prices.iter().find(|(_, price)| price.is_some_and(|price| !is_legal(price))) {
             Some((name, _)) => {
                 let message = "must be dollars for a million tokens, from 0 to 1000000";
                 Err(invalid(&format!("prices.{name}"), message))
@@ -153,16 +153,18 @@ impl ModelSettings {
         }
     }
 
-    fn check_http(&self, hottest: f64) -> Result<(), ModelSettingsError> {
+    fn check_http(&self, max_temperature: f64) -> Result<(), ModelSettingsError> {
         let provider = self.provider.name();
         if self.name.trim().is_empty() {
-            return Err(invalid("name", &format!("is needed by provider {provider}")));
+            return Err(invalid("name", &format!("is required by provider {provider}")));
         }
         if self.script.is_some() {
-            return Err(invalid("script", &format!("means nothing to provider {provider}")));
+            return Err(invalid("script", &format!("is not supported by provider {provider}")));
         }
-        if let Some(own) = RESERVED_OPTIONS.iter().find(|own| self.options.contains_key(**own)) {
-            return Err(invalid(&format!("options.{own}"), "is not yours to set"));
+        if let Some(reserved) =
+            RESERVED_OPTIONS.iter().find(|reserved| self.options.contains_key(**reserved))
+        {
+            return Err(invalid(&format!("options.{reserved}"), "is set by this program"));
         }
         if let Some(base) = &self.base_url {
             check_base_url(base)?;
@@ -172,10 +174,16 @@ impl ModelSettings {
             return Err(invalid("api_key_env", message));
         }
         if self.api_key_env.as_deref().is_some_and(|name| name.starts_with("ABIDE_")) {
-            return Err(invalid("api_key_env", "must not be a variable of this program's own"));
+            return Err(invalid("api_key_env", "must not be one of this program's own variables"));
         }
-        if self.temperature.is_some_and(|given| !(0.0..=hottest).contains(&given)) {
-            return Err(invalid("temperature", &format!("must be between 0 and {hottest}")));
+        if self
+            .temperature
+            .is_some_and(|temperature| !(0.0..=max_temperature).contains(&temperature))
+        {
+            return Err(invalid(
+                "temperature",
+                &format!("must be between 0 and {max_temperature}"),
+            ));
         }
         if self.max_tokens == Some(0) {
             return Err(invalid("max_tokens", "must be at least 1"));
@@ -189,7 +197,7 @@ fn invalid(field: &str, message: &str) -> ModelSettingsError {
 }
 
 fn check_base_url(base: &str) -> Result<(), ModelSettingsError> {
-    let url = Url::parse(base).map_err(|_| invalid("base_url", "is not a URL"))?;
+    let url = Url::parse(base).map_err(|_| invalid("base_url", "must be a URL"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(invalid("base_url", "must be an http or https URL"));
     }
@@ -202,6 +210,8 @@ fn check_base_url(base: &str) -> Result<(), ModelSettingsError> {
 /// Whether this can be the name of an environment variable. A pasted key often cannot, and is
 /// refused here.
 fn is_env_name(name: &str) -> bool {
-    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    begins && name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    let starts_legally = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts_legally
+        && name.len() <= 128
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

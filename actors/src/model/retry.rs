@@ -40,12 +40,12 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// The delay after a failed attempt, where the first one is 1: between half of the backoff and
     /// all of it, by `chance`, and at least what the provider requested.
-    fn delay(&self, attempt: u32, asked: Option<Duration>, chance: f64) -> Duration {
+    fn delay(&self, attempt: u32, requested: Option<Duration>, chance: f64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(31);
         let backoff = self.base_delay.saturating_mul(1 << doublings).min(self.max_delay);
         let share = 0.5 + chance.clamp(0.0, 1.0) / 2.0;
         let jittered = Duration::try_from_secs_f64(backoff.as_secs_f64() * share);
-        jittered.unwrap_or(backoff).max(asked.unwrap_or_default().min(MAX_RETRY_AFTER))
+        jittered.unwrap_or(backoff).max(requested.unwrap_or_default().min(MAX_RETRY_AFTER))
     }
 }
 
@@ -64,12 +64,12 @@ impl<M: Model> RetryingModel<M> {
     }
 
     async fn first_chunk(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
-        let mut parts = self.model.call(request).await?;
-        match parts.next().await {
+        let mut chunks = self.model.call(request).await?;
+        match chunks.next().await {
             Some(Ok(first)) => {
-                Ok(stream::iter([Ok::<ReplyChunk, ModelError>(first)]).chain(parts).boxed())
+                Ok(stream::iter([Ok::<ReplyChunk, ModelError>(first)]).chain(chunks).boxed())
             }
-            Some(Err(failure)) => Err(failure),
+            Some(Err(error)) => Err(error),
             None => Err(ModelError::transient("the model's reply was empty")),
         }
     }
@@ -79,14 +79,14 @@ impl<M: Model> RetryingModel<M> {
 impl<M: Model> Model for RetryingModel<M> {
     async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
         for attempt in 1..self.policy.max_attempts {
-            let failure = match self.first_chunk(request).await {
-                Ok(parts) => return Ok(parts),
-                Err(failure) => failure,
+            let error = match self.first_chunk(request).await {
+                Ok(chunks) => return Ok(chunks),
+                Err(error) => error,
             };
-            let Retry::After(asked) = failure.retry else { return Err(failure) };
-            let wait = self.policy.delay(attempt, asked, self.clock.chance());
-            tracing::debug!(attempt, ?wait, said = %failure, "the model is asked again");
-            backoff::pause(&failure.message, wait).await;
+            let Retry::After(requested) = error.retry else { return Err(error) };
+            let delay = self.policy.delay(attempt, requested, self.clock.chance());
+            tracing::debug!(attempt, ?delay, content = %error, "retrying model call");
+            backoff::pause(&error.message, delay).await;
         }
         self.first_chunk(request).await
     }

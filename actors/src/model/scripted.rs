@@ -83,21 +83,21 @@ pub fn check(script: &Value) -> Result<(), String> {
 impl Model for ScriptedModel {
     async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
         if request.purpose == Purpose::Summary {
-            let told = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
-            let (_, pieces) = text_only(&format!("Summary of {told} messages."));
-            return Ok(stream::iter(pieces).boxed());
+            let count = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
+            let (_, chunks) = text_only(&format!("Summary of {count} messages."));
+            return Ok(stream::iter(chunks).boxed());
         }
         let source = request.settings.script.clone().unwrap_or_default();
         let script = self.compiled(&source)?;
-        let scene = ScriptInput::of(&request.messages);
-        let (delay, pieces) = play(&script, &scene)?;
+        let input = ScriptInput::of(&request.messages);
+        let (delay, chunks) = play(&script, &input)?;
         let pace = move |piece: Result<ReplyChunk, ModelError>| async move {
             if !delay.is_zero() && !matches!(piece, Ok(ReplyChunk::Done(_))) {
                 tokio::time::sleep(delay).await;
             }
             piece
         };
-        Ok(stream::iter(pieces).then(pace).boxed())
+        Ok(stream::iter(chunks).then(pace).boxed())
     }
 }
 
@@ -127,10 +127,10 @@ struct ScriptInput {
 impl ScriptInput {
     fn of(messages: &[Message]) -> Self {
         let last = messages.iter().rposition(is_from_person);
-        let user = last.map(|at| texts(&messages[at].content).join("\n")).unwrap_or_default();
-        let turn = &messages[last.map_or(0, |at| at + 1)..];
-        let spoken = turn.iter().filter(|message| message.role == Role::Assistant);
-        let names: HashMap<_, _> = spoken
+        let user = last.map(|index| texts(&messages[index].content).join("\n")).unwrap_or_default();
+        let turn = &messages[last.map_or(0, |index| index + 1)..];
+        let assistant = turn.iter().filter(|message| message.role == Role::Assistant);
+        let names: HashMap<_, _> = assistant
             .clone()
             .flat_map(|message| &message.tool_calls)
             .map(|call| (&call.id, &call.name))
@@ -140,7 +140,7 @@ impl ScriptInput {
             let text = message.text();
             Some(((*name).clone(), envelope(text)))
         };
-        Self { user, step: spoken.count(), results: turn.iter().filter_map(result).collect() }
+        Self { user, step: assistant.count(), results: turn.iter().filter_map(result).collect() }
     }
 }
 
@@ -159,12 +159,12 @@ fn text_only(text: &str) -> (Duration, ScriptedChunks) {
     (Duration::ZERO, words(text, ReplyChunk::Text).chain([Ok(done)]).collect())
 }
 
-fn play(script: &Script, scene: &ScriptInput) -> Result<(Duration, ScriptedChunks), ModelError> {
-    let Some(entries) = script.entries(&scene.user) else {
+fn play(script: &Script, input: &ScriptInput) -> Result<(Duration, ScriptedChunks), ModelError> {
+    let Some(entries) = script.entries(&input.user) else {
         return Ok(text_only("No rule of the script matches this message."));
     };
-    match entries.get(scene.step) {
-        Some(entry) => Ok((entry.delay, entry_chunks(script, entry, scene)?)),
+    match entries.get(input.step) {
+        Some(entry) => Ok((entry.delay, entry_chunks(script, entry, input)?)),
         None => Ok(text_only("Done.")),
     }
 }
@@ -172,27 +172,27 @@ fn play(script: &Script, scene: &ScriptInput) -> Result<(Duration, ScriptedChunk
 fn entry_chunks(
     script: &Script,
     entry: &ScriptEntry,
-    scene: &ScriptInput,
+    input: &ScriptInput,
 ) -> Result<ScriptedChunks, ModelError> {
-    let values = context! { user => scene.user.as_str(), results => Serde(&scene.results) };
+    let values = context! { user => input.user.as_str(), results => Serde(&input.results) };
     let render = |text: &str| script.render(text, &values);
-    let mut pieces = Vec::new();
+    let mut chunks = Vec::new();
     if let Some(thinking) = &entry.thinking {
-        pieces.extend(words(&render(thinking)?, ReplyChunk::Thinking));
+        chunks.extend(words(&render(thinking)?, ReplyChunk::Thinking));
     }
     if let Some(text) = &entry.text {
-        pieces.extend(words(&render(text)?, ReplyChunk::Text));
+        chunks.extend(words(&render(text)?, ReplyChunk::Text));
     }
-    for (at, call) in entry.calls.iter().enumerate() {
-        let id = format!("call_{}_{}", scene.step + 1, at + 1);
-        pieces.push(Ok(ReplyChunk::Call(model_call(call, id, &render)?)));
+    for (index, call) in entry.calls.iter().enumerate() {
+        let id = format!("call_{}_{}", input.step + 1, index + 1);
+        chunks.push(Ok(ReplyChunk::Call(model_call(call, id, &render)?)));
     }
     match &entry.error {
-        Some(failure) => pieces.push(Err(failure.clone())),
-        None => pieces
+        Some(error) => chunks.push(Err(error.clone())),
+        None => chunks
             .push(Ok(ReplyChunk::Done(ReplyEnd { usage: entry.usage, ..ReplyEnd::default() }))),
     }
-    Ok(pieces)
+    Ok(chunks)
 }
 
 type Render<'a> = dyn Fn(&str) -> Result<String, ModelError> + 'a;

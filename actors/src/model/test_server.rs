@@ -98,7 +98,7 @@ pub(super) struct RecordedRequest {
 /// A running server; every request takes the next response, and the last one is repeated.
 pub(super) struct TestServer {
     pub(super) url: String,
-    asked: Arc<Mutex<Vec<RecordedRequest>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     /// How many responses have been dropped, because they ended or because the client disconnected.
     pub(super) dropped: watch::Receiver<usize>,
 }
@@ -106,7 +106,7 @@ pub(super) struct TestServer {
 #[derive(Clone)]
 struct TestServerState {
     answers: Arc<Vec<TestResponse>>,
-    asked: Arc<Mutex<Vec<RecordedRequest>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     dropped: Arc<watch::Sender<usize>>,
 }
 
@@ -115,24 +115,27 @@ impl TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (dropped, receiver) = watch::channel(0);
-        let asked = Arc::default();
+        let requests = Arc::default();
         let answers = Arc::new(answers.into_iter().collect());
-        let desk =
-            TestServerState { answers, asked: Arc::clone(&asked), dropped: Arc::new(dropped) };
-        let router = Router::new().fallback(respond).with_state(desk);
+        let state = TestServerState {
+            answers,
+            requests: Arc::clone(&requests),
+            dropped: Arc::new(dropped),
+        };
+        let router = Router::new().fallback(respond).with_state(state);
         // Without this, every second piece would wait for the acknowledgement of the first.
         let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, asked, dropped: receiver }
+        Self { url, requests, dropped: receiver }
     }
 
     pub(super) fn requests(&self) -> Vec<RecordedRequest> {
-        self.asked.lock().unwrap().clone()
+        self.requests.lock().unwrap().clone()
     }
 }
 
 async fn respond(
-    State(desk): State<TestServerState>,
+    State(state): State<TestServerState>,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
@@ -140,12 +143,12 @@ async fn respond(
     let body = serde_json::from_slice(&body).unwrap();
     let path = uri.to_string();
     let at = {
-        let mut asked = desk.asked.lock().unwrap();
-        asked.push(RecordedRequest { path, headers, body });
-        asked.len() - 1
+        let mut requests = state.requests.lock().unwrap();
+        requests.push(RecordedRequest { path, headers, body });
+        requests.len() - 1
     };
-    let dropped = Dropped(desk.dropped);
-    let answer = &desk.answers[at.min(desk.answers.len() - 1)];
+    let dropped = Dropped(state.dropped);
+    let answer = &state.answers[at.min(state.answers.len() - 1)];
     if answer.end == TestEnd::NoHeader {
         let _dropped = dropped;
         return std::future::pending().await;
@@ -182,8 +185,8 @@ fn response_stream(
         tokio::time::sleep(Duration::from_millis(5)).await;
         Some((Ok(Bytes::from_static(b": still here\n\n")), ()))
     });
-    let chats = if answer.end == TestEnd::CommentsForever { usize::MAX } else { 0 };
-    let guarded = pieces.chain(comments.take(chats)).chain(end).map(move |piece| {
+    let comment_count = if answer.end == TestEnd::CommentsForever { usize::MAX } else { 0 };
+    let guarded = pieces.chain(comments.take(comment_count)).chain(end).map(move |piece| {
         let _ = &dropped;
         piece
     });
@@ -254,12 +257,12 @@ pub(super) async fn collect_reply(
     request: ModelRequest,
 ) -> Vec<Result<ReplyChunk, ModelError>> {
     match model.call(&request).await {
-        Ok(parts) => parts.collect().await,
-        Err(failure) => vec![Err(failure)],
+        Ok(chunks) => chunks.collect().await,
+        Err(error) => vec![Err(error)],
     }
 }
 
 /// The chunks of a reply that did not fail.
-pub(super) fn all_ok(parts: Vec<Result<ReplyChunk, ModelError>>) -> Vec<ReplyChunk> {
-    parts.into_iter().collect::<Result<_, _>>().unwrap()
+pub(super) fn all_ok(chunks: Vec<Result<ReplyChunk, ModelError>>) -> Vec<ReplyChunk> {
+    chunks.into_iter().collect::<Result<_, _>>().unwrap()
 }

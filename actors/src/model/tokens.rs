@@ -83,13 +83,13 @@ impl TokenCounter {
     }
 
     /// The tokens of a model's reply.
-    pub(crate) fn reply(&self, content: &[Value], given: &[ModelToolCall]) -> u64 {
-        let calls = given.iter().map(|call| match &call.args {
+    pub(crate) fn reply(&self, content: &[Value], tool_calls: &[ModelToolCall]) -> u64 {
+        let calls = tool_calls.iter().map(|call| match &call.args {
             Ok(args) => self.call(&call.name, &args.to_string()),
             Err(raw) => self.call(&call.name, raw),
         });
         // The provider's own runs are sent back together with their results.
-        let provided = given
+        let provided = tool_calls
             .iter()
             .filter_map(|call| call.provider_result.as_ref())
             .map(|result| self.text(&result.to_string()));
@@ -103,8 +103,8 @@ impl TokenCounter {
     /// The tokens of the system prompt and the tools, which precede all messages.
     pub(crate) fn head(&self, system: &str, tools: &[ToolSpec]) -> u64 {
         let tools = tools.iter().map(|tool| {
-            let named = self.call(&tool.name, &tool.parameters.to_string());
-            named + self.text(&tool.description)
+            let signature = self.call(&tool.name, &tool.parameters.to_string());
+            signature + self.text(&tool.description)
         });
         MESSAGE_TOKENS + self.text(system) + tools.sum::<u64>()
     }

@@ -21,18 +21,21 @@ pub(super) fn render(request: &ModelRequest) -> Value {
     let settings = &request.settings;
     let options = &settings.options;
     let budget = options.get("thinking").and_then(|it| it.get("budget_tokens")?.as_u64());
-    let most = DEFAULT_MAX_TOKENS.saturating_add(budget.unwrap_or(0));
+    let default_limit = DEFAULT_MAX_TOKENS.saturating_add(budget.unwrap_or(0));
     let mut body = Map::new();
     body.insert("model".to_owned(), settings.name.as_str().into());
-    body.insert("max_tokens".to_owned(), settings.max_tokens.map_or(most, u64::from).into());
+    body.insert(
+        "max_tokens".to_owned(),
+        settings.max_tokens.map_or(default_limit, u64::from).into(),
+    );
     let mut tools: Vec<Value> = request.tools.iter().filter_map(tool::definition).collect();
     let mut system = Vec::new();
     if !request.system.trim().is_empty() {
         system.push(json!({"type": "text", "text": request.system}));
     }
     // A cache mark covers everything before it, and tools come before the system prompt.
-    let deferred = |tool: &Value| tool["defer_loading"] == true;
-    match (system.last_mut(), tools.iter_mut().rfind(|tool| !deferred(tool))) {
+    let is_deferred = |tool: &Value| tool["defer_loading"] == true;
+    match (system.last_mut(), tools.iter_mut().rfind(|tool| !is_deferred(tool))) {
         (Some(last), _) | (None, Some(last)) => mark_cache(last),
         (None, None) => {}
     }
@@ -46,8 +49,8 @@ pub(super) fn render(request: &ModelRequest) -> Value {
     if let Some(temperature) = settings.temperature {
         body.insert("temperature".to_owned(), json!(temperature));
     }
-    if let Some(wanted) = &request.schema {
-        let format = json!({"type": "json_schema", "schema": schema::strict(wanted)});
+    if let Some(answer_schema) = &request.schema {
+        let format = json!({"type": "json_schema", "schema": schema::strict(answer_schema)});
         body.insert("output_config".to_owned(), json!({"format": format}));
     }
     if let Some(id) = container(request) {
@@ -63,25 +66,24 @@ pub(super) fn render(request: &ModelRequest) -> Value {
 /// parallel calls.
 fn messages(request: &ModelRequest) -> Vec<Value> {
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
-    let mut answering = false;
+    let mut after_result = false;
     for (at, message) in request.messages.iter().enumerate() {
         let (role, blocks) = match message.role {
             Role::User => ("user", user_blocks(message)),
             Role::Assistant => {
-                let said = assistant_blocks(request, at);
-                let blocks = match said {
+                let blocks = match assistant_blocks(request, at) {
                     AssistantBlocks::Verbatim(blocks) | AssistantBlocks::Rendered(blocks) => blocks,
                 };
                 ("assistant", blocks)
             }
             Role::Tool => ("user", vec![tool_result(message)]),
         };
-        match messages.last_mut().filter(|_| answering && message.role == Role::Tool) {
+        match messages.last_mut().filter(|_| after_result && message.role == Role::Tool) {
             Some((_, results)) => results.extend(blocks),
             None if blocks.is_empty() => {}
             None => messages.push((role, blocks)),
         }
-        answering = message.role == Role::Tool;
+        after_result = message.role == Role::Tool;
         if at + 1 == request.stable_messages
             && let Some((_, blocks)) = messages.last_mut()
             && let Some(last) = blocks.iter_mut().rfind(|block| is_markable(block))
@@ -89,11 +91,11 @@ fn messages(request: &ModelRequest) -> Vec<Value> {
             mark_cache(last);
         }
     }
-    let unfinished = request.messages.len().checked_sub(1).is_some_and(|last| {
+    let is_unfinished = request.messages.len().checked_sub(1).is_some_and(|last| {
         request.messages[last].role == Role::Assistant
             && matches!(assistant_blocks(request, last), AssistantBlocks::Rendered(_))
     });
-    if unfinished {
+    if is_unfinished {
         messages.push(("user", vec![json!({"type": "text", "text": CONTINUE_PROMPT})]));
     }
     let message = |(role, content): (&str, Vec<Value>)| json!({"role": role, "content": content});

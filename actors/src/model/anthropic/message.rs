@@ -53,8 +53,9 @@ pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
 
 pub(super) fn tool_result(message: &Message) -> Value {
     let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
-    let said: Vec<Value> = texts(&message.content).iter().filter_map(|it| text_block(it)).collect();
-    json!({"type": "tool_result", "tool_use_id": sanitize_id(id, MAX_ID_CHARS), "content": said})
+    let content: Vec<Value> =
+        texts(&message.content).iter().filter_map(|it| text_block(it)).collect();
+    json!({"type": "tool_result", "tool_use_id": sanitize_id(id, MAX_ID_CHARS), "content": content})
 }
 
 /// The blocks of the assistant's message at this index of the request.
@@ -85,13 +86,13 @@ fn is_own(verbatim: &ProviderMessage) -> bool {
 fn replay(request: &ModelRequest, at: usize, verbatim: &ProviderMessage) -> Option<Vec<Value>> {
     let message = &request.messages[at];
     let mut calls = message.tool_calls.iter();
-    let given_up = abandoned_runs(request, at, verbatim);
+    let abandoned = abandoned_runs(request, at, verbatim);
     let mut blocks = Vec::new();
     for item in &verbatim.items {
-        let dropped = item["type"] == CONTAINER_ITEM
+        let is_dropped = item["type"] == CONTAINER_ITEM
             || (is_provider_run(item)
-                && given_up.contains(item["id"].as_str().unwrap_or_default()));
-        if dropped {
+                && abandoned.contains(item["id"].as_str().unwrap_or_default()));
+        if is_dropped {
             continue;
         }
         let mut item = item.clone();

@@ -16,8 +16,8 @@ const MAX_TITLE_CHARS: usize = 200;
 /// A block that the API does not know is sent as text: one block that the provider refuses would
 /// make every later request of the conversation fail.
 pub(super) fn render_block(block: &Value) -> Option<Value> {
-    let shown = Media::of(block).ok().and_then(|media| media_block(&media));
-    shown.or_else(|| text_block(&as_text(block)?))
+    let native = Media::of(block).ok().and_then(|media| media_block(&media));
+    native.or_else(|| text_block(&as_text(block)?))
 }
 
 /// A block of text; `None` if it is blank, which the provider refuses.

@@ -104,7 +104,7 @@ impl http::ReplyDecoder for AnthropicDecoder {
         self.is_done
     }
 
-    fn finish_reason(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let stop = match self.stop.as_deref() {
             Some("end_turn" | "stop_sequence") => Some(StopReason::End),
             Some("tool_use") => Some(StopReason::ToolCalls),
@@ -117,10 +117,10 @@ impl http::ReplyDecoder for AnthropicDecoder {
             return Err(error::refused(&self.refusal));
         }
         let usage = self.usage.usage();
-        let mut parts = self.call_chunks(stop == Some(StopReason::MaxTokens));
+        let mut chunks = self.call_chunks(stop == Some(StopReason::MaxTokens));
         let verbatim = self.into_verbatim();
-        parts.push(ReplyChunk::Done(ReplyEnd { usage, stop, verbatim }));
-        Ok(parts)
+        chunks.push(ReplyChunk::Done(ReplyEnd { usage, stop, verbatim }));
+        Ok(chunks)
     }
 }
 
@@ -131,8 +131,8 @@ impl AnthropicDecoder {
         if let Some(stop) = message["stop_reason"].as_str() {
             self.stop = Some(stop.to_owned());
         }
-        if let Some(why) = message["stop_details"]["explanation"].as_str() {
-            self.refusal = why.to_owned();
+        if let Some(refusal) = message["stop_details"]["explanation"].as_str() {
+            self.refusal = refusal.to_owned();
         }
         if let Some(id) = message["container"]["id"].as_str() {
             self.container = Some(json!({"type": CONTAINER_ITEM, "id": id}));
@@ -145,13 +145,13 @@ impl AnthropicDecoder {
         block: Value,
     ) -> Result<Vec<ReplyChunk>, ModelError> {
         let Value::Object(block) = block else { return Err(error::unreadable()) };
-        let (block, part) = StreamedBlock::new(index, block);
+        let (block, chunk) = StreamedBlock::new(index, block);
         self.call_count += usize::from(block.is_call());
         if self.call_count > MAX_REPLY_CALLS {
             return Err(error::too_many_calls(MAX_REPLY_CALLS));
         }
         self.blocks.push(block);
-        Ok(self.note_text(part))
+        Ok(self.note_text(chunk))
     }
 
     fn apply_delta(
@@ -163,14 +163,14 @@ impl AnthropicDecoder {
         let Some(block) = at.and_then(|at| self.blocks.get_mut(at)) else {
             return Err(error::unreadable());
         };
-        let (bytes, part) = block.apply_delta(delta);
+        let (bytes, chunk) = block.apply_delta(delta);
         self.count_bytes(bytes)?;
-        Ok(self.note_text(part))
+        Ok(self.note_text(chunk))
     }
 
-    fn note_text(&mut self, part: Option<ReplyChunk>) -> Vec<ReplyChunk> {
-        self.has_text |= matches!(part, Some(ReplyChunk::Text(_)));
-        part.into_iter().collect()
+    fn note_text(&mut self, chunk: Option<ReplyChunk>) -> Vec<ReplyChunk> {
+        self.has_text |= matches!(chunk, Some(ReplyChunk::Text(_)));
+        chunk.into_iter().collect()
     }
 
     fn count_bytes(&mut self, bytes: usize) -> Result<(), ModelError> {
@@ -180,24 +180,23 @@ impl AnthropicDecoder {
 
     /// The calls, and the runs whose results have arrived.
     fn call_chunks(&self, cut: bool) -> Vec<ReplyChunk> {
-        let mut begun = self.open_runs.clone();
-        let mut parts = Vec::new();
+        let mut runs = self.open_runs.clone();
+        let mut chunks = Vec::new();
         for block in &self.blocks {
             let field = |name: &str| block.item[name].as_str().unwrap_or_default().to_owned();
             if block.is_call() {
                 let call = block.call(cut);
-                match is_provider_run(&block.item) {
-                    true => drop(
-                        begun.insert(call.id, ProviderRun { name: call.name, args: call.args }),
-                    ),
-                    false => parts.push(ReplyChunk::Call(call)),
+                if is_provider_run(&block.item) {
+                    runs.insert(call.id, ProviderRun { name: call.name, args: call.args });
+                } else {
+                    chunks.push(ReplyChunk::Call(call));
                 }
             } else if let Some(id) = result_run_id(&block.item) {
-                let unknown = || ProviderRun { name: field("type"), args: Ok(json!({})) };
-                let ProviderRun { name, args } = begun.get(id).cloned().unwrap_or_else(unknown);
+                let undeclared = || ProviderRun { name: field("type"), args: Ok(json!({})) };
+                let ProviderRun { name, args } = runs.get(id).cloned().unwrap_or_else(undeclared);
                 let name = tool::declared_name(&self.tools, &name);
                 let provided = Some(block.item["content"].clone());
-                parts.push(ReplyChunk::Call(ModelToolCall {
+                chunks.push(ReplyChunk::Call(ModelToolCall {
                     id: id.to_owned(),
                     name,
                     args,
@@ -205,15 +204,15 @@ impl AnthropicDecoder {
                 }));
             }
         }
-        parts
+        chunks
     }
 
     /// The blocks that can be sent back, if text and calls do not hold as much.
     fn into_verbatim(self) -> Option<ProviderMessage> {
-        let lost =
+        let needs_verbatim =
             self.blocks.iter().any(StreamedBlock::needs_verbatim) || self.container.is_some();
         let items = self.blocks.into_iter().filter_map(StreamedBlock::into_item);
-        lost.then(|| ProviderMessage {
+        needs_verbatim.then(|| ProviderMessage {
             provider: Provider::Anthropic.name().to_owned(),
             model: self.model,
             items: items.chain(self.container).collect(),
@@ -233,21 +232,21 @@ struct AnthropicUsage {
 
 impl AnthropicUsage {
     fn merge(&mut self, usage: &Value) {
-        let said = |name: &str| usage[name].as_u64();
-        self.input_tokens = said("input_tokens").or(self.input_tokens);
-        self.output_tokens = said("output_tokens").or(self.output_tokens);
+        let count = |name: &str| usage[name].as_u64();
+        self.input_tokens = count("input_tokens").or(self.input_tokens);
+        self.output_tokens = count("output_tokens").or(self.output_tokens);
         self.cache_read_input_tokens =
-            said("cache_read_input_tokens").or(self.cache_read_input_tokens);
+            count("cache_read_input_tokens").or(self.cache_read_input_tokens);
         self.cache_creation_input_tokens =
-            said("cache_creation_input_tokens").or(self.cache_creation_input_tokens);
+            count("cache_creation_input_tokens").or(self.cache_creation_input_tokens);
     }
 
     fn usage(&self) -> Option<Usage> {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or(0);
         let cache_write_tokens = self.cache_creation_input_tokens.unwrap_or(0);
-        let fresh = self.input_tokens.or(self.output_tokens.map(|_| 0))?;
+        let uncached = self.input_tokens.or(self.output_tokens.map(|_| 0))?;
         Some(Usage {
-            input_tokens: fresh.saturating_add(cached_tokens).saturating_add(cache_write_tokens),
+            input_tokens: uncached.saturating_add(cached_tokens).saturating_add(cache_write_tokens),
             output_tokens: self.output_tokens.unwrap_or(0),
             cached_tokens,
             cache_write_tokens,

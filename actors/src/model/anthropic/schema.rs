@@ -32,11 +32,11 @@ const SUPPORTED_FORMATS: [&str; 10] =
 /// against which the answer is validated.
 pub(super) fn strict(schema: &Value) -> Value {
     let Some(schema) = schema.as_object() else { return schema.clone() };
-    let mut kept = Map::new();
-    let mut told = Map::new();
-    for (word, value) in schema {
+    let mut strict_schema = Map::new();
+    let mut unenforced = Map::new();
+    for (keyword, value) in schema {
         let list = |value: &Value| value.as_array().map(|it| it.iter().map(strict).collect());
-        let enforced = match (word.as_str(), value) {
+        let enforced = match (keyword.as_str(), value) {
             ("$defs" | "definitions" | "properties", Value::Object(named)) => {
                 Some(named.iter().map(|(name, it)| (name.clone(), strict(it))).collect())
             }
@@ -46,25 +46,26 @@ pub(super) fn strict(schema: &Value) -> Value {
                 SUPPORTED_FORMATS.iter().any(|known| value == known).then(|| value.clone())
             }
             ("minItems", _) => (value.as_u64() <= Some(1)).then(|| value.clone()),
-            (word, _) => SUPPORTED_KEYWORDS.contains(&word).then(|| value.clone()),
+            (keyword, _) => SUPPORTED_KEYWORDS.contains(&keyword).then(|| value.clone()),
         };
-        match (word.as_str(), enforced) {
+        match (keyword.as_str(), enforced) {
             ("$schema" | "$id" | "$comment" | "examples", _) => {}
             ("oneOf", _) if !schema.contains_key("anyOf") => {
-                kept.extend(list(value).map(|it: Value| ("anyOf".to_owned(), it)));
+                strict_schema.extend(list(value).map(|it: Value| ("anyOf".to_owned(), it)));
             }
-            (_, Some(enforced)) => drop(kept.insert(word.clone(), enforced)),
-            (_, None) => drop(told.insert(word.clone(), value.clone())),
+            (_, Some(enforced)) => drop(strict_schema.insert(keyword.clone(), enforced)),
+            (_, None) => drop(unenforced.insert(keyword.clone(), value.clone())),
         }
     }
-    let types = kept.get("type");
-    if types == Some(&json!("object")) || kept.contains_key("properties") {
-        kept.insert("additionalProperties".to_owned(), false.into());
+    let types = strict_schema.get("type");
+    if types == Some(&json!("object")) || strict_schema.contains_key("properties") {
+        strict_schema.insert("additionalProperties".to_owned(), false.into());
     }
-    if !told.is_empty() {
-        let said = kept.get("description").and_then(Value::as_str).unwrap_or_default();
-        let said = format!("{said}\n{}", Value::Object(told)).trim().to_owned();
-        kept.insert("description".to_owned(), said.into());
+    if !unenforced.is_empty() {
+        let description = strict_schema.get("description").and_then(Value::as_str);
+        let description = description.unwrap_or_default();
+        let description = format!("{description}\n{}", Value::Object(unenforced)).trim().to_owned();
+        strict_schema.insert("description".to_owned(), description.into());
     }
-    Value::Object(kept)
+    Value::Object(strict_schema)
 }

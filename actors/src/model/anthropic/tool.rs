@@ -35,12 +35,13 @@ pub(super) fn definition(spec: &ToolSpec) -> Option<Value> {
 ///
 /// The provider's `code_execution` runs under several names, which all end with its own.
 pub(super) fn declared_name(tools: &[ToolSpec], name: &str) -> String {
-    let runs = |spec: &&ToolSpec| spec.executor == Executor::Provider;
-    let named = |spec: &ToolSpec| options(spec)?.get("name")?.as_str().map(str::to_owned);
-    let is = |spec: &&ToolSpec| named(spec).is_some_and(|own| own == name);
-    let kind = |spec: &&ToolSpec| named(spec).is_some_and(|own| name.ends_with(&format!("_{own}")));
-    let provided = || tools.iter().filter(runs);
-    let tool = provided().find(is).or_else(|| provided().find(kind));
+    let is_hosted = |spec: &&ToolSpec| spec.executor == Executor::Provider;
+    let own_name = |spec: &ToolSpec| options(spec)?.get("name")?.as_str().map(str::to_owned);
+    let has_name = |spec: &&ToolSpec| own_name(spec).is_some_and(|own| own == name);
+    let has_suffix =
+        |spec: &&ToolSpec| own_name(spec).is_some_and(|own| name.ends_with(&format!("_{own}")));
+    let hosted = || tools.iter().filter(is_hosted);
+    let tool = hosted().find(has_name).or_else(|| hosted().find(has_suffix));
     tool.map_or(name, |tool| tool.name.as_str()).to_owned()
 }
 

@@ -18,16 +18,20 @@ impl Dialect for AnthropicDialect {
         Provider::Anthropic
     }
 
-    fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>> {
-        let mut drawing = AnthropicFrames::default();
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
+        let mut frames = AnthropicFrames::default();
         let usage = end.map(|end| end.usage).unwrap_or_default();
         let message = json!({"id": "msg_01", "type": "message", "role": "assistant", "content": [],
             "model": "some-model", "stop_reason": null, "usage": input(usage)});
-        drawing.event("message_start", json!({"message": message}));
-        for say in said {
-            drawing.say(say);
+        frames.event("message_start", json!({"message": message}));
+        for utterance in utterances {
+            frames.say(utterance);
         }
-        drawing.close();
+        frames.close();
         if let Some(MessageEnd { stop, usage }) = end {
             let reason = match stop {
                 StopReason::End => "end_turn",
@@ -38,14 +42,14 @@ impl Dialect for AnthropicDialect {
             };
             let delta = json!({"stop_reason": reason, "stop_sequence": null});
             let usage = json!({"output_tokens": usage.output_tokens});
-            drawing.event("message_delta", json!({"delta": delta, "usage": usage}));
-            drawing.event("message_stop", json!({}));
+            frames.event("message_delta", json!({"delta": delta, "usage": usage}));
+            frames.event("message_stop", json!({}));
         }
-        Ok(drawing.frames)
+        Ok(frames.frames)
     }
 
-    fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value) {
-        let (status, kind, message) = match trouble {
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
+        let (status, kind, message) = match kind {
             ProviderError::RateLimit => (429, "rate_limit_error", ""),
             ProviderError::Overload => (529, "overloaded_error", "Overloaded. "),
             ProviderError::BadRequest => (400, "invalid_request_error", ""),
@@ -53,12 +57,12 @@ impl Dialect for AnthropicDialect {
                 (400, "invalid_request_error", "prompt is too long: 208310 tokens > 200000 maximum")
             }
         };
-        let error = json!({"type": kind, "message": format!("{message}{said}")});
+        let error = json!({"type": kind, "message": format!("{message}{text}")});
         (status, json!({"type": "error", "error": error, "request_id": "req_01"}))
     }
 
-    fn stream_error(&self, trouble: ProviderError, said: &str) -> Rendered<String> {
-        Ok(format!("event: error\ndata: {}\n\n", self.error(trouble, said).1))
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String> {
+        Ok(format!("event: error\ndata: {}\n\n", self.error(kind, text).1))
     }
 
     fn messages(&self) -> &'static str {
@@ -153,9 +157,9 @@ impl AnthropicFrames {
         self.delta(json!({"type": "text_delta", "text": text}));
     }
 
-    fn say(&mut self, say: &Utterance<'_>) {
+    fn say(&mut self, utterance: &Utterance<'_>) {
         // Text continues in the open block; everything else has a block of its own.
-        match *say {
+        match *utterance {
             Utterance::Text(text) | Utterance::Refusal(text) => {
                 if !self.open {
                     self.start(json!({"type": "text", "text": ""}));

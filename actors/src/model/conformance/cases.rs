@@ -6,7 +6,7 @@ use super::{Case, failing, reading, replaying, writing};
 
 macro_rules! cases {
     ($($name:literal => $story:ident::$case:ident,)*) => {
-        [$(Case { name: $name, run: |on| $story::$case(on).boxed() },)*]
+        [$(Case { name: $name, run: |dialect| $story::$case(dialect).boxed() },)*]
     };
 }
 

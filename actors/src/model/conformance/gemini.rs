@@ -18,11 +18,15 @@ impl Dialect for GeminiDialect {
     }
 
     /// A signature is attached to the call that it belongs to, or to an empty text at the end.
-    fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>> {
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
         let mut frames = Vec::new();
         let mut signed = None;
-        for say in said {
-            match *say {
+        for utterance in utterances {
+            match *utterance {
                 Utterance::Text(text) | Utterance::Refusal(text) => {
                     frames.push(part(&json!({"text": text})))
                 }
@@ -67,12 +71,12 @@ impl Dialect for GeminiDialect {
         Ok(frames)
     }
 
-    fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value) {
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
         let error = |code: u16, status: &str, message: &str| {
-            let message = format!("{message}{said}");
+            let message = format!("{message}{text}");
             (code, json!({"error": {"code": code, "message": message, "status": status}}))
         };
-        match trouble {
+        match kind {
             ProviderError::RateLimit => {
                 error(429, "RESOURCE_EXHAUSTED", "You exceeded your quota. ")
             }
@@ -86,8 +90,8 @@ impl Dialect for GeminiDialect {
         }
     }
 
-    fn stream_error(&self, trouble: ProviderError, said: &str) -> Rendered<String> {
-        Ok(event(self.error(trouble, said).1))
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String> {
+        Ok(event(self.error(kind, text).1))
     }
 
     fn messages(&self) -> &'static str {
@@ -156,14 +160,14 @@ fn call(
     if cut || !(object || args.is_empty()) {
         return Err(Unsupported("calls come whole"));
     }
-    let mut drawn = json!({"functionCall": {"id": id, "name": name}});
+    let mut frames = json!({"functionCall": {"id": id, "name": name}});
     if object {
-        drawn["functionCall"]["args"] = "ARGS".into();
+        frames["functionCall"]["args"] = "ARGS".into();
     }
     if let Some(signature) = signature {
-        drawn["thoughtSignature"] = signature.into();
+        frames["thoughtSignature"] = signature.into();
     }
-    Ok(part(&drawn).replace("\"ARGS\"", &whole))
+    Ok(part(&frames).replace("\"ARGS\"", &whole))
 }
 
 fn ids(body: &Value, kind: &str) -> Vec<String> {

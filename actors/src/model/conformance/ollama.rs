@@ -24,11 +24,15 @@ impl Dialect for OllamaDialect {
         Provider::Ollama
     }
 
-    fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>> {
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
         let cut = end.is_some_and(|end| end.stop == StopReason::MaxTokens);
         let mut frames = Vec::new();
-        for say in said {
-            match *say {
+        for utterance in utterances {
+            match *utterance {
                 Utterance::Text(text) => frames.push(line(json!({"content": text}))),
                 Utterance::Thinking(pieces, None) => {
                     let thinks = |it| line(json!({"content": "", "thinking": it}));
@@ -72,8 +76,8 @@ impl Dialect for OllamaDialect {
         TestResponse { headers, ..TestResponse::stream(pieces) }
     }
 
-    fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value) {
-        let (status, message) = match trouble {
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
+        let (status, message) = match kind {
             ProviderError::RateLimit => (429, "too many requests: "),
             ProviderError::Overload => (503, "server busy, please try again: "),
             ProviderError::BadRequest => (400, "invalid options: "),
@@ -81,7 +85,7 @@ impl Dialect for OllamaDialect {
                 (400, "prompt too long; exceeded max context length by 9 tokens ")
             }
         };
-        (status, json!({"error": format!("{message}{said}")}))
+        (status, json!({"error": format!("{message}{text}")}))
     }
 
     fn stream_error(&self, _: ProviderError, _: &str) -> Rendered<String> {

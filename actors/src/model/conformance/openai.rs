@@ -21,11 +21,15 @@ impl Dialect for OpenaiDialect {
         Provider::Openai
     }
 
-    fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>> {
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
         let mut frames = vec![delta(json!({"role": "assistant", "content": ""}))];
         let mut calls = 0;
-        for say in said {
-            match *say {
+        for utterance in utterances {
+            match *utterance {
                 Utterance::Text(text) => frames.push(delta(json!({"content": text}))),
                 Utterance::Refusal(text) => frames.push(delta(json!({"refusal": text}))),
                 Utterance::Thinking(pieces, None) => {
@@ -48,7 +52,11 @@ impl Dialect for OpenaiDialect {
             StopReason::End => "stop",
             StopReason::ToolCalls => "tool_calls",
             StopReason::MaxTokens => "length",
-            StopReason::Refusal if said.iter().any(|say| matches!(say, Utterance::Refusal(_))) => {
+            StopReason::Refusal
+                if utterances
+                    .iter()
+                    .any(|utterance| matches!(utterance, Utterance::Refusal(_))) =>
+            {
                 "stop"
             }
             StopReason::Refusal => "content_filter",
@@ -62,12 +70,12 @@ impl Dialect for OpenaiDialect {
         Ok(frames)
     }
 
-    fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value) {
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
         let error = |status, kind: &str, code: Value, message: &str| {
-            let message = format!("{message}{said}");
+            let message = format!("{message}{text}");
             (status, json!({"error": {"message": message, "type": kind, "code": code}}))
         };
-        match trouble {
+        match kind {
             ProviderError::RateLimit => error(429, "requests", json!("rate_limit_exceeded"), ""),
             ProviderError::Overload => error(503, "server_error", Value::Null, "Overloaded. "),
             ProviderError::BadRequest => error(400, "invalid_request_error", Value::Null, ""),
@@ -79,8 +87,8 @@ impl Dialect for OpenaiDialect {
         }
     }
 
-    fn stream_error(&self, trouble: ProviderError, said: &str) -> Rendered<String> {
-        Ok(event(self.error(trouble, said).1))
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String> {
+        Ok(event(self.error(kind, text).1))
     }
 
     fn messages(&self) -> &'static str {

@@ -19,42 +19,50 @@ impl Dialect for ResponsesDialect {
         Provider::OpenaiResponses
     }
 
-    fn frames(&self, said: &[Utterance<'_>], end: Option<MessageEnd>) -> Rendered<Vec<String>> {
-        let mut drawn = ResponsesFrames::default();
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
+        let mut frames = ResponsesFrames::default();
         let begun = response("in_progress", &[], Value::Null);
-        drawn.event("response.created", json!({"response": begun}));
-        let mut said = said.iter().peekable();
-        while let Some(say) = said.next() {
-            match *say {
+        frames.event("response.created", json!({"response": begun}));
+        let mut utterances = utterances.iter().peekable();
+        while let Some(utterance) = utterances.next() {
+            match *utterance {
                 Utterance::Text(text) => {
-                    let more = |say: &&Utterance<'_>| matches!(say, Utterance::Text(_));
-                    let more = std::iter::from_fn(|| said.next_if(more));
+                    let more = |utterance: &&Utterance<'_>| matches!(utterance, Utterance::Text(_));
+                    let more = std::iter::from_fn(|| utterances.next_if(more));
                     let more =
-                        more.map(|say| if let Utterance::Text(text) = *say { text } else { "" });
-                    drawn.text(&[text].into_iter().chain(more).collect::<Vec<_>>(), json!([]));
+                        more.map(
+                            |utterance| {
+                                if let Utterance::Text(text) = *utterance { text } else { "" }
+                            },
+                        );
+                    frames.text(&[text].into_iter().chain(more).collect::<Vec<_>>(), json!([]));
                 }
-                Utterance::Cited(text) => drawn.text(&[text], json!([cites()])),
-                Utterance::Refusal(text) => drawn.refusal(text),
-                Utterance::Thinking(pieces, sealed) => drawn.thinking(pieces, sealed),
-                Utterance::Sealed(sealed) => drawn.thinking(&[], Some(sealed)),
-                Utterance::Call(id, name, args) => drawn.call(id, name, args),
-                Utterance::Hosted => drawn.item(search()),
+                Utterance::Cited(text) => frames.text(&[text], json!([cites()])),
+                Utterance::Refusal(text) => frames.refusal(text),
+                Utterance::Thinking(pieces, sealed) => frames.thinking(pieces, sealed),
+                Utterance::Sealed(sealed) => frames.thinking(&[], Some(sealed)),
+                Utterance::Call(id, name, args) => frames.call(id, name, args),
+                Utterance::Hosted => frames.item(search()),
                 Utterance::HostedStart | Utterance::HostedResult => return Err(NO_PAUSE),
-                Utterance::KeepAlive => drawn.frames.push(": keep-alive\n\n".to_owned()),
+                Utterance::KeepAlive => frames.frames.push(": keep-alive\n\n".to_owned()),
             }
         }
         if let Some(end) = end {
-            drawn.end(end)?;
+            frames.end(end)?;
         }
-        Ok(drawn.frames)
+        Ok(frames.frames)
     }
 
-    fn error(&self, trouble: ProviderError, said: &str) -> (u16, Value) {
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
         let error = |status, kind: &str, code: Value, message: &str| {
-            let message = format!("{message}{said}");
+            let message = format!("{message}{text}");
             (status, json!({"error": {"message": message, "type": kind, "code": code}}))
         };
-        match trouble {
+        match kind {
             ProviderError::RateLimit => error(429, "requests", json!("rate_limit_exceeded"), ""),
             ProviderError::Overload => {
                 error(503, "server_error", json!("server_error"), "Overloaded. ")
@@ -70,8 +78,8 @@ impl Dialect for ResponsesDialect {
         }
     }
 
-    fn stream_error(&self, trouble: ProviderError, said: &str) -> Rendered<String> {
-        let (_, body) = self.error(trouble, said);
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String> {
+        let (_, body) = self.error(kind, text);
         let error = json!({"code": body["error"]["code"], "message": body["error"]["message"]});
         let mut failed = response("failed", &[], Value::Null);
         failed["error"] = error;

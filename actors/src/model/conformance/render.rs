@@ -31,11 +31,11 @@ pub(super) fn http_model() -> HttpModel {
 }
 
 /// A request without messages to the server at this URL.
-pub(super) fn request_to(on: &dyn Dialect, url: &str) -> ModelRequest {
+pub(super) fn request_to(dialect: &dyn Dialect, url: &str) -> ModelRequest {
     request(ModelSettings {
         name: "some-model".to_owned(),
         base_url: Some(url.to_owned()),
-        ..settings(on.provider())
+        ..settings(dialect.provider())
     })
 }
 
@@ -53,46 +53,46 @@ pub(super) fn end(stop: StopReason) -> Option<MessageEnd> {
 
 /// A response with a whole message.
 pub(super) fn message(
-    on: &dyn Dialect,
-    said: &[Utterance<'_>],
+    dialect: &dyn Dialect,
+    utterances: &[Utterance<'_>],
     stop: StopReason,
 ) -> Rendered<TestResponse> {
-    Ok(pieces(on, on.frames(said, end(stop))?))
+    Ok(pieces(dialect, dialect.frames(utterances, end(stop))?))
 }
 
-pub(super) fn pieces(on: &dyn Dialect, frames: Vec<String>) -> TestResponse {
-    on.answer(frames.into_iter().map(String::into_bytes).collect())
+pub(super) fn pieces(dialect: &dyn Dialect, frames: Vec<String>) -> TestResponse {
+    dialect.answer(frames.into_iter().map(String::into_bytes).collect())
 }
 
 /// All chunks of a reply; an error is last.
 pub(super) async fn reply_to(
-    on: &dyn Dialect,
+    dialect: &dyn Dialect,
     answer: TestResponse,
 ) -> Vec<Result<ReplyChunk, ModelError>> {
     let server = TestServer::start([answer]).await;
-    let request = ModelRequest { tools: tools(on), ..request_to(on, &server.url) };
+    let request = ModelRequest { tools: tools(dialect), ..request_to(dialect, &server.url) };
     collect_reply(&http_model(), request).await
 }
 
 /// The chunks of a whole message.
 pub(super) async fn reply_chunks(
-    on: &dyn Dialect,
-    said: &[Utterance<'_>],
+    dialect: &dyn Dialect,
+    utterances: &[Utterance<'_>],
     stop: StopReason,
 ) -> Rendered<Vec<ReplyChunk>> {
-    Ok(all_ok(reply_to(on, message(on, said, stop)?).await))
+    Ok(all_ok(reply_to(dialect, message(dialect, utterances, stop)?).await))
 }
 
 /// The chunks, and the end that follows them.
-pub(super) fn split_end(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
-    match parts.pop() {
-        Some(ReplyChunk::Done(done)) => (parts, done),
+pub(super) fn split_end(mut chunks: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
+    match chunks.pop() {
+        Some(ReplyChunk::Done(done)) => (chunks, done),
         other => panic!("ends with {other:?}"),
     }
 }
 
-pub(super) fn failure(mut parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
-    parts.pop().unwrap().unwrap_err()
+pub(super) fn last_error(mut chunks: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
+    chunks.pop().unwrap().unwrap_err()
 }
 
 pub(super) fn text(text: &str) -> ReplyChunk {
@@ -101,31 +101,31 @@ pub(super) fn text(text: &str) -> ReplyChunk {
 
 /// A call as this dialect delivers it.
 pub(super) fn call(
-    on: &dyn Dialect,
+    dialect: &dyn Dialect,
     id: &str,
     name: &str,
     args: Result<Value, &str>,
 ) -> ReplyChunk {
-    let id = if on.has_ids() { id.to_owned() } else { String::new() };
+    let id = if dialect.has_ids() { id.to_owned() } else { String::new() };
     let args = args.map_err(str::to_owned);
     ReplyChunk::Call(ModelToolCall { id, name: name.to_owned(), args, provider_result: None })
 }
 
 /// The chunks without the ids of calls, if the dialect has none.
 pub(super) fn without_unsupported_ids(
-    on: &dyn Dialect,
-    mut parts: Vec<ReplyChunk>,
+    dialect: &dyn Dialect,
+    mut chunks: Vec<ReplyChunk>,
 ) -> Vec<ReplyChunk> {
-    for part in &mut parts {
-        match part {
-            ReplyChunk::Call(call) if !on.has_ids() => call.id.clear(),
+    for chunk in &mut chunks {
+        match chunk {
+            ReplyChunk::Call(call) if !dialect.has_ids() => call.id.clear(),
             ReplyChunk::Call(_)
             | ReplyChunk::Text(_)
             | ReplyChunk::Thinking(_)
             | ReplyChunk::Done(_) => {}
         }
     }
-    parts
+    chunks
 }
 
 pub(super) fn function(name: &str) -> ToolSpec {
@@ -139,8 +139,8 @@ pub(super) fn function(name: &str) -> ToolSpec {
 }
 
 /// Two functions, and the provider's own tool if it has one.
-pub(super) fn tools(on: &dyn Dialect) -> Vec<ToolSpec> {
-    let hosted = on.hosted().ok().map(|hosted| ToolSpec {
+pub(super) fn tools(dialect: &dyn Dialect) -> Vec<ToolSpec> {
+    let hosted = dialect.hosted().ok().map(|hosted| ToolSpec {
         executor: Executor::Provider,
         provider_options: hosted.options.as_object().cloned().unwrap_or_default(),
         ..function(WEB)
@@ -179,25 +179,25 @@ pub(super) fn result(call: &str, text: &str) -> Message {
 /// The next request: the first one, the reply with its calls to `search` under these ids, and their
 /// results.
 pub(super) fn next_request(
-    on: &dyn Dialect,
-    (parts, done): (Vec<ReplyChunk>, ReplyEnd),
+    dialect: &dyn Dialect,
+    (chunks, done): (Vec<ReplyChunk>, ReplyEnd),
     calls: &[&str],
 ) -> (ModelRequest, ProviderMessage) {
-    let spoken = |part: &ReplyChunk| match part {
+    let spoken = |chunk: &ReplyChunk| match chunk {
         ReplyChunk::Text(text) => Some(text.clone()),
         ReplyChunk::Thinking(_) | ReplyChunk::Call(_) | ReplyChunk::Done(_) => None,
     };
-    let spoken: String = parts.iter().filter_map(spoken).collect();
+    let spoken: String = chunks.iter().filter_map(spoken).collect();
     let verbatim = done.verbatim.unwrap();
-    assert_eq!((&*verbatim.provider, &*verbatim.model), (on.provider().name(), "some-model"));
+    assert_eq!((&*verbatim.provider, &*verbatim.model), (dialect.provider().name(), "some-model"));
     let mut messages = vec![user_text("1", "go"), assistant("2", &spoken, calls)];
     messages.extend(calls.iter().map(|call| result(call, "found")));
     let request = ModelRequest {
         stable_messages: messages.len(),
         messages,
         verbatim: [(MessageId::new("2"), verbatim.clone())].into(),
-        tools: tools(on),
-        ..request_to(on, "http://127.0.0.1:9/v1")
+        tools: tools(dialect),
+        ..request_to(dialect, "http://127.0.0.1:9/v1")
     };
     (request, verbatim)
 }

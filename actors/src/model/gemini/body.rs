@@ -21,7 +21,7 @@ const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 /// by itself.
 pub(super) fn render(request: &ModelRequest) -> Value {
     let settings = &request.settings;
-    let strict = is_strict(&settings.name);
+    let strict = is_generation_3(&settings.name);
     let tools = tool::definitions(&request.tools);
     let mut system = request.system.clone();
     let mut config = Map::new();
@@ -38,8 +38,8 @@ pub(super) fn render(request: &ModelRequest) -> Value {
         }
         // Older models refuse a schema together with tools.
         Some(schema) => {
-            let asked = "Answer with nothing but JSON that satisfies this schema:";
-            system = format!("{system}\n\n{asked} {schema}").trim_start().to_owned();
+            let instruction = "Answer with nothing but JSON that satisfies this schema:";
+            system = format!("{system}\n\n{instruction} {schema}").trim_start().to_owned();
         }
         None => {}
     }
@@ -65,7 +65,7 @@ pub(super) fn render(request: &ModelRequest) -> Value {
 
 /// Whether the model belongs to the third generation or a later one: those refuse a call without a
 /// signature, and accept a schema together with tools.
-fn is_strict(name: &str) -> bool {
+fn is_generation_3(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     !["gemini-1", "gemini-2", "gemma-", "learnlm-"].iter().any(|older| name.starts_with(older))
 }
@@ -75,9 +75,9 @@ fn is_strict(name: &str) -> bool {
 fn contents(request: &ModelRequest, strict: bool) -> Vec<Value> {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut calls: &[CallRef] = &[];
-    let mut answers = false;
+    let mut is_result = false;
     for message in &request.messages {
-        let more = std::mem::replace(&mut answers, message.role == Role::Tool);
+        let after_result = std::mem::replace(&mut is_result, message.role == Role::Tool);
         let content = match message.role {
             Role::User => ("user", message.content.iter().filter_map(render_part).collect()),
             Role::Assistant => {
@@ -86,20 +86,20 @@ fn contents(request: &ModelRequest, strict: bool) -> Vec<Value> {
             }
             Role::Tool => ("user", vec![function_response(message, calls)]),
         };
-        match contents.last_mut().filter(|_| more && answers) {
+        match contents.last_mut().filter(|_| after_result && is_result) {
             Some((_, parts)) => parts.extend(content.1),
             None => contents.push(content),
         }
     }
-    let full = contents.into_iter().filter(|(_, parts)| !parts.is_empty());
-    full.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+    let nonempty = contents.into_iter().filter(|(_, parts)| !parts.is_empty());
+    nonempty.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
 }
 
 fn assistant_parts(request: &ModelRequest, message: &Message, strict: bool) -> Vec<Value> {
     let verbatim = request.verbatim.get(&message.id).filter(|it| it.provider == PROVIDER);
     let replayed = verbatim.and_then(|it| {
         let parts = replay(&it.items, &message.tool_calls)?;
-        Some((parts, is_strict(&it.model)))
+        Some((parts, is_generation_3(&it.model)))
     });
     let (mut parts, signed) = replayed.unwrap_or_else(|| (render_parts(message), false));
     let mut calls = parts.iter_mut().filter(|part| part.get("functionCall").is_some());
@@ -124,13 +124,13 @@ fn replay(items: &[Value], calls: &[CallRef]) -> Option<Vec<Value>> {
 }
 
 fn render_parts(message: &Message) -> Vec<Value> {
-    let said = assistant_text(message);
-    let said = (!said.is_empty()).then(|| text_part(&said));
+    let text = assistant_text(message);
+    let text = (!text.is_empty()).then(|| text_part(&text));
     let call = |call: &CallRef| {
         let (name, args) = (sanitize_name(&call.name), args_object(call));
         json!({"functionCall": {"id": call.id, "name": name, "args": args}})
     };
-    said.into_iter().chain(message.tool_calls.iter().map(call)).collect()
+    text.into_iter().chain(message.tool_calls.iter().map(call)).collect()
 }
 
 /// The result as text: as an object of the API, every number in it would be rounded.
@@ -145,12 +145,12 @@ fn function_response(message: &Message, calls: &[CallRef]) -> Value {
 /// The name in the characters that the API accepts. A model that once invented an illegal name must
 /// not make every later request of its conversation fail.
 fn sanitize_name(name: &str) -> String {
-    let plain = |c: char| match c {
+    let legal = |c: char| match c {
         '-' | '.' | ':' => c,
         c if c.is_ascii_alphanumeric() => c,
         _ => '_',
     };
-    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let first = if begins { "" } else { "_" };
-    first.chars().chain(name.chars().map(plain)).take(MAX_NAME_CHARS).collect()
+    let starts_legally = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let first = if starts_legally { "" } else { "_" };
+    first.chars().chain(name.chars().map(legal)).take(MAX_NAME_CHARS).collect()
 }

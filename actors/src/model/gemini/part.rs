@@ -15,17 +15,18 @@ pub(super) fn text_part(text: &str) -> Value {
 /// A block that the API does not know is sent as text: one part that the server refuses would make
 /// every later request of the conversation fail.
 pub(super) fn render_part(block: &Value) -> Option<Value> {
-    let shown = Media::of(block).ok().and_then(|media| media_part(&media, block));
-    let said = || as_text(block).filter(|said| !said.is_empty()).map(|said| text_part(&said));
-    shown.or_else(said)
+    let native = Media::of(block).ok().and_then(|media| media_part(&media, block));
+    let text = || as_text(block).filter(|text| !text.is_empty()).map(|text| text_part(&text));
+    native.or_else(text)
 }
 
 fn media_part(media: &Media<'_>, block: &Value) -> Option<Value> {
-    let file = |uri: &str, kind: &str| json!({"fileData": {"mimeType": kind, "fileUri": uri}});
+    let file =
+        |uri: &str, media_type: &str| json!({"fileData": {"mimeType": media_type, "fileUri": uri}});
     match media.source {
         Source::Base64 { media_type, data } => {
-            let kind = supported_type(&essence(media_type))?;
-            Some(json!({"inlineData": {"mimeType": kind, "data": data}}))
+            let media_type = supported_type(&essence(media_type))?;
+            Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
         }
         // The server fetches this URL, which only this machine may be able to reach if it is plain
         // HTTP.
@@ -33,15 +34,15 @@ fn media_part(media: &Media<'_>, block: &Value) -> Option<Value> {
             Some(file(url, media_type_of(url, block)?))
         }
         Source::File(id) if id.starts_with("files/") => {
-            let kind = media_type_of(id, block)?;
-            Some(file(&format!("{DEFAULT_BASE_URL}/{id}"), kind))
+            let media_type = media_type_of(id, block)?;
+            Some(file(&format!("{DEFAULT_BASE_URL}/{id}"), media_type))
         }
         Source::File(id) if id.starts_with(&format!("{DEFAULT_BASE_URL}/files/")) => {
             Some(file(id, media_type_of(id, block)?))
         }
         Source::Stored { scheme: scheme @ "gs", bucket, name } => {
-            let kind = media_type_of(name, block)?;
-            Some(file(&format!("{scheme}://{bucket}/{name}"), kind))
+            let media_type = media_type_of(name, block)?;
+            Some(file(&format!("{scheme}://{bucket}/{name}"), media_type))
         }
         Source::Url(_) | Source::File(_) | Source::Blob(_) | Source::Stored { .. } => None,
     }
@@ -50,13 +51,13 @@ fn media_part(media: &Media<'_>, block: &Value) -> Option<Value> {
 /// The media type of a file that is not in the request: the one that the block declares, or else
 /// the one of the name's extension.
 fn media_type_of(place: &str, block: &Value) -> Option<&'static str> {
-    let said = block["source"]["mimeType"].as_str().or(block["mimeType"].as_str());
-    if let Some(said) = said {
-        return supported_type(&essence(said));
+    let declared = block["source"]["mimeType"].as_str().or(block["mimeType"].as_str());
+    if let Some(declared) = declared {
+        return supported_type(&essence(declared));
     }
     let path = place.split(['?', '#']).next().unwrap_or_default();
     let (_, end) = path.rsplit_once('.')?;
-    let kind = match end.to_ascii_lowercase().as_str() {
+    let media_type = match end.to_ascii_lowercase().as_str() {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
         "webp" => "image/webp",
@@ -72,7 +73,7 @@ fn media_type_of(place: &str, block: &Value) -> Option<&'static str> {
         "mov" => "video/mov",
         _ => return None,
     };
-    Some(kind)
+    Some(media_type)
 }
 
 /// The media types that the API accepts, in its spelling.

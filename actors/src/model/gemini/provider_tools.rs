@@ -10,7 +10,7 @@ use crate::model::{ModelToolCall, ToolSpec};
 pub(super) struct ProviderRuns {
     /// The API's name of each tool, in snake case, and the name in the agent's definition.
     names: Vec<(String, String)>,
-    open_count: Vec<OpenRun>,
+    open: Vec<OpenRun>,
 }
 
 /// A run without its result.
@@ -28,12 +28,12 @@ impl ProviderRuns {
             let kind = |kind: &String| (snake_case(kind), spec.name.clone());
             tool::hosted_options(spec).into_iter().flat_map(Map::keys).map(kind).collect::<Vec<_>>()
         };
-        Self { names: specs.iter().flat_map(kinds).collect(), open_count: Vec::new() }
+        Self { names: specs.iter().flat_map(kinds).collect(), open: Vec::new() }
     }
 
     /// How many runs lack their results.
     pub(super) fn open_count(&self) -> usize {
-        self.open_count.len()
+        self.open.len()
     }
 
     /// Takes a part that starts a run: `executableCode`, or a `toolCall` with its type.
@@ -42,7 +42,7 @@ impl ProviderRuns {
         let id = take_id(&mut part);
         // A tool's call has a field for its arguments; code is the whole part.
         let args = part.remove("args").unwrap_or(Value::Object(part));
-        self.open_count.push(OpenRun { kind, id, args });
+        self.open.push(OpenRun { kind, id, args });
     }
 
     /// Takes a part that holds a result; it belongs to the run with its id, or else to the oldest
@@ -50,8 +50,8 @@ impl ProviderRuns {
     pub(super) fn finish(&mut self, part: Map<String, Value>) -> ModelToolCall {
         let mut rest = part.clone();
         let (kind, id) = (take_kind(&mut rest), take_id(&mut rest));
-        let own = |run: &OpenRun| run.kind == kind && (id.is_none() || run.id == id);
-        let run = self.open_count.iter().position(own).map(|at| self.open_count.remove(at));
+        let is_its_run = |run: &OpenRun| run.kind == kind && (id.is_none() || run.id == id);
+        let run = self.open.iter().position(is_its_run).map(|at| self.open.remove(at));
         let run = run.unwrap_or(OpenRun { kind, id, args: json!({}) });
         self.call(run, part)
     }
@@ -85,8 +85,8 @@ impl ProviderRuns {
     fn call(&self, run: OpenRun, result: Map<String, Value>) -> ModelToolCall {
         let OpenRun { kind, id, args } = run;
         // The API distinguishes two kinds of search that are one tool.
-        let is_it = |known: &str| kind.strip_prefix(known).is_some_and(ends_name);
-        let name = self.names.iter().find(|(known, _)| is_it(known)).map(|(_, name)| name);
+        let matches = |known: &str| kind.strip_prefix(known).is_some_and(ends_name);
+        let name = self.names.iter().find(|(known, _)| matches(known)).map(|(_, name)| name);
         let name = name.cloned().unwrap_or(kind);
         let provided = Some(Value::Object(result));
         ModelToolCall {

@@ -61,9 +61,9 @@ impl GeminiDecoder {
     }
 
     fn read_candidate(&mut self, candidate: Candidate) -> Result<Vec<ReplyChunk>, ModelError> {
-        let mut parts = Vec::new();
+        let mut chunks = Vec::new();
         for raw in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
-            parts.extend(self.read_part(&raw)?);
+            chunks.extend(self.read_part(&raw)?);
         }
         let full = |metadata: &Map<String, Value>| !metadata.is_empty();
         if let Some(metadata) = candidate.grounding_metadata.filter(full) {
@@ -74,7 +74,7 @@ impl GeminiDecoder {
         }
         self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
         self.finish_message = candidate.finish_message.or(self.finish_message.take());
-        Ok(parts)
+        Ok(chunks)
     }
 
     fn read_part(&mut self, raw: &RawValue) -> Result<Option<ReplyChunk>, ModelError> {
@@ -84,16 +84,16 @@ impl GeminiDecoder {
         }
         let piece: GeminiPart = serde_json::from_str(raw.get()).map_err(|_| error::unreadable())?;
         let mut item = serde_json::from_str(raw.get()).map_err(|_| error::unreadable())?;
-        let thinks = piece.thought == Some(true);
+        let is_thought = piece.thought == Some(true);
         let mut text = piece.text.filter(|text| !text.is_empty());
         if let Some(call) = piece.function_call {
             self.calls.push(model_call(call));
         }
-        for begun in [piece.executable_code, piece.tool_call].into_iter().flatten() {
-            self.runs.begin(begun);
+        for start in [piece.executable_code, piece.tool_call].into_iter().flatten() {
+            self.runs.begin(start);
         }
-        for ended in [piece.code_execution_result, piece.tool_response].into_iter().flatten() {
-            let call = self.runs.finish(ended);
+        for result in [piece.code_execution_result, piece.tool_response].into_iter().flatten() {
+            let call = self.runs.finish(result);
             self.calls.push(call);
         }
         if self.calls.len() + self.runs.open_count() > MAX_REPLY_CALLS {
@@ -105,8 +105,8 @@ impl GeminiDecoder {
         }
         self.push_item(item)?;
         Ok(text.map(|text| {
-            self.has_text |= !thinks;
-            if thinks { ReplyChunk::Thinking(text) } else { ReplyChunk::Text(text) }
+            self.has_text |= !is_thought;
+            if is_thought { ReplyChunk::Thinking(text) } else { ReplyChunk::Text(text) }
         }))
     }
 
@@ -137,16 +137,16 @@ impl GeminiDecoder {
 
     /// Why the message ended; an error if that makes it unusable.
     fn stop_reason(&self) -> Result<Option<StopReason>, ModelError> {
-        let said = self.has_text || !self.calls.is_empty();
+        let has_content = self.has_text || !self.calls.is_empty();
         let calls = self.calls.iter().any(|call| call.provider_result.is_none());
         let reason =
             self.block_reason.as_deref().or(self.finish_reason.as_deref()).unwrap_or_default();
         let why = self.finish_message.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-        let ended = error::quote(&format!("{reason}{why}"));
-        let refuses = self.block_reason.is_some() || REFUSAL_REASONS.contains(&reason);
+        let explanation = error::quote(&format!("{reason}{why}"));
+        let is_refusal = self.block_reason.is_some() || REFUSAL_REASONS.contains(&reason);
         match reason {
-            _ if refuses && said => Ok(Some(StopReason::Refusal)),
-            _ if refuses => Err(error::refused(&ended)),
+            _ if is_refusal && has_content => Ok(Some(StopReason::Refusal)),
+            _ if is_refusal => Err(error::refused(&explanation)),
             "STOP" if calls => Ok(Some(StopReason::ToolCalls)),
             "STOP" => Ok(Some(StopReason::End)),
             "MAX_TOKENS" | "CONTINUATION" => Ok(Some(StopReason::MaxTokens)),
@@ -154,14 +154,14 @@ impl GeminiDecoder {
             "MALFORMED_FUNCTION_CALL"
             | "MALFORMED_RESPONSE"
             | "UNEXPECTED_TOOL_CALL"
-            | "TOO_MANY_TOOL_CALLS" => {
-                Err(ModelError::transient(format!("the model's reply is not usable: {ended}")))
-            }
+            | "TOO_MANY_TOOL_CALLS" => Err(ModelError::transient(format!(
+                "the model's reply is not usable: {explanation}"
+            ))),
             "MISSING_THOUGHT_SIGNATURE" => {
-                Err(ModelError::permanent(format!("the model's provider failed: {ended}")))
+                Err(ModelError::permanent(format!("the model's provider failed: {explanation}")))
             }
-            _ if said => Ok(None),
-            _ => Err(ModelError::transient(format!("the model said nothing: {ended}"))),
+            _ if has_content => Ok(None),
+            _ => Err(ModelError::transient(format!("the model's reply is empty: {explanation}"))),
         }
     }
 }
@@ -194,7 +194,7 @@ impl http::ReplyDecoder for GeminiDecoder {
         false
     }
 
-    fn finish_reason(mut self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
+    fn finish(mut self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let stop = self.stop_reason()?;
         if !self.grounding.is_empty() {
             self.calls.push(self.runs.search_call(std::mem::take(&mut self.grounding)));
@@ -291,7 +291,7 @@ mod tests {
                 let _ = http::ReplyDecoder::push(&mut reply, Frame { event: String::new(), data });
             }
             let calls = reply.calls.len();
-            match http::ReplyDecoder::finish_reason(Box::new(reply)) {
+            match http::ReplyDecoder::finish(Box::new(reply)) {
                 Ok(parts) => {
                     prop_assert!(matches!(parts.last(), Some(ReplyChunk::Done(_))));
                     prop_assert!(parts.len() > calls);

@@ -212,7 +212,7 @@ async fn an_error_says_whether_a_retry_may_help() {
 #[tokio::test]
 async fn a_stream_that_ends_before_its_message_is_a_failure() {
     let ended = failure(reply(vec![parts(json!([{"text": "So"}]))]).await);
-    assert_eq!(ended, ModelError::transient("the model's reply ended before it was whole"));
+    assert_eq!(ended, ModelError::transient("the model's reply ended before it was complete"));
     for garbled in ["data: {\n\n", "data: {\"candidates\": [{\"content\": {\"parts\": [7]}}]}\n\n"]
     {
         let garbled = failure(reply(vec![garbled.to_owned()]).await);

@@ -27,14 +27,14 @@ pub(crate) fn from_status(status: StatusCode, wait: Option<Duration>, body: &str
     };
     let body = if body.is_object() { body } else { Value::Null };
     let wait = wait.or_else(|| retry_delay(&body));
-    let said = provider_message(&body);
-    let said = if said.is_empty() { said } else { format!(": {}", quote(&said)) };
+    let message = provider_message(&body);
+    let quoted = if message.is_empty() { message } else { format!(": {}", quote(&message)) };
     let retry = match status.as_u16() {
         _ if is_too_long(&body) => Retry::Shorter,
         status if is_transient(status) => Retry::After(wait),
         _ => Retry::Never,
     };
-    ModelError { message: format!("the model's provider answered {status}{said}"), retry }
+    ModelError { message: format!("the model's provider answered {status}{quoted}"), retry }
 }
 
 /// The delay that Gemini requests, which stands in its error and not in a header.
@@ -82,14 +82,14 @@ pub(crate) fn from_transport(error: reqwest::Error) -> ModelError {
 /// No HTTP client can be built on this machine, for example for lack of certificates.
 pub(crate) fn no_client(error: reqwest::Error) -> ModelError {
     ModelError::permanent(format!(
-        "no model can be asked from here: {}",
+        "no model can be called from this machine: {}",
         quote(&innermost_cause(&error))
     ))
 }
 
 /// The provider sent nothing for this long.
 pub(crate) fn idle_timeout(limit: Duration) -> ModelError {
-    ModelError::transient(format!("the model's provider said nothing for {limit:?}"))
+    ModelError::transient(format!("the model's provider sent nothing for {limit:?}"))
 }
 
 /// The reply took longer than a call may take.
@@ -99,7 +99,7 @@ pub(crate) fn total_timeout(limit: Duration) -> ModelError {
 
 /// The stream ended before the message was complete.
 pub(crate) fn stream_cut() -> ModelError {
-    ModelError::transient("the model's reply ended before it was whole")
+    ModelError::transient("the model's reply ended before it was complete")
 }
 
 /// A frame of the stream is not a chunk of the provider's format.
@@ -128,12 +128,12 @@ pub(crate) fn refused(why: &str) -> ModelError {
 }
 
 /// The error with every word that contains the beginning of the key replaced in its message.
-pub(crate) fn redact_key(failure: ModelError, key: Option<&str>) -> ModelError {
-    let Some(key) = key else { return failure };
+pub(crate) fn redact_key(error: ModelError, key: Option<&str>) -> ModelError {
+    let Some(key) = key else { return error };
     let telltale: String = key.chars().take(KEY_PREFIX_CHARS).collect();
     let word = |word| if str::contains(word, &telltale) { "[key]" } else { word };
-    let words: Vec<&str> = failure.message.split(' ').map(word).collect();
-    ModelError { message: words.join(" "), retry: failure.retry }
+    let words: Vec<&str> = error.message.split(' ').map(word).collect();
+    ModelError { message: words.join(" "), retry: error.retry }
 }
 
 /// The delay requested by a `Retry-After` header, which gives seconds or a date.
@@ -182,8 +182,8 @@ const TOO_LONG_PHRASES: [&str; 12] = [
 fn is_too_long(error: &Value) -> bool {
     let code = ["/error/code", "/error/type", "/code", "/type"];
     let code = code.iter().filter_map(|place| error.pointer(place)?.as_str());
-    let said = provider_message(error).to_lowercase();
-    code.chain([said.as_str()])
+    let message = provider_message(error).to_lowercase();
+    code.chain([message.as_str()])
         .any(|text| TOO_LONG_PHRASES.iter().any(|phrase| text.contains(phrase)))
 }
 
@@ -234,14 +234,14 @@ mod tests {
         assert_eq!(wait(" 7"), Some(Duration::from_secs(7)));
         assert_eq!(wait("Sat, 21 Nov 2026 08:01:30 GMT"), Some(Duration::from_secs(90)));
         assert_eq!(wait("Sat, 21 Nov 2026 07:00:00 GMT"), Some(Duration::ZERO));
-        let asked = |delay: &str| {
+        let retry_of = |delay: &str| {
             let details = json!([{"@type": "x"}, {"retryDelay": delay}]);
             let body = json!([{"error": {"code": 429, "details": details}}]).to_string();
             from_status(StatusCode::TOO_MANY_REQUESTS, None, &body).retry
         };
-        assert_eq!(asked("34.5s"), Retry::After(Some(Duration::from_millis(34_500))));
+        assert_eq!(retry_of("34.5s"), Retry::After(Some(Duration::from_millis(34_500))));
         for nonsense in ["s", "-1s", "NaNs", "1e99s", "7"] {
-            assert_eq!(asked(nonsense), Retry::After(None), "{nonsense}");
+            assert_eq!(retry_of(nonsense), Retry::After(None), "{nonsense}");
         }
         for nonsense in ["soon", "-1", "", "99999999999999999999999"] {
             assert_eq!(wait(nonsense), None, "{nonsense}");
@@ -251,9 +251,9 @@ mod tests {
     #[test]
     fn only_transient_errors_are_retried() {
         for code in 300..=599 {
-            let failure = from_status(StatusCode::from_u16(code).unwrap(), None, "");
+            let error = from_status(StatusCode::from_u16(code).unwrap(), None, "");
             let passes = matches!(code, 408 | 409 | 429) || code >= 500;
-            assert_eq!(failure.retry != Retry::Never, passes, "{code}");
+            assert_eq!(error.retry != Retry::Never, passes, "{code}");
         }
         let retry = |error| from_stream(&error).retry;
         assert_eq!(retry(json!({"code": "429"})), Retry::After(None));
@@ -274,25 +274,24 @@ mod tests {
             "{\"upstream\": \"10.0.0.7\"}",
             "{\"message\": \"cut in the mid",
         ] {
-            let failure = from_status(StatusCode::BAD_GATEWAY, None, body);
-            assert_eq!(failure.message, "the model's provider answered 502 Bad Gateway", "{body}");
+            let error = from_status(StatusCode::BAD_GATEWAY, None, body);
+            assert_eq!(error.message, "the model's provider answered 502 Bad Gateway", "{body}");
         }
         for body in
             [json!({"error": {"message": "no"}}), json!({"error": "no"}), json!([{"error": "no"}])]
         {
-            let failure = from_status(StatusCode::BAD_REQUEST, None, &body.to_string());
-            assert_eq!(failure.message, "the model's provider answered 400 Bad Request: no");
+            let error = from_status(StatusCode::BAD_REQUEST, None, &body.to_string());
+            assert_eq!(error.message, "the model's provider answered 400 Bad Request: no");
         }
     }
 
     #[test]
     fn messages_are_short_single_lines_without_the_key() {
         let long = json!({"error": {"message": format!("bad\n\tkey{}", " ä".repeat(500))}});
-        let failure = from_status(StatusCode::BAD_REQUEST, None, &long.to_string());
-        assert!(failure.message.starts_with("the model's provider answered 400 Bad Request: bad"));
+        let error = from_status(StatusCode::BAD_REQUEST, None, &long.to_string());
+        assert!(error.message.starts_with("the model's provider answered 400 Bad Request: bad"));
         assert!(
-            failure.message.chars().count() < MAX_QUOTE_CHARS + 60
-                && !failure.message.contains('\n')
+            error.message.chars().count() < MAX_QUOTE_CHARS + 60 && !error.message.contains('\n')
         );
         let echo = ModelError::permanent("no such key: sk-abcdef***xyz, sorry");
         let redacted = redact_key(echo, Some("sk-abcdefghijkl"));

@@ -25,8 +25,8 @@ pub(crate) trait ProviderFormat: Send + Sync + 'static {
 
     /// The request to send instead of one that was refused; `None` if there is nothing to change.
     /// Must return `None` for a request that it has returned for the same error.
-    fn fallback(&self, request: &ModelRequest, failure: &ModelError) -> Option<ModelRequest> {
-        let _ = (request, failure);
+    fn fallback(&self, request: &ModelRequest, error: &ModelError) -> Option<ModelRequest> {
+        let _ = (request, error);
         None
     }
 
@@ -80,7 +80,7 @@ pub(crate) trait ReplyDecoder: Send {
     fn is_stream_complete(&self) -> bool;
 
     /// The last chunks, known only when the reply is complete: its calls, and [`ReplyChunk::Done`].
-    fn finish_reason(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError>;
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError>;
 }
 
 /// The URL of `path` below a base URL, which may end in a slash or have a query.

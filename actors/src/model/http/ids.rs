@@ -9,15 +9,15 @@ const HASH_CHARS: usize = 12;
 /// `max_chars` characters, which must be 16 or more. A legal id stays as it is. In any other id the
 /// illegal characters are replaced and a hash of the whole id is appended, so that two ids stay
 /// distinct.
-pub(crate) fn sanitize_id(id: &str, longest: usize) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if (1..=longest).contains(&id.len()) && id.chars().all(plain) {
+pub(crate) fn sanitize_id(id: &str, max_chars: usize) -> String {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if (1..=max_chars).contains(&id.len()) && id.chars().all(is_legal) {
         return id.to_owned();
     }
-    let kept = longest.saturating_sub(HASH_CHARS + 1);
-    let kept = id.chars().take(kept).map(|c| if plain(c) { c } else { '_' });
+    let prefix_chars = max_chars.saturating_sub(HASH_CHARS + 1);
+    let prefix = id.chars().take(prefix_chars).map(|c| if is_legal(c) { c } else { '_' });
     let hash = format!("{:x}", Sha256::digest(id));
-    kept.chain(['_']).chain(hash.chars().take(HASH_CHARS)).collect()
+    prefix.chain(['_']).chain(hash.chars().take(HASH_CHARS)).collect()
 }
 
 #[cfg(test)]

@@ -35,19 +35,19 @@ const MEDIA_REFUSAL_STATUSES: [u16; 6] = [400, 403, 404, 413, 415, 422];
 /// The request with all media replaced by their text form, if it may have been refused because of
 /// one of them. Providers do not say which one, and it would be part of every later request of the
 /// conversation.
-pub(super) fn without_media(request: &ModelRequest, refused: &HttpRefusal) -> Option<ModelRequest> {
-    let status = refused.status.filter(|status| MEDIA_REFUSAL_STATUSES.contains(&status.as_u16()));
+pub(super) fn without_media(request: &ModelRequest, refusal: &HttpRefusal) -> Option<ModelRequest> {
+    let status = refusal.status.filter(|status| MEDIA_REFUSAL_STATUSES.contains(&status.as_u16()));
     let has_any = request.messages.iter().flat_map(|message| &message.content).any(is_media);
-    if status.is_none() || refused.error.retry != Retry::Never || !has_any {
+    if status.is_none() || refusal.error.retry != Retry::Never || !has_any {
         return None;
     }
-    let mut told = request.clone();
-    for block in told.messages.iter_mut().flat_map(|message| &mut message.content) {
+    let mut changed = request.clone();
+    for block in changed.messages.iter_mut().flat_map(|message| &mut message.content) {
         if is_media(block) {
             *block = text_block(as_text(block).unwrap_or_default());
         }
     }
-    Some(told)
+    Some(changed)
 }
 
 fn is_media(block: &Value) -> bool {
@@ -71,7 +71,7 @@ mod tests {
 
     /// The bodies that were sent for a message with this block to a provider that answers with an
     /// error.
-    async fn asked(
+    async fn sent_bodies(
         provider: Provider,
         status: u16,
         why: &str,
@@ -80,13 +80,13 @@ mod tests {
         let server = TestServer::start([TestResponse::error(status, why)]).await;
         let (name, base_url) = ("some-model".to_owned(), Some(server.url.clone()));
         let settings = ModelSettings { name, base_url, ..settings(provider) };
-        let said = Message::new(MessageId::new("m"), Role::User, vec![block]);
+        let message = Message::new(MessageId::new("m"), Role::User, vec![block]);
         let mut request = request(settings);
-        request.messages = vec![said];
+        request.messages = vec![message];
         let wire = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
-        let failure = collect_reply(&wire, request).await.remove(0).unwrap_err();
-        assert!(failure.message.contains(why), "{failure}");
-        server.requests().iter().map(|asked| asked.body.to_string()).collect()
+        let error = collect_reply(&wire, request).await.remove(0).unwrap_err();
+        assert!(error.message.contains(why), "{error}");
+        server.requests().iter().map(|request| request.body.to_string()).collect()
     }
 
     #[test]
@@ -116,11 +116,12 @@ mod tests {
             Provider::Ollama,
         ] {
             for status in [400, 403, 404, 413, 415, 422] {
-                let asked = asked(provider, status, "could not process image", image()).await;
-                assert_eq!(asked.len(), 2, "{provider:?} {status}");
-                assert!(asked[0].contains("AAECAAEC"), "{}", asked[0]);
-                assert!(!asked[1].contains("AAECAAEC"), "{}", asked[1]);
-                assert!(asked[1].contains("[image/png, 6 B]"), "{}", asked[1]);
+                let bodies =
+                    sent_bodies(provider, status, "could not process image", image()).await;
+                assert_eq!(bodies.len(), 2, "{provider:?} {status}");
+                assert!(bodies[0].contains("AAECAAEC"), "{}", bodies[0]);
+                assert!(!bodies[1].contains("AAECAAEC"), "{}", bodies[1]);
+                assert!(bodies[1].contains("[image/png, 6 B]"), "{}", bodies[1]);
             }
         }
     }
@@ -142,8 +143,8 @@ mod tests {
                 {"type": "url", "url": "https://a.example/a.wav"}}),
             ),
         ] {
-            let asked = asked(Provider::Openai, status, why, block).await;
-            assert_eq!(asked.len(), 1, "{status} {why}");
+            let bodies = sent_bodies(Provider::Openai, status, why, block).await;
+            assert_eq!(bodies.len(), 1, "{status} {why}");
         }
     }
 }

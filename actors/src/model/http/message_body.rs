@@ -35,7 +35,7 @@ pub(crate) fn args_object(call: &CallRef) -> Cow<'_, Value> {
 /// The name in the characters that wire formats accept. A model that once invented an illegal name
 /// must not make every later request of its conversation fail.
 pub(crate) fn sanitize_name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(MAX_NAME_CHARS).map(plain).collect();
+    let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(MAX_NAME_CHARS).map(legal).collect();
     if name.is_empty() { "_".to_owned() } else { name }
 }

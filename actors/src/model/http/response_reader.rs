@@ -60,36 +60,36 @@ impl ResponseReader {
 
     pub(super) async fn next_chunk(mut self) -> Result<Option<(ReplyChunk, Self)>, ModelError> {
         loop {
-            if let Some(part) = self.ready.pop_front() {
-                return Ok(Some((part?, self)));
+            if let Some(chunk) = self.ready.pop_front() {
+                return Ok(Some((chunk?, self)));
             }
-            let Some(reply) = self.decoder.take() else { return Ok(None) };
+            let Some(decoder) = self.decoder.take() else { return Ok(None) };
             // Chunks that arrived before an error are passed on before it.
-            if let Err(failure) = self.read(reply).await {
-                self.ready.push_back(Err(failure));
+            if let Err(error) = self.read(decoder).await {
+                self.ready.push_back(Err(error));
             }
         }
     }
 
     /// Reads one piece of the body into the decoder, and finishes the reply if that was the last
     /// one.
-    async fn read(&mut self, mut reply: Box<dyn ReplyDecoder>) -> Result<(), ModelError> {
-        let finished = reply.is_message_complete();
+    async fn read(&mut self, mut decoder: Box<dyn ReplyDecoder>) -> Result<(), ModelError> {
+        let message_complete = decoder.is_message_complete();
         let chunk = tokio::select! {
             biased;
             () = &mut self.total_deadline => None,
-            () = &mut self.progress_deadline, if !finished => return Err(error::idle_timeout(self.timeouts.progress)),
+            () = &mut self.progress_deadline, if !message_complete => return Err(error::idle_timeout(self.timeouts.progress)),
             chunk = timeout(self.timeouts.idle, self.response.chunk()) => Some(chunk),
         };
         let frames = match chunk {
             Some(Ok(Ok(Some(bytes)))) => self.frames.feed(&bytes),
             // The last line may lack its line break.
-            Some(Ok(Ok(None))) if !finished => match self.frames.take_partial_frame() {
+            Some(Ok(Ok(None))) if !message_complete => match self.frames.take_partial_frame() {
                 Some(frame) => Ok(vec![frame]),
                 None => return Err(error::stream_cut()),
             },
-            None | Some(Ok(Ok(None) | Err(_)) | Err(_)) if finished => {
-                self.ready.extend(reply.finish_reason()?.into_iter().map(Ok));
+            None | Some(Ok(Ok(None) | Err(_)) | Err(_)) if message_complete => {
+                self.ready.extend(decoder.finish()?.into_iter().map(Ok));
                 return Ok(());
             }
             None => return Err(error::total_timeout(self.timeouts.total)),
@@ -98,20 +98,20 @@ impl ResponseReader {
             Some(Err(_)) => return Err(error::idle_timeout(self.timeouts.idle)),
         };
         for frame in frames.map_err(|FrameTooLargeError| error::too_large())? {
-            let parts = reply.push(frame)?;
-            if !parts.is_empty() {
+            let chunks = decoder.push(frame)?;
+            if !chunks.is_empty() {
                 self.progress_deadline.as_mut().reset(Instant::now() + self.timeouts.progress);
             }
-            self.ready.extend(parts.into_iter().map(Ok));
-            if reply.is_stream_complete() {
-                self.ready.extend(reply.finish_reason()?.into_iter().map(Ok));
+            self.ready.extend(chunks.into_iter().map(Ok));
+            if decoder.is_stream_complete() {
+                self.ready.extend(decoder.finish()?.into_iter().map(Ok));
                 return Ok(());
             }
         }
-        if reply.is_message_complete() && !finished {
+        if decoder.is_message_complete() && !message_complete {
             self.total_deadline = Box::pin(sleep(self.timeouts.trailer));
         }
-        self.decoder = Some(reply);
+        self.decoder = Some(decoder);
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct SseDecoder {
     event: String,
     data: Option<String>,
     after_cr: bool,
-    begun: bool,
+    has_begun: bool,
 }
 
 impl SseDecoder {
@@ -52,7 +52,7 @@ impl SseDecoder {
     fn end_line(&mut self) -> Option<Frame> {
         let line = mem::take(&mut self.line);
         let mut line = String::from_utf8_lossy(&line);
-        if !mem::replace(&mut self.begun, true) {
+        if !mem::replace(&mut self.has_begun, true) {
             let bare = line.trim_start_matches('\u{feff}').to_owned();
             line = bare.into();
         }

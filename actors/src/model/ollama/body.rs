@@ -35,10 +35,10 @@ pub(super) fn render(request: &ModelRequest) -> Value {
     if !system.is_empty() {
         messages.push(json!({"role": "system", "content": system}));
     }
-    for said in &request.messages {
-        let called = said.tool_calls.iter();
+    for source in &request.messages {
+        let called = source.tool_calls.iter();
         names.extend(called.map(|call| (call.id.as_str(), call.name.as_str())));
-        messages.push(message(request, said, &names));
+        messages.push(message(request, source, &names));
     }
     let mut body = json!({
         "model": settings.name,
@@ -64,12 +64,12 @@ pub(super) fn render(request: &ModelRequest) -> Value {
 
 /// With a `format` the model can write nothing but the answer, so it could never call a tool. If
 /// there are tools, the schema is therefore added to the system prompt.
-fn system_prompt(request: &ModelRequest, calls: bool) -> String {
-    let told = request.schema.as_ref().filter(|_| calls);
-    let told = told.map(|schema| format!("{SCHEMA_PROMPT}{schema}"));
-    let system = [Some(request.system.as_str()), told.as_deref()];
-    let said = system.into_iter().flatten().filter(|text| !text.is_empty());
-    said.collect::<Vec<&str>>().join("\n\n")
+fn system_prompt(request: &ModelRequest, has_tools: bool) -> String {
+    let schema = request.schema.as_ref().filter(|_| has_tools);
+    let instruction = schema.map(|schema| format!("{SCHEMA_PROMPT}{schema}"));
+    let system = [Some(request.system.as_str()), instruction.as_deref()];
+    let parts = system.into_iter().flatten().filter(|text| !text.is_empty());
+    parts.collect::<Vec<&str>>().join("\n\n")
 }
 
 fn options(settings: &ModelSettings) -> Map<String, Value> {
@@ -95,9 +95,9 @@ fn message(request: &ModelRequest, message: &Message, names: &CallNames<'_>) -> 
 }
 
 fn assistant_message(request: &ModelRequest, message: &Message) -> Value {
-    let mut said = json!({"role": "assistant", "content": assistant_text(message)});
+    let mut rendered = json!({"role": "assistant", "content": assistant_text(message)});
     if let Some(thinking) = thinking(request, message) {
-        said["thinking"] = thinking.clone();
+        rendered["thinking"] = thinking.clone();
     }
     let call = |call: &CallRef| {
         let function = json!({"name": sanitize_name(&call.name), "arguments": args_object(call)});
@@ -105,9 +105,9 @@ fn assistant_message(request: &ModelRequest, message: &Message) -> Value {
     };
     let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();
     if !calls.is_empty() {
-        said["tool_calls"] = calls.into();
+        rendered["tool_calls"] = calls.into();
     }
-    said
+    rendered
 }
 
 /// The thinking of the same model before its calls.
@@ -127,9 +127,10 @@ fn user_message(blocks: &[Value]) -> Value {
             None => texts.extend(as_text(block)),
         }
     }
-    match images.is_empty() {
-        true => json!({"role": "user", "content": texts.join("\n")}),
-        false => json!({"role": "user", "content": texts.join("\n"), "images": images}),
+    if images.is_empty() {
+        json!({"role": "user", "content": texts.join("\n")})
+    } else {
+        json!({"role": "user", "content": texts.join("\n"), "images": images})
     }
 }
 

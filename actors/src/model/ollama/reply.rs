@@ -33,12 +33,12 @@ impl OllamaDecoder {
     }
 
     /// Adds a call, which is always complete and often has no id.
-    fn push_call(&mut self, made: OllamaCall<'_>) -> Result<(), ModelError> {
-        let function = made.function.unwrap_or_default();
+    fn push_call(&mut self, call: OllamaCall<'_>) -> Result<(), ModelError> {
+        let function = call.function.unwrap_or_default();
         let args = function.arguments.map_or("", RawValue::get);
         // Some models write their arguments as a string of JSON.
         let args = serde_json::from_str(args).unwrap_or_else(|_| args.to_owned());
-        let (id, name) = (made.id.unwrap_or_default(), function.name.unwrap_or_default());
+        let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
         self.count_bytes(id.len() + name.len() + args.len())?;
         if self.calls.len() == MAX_REPLY_CALLS {
             return Err(error::too_many_calls(MAX_REPLY_CALLS));
@@ -55,23 +55,23 @@ impl http::ReplyDecoder for OllamaDecoder {
         if let Some(error) = line.error {
             return Err(error::from_stream(&error));
         }
-        let said = line.message.unwrap_or_default();
-        let mut parts = Vec::new();
-        if let Some(thinking) = said.thinking.filter(|text| !text.is_empty()) {
+        let message = line.message.unwrap_or_default();
+        let mut chunks = Vec::new();
+        if let Some(thinking) = message.thinking.filter(|text| !text.is_empty()) {
             self.count_bytes(thinking.len())?;
             self.thinking.push_str(&thinking);
-            parts.push(ReplyChunk::Thinking(thinking));
+            chunks.push(ReplyChunk::Thinking(thinking));
         }
-        if let Some(text) = said.content.filter(|text| !text.is_empty()) {
+        if let Some(text) = message.content.filter(|text| !text.is_empty()) {
             self.count_bytes(text.len())?;
-            parts.push(ReplyChunk::Text(text));
+            chunks.push(ReplyChunk::Text(text));
         }
-        for made in said.tool_calls.unwrap_or_default() {
-            self.push_call(made)?;
+        for call in message.tool_calls.unwrap_or_default() {
+            self.push_call(call)?;
         }
         if line.done == Some(true) {
-            let known = line.prompt_eval_count.is_some() || line.eval_count.is_some();
-            self.usage = known.then(|| Usage {
+            let is_counted = line.prompt_eval_count.is_some() || line.eval_count.is_some();
+            self.usage = is_counted.then(|| Usage {
                 input_tokens: line.prompt_eval_count.unwrap_or(0),
                 output_tokens: line.eval_count.unwrap_or(0),
                 ..Usage::default()
@@ -79,7 +79,7 @@ impl http::ReplyDecoder for OllamaDecoder {
             self.done_reason = line.done_reason;
             self.is_done = true;
         }
-        Ok(parts)
+        Ok(chunks)
     }
 
     fn is_message_complete(&self) -> bool {
@@ -90,7 +90,7 @@ impl http::ReplyDecoder for OllamaDecoder {
         self.is_done
     }
 
-    fn finish_reason(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let Self { model, thinking, calls, usage, done_reason: reason, .. } = *self;
         let stop = match reason.as_deref() {
             Some("stop") | None if !calls.is_empty() => Some(StopReason::ToolCalls),
@@ -100,8 +100,8 @@ impl http::ReplyDecoder for OllamaDecoder {
         };
         // Models are trained to read their reasons for a call together with its results, but not
         // later.
-        let read_again = !thinking.is_empty() && !calls.is_empty();
-        let verbatim = read_again.then(|| ProviderMessage {
+        let is_read_again = !thinking.is_empty() && !calls.is_empty();
+        let verbatim = is_read_again.then(|| ProviderMessage {
             provider: PROVIDER.to_owned(),
             model,
             items: vec![json!({"role": "assistant", "thinking": thinking})],

@@ -35,7 +35,7 @@ fn heard<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChu
     for line in lines {
         parts.extend(reply.push(Frame { event: String::new(), data: line.to_string() })?);
     }
-    parts.extend(reply.finish_reason()?);
+    parts.extend(reply.finish()?);
     Ok(parts)
 }
 
@@ -182,7 +182,7 @@ proptest! {
         for line in lines {
             let _ = reply.push(Frame { event: String::new(), data: line.to_string() });
         }
-        let ended = matches!(reply.finish_reason().unwrap_or_default().last(), Some(ReplyChunk::Done(_)));
+        let ended = matches!(reply.finish().unwrap_or_default().last(), Some(ReplyChunk::Done(_)));
         prop_assert!(ended);
     }
 }

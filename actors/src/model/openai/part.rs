@@ -10,8 +10,8 @@ use crate::model::http::media::{image_type, pdf_name};
 /// A block that the API does not know is sent as text: one part that the server refuses would make
 /// every later request of the conversation fail.
 pub(super) fn render_part(block: &Value) -> Option<Value> {
-    let shown = Media::of(block).ok().and_then(|media| media_part(&media));
-    shown.or_else(|| as_text(block).map(|text| json!({"type": "text", "text": text})))
+    let native = Media::of(block).ok().and_then(|media| media_part(&media));
+    native.or_else(|| as_text(block).map(|text| json!({"type": "text", "text": text})))
 }
 
 fn media_part(media: &Media<'_>) -> Option<Value> {

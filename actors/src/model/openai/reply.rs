@@ -43,15 +43,15 @@ impl http::ReplyDecoder for ChatDecoder {
                 ..Usage::default()
             });
         }
-        let mut parts = Vec::new();
+        let mut chunks = Vec::new();
         for choice in chunk.choices.unwrap_or_default() {
             if choice.index.unwrap_or(0) != 0 {
                 continue;
             }
-            self.apply_delta(choice.delta.unwrap_or_default(), &mut parts)?;
+            self.apply_delta(choice.delta.unwrap_or_default(), &mut chunks)?;
             self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         }
-        Ok(parts)
+        Ok(chunks)
     }
 
     fn is_message_complete(&self) -> bool {
@@ -62,7 +62,7 @@ impl http::ReplyDecoder for ChatDecoder {
         self.is_done
     }
 
-    fn finish_reason(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
         let cut = self.finish_reason.as_deref() == Some("length");
         let stop = match self.finish_reason.as_deref() {
             _ if self.has_refusal => Some(StopReason::Refusal),
@@ -85,18 +85,18 @@ impl ChatDecoder {
     fn apply_delta(
         &mut self,
         delta: ChatDelta,
-        parts: &mut Vec<ReplyChunk>,
+        chunks: &mut Vec<ReplyChunk>,
     ) -> Result<(), ModelError> {
         let thinking = text(delta.reasoning_content).or_else(|| text(delta.reasoning));
         if let Some(thinking) = thinking {
             self.count_bytes(thinking.len())?;
-            parts.push(ReplyChunk::Thinking(thinking));
+            chunks.push(ReplyChunk::Thinking(thinking));
         }
-        self.has_refusal |= delta.refusal.as_ref().is_some_and(|said| !said.is_null());
-        for said in [text(delta.content), text(delta.refusal)].into_iter().flatten() {
-            self.count_bytes(said.len())?;
+        self.has_refusal |= delta.refusal.as_ref().is_some_and(|text| !text.is_null());
+        for text in [text(delta.content), text(delta.refusal)].into_iter().flatten() {
+            self.count_bytes(text.len())?;
             self.has_text = true;
-            parts.push(ReplyChunk::Text(said));
+            chunks.push(ReplyChunk::Text(text));
         }
         for fragment in delta.tool_calls.unwrap_or_default() {
             self.apply_fragment(fragment)?;
@@ -269,7 +269,7 @@ mod tests {
                 }
             }
             let begun = !ids.is_empty();
-            let parts = http::ReplyDecoder::finish_reason(Box::new(reply)).unwrap_or_default();
+            let parts = http::ReplyDecoder::finish(Box::new(reply)).unwrap_or_default();
             let ended = matches!(parts.last(), Some(ReplyChunk::Done(_)));
             prop_assert!(ended);
             for part in &parts {

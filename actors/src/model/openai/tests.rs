@@ -262,7 +262,7 @@ async fn a_silent_server_times_out() {
         let server = TestServer::start([answer]).await;
         let heard = collect_reply(&openai(limits), asking(&server)).await;
         assert_eq!(heard.len(), parts);
-        let silent = ModelError::transient("the model's provider said nothing for 100ms");
+        let silent = ModelError::transient("the model's provider sent nothing for 100ms");
         assert_eq!(failure(heard), silent);
     }
 }
@@ -284,7 +284,7 @@ async fn keep_alives_are_no_progress() {
     let server = TestServer::start([begun.ending_with(TestEnd::CommentsForever)]).await;
     let heard = collect_reply(&openai(limits), asking(&server)).await;
     assert_eq!(heard.len(), 2);
-    let silent = ModelError::transient("the model's provider said nothing for 100ms");
+    let silent = ModelError::transient("the model's provider sent nothing for 100ms");
     assert_eq!(failure(heard), silent);
 }
 

@@ -19,35 +19,35 @@ const APPROVAL_REQUEST: &str = "mcp_approval_request";
 /// The items that may be sent back. Left out are reasoning that is not encrypted, since the
 /// provider has stored none, trailing reasoning, and calls that nobody has run.
 pub(super) fn sendable(items: &[Value]) -> Vec<Value> {
-    let sent = |item: &&Value| match kind(item) {
+    let is_sendable = |item: &&Value| match kind(item) {
         "reasoning" => item["encrypted_content"].is_string(),
         APPROVAL_REQUEST => false,
         _ => !lacks_output(item, items),
     };
-    let mut kept: Vec<Value> = items.iter().filter(sent).cloned().collect();
-    while kept.last().is_some_and(|item| kind(item) == "reasoning") {
-        kept.pop();
+    let mut sendable: Vec<Value> = items.iter().filter(is_sendable).cloned().collect();
+    while sendable.last().is_some_and(|item| kind(item) == "reasoning") {
+        sendable.pop();
     }
-    kept
+    sendable
 }
 
 /// Whether the item holds nothing but text or a call.
 pub(super) fn is_plain(item: &Value) -> bool {
-    let empty = |field: &Value| match field {
+    let is_empty = |field: &Value| match field {
         Value::Null => true,
         Value::Array(list) => list.is_empty(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => false,
     };
-    let words = |part: &Value| match part["type"].as_str() {
-        Some("output_text") => empty(&part["annotations"]),
+    let is_plain_text = |part: &Value| match part["type"].as_str() {
+        Some("output_text") => is_empty(&part["annotations"]),
         kind => kind == Some("refusal"),
     };
     match kind(item) {
         "message" => {
             let parts = item["content"].as_array();
-            empty(&item["phase"]) && parts.is_none_or(|parts| parts.iter().all(words))
+            is_empty(&item["phase"]) && parts.is_none_or(|parts| parts.iter().all(is_plain_text))
         }
-        "function_call" => empty(&item["namespace"]) && empty(&item["caller"]),
+        "function_call" => is_empty(&item["namespace"]) && is_empty(&item["caller"]),
         _ => false,
     }
 }

@@ -81,8 +81,8 @@ impl http::ReplyDecoder for ResponsesDecoder {
             "response.output_item.done" => self.push_item(&frame.data),
             "response.completed" | "response.incomplete" => self.end_response(&frame.data),
             "response.failed" => {
-                let whole: ResponseEvent = read(&frame.data)?;
-                Err(error::from_stream(&whole.response.unwrap_or_default()["error"]))
+                let event: ResponseEvent = read(&frame.data)?;
+                Err(error::from_stream(&event.response.unwrap_or_default()["error"]))
             }
             "error" => {
                 let event: Value = read(&frame.data)?;
@@ -101,18 +101,9 @@ impl http::ReplyDecoder for ResponsesDecoder {
         self.end.is_some()
     }
 
-    fn finish_reason(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
-        let Self {
-            model,
-            hosted,
-            mut items,
-            end,
-            usage,
-            has_text: spoke,
-            has_refusal: refused,
-            ..
-        } = *self;
-        items.sort_by_key(|(place, _)| *place);
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
+        let Self { model, hosted, mut items, end, usage, has_text, has_refusal, .. } = *self;
+        items.sort_by_key(|(index, _)| *index);
         let items: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
         let cut = end == Some(ResponseEnd::MaxTokens);
         let call = |item| item::call(item, &items, &hosted, cut);
@@ -120,22 +111,22 @@ impl http::ReplyDecoder for ResponsesDecoder {
         if calls.len() > MAX_REPLY_CALLS {
             return Err(error::too_many_calls(MAX_REPLY_CALLS));
         }
-        let waits = calls.iter().any(|call| call.provider_result.is_none());
+        let has_open_calls = calls.iter().any(|call| call.provider_result.is_none());
         let stop = match end {
-            _ if refused => Some(StopReason::Refusal),
-            Some(ResponseEnd::Complete) if waits => Some(StopReason::ToolCalls),
+            _ if has_refusal => Some(StopReason::Refusal),
+            Some(ResponseEnd::Complete) if has_open_calls => Some(StopReason::ToolCalls),
             Some(ResponseEnd::Complete) => Some(StopReason::End),
             Some(ResponseEnd::MaxTokens) => Some(StopReason::MaxTokens),
             Some(ResponseEnd::Refused) => Some(StopReason::Refusal),
             Some(ResponseEnd::Other) | None => None,
         };
-        if stop == Some(StopReason::Refusal) && !spoke && calls.is_empty() {
+        if stop == Some(StopReason::Refusal) && !has_text && calls.is_empty() {
             return Err(error::refused(""));
         }
         let items = item::sendable(&items);
-        let says_more = !items.iter().all(item::is_plain);
+        let needs_verbatim = !items.iter().all(item::is_plain);
         let verbatim =
-            says_more.then(|| ProviderMessage { provider: PROVIDER.to_owned(), model, items });
+            needs_verbatim.then(|| ProviderMessage { provider: PROVIDER.to_owned(), model, items });
         let done = ReplyChunk::Done(ReplyEnd { usage, stop, verbatim });
         Ok(calls.into_iter().map(ReplyChunk::Call).chain([done]).collect())
     }
@@ -143,9 +134,9 @@ impl http::ReplyDecoder for ResponsesDecoder {
 
 impl ResponsesDecoder {
     fn text_delta(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
-        let said = self.read_delta(data)?;
-        self.has_text |= said.is_some();
-        Ok(said.map(ReplyChunk::Text).into_iter().collect())
+        let text = self.read_delta(data)?;
+        self.has_text |= text.is_some();
+        Ok(text.map(ReplyChunk::Text).into_iter().collect())
     }
 
     fn read_delta(&mut self, data: &str) -> Result<Option<String>, ModelError> {
@@ -156,12 +147,12 @@ impl ResponsesDecoder {
 
     fn push_item(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
         let ItemEvent { item, output_index } = read(data)?;
-        let place = output_index.unwrap_or(self.items.len() as u64);
+        let index = output_index.unwrap_or(self.items.len() as u64);
         self.item_bytes += data.len();
         if self.item_bytes > MAX_REPLY_BYTES || self.items.len() == MAX_ITEMS {
             return Err(error::too_large());
         }
-        self.items.extend(item.filter(Value::is_object).map(|item| (place, item)));
+        self.items.extend(item.filter(Value::is_object).map(|item| (index, item)));
         Ok(Vec::new())
     }
 
@@ -174,7 +165,7 @@ impl ResponsesDecoder {
             Some(_) | None => ResponseEnd::Other,
         });
         let usage = &response["usage"];
-        let tokens = |place: &str| usage.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+        let tokens = |path: &str| usage.pointer(path).and_then(Value::as_u64).unwrap_or(0);
         self.usage = usage.is_object().then(|| Usage {
             input_tokens: tokens("/input_tokens"),
             output_tokens: tokens("/output_tokens"),
@@ -183,8 +174,8 @@ impl ResponsesDecoder {
             ..Usage::default()
         });
         // Some servers send the items only here.
-        let told = response.get_mut("output").map(Value::take);
-        if let (true, Some(Value::Array(items))) = (self.items.is_empty(), told) {
+        let output = response.get_mut("output").map(Value::take);
+        if let (true, Some(Value::Array(items))) = (self.items.is_empty(), output) {
             if items.len() > MAX_ITEMS {
                 return Err(error::too_large());
             }

@@ -40,7 +40,7 @@ fn heard_by(
         parts.extend(reply.push(Frame { event: String::new(), data: event.to_string() })?);
     }
     assert!(reply.is_message_complete() && reply.is_stream_complete());
-    parts.extend(reply.finish_reason()?);
+    parts.extend(reply.finish()?);
     Ok(parts)
 }
 
@@ -270,7 +270,7 @@ proptest! {
         for event in events.into_iter().chain([ended]) {
             let _ = reply.push(Frame { event: String::new(), data: event.to_string() });
         }
-        let Ok(parts) = reply.finish_reason() else { return Ok(()) };
+        let Ok(parts) = reply.finish() else { return Ok(()) };
         let (_, done) = done(parts);
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         if let Some(verbatim) = done.verbatim {

@@ -29,8 +29,8 @@ pub(super) fn provider_calls(events: &[Event]) -> HashSet<&CallId> {
 pub(super) fn run_as_text(call: &CallRef, outcome: Option<&Outcome>) -> Value {
     let args = truncate(call.args.to_string(), MAX_ARGS_BYTES);
     // Its media are only described; they are visible in the provider's own form alone.
-    let told = |outcome: &Outcome| ResultMedia::default().envelope(call, outcome);
-    let outcome = outcome.map_or_else(|| "no result".to_owned(), told);
+    let envelope = |outcome: &Outcome| ResultMedia::default().envelope(call, outcome);
+    let outcome = outcome.map_or_else(|| "no result".to_owned(), envelope);
     text_block(format!(
         "[{} was run with {args}: {}]",
         call.name,

@@ -42,8 +42,8 @@ impl ResultMedia {
             self.extract_media(result, MAX_DEPTH);
         }
         if self.content.len() > before {
-            let of = format!("Media in the result of {} ({}):", call.id, call.name);
-            self.content.insert(before, text_block(of));
+            let heading = format!("Media in the result of {} ({}):", call.id, call.name);
+            self.content.insert(before, text_block(heading));
         }
         let text = envelope.to_string();
         if text.len() <= MAX_RESULT_BYTES {
@@ -53,35 +53,37 @@ impl ResultMedia {
     }
 
     /// The message with the media that follows the results; `None` if there are none.
-    pub(super) fn into_message(self, spoken: &MessageId) -> Option<Message> {
+    pub(super) fn into_message(self, assistant: &MessageId) -> Option<Message> {
         (!self.content.is_empty()).then(|| {
-            Message::new(MessageId::new(format!("{MEDIA_ID}{spoken}")), Role::User, self.content)
+            Message::new(MessageId::new(format!("{MEDIA_ID}{assistant}")), Role::User, self.content)
         })
     }
 
-    fn extract_media(&mut self, value: &mut Value, deep: usize) {
-        let Some(deep) = deep.checked_sub(1) else { return };
-        if let Some(shown) = media_display(value) {
-            let told = as_text(value).unwrap_or_default().into_owned();
-            let told = match shown {
-                MediaDisplay::AsText => told,
+    fn extract_media(&mut self, value: &mut Value, depth: usize) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        if let Some(display) = media_display(value) {
+            let text = as_text(value).unwrap_or_default().into_owned();
+            let text = match display {
+                MediaDisplay::AsText => text,
                 MediaDisplay::Broken => BROKEN.to_owned(),
                 MediaDisplay::Attached(bytes)
                     if self.count < MAX_MEDIA && self.bytes + bytes <= MAX_MEDIA_BYTES =>
                 {
                     (self.count, self.bytes) = (self.count + 1, self.bytes + bytes);
                     self.content.push(value.take());
-                    told
+                    text
                 }
-                MediaDisplay::Attached(_) => format!("{told} {LEFT_OUT}"),
+                MediaDisplay::Attached(_) => format!("{text} {LEFT_OUT}"),
             };
-            *value = text_block(told);
+            *value = text_block(text);
             return;
         }
         match value {
-            Value::Array(list) => list.iter_mut().for_each(|value| self.extract_media(value, deep)),
+            Value::Array(list) => {
+                list.iter_mut().for_each(|value| self.extract_media(value, depth))
+            }
             Value::Object(fields) => {
-                fields.values_mut().for_each(|value| self.extract_media(value, deep))
+                fields.values_mut().for_each(|value| self.extract_media(value, depth))
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
@@ -108,10 +110,12 @@ fn media_display(value: &Value) -> Option<MediaDisplay> {
         Source::Base64 { data, .. } => data.len(),
         Source::Blob(_) | Source::Url(_) | Source::File(_) | Source::Stored { .. } => 0,
     };
-    Some(match is_block(value) {
-        true if media.written().is_some() => MediaDisplay::AsText,
-        true => MediaDisplay::Attached(bytes),
-        false => MediaDisplay::Broken,
+    Some(if !is_block(value) {
+        MediaDisplay::Broken
+    } else if media.written().is_some() {
+        MediaDisplay::AsText
+    } else {
+        MediaDisplay::Attached(bytes)
     })
 }
 

@@ -45,9 +45,9 @@ pub(crate) fn expired_calls<'a>(
 }
 
 fn tools_by_call(events: &[Event]) -> HashMap<&CallId, &str> {
-    let spoken = events.iter().filter_map(|event| match &event.data {
-        EventData::AssistantMsg(spoken) => Some(&spoken.message.tool_calls),
+    let calls = events.iter().filter_map(|event| match &event.data {
+        EventData::AssistantMsg(assistant) => Some(&assistant.message.tool_calls),
         _ => None,
     });
-    spoken.flatten().map(|call| (&call.id, call.name.as_str())).collect()
+    calls.flatten().map(|call| (&call.id, call.name.as_str())).collect()
 }

@@ -142,7 +142,7 @@ impl Script {
 
     fn call(&mut self, source: &Value, at: &str) -> Result<ScriptCall, String> {
         let fields = object(source, at, &["id", "name", "args"])?;
-        let name = text(fields, "name", at)?.ok_or(format!("{at}.name: is missing"))?;
+        let name = text(fields, "name", at)?.ok_or(format!("{at}.name: is required"))?;
         let args = fields.get("args").filter(|args| !args.is_null()).cloned();
         let args = args.unwrap_or_else(|| Map::new().into());
         self.compile_within(&args, &format!("{at}.args"))?;
@@ -205,7 +205,7 @@ fn error(fields: &Map<String, Value>, at: &str) -> Result<Option<ModelError>, St
     };
     let at = format!("{at}.error");
     let fields = object(source, &at, &["message", "retry"])?;
-    let message = text(fields, "message", &at)?.ok_or(format!("{at}.message: is missing"))?;
+    let message = text(fields, "message", &at)?.ok_or(format!("{at}.message: is required"))?;
     match fields.get("retry") {
         Some(Value::Bool(true)) => Ok(Some(ModelError::transient(message))),
         Some(Value::Bool(false) | Value::Null) | None => Ok(Some(ModelError::permanent(message))),
@@ -243,7 +243,9 @@ fn object<'a>(
 ) -> Result<&'a Map<String, Value>, String> {
     let fields = value.as_object().ok_or(format!("{at}: must be a mapping"))?;
     match fields.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(format!("{at}.{key}: is not known here; known: {}", known.join(", "))),
+        Some(key) => {
+            Err(format!("{at}.{key}: is not a known key; known keys: {}", known.join(", ")))
+        }
         None => Ok(fields),
     }
 }

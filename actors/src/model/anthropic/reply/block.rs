@@ -20,36 +20,36 @@ impl StreamedBlock {
     /// A block as it starts, and the chunk that it already contains.
     pub(super) fn new(index: Option<u64>, block: Map<String, Value>) -> (Self, Option<ReplyChunk>) {
         let item = Value::Object(block);
-        let part = match item["type"].as_str() {
+        let chunk = match item["type"].as_str() {
             Some("text") => text_field(&item, "text").map(ReplyChunk::Text),
             Some("thinking") => text_field(&item, "thinking").map(ReplyChunk::Thinking),
             _ => None,
         };
-        (Self { index, item, args: None }, part)
+        (Self { index, item, args: None }, chunk)
     }
 
     /// Applies a delta, and returns its size in bytes and its chunk.
     pub(super) fn apply_delta(&mut self, delta: Value) -> (usize, Option<ReplyChunk>) {
-        let (field, part): (_, Option<ToChunk>) = match delta["type"].as_str() {
+        let (field, chunk): (_, Option<ToChunk>) = match delta["type"].as_str() {
             Some("text_delta") => ("text", Some(ReplyChunk::Text)),
             Some("thinking_delta") => ("thinking", Some(ReplyChunk::Thinking)),
             Some("signature_delta") => ("signature", None),
             Some("input_json_delta") => {
-                let more = delta["partial_json"].as_str().unwrap_or_default();
-                self.args.get_or_insert_default().push_str(more);
-                return (more.len(), None);
+                let text = delta["partial_json"].as_str().unwrap_or_default();
+                self.args.get_or_insert_default().push_str(text);
+                return (text.len(), None);
             }
             Some("citations_delta") => return (self.add_citation(delta), None),
             _ => return (0, None),
         };
-        let Some(more) = text_field(&delta, field) else { return (0, None) };
+        let Some(added) = text_field(&delta, field) else { return (0, None) };
         if let Value::Object(item) = &mut self.item {
             match item.get_mut(field) {
-                Some(Value::String(text)) => text.push_str(&more),
-                Some(_) | None => drop(item.insert(field.to_owned(), more.as_str().into())),
+                Some(Value::String(text)) => text.push_str(&added),
+                Some(_) | None => drop(item.insert(field.to_owned(), added.as_str().into())),
             }
         }
-        (more.len(), part.map(|part| part(more)))
+        (added.len(), chunk.map(|chunk| chunk(added)))
     }
 
     fn add_citation(&mut self, mut delta: Value) -> usize {
@@ -72,8 +72,8 @@ impl StreamedBlock {
     pub(super) fn call(&self, cut: bool) -> ModelToolCall {
         let field = |name: &str| self.item[name].as_str().unwrap_or_default().to_owned();
         let (id, name) = (field("id"), field("name"));
-        let whole = self.item["input"].as_object().filter(|input| !input.is_empty());
-        match (&self.args, whole) {
+        let input = self.item["input"].as_object().filter(|input| !input.is_empty());
+        match (&self.args, input) {
             (None, Some(input)) => {
                 ModelToolCall { id, name, args: Ok(input.clone().into()), provider_result: None }
             }

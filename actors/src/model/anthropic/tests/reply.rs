@@ -16,7 +16,7 @@ fn read(events: &[String]) -> Result<Vec<ReplyChunk>, ModelError> {
         let data = event.split_once("data: ").unwrap().1.trim().to_owned();
         parts.extend(http::ReplyDecoder::push(&mut *reply, Frame { event: String::new(), data })?);
     }
-    parts.extend(http::ReplyDecoder::finish_reason(reply)?);
+    parts.extend(http::ReplyDecoder::finish(reply)?);
     Ok(parts)
 }
 
@@ -143,7 +143,7 @@ proptest! {
             let taken = http::ReplyDecoder::push(&mut *reply, Frame { event: String::new(), data });
             calls += usize::from(begins && taken.is_ok());
         }
-        let parts = http::ReplyDecoder::finish_reason(reply).unwrap_or_default();
+        let parts = http::ReplyDecoder::finish(reply).unwrap_or_default();
         let ours = |part: &&ReplyChunk| matches!(part, ReplyChunk::Call(call) if call.provider_result.is_none());
         prop_assert!(parts.is_empty() || parts.iter().filter(ours).count() == calls);
     }
