@@ -23,15 +23,15 @@ impl Dialect for AnthropicDialect {
         utterances: &[Utterance<'_>],
         end: Option<MessageEnd>,
     ) -> Rendered<Vec<String>> {
-        let mut frames = AnthropicFrames::default();
+        let mut builder = AnthropicFrames::default();
         let usage = end.map(|end| end.usage).unwrap_or_default();
         let message = json!({"id": "msg_01", "type": "message", "role": "assistant", "content": [],
             "model": "some-model", "stop_reason": null, "usage": input(usage)});
-        frames.event("message_start", json!({"message": message}));
+        builder.event("message_start", json!({"message": message}));
         for utterance in utterances {
-            frames.say(utterance);
+            builder.say(utterance);
         }
-        frames.close();
+        builder.close();
         if let Some(MessageEnd { stop, usage }) = end {
             let reason = match stop {
                 StopReason::End => "end_turn",
@@ -42,10 +42,10 @@ impl Dialect for AnthropicDialect {
             };
             let delta = json!({"stop_reason": reason, "stop_sequence": null});
             let usage = json!({"output_tokens": usage.output_tokens});
-            frames.event("message_delta", json!({"delta": delta, "usage": usage}));
-            frames.event("message_stop", json!({}));
+            builder.event("message_delta", json!({"delta": delta, "usage": usage}));
+            builder.event("message_stop", json!({}));
         }
-        Ok(frames.frames)
+        Ok(builder.frames)
     }
 
     fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {

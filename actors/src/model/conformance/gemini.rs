@@ -160,14 +160,14 @@ fn call(
     if cut || !(object || args.is_empty()) {
         return Err(Unsupported("calls come whole"));
     }
-    let mut frames = json!({"functionCall": {"id": id, "name": name}});
+    let mut rendered = json!({"functionCall": {"id": id, "name": name}});
     if object {
-        frames["functionCall"]["args"] = "ARGS".into();
+        rendered["functionCall"]["args"] = "ARGS".into();
     }
     if let Some(signature) = signature {
-        frames["thoughtSignature"] = signature.into();
+        rendered["thoughtSignature"] = signature.into();
     }
-    Ok(part(&frames).replace("\"ARGS\"", &whole))
+    Ok(part(&rendered).replace("\"ARGS\"", &whole))
 }
 
 fn ids(body: &Value, kind: &str) -> Vec<String> {

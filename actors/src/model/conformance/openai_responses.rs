@@ -24,9 +24,9 @@ impl Dialect for ResponsesDialect {
         utterances: &[Utterance<'_>],
         end: Option<MessageEnd>,
     ) -> Rendered<Vec<String>> {
-        let mut frames = ResponsesFrames::default();
+        let mut builder = ResponsesFrames::default();
         let begun = response("in_progress", &[], Value::Null);
-        frames.event("response.created", json!({"response": begun}));
+        builder.event("response.created", json!({"response": begun}));
         let mut utterances = utterances.iter().peekable();
         while let Some(utterance) = utterances.next() {
             match *utterance {
@@ -39,22 +39,22 @@ impl Dialect for ResponsesDialect {
                                 if let Utterance::Text(text) = *utterance { text } else { "" }
                             },
                         );
-                    frames.text(&[text].into_iter().chain(more).collect::<Vec<_>>(), json!([]));
+                    builder.text(&[text].into_iter().chain(more).collect::<Vec<_>>(), json!([]));
                 }
-                Utterance::Cited(text) => frames.text(&[text], json!([cites()])),
-                Utterance::Refusal(text) => frames.refusal(text),
-                Utterance::Thinking(pieces, sealed) => frames.thinking(pieces, sealed),
-                Utterance::Sealed(sealed) => frames.thinking(&[], Some(sealed)),
-                Utterance::Call(id, name, args) => frames.call(id, name, args),
-                Utterance::Hosted => frames.item(search()),
+                Utterance::Cited(text) => builder.text(&[text], json!([cites()])),
+                Utterance::Refusal(text) => builder.refusal(text),
+                Utterance::Thinking(pieces, sealed) => builder.thinking(pieces, sealed),
+                Utterance::Sealed(sealed) => builder.thinking(&[], Some(sealed)),
+                Utterance::Call(id, name, args) => builder.call(id, name, args),
+                Utterance::Hosted => builder.item(search()),
                 Utterance::HostedStart | Utterance::HostedResult => return Err(NO_PAUSE),
-                Utterance::KeepAlive => frames.frames.push(": keep-alive\n\n".to_owned()),
+                Utterance::KeepAlive => builder.frames.push(": keep-alive\n\n".to_owned()),
             }
         }
         if let Some(end) = end {
-            frames.end(end)?;
+            builder.end(end)?;
         }
-        Ok(frames.frames)
+        Ok(builder.frames)
     }
 
     fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
