@@ -23,16 +23,16 @@ impl Past {
         self.0.push(Event { seq, at: Timestamp::UNIX_EPOCH, turn_id, data });
     }
 
-    fn said(mut self, turn: &str) -> Self {
+    fn user_message(mut self, turn: &str) -> Self {
         let message = message("u", Role::User, "Go on.");
         let (principal, schema) = (Principal::new("ada"), AnswerFormat::Agent);
         let (message_id, assigns) = Default::default();
-        let said = UserMsg { message, message_id, principal, assigns, schema };
-        self.push(turn, EventData::UserMsg(said));
+        let user = UserMsg { message, message_id, principal, assigns, schema };
+        self.push(turn, EventData::UserMsg(user));
         self
     }
 
-    fn started(mut self, turn: &str) -> Self {
+    fn turn_started(mut self, turn: &str) -> Self {
         let (agent, revision) = (AgentName::new("a"), Revision::new("r"));
         let (budget, summarize_over) = Default::default();
         let started = TurnStarted { agent, revision, max_steps: 9, budget, summarize_over };
@@ -45,7 +45,7 @@ impl Past {
         let id = CallId::new(format!("c{}", self.0.len()));
         let call = CallRef { id: id.clone(), name: tool.to_owned(), args: json!({}) };
         let message = Message { tool_calls: vec![call], ..message("a", Role::Assistant, "") };
-        self.push(turn, EventData::AssistantMsg(spoken(message)));
+        self.push(turn, EventData::AssistantMsg(assistant_message(message)));
         let outcome = Outcome::Ok(json!("word ".repeat(words)));
         self.push(
             turn,
@@ -54,8 +54,11 @@ impl Past {
         self
     }
 
-    fn ended(mut self, turn: &str) -> Self {
-        self.push(turn, EventData::AssistantMsg(spoken(message("a", Role::Assistant, "Done."))));
+    fn turn_ended(mut self, turn: &str) -> Self {
+        self.push(
+            turn,
+            EventData::AssistantMsg(assistant_message(message("a", Role::Assistant, "Done."))),
+        );
         self.push(
             turn,
             EventData::TurnEnded(TurnEnded { outcome: TurnOutcome::Completed, reason: None }),
@@ -65,13 +68,13 @@ impl Past {
 
     /// A whole turn of one step.
     fn turn(self, turn: &str, words: usize) -> Self {
-        self.said(turn).started(turn).step(turn, "kept", words).ended(turn)
+        self.user_message(turn).turn_started(turn).step(turn, "kept", words).turn_ended(turn)
     }
 
     fn tokens(&self, turn: &str, context: &Context) -> u64 {
         let (turn, counter) = (TurnId::new(turn), TokenCounter::estimating(Provider::Scripted));
         let view = PromptInput { events: &self.0, turn: &turn, context, rules: &rule };
-        view.messages().iter().map(|shown| counter.message(&shown.message)).sum()
+        view.messages().iter().map(|messages| counter.message(&messages.message)).sum()
     }
 
     fn crowded<T>(&self, turn: &str, act: impl FnOnce(&ContextReducer<'_>) -> T) -> T {
@@ -87,7 +90,7 @@ impl Past {
     }
 
     /// What a reduction leaves.
-    fn left(&self, turn: &str, reduced: &ContextReduced) -> u64 {
+    fn tokens_left(&self, turn: &str, reduced: &ContextReduced) -> u64 {
         self.tokens(turn, &Context { marks: reduced.marks, ..Context::default() })
     }
 }
@@ -107,7 +110,7 @@ fn message(id: &str, role: Role, text: &str) -> Message {
     Message::new(MessageId::new(id), role, vec![text_block(text)])
 }
 
-fn spoken(message: Message) -> AssistantMsg {
+fn assistant_message(message: Message) -> AssistantMsg {
     let (status, step) = (MessageStatus::Complete, 1);
     let (usage, stop, verbatim, context_tokens) = Default::default();
     AssistantMsg { message, status, step, usage, stop, verbatim, context_tokens }
@@ -115,19 +118,19 @@ fn spoken(message: Message) -> AssistantMsg {
 
 #[test]
 fn aged_results_expire_first_and_that_may_be_enough() {
-    let past = Past::default().said("t1").started("t1");
+    let past = Past::default().user_message("t1").turn_started("t1");
     let past = (0..4).fold(past, |past, _| past.step("t1", "brief", 200));
     let reduced = past.crowded("t1", |it| it.reduce_within(600)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (3, 0));
     assert_eq!((reduced.marks.since, reduced.marks.expired), (0, 10));
-    assert_eq!(reduced.tokens_after, past.left("t1", &reduced));
+    assert_eq!(reduced.tokens_after, past.tokens_left("t1", &reduced));
     assert!(reduced.tokens_after < 600 && reduced.tokens_before > 800);
 }
 
 #[test]
 fn the_oldest_turns_are_dropped_down_to_three_fifths_of_the_budget() {
     let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
-    let past = past.said("t5").started("t5");
+    let past = past.user_message("t5").turn_started("t5");
     let whole = past.tokens("t5", &Context::default());
     let reduced = past.crowded("t5", |it| it.reduce_within(whole - 1)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (0, 2));
@@ -135,12 +138,16 @@ fn the_oldest_turns_are_dropped_down_to_three_fifths_of_the_budget() {
     assert_eq!((reduced.marks.from, reduced.marks.since), (13, 13));
     assert!(reduced.tokens_after * 5 <= whole * 3);
     // The line that says so stands there, too.
-    assert!(reduced.tokens_after.abs_diff(past.left("t5", &reduced)) <= 1);
+    assert!(reduced.tokens_after.abs_diff(past.tokens_left("t5", &reduced)) <= 1);
 }
 
 #[test]
 fn the_running_turn_is_never_dropped() {
-    let past = Past::default().turn("t1", 10).said("t2").started("t2").step("t2", "look", 900);
+    let past = Past::default()
+        .turn("t1", 10)
+        .user_message("t2")
+        .turn_started("t2")
+        .step("t2", "look", 900);
     let reduced = past.crowded("t2", |it| it.reduce_to(10)).unwrap();
     assert_eq!(reduced.turns, 1);
     let context = Context { marks: reduced.marks, ..Context::default() };
@@ -149,7 +156,7 @@ fn the_running_turn_is_never_dropped() {
 
 #[test]
 fn a_small_gain_is_not_worth_another_prefix() {
-    let past = Past::default().said("t1").started("t1");
+    let past = Past::default().user_message("t1").turn_started("t1");
     let past = (0..9).fold(past, |past, at| past.step("t1", "look", if at < 2 { 5 } else { 300 }));
     assert_eq!(past.crowded("t1", |it| it.reduce_within(1_000)), None);
     assert!(past.crowded("t1", |it| it.reduce_to(1_000)).is_some());
@@ -157,7 +164,7 @@ fn a_small_gain_is_not_worth_another_prefix() {
 
 #[test]
 fn under_pressure_all_results_expire_but_the_last_steps_and_those_never_evicted() {
-    let past = Past::default().said("t1").started("t1");
+    let past = Past::default().user_message("t1").turn_started("t1");
     let past = past.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
     let reduced = past.crowded("t1", |it| it.reduce_to(250)).unwrap();
     assert_eq!((reduced.results, reduced.marks.forced), (1, 7));
@@ -172,8 +179,12 @@ fn under_pressure_all_results_expire_but_the_last_steps_and_those_never_evicted(
 
 #[test]
 fn a_message_that_was_queued_before_is_still_read() {
-    let past = Past::default().said("t1").started("t1").said("t2").step("t1", "look", 900);
-    let past = past.ended("t1").started("t2");
+    let past = Past::default()
+        .user_message("t1")
+        .turn_started("t1")
+        .user_message("t2")
+        .step("t1", "look", 900);
+    let past = past.turn_ended("t1").turn_started("t2");
     let reduced = past.crowded("t2", |it| it.reduce_within(100)).unwrap();
     assert_eq!((reduced.marks.from, reduced.marks.since), (3, 8));
 }
@@ -181,7 +192,7 @@ fn a_message_that_was_queued_before_is_still_read() {
 #[test]
 fn percentages_are_of_the_providers_own_count() {
     let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
-    let past = past.said("t5").started("t5");
+    let past = past.user_message("t5").turn_started("t5");
     let ours = past.tokens("t5", &Context::default());
     let reduced = past
         .crowded("t5", |it| {
@@ -194,7 +205,8 @@ fn percentages_are_of_the_providers_own_count() {
 
 #[test]
 fn a_count_that_cannot_be_true_drops_nothing() {
-    let past = Past::default().turn("t1", 100).turn("t2", 100).said("t3").started("t3");
+    let past =
+        Past::default().turn("t1", 100).turn("t2", 100).user_message("t3").turn_started("t3");
     let rough = past.crowded("t3", |it| it.tokens);
     let believed = |tokens| {
         past.crowded("t3", |it| ContextReducer { tokens, ..copy(it) }.with_plausible_count().tokens)

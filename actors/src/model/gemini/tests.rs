@@ -25,7 +25,7 @@ fn gemini() -> HttpModel {
     HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), lookup)
 }
 
-fn asking(server: &TestServer) -> ModelRequest {
+fn request_to(server: &TestServer) -> ModelRequest {
     request(ModelSettings {
         name: "gemini-3-pro".to_owned(),
         base_url: Some(server.url.clone()),
@@ -35,7 +35,7 @@ fn asking(server: &TestServer) -> ModelRequest {
 
 async fn reply(pieces: Vec<String>) -> Vec<Result<ReplyChunk, ModelError>> {
     let server = TestServer::start([TestResponse::stream(pieces)]).await;
-    collect_reply(&gemini(), asking(&server)).await
+    collect_reply(&gemini(), request_to(&server)).await
 }
 
 fn parts(parts: Value) -> String {
@@ -154,9 +154,9 @@ async fn every_reason_to_end_has_its_meaning() {
         ("OTHER", None),
         ("FINISH_REASON_OF_TOMORROW", None),
     ] {
-        let said = all_ok(reply(vec![parts(json!([{"text": "So"}])), finish(reason)]).await);
+        let chunks = all_ok(reply(vec![parts(json!([{"text": "So"}])), finish(reason)]).await);
         let end = ReplyChunk::Done(ReplyEnd { stop, ..ReplyEnd::default() });
-        assert_eq!(said, [text("So"), end], "{reason}");
+        assert_eq!(chunks, [text("So"), end], "{reason}");
     }
     for (reason, retry) in [
         ("SAFETY", Retry::Never),
@@ -202,7 +202,7 @@ async fn an_error_says_whether_a_retry_may_help() {
         let body = json!([error]).to_string().into();
         let answer = TestResponse { status, pieces: vec![body], ..TestResponse::error(status, "") };
         let server = TestServer::start([answer]).await;
-        let failed = failure(collect_reply(&gemini(), asking(&server)).await);
+        let failed = failure(collect_reply(&gemini(), request_to(&server)).await);
         assert_eq!(failed.retry, retry, "{failed}");
         let pieces = vec![parts(json!([{"text": "So"}])), event(error)];
         assert_eq!(failure(reply(pieces).await).retry, streamed);
@@ -213,10 +213,11 @@ async fn an_error_says_whether_a_retry_may_help() {
 async fn a_stream_that_ends_before_its_message_is_a_failure() {
     let ended = failure(reply(vec![parts(json!([{"text": "So"}]))]).await);
     assert_eq!(ended, ModelError::transient("the model's reply ended before it was complete"));
-    for garbled in ["data: {\n\n", "data: {\"candidates\": [{\"content\": {\"parts\": [7]}}]}\n\n"]
+    for unreadable in
+        ["data: {\n\n", "data: {\"candidates\": [{\"content\": {\"parts\": [7]}}]}\n\n"]
     {
-        let garbled = failure(reply(vec![garbled.to_owned()]).await);
-        assert_eq!(garbled.message, "the model's provider sent something unreadable");
+        let unreadable = failure(reply(vec![unreadable.to_owned()]).await);
+        assert_eq!(unreadable.message, "the model's provider sent something unreadable");
     }
 }
 
@@ -240,15 +241,15 @@ async fn a_key_is_sent_in_its_header_and_the_name_in_the_address() {
     let answers =
         [TestResponse::stream([finish("STOP")]), TestResponse::error(400, &format!("bad {KEY}"))];
     let server = TestServer::start(answers).await;
-    let mut request = asking(&server);
+    let mut request = request_to(&server);
     request.settings.api_key_env = Some("A_KEY".to_owned());
     all_ok(collect_reply(&gemini(), request.clone()).await);
     request.settings.name = "tunedModels/mine".to_owned();
     let failed = failure(collect_reply(&gemini(), request).await);
     assert!(failed.message.ends_with("bad [key]"), "{failed}");
-    let asked = server.requests();
-    assert_eq!(asked[0].headers["x-goog-api-key"], KEY);
-    assert_eq!(asked[0].headers.get("authorization"), None);
-    assert_eq!(asked[0].path, "/v1/models/gemini-3-pro:streamGenerateContent?alt=sse");
-    assert_eq!(asked[1].path, "/v1/tunedModels/mine:streamGenerateContent?alt=sse");
+    let requests = server.requests();
+    assert_eq!(requests[0].headers["x-goog-api-key"], KEY);
+    assert_eq!(requests[0].headers.get("authorization"), None);
+    assert_eq!(requests[0].path, "/v1/models/gemini-3-pro:streamGenerateContent?alt=sse");
+    assert_eq!(requests[1].path, "/v1/tunedModels/mine:streamGenerateContent?alt=sse");
 }

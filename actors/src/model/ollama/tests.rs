@@ -24,22 +24,22 @@ use crate::model::{
     ToolSpec,
 };
 
-fn asking() -> ModelRequest {
+fn sample_request() -> ModelRequest {
     request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::Ollama) })
 }
 
 /// All that comes of these lines.
-fn heard<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&asking()));
-    let mut parts = Vec::new();
+fn decode<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChunk>, ModelError> {
+    let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&sample_request()));
+    let mut chunks = Vec::new();
     for line in lines {
-        parts.extend(reply.push(Frame { event: String::new(), data: line.to_string() })?);
+        chunks.extend(reply.push(Frame { event: String::new(), data: line.to_string() })?);
     }
-    parts.extend(reply.finish()?);
-    Ok(parts)
+    chunks.extend(reply.finish()?);
+    Ok(chunks)
 }
 
-fn says(message: Value) -> Value {
+fn line(message: Value) -> Value {
     json!({"message": message, "done": false})
 }
 
@@ -58,19 +58,19 @@ fn ends(stop: Option<StopReason>) -> ReplyChunk {
 
 #[test]
 fn calls_need_no_id_and_arguments_may_be_text() {
-    let made = |function: Value| says(json!({"tool_calls": [{"function": function}]}));
+    let call_line = |function: Value| line(json!({"tool_calls": [{"function": function}]}));
     let lines = [
-        made(json!({"name": "f", "arguments": {"q": [1]}})),
-        made(json!({"name": "f", "arguments": "{\"q\": 2}"})),
-        made(json!({"name": "f", "arguments": "{\"q\": "})),
-        made(json!({"name": "f", "arguments": null})),
-        made(json!({"name": "f"})),
-        says(json!({"tool_calls": [{"id": "a"}]})),
+        call_line(json!({"name": "f", "arguments": {"q": [1]}})),
+        call_line(json!({"name": "f", "arguments": "{\"q\": 2}"})),
+        call_line(json!({"name": "f", "arguments": "{\"q\": "})),
+        call_line(json!({"name": "f", "arguments": null})),
+        call_line(json!({"name": "f"})),
+        line(json!({"tool_calls": [{"id": "a"}]})),
         done("stop"),
     ];
-    let mut parts = heard(lines).unwrap();
+    let mut chunks = decode(lines).unwrap();
     let nameless = ModelToolCall::from_text("a".to_owned(), String::new(), String::new(), false);
-    assert_eq!(parts.remove(5), ReplyChunk::Call(nameless));
+    assert_eq!(chunks.remove(5), ReplyChunk::Call(nameless));
     let expected = [
         call("", Ok(json!({"q": [1]}))),
         call("", Ok(json!({"q": 2}))),
@@ -79,7 +79,7 @@ fn calls_need_no_id_and_arguments_may_be_text() {
         call("", Ok(json!({}))),
         ends(Some(StopReason::ToolCalls)),
     ];
-    assert_eq!(parts, expected);
+    assert_eq!(chunks, expected);
 }
 
 #[test]
@@ -87,13 +87,13 @@ fn an_end_has_its_reason() {
     for (reason, stop) in
         [("stop", Some(StopReason::End)), ("length", Some(StopReason::MaxTokens)), ("load", None)]
     {
-        assert_eq!(heard([done(reason)]).unwrap(), [ends(stop)]);
+        assert_eq!(decode([done(reason)]).unwrap(), [ends(stop)]);
     }
 }
 
 #[tokio::test]
 async fn the_last_line_needs_no_end_and_an_error_comes_after_its_text() {
-    let hi = format!("{}\n", says(json!({"content": "Hi"})));
+    let hi = format!("{}\n", line(json!({"content": "Hi"})));
     let lines = [hi.clone(), done("stop").to_string()];
     let server = TestServer::start([
         TestResponse::stream(lines),
@@ -102,16 +102,16 @@ async fn the_last_line_needs_no_end_and_an_error_comes_after_its_text() {
     let server = server.await;
     let wire =
         HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| Some("key".to_owned()));
-    let mut asked = asking();
-    asked.settings.base_url = Some(server.url.replace("/v1", ""));
-    let parts = all_ok(collect_reply(&wire, asked.clone()).await);
-    assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), ends(Some(StopReason::End))]);
-    asked.settings.api_key_env = Some("A_KEY".to_owned());
-    let mut parts = collect_reply(&wire, asked).await;
-    let failure = parts.pop().unwrap().unwrap_err();
-    assert_eq!(failure.message, "the model's provider failed: an error was encountered");
-    assert_eq!(failure.retry, Retry::After(None));
-    assert_eq!(parts, [Ok(ReplyChunk::Text("Hi".to_owned()))]);
+    let mut request = sample_request();
+    request.settings.base_url = Some(server.url.replace("/v1", ""));
+    let chunks = all_ok(collect_reply(&wire, request.clone()).await);
+    assert_eq!(chunks, [ReplyChunk::Text("Hi".to_owned()), ends(Some(StopReason::End))]);
+    request.settings.api_key_env = Some("A_KEY".to_owned());
+    let mut chunks = collect_reply(&wire, request).await;
+    let error = chunks.pop().unwrap().unwrap_err();
+    assert_eq!(error.message, "the model's provider failed: an error was encountered");
+    assert_eq!(error.retry, Retry::After(None));
+    assert_eq!(chunks, [Ok(ReplyChunk::Text("Hi".to_owned()))]);
     let sent = server.requests();
     assert_eq!(sent[0].path, "/api/chat");
     assert_eq!(sent[0].headers.get("authorization"), None);
@@ -128,7 +128,7 @@ fn a_prompt_that_is_too_long_may_be_shorter() {
         json!("prompt too long; exceeded max context length by 17 tokens"),
         json!("the input length exceeds the context length"),
     ] {
-        assert_eq!(heard([json!({"error": error})]).unwrap_err().retry, Retry::Shorter, "{error}");
+        assert_eq!(decode([json!({"error": error})]).unwrap_err().retry, Retry::Shorter, "{error}");
     }
 }
 
@@ -140,11 +140,11 @@ fn a_reply_without_end_is_refused() {
     for message in
         [json!({"content": piece}), json!({"thinking": piece}), json!({"tool_calls": [call]})]
     {
-        assert_eq!(heard(vec![says(message); pieces]).unwrap_err().retry, Retry::Never);
+        assert_eq!(decode(vec![line(message); pieces]).unwrap_err().retry, Retry::Never);
     }
-    let call = says(json!({"tool_calls": [{"function": {"name": "f"}}]}));
-    let failure = heard(vec![call; 257]).unwrap_err();
-    assert_eq!(failure.message, "the model's reply has more than 256 calls");
+    let call = line(json!({"tool_calls": [{"function": {"name": "f"}}]}));
+    let error = decode(vec![call; 257]).unwrap_err();
+    assert_eq!(error.message, "the model's reply has more than 256 calls");
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -178,7 +178,7 @@ fn any_line() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_line_makes_it_panic(lines in prop::collection::vec(any_line(), 0..20)) {
-        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&asking()));
+        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&sample_request()));
         for line in lines {
             let _ = reply.push(Frame { event: String::new(), data: line.to_string() });
         }

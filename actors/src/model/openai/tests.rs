@@ -27,7 +27,7 @@ fn openai(limits: HttpTimeouts) -> HttpModel {
     HttpModel::new(Arc::new(FixedClock), limits, |name| (name == "A_KEY").then(|| KEY.to_owned()))
 }
 
-fn asking(server: &TestServer) -> ModelRequest {
+fn request_to(server: &TestServer) -> ModelRequest {
     request(ModelSettings {
         name: "some-model".to_owned(),
         base_url: Some(server.url.clone()),
@@ -37,10 +37,10 @@ fn asking(server: &TestServer) -> ModelRequest {
 
 async fn reply(answer: TestResponse) -> Vec<Result<ReplyChunk, ModelError>> {
     let server = TestServer::start([answer]).await;
-    collect_reply(&openai(HttpTimeouts::default()), asking(&server)).await
+    collect_reply(&openai(HttpTimeouts::default()), request_to(&server)).await
 }
 
-fn said(text: &str) -> Result<ReplyChunk, ModelError> {
+fn text_chunk(text: &str) -> Result<ReplyChunk, ModelError> {
     Ok(ReplyChunk::Text(text.to_owned()))
 }
 
@@ -48,8 +48,8 @@ fn done(stop: StopReason) -> ReplyChunk {
     ReplyChunk::Done(ReplyEnd { stop: Some(stop), ..ReplyEnd::default() })
 }
 
-fn failure(mut parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
-    parts.pop().unwrap().unwrap_err()
+fn failure(mut chunks: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
+    chunks.pop().unwrap().unwrap_err()
 }
 
 #[tokio::test]
@@ -65,11 +65,11 @@ async fn text_streams_and_usage_comes_last() {
         event(usage),
         DONE.to_owned(),
     ];
-    let parts = all_ok(reply(TestResponse::stream(pieces)).await);
+    let chunks = all_ok(reply(TestResponse::stream(pieces)).await);
     let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
     let text = |text: &str| ReplyChunk::Text(text.to_owned());
     assert_eq!(
-        parts,
+        chunks,
         [
             text("Grüß"),
             text(" Gott"),
@@ -87,7 +87,7 @@ async fn thinking_streams_under_either_of_its_names() {
         finish("stop"),
         DONE.to_owned(),
     ];
-    let parts = all_ok(reply(TestResponse::stream(pieces)).await);
+    let chunks = all_ok(reply(TestResponse::stream(pieces)).await);
     let thinking = |text: &str| ReplyChunk::Thinking(text.to_owned());
     let expected = [
         thinking("Hm."),
@@ -95,7 +95,7 @@ async fn thinking_streams_under_either_of_its_names() {
         ReplyChunk::Text("Yes".to_owned()),
         done(StopReason::End),
     ];
-    assert_eq!(parts, expected);
+    assert_eq!(chunks, expected);
 }
 
 fn fragment(index: u64, fields: Value) -> String {
@@ -149,8 +149,8 @@ async fn two_calls_are_whole_wherever_the_stream_is_split() {
         done(StopReason::ToolCalls),
     ];
     for at in splits {
-        let parts = all_ok(collect_reply(&openai, asking(&server)).await);
-        assert_eq!(parts, expected, "split at {at}");
+        let chunks = all_ok(collect_reply(&openai, request_to(&server)).await);
+        assert_eq!(chunks, expected, "split at {at}");
     }
     let bytes = TestResponse::stream(stream.chunks(1).map(<[u8]>::to_vec));
     assert_eq!(all_ok(reply(bytes).await), expected);
@@ -177,13 +177,13 @@ async fn a_server_may_leave_out_the_index_or_repeat_it() {
             more("2}", index.clone()),
             finish("tool_calls"),
         ];
-        let parts = all_ok(reply(TestResponse::stream(pieces)).await);
+        let chunks = all_ok(reply(TestResponse::stream(pieces)).await);
         let expected = [
             call("a", "f", Ok(json!({"id": 1}))),
             call("b", "f", Ok(json!({"id": 2}))),
             done(StopReason::ToolCalls),
         ];
-        assert_eq!(parts, expected, "index {index}");
+        assert_eq!(chunks, expected, "index {index}");
     }
 }
 
@@ -196,7 +196,7 @@ async fn arguments_that_are_not_json_are_passed_on_raw() {
             finish(reason),
         ])
     };
-    for (given, reason, expected) in [
+    for (prices, reason, expected) in [
         ("{\"a\": ", "tool_calls", Err("{\"a\": ".to_owned())),
         ("[1]", "tool_calls", Ok(json!([1]))),
         ("{\"a\": 12345678901234567890}", "tool_calls", Ok(json!({"a": 12345678901234567890_u64}))),
@@ -210,8 +210,8 @@ async fn arguments_that_are_not_json_are_passed_on_raw() {
         ("{}", "length", Ok(json!({}))),
     ] {
         let stop = if reason == "length" { StopReason::MaxTokens } else { StopReason::ToolCalls };
-        let parts = all_ok(reply(args(given, reason)).await);
-        assert_eq!(parts, [call("a", "f", expected), done(stop)], "{given} {reason}");
+        let chunks = all_ok(reply(args(prices, reason)).await);
+        assert_eq!(chunks, [call("a", "f", expected), done(stop)], "{prices} {reason}");
     }
 }
 
@@ -221,8 +221,8 @@ async fn a_complete_message_needs_no_orderly_close() {
     for end in [TestEnd::Whole, TestEnd::Breaks, TestEnd::Hangs] {
         let pieces = [delta(json!({"content": "Hi"})), finish("stop")];
         let server = TestServer::start([TestResponse::stream(pieces).ending_with(end)]).await;
-        let parts = all_ok(collect_reply(&openai(limits), asking(&server)).await);
-        assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), done(StopReason::End)], "{end:?}");
+        let chunks = all_ok(collect_reply(&openai(limits), request_to(&server)).await);
+        assert_eq!(chunks, [ReplyChunk::Text("Hi".to_owned()), done(StopReason::End)], "{end:?}");
     }
 }
 
@@ -234,7 +234,7 @@ async fn comments_after_the_end_do_not_delay_the_reply() {
     ])
     .await;
     assert_eq!(
-        all_ok(collect_reply(&openai(limits), asking(&server)).await),
+        all_ok(collect_reply(&openai(limits), request_to(&server)).await),
         [done(StopReason::End)]
     );
 }
@@ -242,10 +242,10 @@ async fn comments_after_the_end_do_not_delay_the_reply() {
 #[tokio::test]
 async fn a_stream_that_ends_before_its_message_is_a_failure() {
     for end in [TestEnd::Whole, TestEnd::Breaks] {
-        let parts =
+        let chunks =
             reply(TestResponse::stream([delta(json!({"content": "Hi"}))]).ending_with(end)).await;
-        assert_eq!(parts[0], said("Hi"));
-        assert_eq!(failure(parts).retry, Retry::After(None), "{end:?}");
+        assert_eq!(chunks[0], text_chunk("Hi"));
+        assert_eq!(failure(chunks).retry, Retry::After(None), "{end:?}");
     }
 }
 
@@ -253,17 +253,17 @@ async fn a_stream_that_ends_before_its_message_is_a_failure() {
 async fn a_silent_server_times_out() {
     let soon = Duration::from_millis(100);
     let limits = HttpTimeouts { response_head: soon, idle: soon, ..HttpTimeouts::default() };
-    let begun = TestResponse::stream([delta(json!({"content": "Hi"}))]);
-    for (answer, parts) in [
+    let start = TestResponse::stream([delta(json!({"content": "Hi"}))]);
+    for (answer, chunks) in [
         (TestResponse::stream([""; 0]).ending_with(TestEnd::NoHeader), 1),
         (TestResponse::stream([""; 0]).ending_with(TestEnd::Hangs), 1),
-        (begun.ending_with(TestEnd::Hangs), 2),
+        (start.ending_with(TestEnd::Hangs), 2),
     ] {
         let server = TestServer::start([answer]).await;
-        let heard = collect_reply(&openai(limits), asking(&server)).await;
-        assert_eq!(heard.len(), parts);
+        let reply = collect_reply(&openai(limits), request_to(&server)).await;
+        assert_eq!(reply.len(), chunks);
         let silent = ModelError::transient("the model's provider sent nothing for 100ms");
-        assert_eq!(failure(heard), silent);
+        assert_eq!(failure(reply), silent);
     }
 }
 
@@ -273,28 +273,28 @@ async fn a_server_that_only_sends_keep_alives_times_out() {
     let server =
         TestServer::start([TestResponse::stream([""; 0]).ending_with(TestEnd::CommentsForever)])
             .await;
-    let failure = failure(collect_reply(&openai(limits), asking(&server)).await);
-    assert_eq!(failure.retry, Retry::Never);
+    let error = failure(collect_reply(&openai(limits), request_to(&server)).await);
+    assert_eq!(error.retry, Retry::Never);
 }
 
 #[tokio::test]
 async fn keep_alives_are_no_progress() {
     let limits = HttpTimeouts { progress: Duration::from_millis(100), ..HttpTimeouts::default() };
-    let begun = TestResponse::stream([delta(json!({"content": "Hi"}))]);
-    let server = TestServer::start([begun.ending_with(TestEnd::CommentsForever)]).await;
-    let heard = collect_reply(&openai(limits), asking(&server)).await;
-    assert_eq!(heard.len(), 2);
+    let start = TestResponse::stream([delta(json!({"content": "Hi"}))]);
+    let server = TestServer::start([start.ending_with(TestEnd::CommentsForever)]).await;
+    let reply = collect_reply(&openai(limits), request_to(&server)).await;
+    assert_eq!(reply.len(), 2);
     let silent = ModelError::transient("the model's provider sent nothing for 100ms");
-    assert_eq!(failure(heard), silent);
+    assert_eq!(failure(reply), silent);
 }
 
 #[tokio::test]
 async fn malformed_usage_does_not_spoil_a_reply() {
     let usage = event(json!({"choices": [], "usage": {"prompt_tokens": -5}}));
     let pieces = [delta(json!({"content": "Hi"})), finish("stop"), usage, DONE.to_owned()];
-    let parts = all_ok(reply(TestResponse::stream(pieces)).await);
+    let chunks = all_ok(reply(TestResponse::stream(pieces)).await);
     let done = ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() };
-    assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), ReplyChunk::Done(done)]);
+    assert_eq!(chunks, [ReplyChunk::Text("Hi".to_owned()), ReplyChunk::Done(done)]);
 }
 
 #[tokio::test]
@@ -304,10 +304,10 @@ async fn a_server_that_cannot_be_reached_may_be_retried() {
     drop(server);
     let base_url = Some(format!("http://{address}/v1?secret=word"));
     let settings = ModelSettings { base_url, ..settings(Provider::Openai) };
-    let failure = failure(collect_reply(&openai(HttpTimeouts::default()), request(settings)).await);
-    assert_eq!(failure.retry, Retry::After(None));
-    assert!(failure.message.contains("cannot be reached"), "{failure}");
-    assert!(!failure.message.contains("secret"), "{failure}");
+    let error = failure(collect_reply(&openai(HttpTimeouts::default()), request(settings)).await);
+    assert_eq!(error.retry, Retry::After(None));
+    assert!(error.message.contains("cannot be reached"), "{error}");
+    assert!(!error.message.contains("secret"), "{error}");
 }
 
 #[tokio::test]
@@ -319,10 +319,10 @@ async fn garbage_in_a_stream_is_an_error_after_the_preceding_chunks() {
         (event(json!({"error": {"message": "overloaded", "code": 503}})), Retry::After(None)),
         (event(json!({"error": {"message": "no", "type": "invalid_request_error"}})), Retry::Never),
     ] {
-        let parts = reply(TestResponse::stream([format!("{good}{bad}{DONE}")])).await;
-        assert_eq!(parts[0], said("Hi"));
-        assert_eq!(parts.len(), 2);
-        assert_eq!(failure(parts).retry, retry, "{bad}");
+        let chunks = reply(TestResponse::stream([format!("{good}{bad}{DONE}")])).await;
+        assert_eq!(chunks[0], text_chunk("Hi"));
+        assert_eq!(chunks.len(), 2);
+        assert_eq!(failure(chunks).retry, retry, "{bad}");
     }
 }
 
@@ -342,9 +342,9 @@ async fn a_refusal_says_whether_a_retry_may_help() {
         ),
     ] {
         let status = answer.status;
-        let failure = failure(reply(answer).await);
-        assert_eq!(failure.retry, retry);
-        assert!(failure.message.contains(&status.to_string()), "{failure}");
+        let error = failure(reply(answer).await);
+        assert_eq!(error.retry, retry);
+        assert!(error.message.contains(&status.to_string()), "{error}");
     }
 }
 
@@ -357,13 +357,13 @@ async fn an_answer_that_does_not_stream_is_refused() {
 #[tokio::test]
 async fn a_reply_without_end_is_refused() {
     let piece = delta(json!({"content": "x".repeat(1024 * 1024)}));
-    let parts = reply(TestResponse::stream(vec![piece; 20]).ending_with(TestEnd::Hangs)).await;
-    assert_eq!(parts.len(), 17);
-    assert_eq!(failure(parts).retry, Retry::Never);
+    let chunks = reply(TestResponse::stream(vec![piece; 20]).ending_with(TestEnd::Hangs)).await;
+    assert_eq!(chunks.len(), 17);
+    assert_eq!(failure(chunks).retry, Retry::Never);
 
     let calls = (0..300).map(|n| fragment(n, json!({"id": "a", "function": {"name": "f"}})));
-    let failure = failure(reply(TestResponse::stream(calls).ending_with(TestEnd::Hangs)).await);
-    assert_eq!(failure.message, "the model's reply has more than 256 calls");
+    let error = failure(reply(TestResponse::stream(calls).ending_with(TestEnd::Hangs)).await);
+    assert_eq!(error.message, "the model's reply has more than 256 calls");
 }
 
 #[tokio::test]
@@ -371,9 +371,9 @@ async fn ten_megabytes_of_arguments_are_collected() {
     let args = "x".repeat(100);
     let piece = fragment(0, json!({"id": "a", "function": {"name": "f", "arguments": args}}));
     let pieces = vec![piece.repeat(1000); 100];
-    let parts =
+    let chunks =
         all_ok(reply(TestResponse::stream(pieces.into_iter().chain([finish("stop")]))).await);
-    assert_eq!(parts[0], call("a", "f", Err("x".repeat(10_000_000))));
+    assert_eq!(chunks[0], call("a", "f", Err("x".repeat(10_000_000))));
 }
 
 #[tokio::test]
@@ -382,23 +382,23 @@ async fn dropping_the_stream_closes_the_connection() {
     let mute = TestResponse::stream([""; 0]).ending_with(TestEnd::NoHeader);
     let mut server = TestServer::start([text, mute]).await;
     let openai = openai(HttpTimeouts::default());
-    let mut parts = openai.call(&asking(&server)).await.unwrap();
-    assert_eq!(parts.next().await, Some(said("Hi")));
+    let mut chunks = openai.call(&request_to(&server)).await.unwrap();
+    assert_eq!(chunks.next().await, Some(text_chunk("Hi")));
     assert_eq!(*server.dropped.borrow(), 0);
-    drop(parts);
+    drop(chunks);
     let gone = server.dropped.wait_for(|dropped| *dropped == 1);
     tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap().unwrap();
 
     let asking = tokio::spawn({
-        let request = asking(&server);
+        let request = request_to(&server);
         async move { openai.call(&request).await.map(drop) }
     });
-    let heard = async {
+    let reply = async {
         while server.requests().len() < 2 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), heard).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), reply).await.unwrap();
     asking.abort();
     let gone = server.dropped.wait_for(|dropped| *dropped == 2);
     tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap().unwrap();
@@ -413,15 +413,15 @@ async fn a_key_is_sent_and_never_shown() {
     ];
     let server = TestServer::start(answers).await;
     let openai = openai(HttpTimeouts::default());
-    let mut request = asking(&server);
+    let mut request = request_to(&server);
     request.settings.api_key_env = Some("A_KEY".to_owned());
     for _ in 0..2 {
-        let failure = failure(collect_reply(&openai, request.clone()).await);
-        assert_eq!(failure.retry, Retry::Never);
-        assert!(failure.message.contains("no such key: [key] masked: [key]"), "{failure}");
+        let error = failure(collect_reply(&openai, request.clone()).await);
+        assert_eq!(error.retry, Retry::Never);
+        assert!(error.message.contains("no such key: [key] masked: [key]"), "{error}");
     }
-    let asked = server.requests();
-    assert_eq!(asked[0].headers["authorization"], format!("Bearer {KEY}"));
+    let requests = server.requests();
+    assert_eq!(requests[0].headers["authorization"], format!("Bearer {KEY}"));
 
     request.settings.api_key_env = Some("NO_KEY".to_owned());
     let log = Log::of_errors();
@@ -435,7 +435,7 @@ async fn a_key_is_sent_and_never_shown() {
 async fn a_request_without_a_key_goes_to_another_server_only() {
     let server = TestServer::start([TestResponse::stream([finish("stop")])]).await;
     let openai = openai(HttpTimeouts::default());
-    all_ok(collect_reply(&openai, asking(&server)).await);
+    all_ok(collect_reply(&openai, request_to(&server)).await);
     assert_eq!(server.requests()[0].headers.get("authorization"), None);
     let own = failure(collect_reply(&openai, request(settings(Provider::Openai))).await);
     assert_eq!(own, ModelError::permanent("the model's key is not configured"));

@@ -13,7 +13,7 @@ use crate::model::test_server::{
 };
 use crate::model::{ModelSettings, Prices, ReplyChunk, ReplyEnd};
 
-fn checked(settings: Value) -> Result<(), String> {
+fn check(settings: Value) -> Result<(), String> {
     let settings: ModelSettings = serde_json::from_value(settings).unwrap();
     settings.check().map_err(|mistake| mistake.to_string())
 }
@@ -34,7 +34,7 @@ fn legal_settings_are_accepted() {
         json!({"provider": "openai_responses", "name": "m", "options": {"include": []}}),
         json!({"provider": "ollama", "name": "m", "options": {"options": {"num_ctx": 8192}}}),
     ] {
-        assert_eq!(checked(settings.clone()), Ok(()), "{settings}");
+        assert_eq!(check(settings.clone()), Ok(()), "{settings}");
     }
 }
 
@@ -74,7 +74,7 @@ fn every_mistake_names_its_field() {
             "model.temperature: must be between 0 and 1",
         ),
     ] {
-        let mistake = checked(settings.clone()).unwrap_err();
+        let mistake = check(settings.clone()).unwrap_err();
         assert!(mistake.starts_with(field), "{settings}: {mistake}");
         assert!(!mistake.contains("pw@") && !mistake.contains("sk-proj"), "{mistake}");
     }
@@ -83,15 +83,15 @@ fn every_mistake_names_its_field() {
 #[tokio::test]
 async fn the_settings_choose_the_provider() {
     let script = json!({"provider": "scripted", "script": [{"text": "Hi"}]});
-    let parts =
+    let chunks =
         all_ok(collect_reply(&models(), request(serde_json::from_value(script).unwrap())).await);
-    assert_eq!(parts[0], ReplyChunk::Text("Hi".into()));
+    assert_eq!(chunks[0], ReplyChunk::Text("Hi".into()));
     let server = TestServer::start([TestResponse::stream([finish("stop")])]).await;
     let openai = json!({"provider": "openai", "name": "m", "base_url": server.url});
-    let parts =
+    let chunks =
         all_ok(collect_reply(&models(), request(serde_json::from_value(openai).unwrap())).await);
     assert_eq!(
-        parts,
+        chunks,
         [ReplyChunk::Done(ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() })]
     );
     assert_eq!(server.requests().len(), 1);
@@ -107,7 +107,7 @@ fn a_call_costs_by_the_prices_of_its_tokens() {
         cache_write_tokens: 200_000,
         ..Usage::default()
     };
-    let cost = |given: Value| prices(given).cost(&usage).nanos();
+    let cost = |fields: Value| prices(fields).cost(&usage).nanos();
     assert_eq!(cost(json!({})), 0);
     assert_eq!(cost(json!({"input": 2.0, "output": 10.0})), 3_000_000_000);
     let all = json!({"input": 2.0, "output": 10.0, "cached_input": 0.2, "cache_write": 2.5});

@@ -28,69 +28,72 @@ const QUICK: RetryPolicy = RetryPolicy {
     max_delay: Duration::from_millis(2),
 };
 
-async fn over_the_wire(answers: Vec<TestResponse>) -> (Vec<Result<ReplyChunk, ModelError>>, usize) {
+async fn call_with_retries(
+    answers: Vec<TestResponse>,
+) -> (Vec<Result<ReplyChunk, ModelError>>, usize) {
     let server = TestServer::start(answers).await;
     let openai = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
     let base_url = Some(server.url.clone());
     let settings = ModelSettings { base_url, ..settings(Provider::Openai) };
     let model = RetryingModel::new(openai, QUICK, Arc::new(FixedClock));
-    let parts = collect_reply(&model, request(settings)).await;
-    (parts, server.requests().len())
+    let chunks = collect_reply(&model, request(settings)).await;
+    (chunks, server.requests().len())
 }
 
-fn hello() -> TestResponse {
+fn hello_response() -> TestResponse {
     TestResponse::stream([delta(json!({"content": "Hi"})), finish("stop")])
 }
 
 #[tokio::test]
 async fn a_busy_provider_is_called_again() {
     let busy = TestResponse::error(429, "busy").with_header("retry-after", "0");
-    let (parts, asked) = over_the_wire(vec![busy, hello()]).await;
+    let (chunks, attempts) = call_with_retries(vec![busy, hello_response()]).await;
     assert_eq!(
-        all_ok(parts),
+        all_ok(chunks),
         [
             ReplyChunk::Text("Hi".into()),
             ReplyChunk::Done(ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() })
         ]
     );
-    assert_eq!(asked, 2);
+    assert_eq!(attempts, 2);
 }
 
 #[tokio::test]
 async fn the_last_error_is_returned() {
-    let (parts, asked) = over_the_wire(vec![
+    let (chunks, attempts) = call_with_retries(vec![
         TestResponse::error(500, "one"),
         TestResponse::error(500, "two"),
         TestResponse::error(500, "three"),
-        hello(),
+        hello_response(),
     ])
     .await;
-    let failure = parts[0].clone().unwrap_err();
-    assert!(failure.message.ends_with("three"), "{failure}");
-    assert_eq!(asked, 3);
+    let error = chunks[0].clone().unwrap_err();
+    assert!(error.message.ends_with("three"), "{error}");
+    assert_eq!(attempts, 3);
 }
 
 #[tokio::test]
 async fn a_permanent_error_is_not_retried() {
-    let (parts, asked) = over_the_wire(vec![TestResponse::error(400, "bad"), hello()]).await;
-    assert_eq!(parts[0].clone().unwrap_err().retry, Retry::Never);
-    assert_eq!(asked, 1);
+    let (chunks, attempts) =
+        call_with_retries(vec![TestResponse::error(400, "bad"), hello_response()]).await;
+    assert_eq!(chunks[0].clone().unwrap_err().retry, Retry::Never);
+    assert_eq!(attempts, 1);
 }
 
 #[tokio::test]
 async fn a_stream_that_breaks_before_its_first_chunk_is_retried() {
     let dead = TestResponse::stream([": hello\n\n"]).ending_with(TestEnd::Breaks);
-    let (parts, asked) = over_the_wire(vec![dead, hello()]).await;
-    assert_eq!((all_ok(parts).len(), asked), (2, 2));
+    let (chunks, attempts) = call_with_retries(vec![dead, hello_response()]).await;
+    assert_eq!((all_ok(chunks).len(), attempts), (2, 2));
 }
 
 #[tokio::test]
 async fn after_the_first_chunk_an_error_passes_through() {
     let dies = TestResponse::stream([delta(json!({"content": "Hi"}))]).ending_with(TestEnd::Breaks);
-    let (parts, asked) = over_the_wire(vec![dies, hello()]).await;
-    assert_eq!(parts[0], Ok(ReplyChunk::Text("Hi".into())));
-    assert!(parts[1].is_err());
-    assert_eq!((parts.len(), asked), (2, 1));
+    let (chunks, attempts) = call_with_retries(vec![dies, hello_response()]).await;
+    assert_eq!(chunks[0], Ok(ReplyChunk::Text("Hi".into())));
+    assert!(chunks[1].is_err());
+    assert_eq!((chunks.len(), attempts), (2, 1));
 }
 
 /// Fails with each of these, and says nothing at all after them.
@@ -110,7 +113,7 @@ impl Model for Failing {
 #[tokio::test(start_paused = true)]
 async fn delays_back_off_and_honour_the_providers_retry_after() {
     let hour = Duration::from_secs(3600);
-    for (failures, waited) in [
+    for (failures, expected) in [
         (vec![Retry::After(None); 2], Duration::from_millis(375 + 750)),
         (vec![Retry::After(Some(Duration::from_secs(5))), Retry::Never], Duration::from_secs(5)),
         (vec![Retry::After(Some(hour)), Retry::Never], Duration::from_secs(60)),
@@ -119,11 +122,11 @@ async fn delays_back_off_and_honour_the_providers_retry_after() {
     ] {
         let model = Failing(Mutex::new(failures));
         let model = RetryingModel::new(model, RetryPolicy::default(), Arc::new(FixedClock));
-        let began = Instant::now();
-        let parts = collect_reply(&model, request(settings(Provider::Openai))).await;
-        assert!(parts[0].is_err());
-        let took = began.elapsed();
-        assert!((waited..waited + Duration::from_millis(5)).contains(&took), "{took:?}");
+        let start = Instant::now();
+        let chunks = collect_reply(&model, request(settings(Provider::Openai))).await;
+        assert!(chunks[0].is_err());
+        let elapsed = start.elapsed();
+        assert!((expected..expected + Duration::from_millis(5)).contains(&elapsed), "{elapsed:?}");
     }
 }
 

@@ -20,7 +20,7 @@ fn message(role: Role, text: &str) -> Message {
     Message::new(MessageId::new("m"), role, vec![text_block(text)])
 }
 
-fn calling(id: &str, name: &str) -> Message {
+fn assistant_call(id: &str, name: &str) -> Message {
     let call = CallRef { id: CallId::new(id), name: name.to_owned(), args: json!({}) };
     Message { tool_calls: vec![call], ..message(Role::Assistant, "") }
 }
@@ -30,21 +30,21 @@ fn result(id: &str, envelope: Value) -> Message {
     Message { tool_call_id, ..message(Role::Tool, &envelope.to_string()) }
 }
 
-fn playing(script: &Value, messages: Vec<Message>) -> ModelRequest {
+fn scripted_request(script: &Value, messages: Vec<Message>) -> ModelRequest {
     check(script).unwrap();
     let script = Some(Arc::new(script.clone()));
     ModelRequest { messages, ..request(ModelSettings { script, ..settings(Provider::Scripted) }) }
 }
 
 async fn parts(script: &Value, messages: Vec<Message>) -> Vec<ReplyChunk> {
-    all_ok(collect_reply(&ScriptedModel::default(), playing(script, messages)).await)
+    all_ok(collect_reply(&ScriptedModel::default(), scripted_request(script, messages)).await)
 }
 
-fn texts(parts: &[ReplyChunk]) -> Vec<String> {
-    let text = |part: &'_ ReplyChunk| {
-        if let ReplyChunk::Text(text) = part { Some(text.clone()) } else { None }
+fn texts(chunks: &[ReplyChunk]) -> Vec<String> {
+    let text = |chunk: &'_ ReplyChunk| {
+        if let ReplyChunk::Text(text) = chunk { Some(text.clone()) } else { None }
     };
-    parts.iter().filter_map(text).collect()
+    chunks.iter().filter_map(text).collect()
 }
 
 fn user(text: &str) -> Message {
@@ -58,7 +58,8 @@ async fn a_script_reads_every_block_as_text_and_no_media_as_a_persons_message() 
         "source": {"type": "base64", "mimeType": "image/png", "data": "AAEC"}});
     let asked = Message { content: vec![text_block("See:"), photo.clone()], ..user("") };
     let media = Message { id: MessageId::new("media_m"), content: vec![photo], ..user("") };
-    let messages = vec![asked, calling("c", "look"), result("c", json!({"result": 7})), media];
+    let messages =
+        vec![asked, assistant_call("c", "look"), result("c", json!({"result": 7})), media];
     assert_eq!(texts(&parts(&script, messages).await).concat(), "See:\n[image/png, 3 B: cat] 7");
 }
 
@@ -68,16 +69,16 @@ async fn an_entry_is_played_for_each_step_and_then_done() {
         {"thinking": "Let me see.", "text": "Two words ", "usage": {"output_tokens": 3}},
         {"text": "Then\n{{ user }}"},
     ]);
-    let first = parts(&script, vec![user("old"), calling("x", "y"), user("hello")]).await;
+    let first = parts(&script, vec![user("old"), assistant_call("x", "y"), user("hello")]).await;
     let thought = |word: &str| ReplyChunk::Thinking(word.to_owned());
-    let said = |word: &str| ReplyChunk::Text(word.to_owned());
+    let text = |word: &str| ReplyChunk::Text(word.to_owned());
     let usage = Some(Usage { input_tokens: 0, output_tokens: 3, ..Usage::default() });
     let expected = [
         thought("Let "),
         thought("me "),
         thought("see."),
-        said("Two "),
-        said("words "),
+        text("Two "),
+        text("words "),
         ReplyChunk::Done(ReplyEnd { usage, ..ReplyEnd::default() }),
     ];
     assert_eq!(first, expected);
@@ -96,12 +97,12 @@ async fn templates_see_the_results_of_this_turn_by_tool() {
     }]);
     let messages = vec![
         user("before"),
-        calling("a", "mail"),
+        assistant_call("a", "mail"),
         result("a", json!({"ok": true, "result": "old"})),
         user("<b>"),
-        calling("b", "search"),
+        assistant_call("b", "search"),
         result("b", json!({"ok": true, "result": {"n": 1}})),
-        calling("c", "search"),
+        assistant_call("c", "search"),
         result("c", json!({"ok": true, "result": {"n": 2}})),
     ];
     let played = parts(&script, messages).await;
@@ -143,12 +144,12 @@ async fn the_first_rule_that_matches_is_played() {
         {"when": "(?i)^refund", "steps": [{"text": "A"}]},
         {"when": "refund", "steps": [{"text": "B"}]},
     ]);
-    for (said, expected) in [
+    for (text, expected) in [
         ("REFUND me", vec!["A"]),
         ("a refund", vec!["B"]),
         ("x", vec!["No ", "rule ", "of ", "the ", "script ", "matches ", "this ", "message."]),
     ] {
-        assert_eq!(texts(&parts(&script, vec![user(said)]).await), expected);
+        assert_eq!(texts(&parts(&script, vec![user(text)]).await), expected);
     }
     let any = json!([{"when": "never", "steps": []}, {"steps": [{"text": "else"}]}]);
     assert_eq!(texts(&parts(&any, Vec::new()).await), ["else"]);
@@ -158,11 +159,13 @@ async fn the_first_rule_that_matches_is_played() {
 async fn an_error_follows_the_text_before_it() {
     let error = json!({"message": "provider down", "retry": true});
     let script = json!([{"text": "Half", "error": error}]);
-    let played = collect_reply(&ScriptedModel::default(), playing(&script, vec![user("x")])).await;
+    let played =
+        collect_reply(&ScriptedModel::default(), scripted_request(&script, vec![user("x")])).await;
     let down = ModelError::transient("provider down");
     assert_eq!(played, [Ok(ReplyChunk::Text("Half".into())), Err(down)]);
     let script = json!([{"error": {"message": "no"}}]);
-    let played = collect_reply(&ScriptedModel::default(), playing(&script, vec![user("x")])).await;
+    let played =
+        collect_reply(&ScriptedModel::default(), scripted_request(&script, vec![user("x")])).await;
     assert_eq!(played, [Err(ModelError::permanent("no"))]);
 }
 
@@ -171,7 +174,7 @@ async fn every_piece_is_delayed() {
     let script = json!([{"text": "a b", "calls": [{"name": "t"}], "delay": "20ms"}]);
     let began = tokio::time::Instant::now();
     let mut played =
-        ScriptedModel::default().call(&playing(&script, vec![user("x")])).await.unwrap();
+        ScriptedModel::default().call(&scripted_request(&script, vec![user("x")])).await.unwrap();
     let mut at = Vec::new();
     while played.next().await.is_some() {
         at.push(began.elapsed().as_millis());
@@ -191,9 +194,10 @@ async fn a_template_is_bounded_and_its_error_fails_the_call() {
     ] {
         let script = json!([{"text": text}]);
         let messages = vec![user(&"x".repeat(1000))];
-        let played = collect_reply(&ScriptedModel::default(), playing(&script, messages)).await;
-        let failure = played[0].clone().unwrap_err();
-        assert!(failure.message.starts_with("script: "), "{failure}");
+        let played =
+            collect_reply(&ScriptedModel::default(), scripted_request(&script, messages)).await;
+        let error = played[0].clone().unwrap_err();
+        assert!(error.message.starts_with("script: "), "{error}");
     }
 }
 
@@ -203,7 +207,8 @@ async fn a_script_is_compiled_once_and_forgotten_in_turn() {
     for n in 0..super::MAX_COMPILED_SCRIPTS + 5 {
         let script = json!([{"text": format!("{n}")}]);
         for _ in 0..2 {
-            let played = all_ok(collect_reply(&model, playing(&script, vec![user("x")])).await);
+            let played =
+                all_ok(collect_reply(&model, scripted_request(&script, vec![user("x")])).await);
             assert_eq!(texts(&played), [format!("{n}")]);
         }
         assert_eq!(model.compiled.lock().unwrap().len(), (n + 1).min(super::MAX_COMPILED_SCRIPTS));

@@ -7,7 +7,7 @@ use super::super::{body::render, schema, tool};
 use super::*;
 use crate::model::ToolSpec;
 
-fn called(id: &str, calls: &[&str]) -> Message {
+fn assistant_calls(id: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| CallRef {
         id: CallId::new(*id),
         name: "search".to_owned(),
@@ -32,14 +32,14 @@ fn text(text: &str) -> Value {
 
 #[test]
 fn the_body_matches_the_wire_format() {
-    let mut request = asking(vec![
-        asks("1", "one"),
-        Message { content: vec![text_block("I look.")], ..called("2", &["a", "b~2"]) },
+    let mut request = sample_request(vec![
+        user_text("1", "one"),
+        Message { content: vec![text_block("I look.")], ..assistant_calls("2", &["a", "b~2"]) },
         result("a"),
         result("b~2"),
-        asks("3", "two"),
-        Message { status: Some(MessageStatus::Cancelled), ..says("4", "Half a") },
-        asks("5", " "),
+        user_text("3", "two"),
+        Message { status: Some(MessageStatus::Cancelled), ..assistant_text("4", "Half a") },
+        user_text("5", " "),
     ]);
     request.stable_messages = 4;
     request.system = "Be brief.".to_owned();
@@ -76,7 +76,7 @@ fn the_body_matches_the_wire_format() {
 
 #[test]
 fn the_limit_of_an_answer_is_configured_and_thinking_is_added() {
-    let mut request = asking(vec![]);
+    let mut request = sample_request(vec![]);
     request.settings.options.insert("thinking".to_owned(), json!({"budget_tokens": 2000}));
     assert_eq!(render(&request)["max_tokens"], 10192);
     request.settings.max_tokens = Some(5);
@@ -85,7 +85,7 @@ fn the_limit_of_an_answer_is_configured_and_thinking_is_added() {
 
 #[test]
 fn without_a_system_prompt_the_last_tool_has_the_mark() {
-    let mut request = asking(vec![]);
+    let mut request = sample_request(vec![]);
     let plain = spec(Executor::Client, json!({}));
     request.tools = vec![plain, spec(Executor::Server, json!({"defer_loading": true}))];
     let tools = &render(&request)["tools"];
@@ -126,7 +126,7 @@ fn every_block_becomes_the_content_block_that_the_api_knows() {
         (bytes("audio", "audio/wav", "AAEC"), text("[audio/wav, 3 B: R]")),
         (text_block(" \n"), text("[nothing]")),
     ] {
-        let request = asking(vec![message("1", Role::User, vec![block])]);
+        let request = sample_request(vec![message("1", Role::User, vec![block])]);
         assert_eq!(render(&request)["messages"][0]["content"], json!([part]));
     }
 }
@@ -136,16 +136,16 @@ fn an_abandoned_run_is_sent_back_only_while_it_may_end() {
     let run = json!({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "s1", "content": []});
     let sent = |request: &ModelRequest| render(request)["messages"].clone();
-    let mut request = asking(vec![asks("1", "go"), says("2", "I look.")]);
-    request.verbatim = [wrote("2", json!([text("I look."), run]))].into();
+    let mut request = sample_request(vec![user_text("1", "go"), assistant_text("2", "I look.")]);
+    request.verbatim = [verbatim_entry("2", json!([text("I look."), run]))].into();
     assert_eq!(sent(&request)[1]["content"], json!([text("I look."), run]));
     assert_eq!(sent(&request).as_array().unwrap().len(), 2);
 
-    request.messages.push(asks("3", "no, stop"));
+    request.messages.push(user_text("3", "no, stop"));
     assert_eq!(sent(&request)[1]["content"], json!([text("I look.")]));
 
-    request.messages.insert(2, says("4", "Found."));
-    request.verbatim.extend([wrote("4", json!([found, text("Found.")]))]);
+    request.messages.insert(2, assistant_text("4", "Found."));
+    request.verbatim.extend([verbatim_entry("4", json!([found, text("Found.")]))]);
     assert_eq!(sent(&request)[1]["content"], json!([text("I look."), run]));
     assert_eq!(sent(&request)[2]["content"], json!([found, text("Found.")]));
 }
@@ -154,27 +154,29 @@ fn an_abandoned_run_is_sent_back_only_while_it_may_end() {
 fn a_message_with_other_calls_than_its_verbatim_form_is_rendered() {
     let call = json!({"type": "tool_use", "id": "x", "name": "search", "input": {"q": 1}});
     let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
-    let mut request = asking(vec![asks("1", "go"), called("2", &["a", "b"]), result("a")]);
-    request.verbatim = [wrote("2", json!([thinking, call]))].into();
+    let mut request =
+        sample_request(vec![user_text("1", "go"), assistant_calls("2", &["a", "b"]), result("a")]);
+    request.verbatim = [verbatim_entry("2", json!([thinking, call]))].into();
     let sent = render(&request)["messages"][1]["content"].clone();
     assert_eq!((sent[0]["id"].as_str(), sent[1]["id"].as_str()), (Some("a"), Some("b")));
 
-    let unfinished = asking(vec![asks("1", "go"), says("2", "I ")]);
+    let unfinished = sample_request(vec![user_text("1", "go"), assistant_text("2", "I ")]);
     let sent = render(&unfinished)["messages"].clone();
     assert_eq!(sent[2], json!({"role": "user", "content": [text("[go on]")]}));
 }
 
 #[test]
 fn a_container_is_reused_within_its_turn() {
-    let mut request = asking(vec![asks("1", "go"), called("2", &["a"]), result("a")]);
+    let mut request =
+        sample_request(vec![user_text("1", "go"), assistant_calls("2", &["a"]), result("a")]);
     let call = json!({"type": "tool_use", "id": "x", "name": "search", "input": {"q": 1}});
     let items = json!([call, {"type": "container", "id": "c1"}]);
-    request.verbatim = [wrote("2", items)].into();
+    request.verbatim = [verbatim_entry("2", items)].into();
     request.settings.options.insert("container".to_owned(), json!({"skills": []}));
     let sent = render(&request);
     assert_eq!(sent["container"], json!({"id": "c1", "skills": []}));
     assert_eq!(sent["messages"][1]["content"].as_array().unwrap().len(), 1);
-    request.messages.push(asks("3", "more"));
+    request.messages.push(user_text("3", "more"));
     assert_eq!(render(&request)["container"], json!({"skills": []}));
 }
 
@@ -192,7 +194,7 @@ fn a_schema_is_closed_and_describes_what_is_not_enforced() {
         "required": ["count"],
         "minProperties": 1,
     });
-    let wanted = json!({
+    let expected = json!({
         "type": "object",
         "description": "An order.\n{\"minProperties\":1}",
         "properties": {
@@ -205,7 +207,7 @@ fn a_schema_is_closed_and_describes_what_is_not_enforced() {
         "required": ["count"],
         "additionalProperties": false,
     });
-    assert_eq!(schema::strict(&given), wanted);
+    assert_eq!(schema::strict(&given), expected);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::model::ToolSpec;
 use crate::model::gemini::body::render;
 use crate::model::test_server::message;
 
-fn called(id: &str, calls: &[(&str, &str, Value)]) -> Message {
+fn assistant_calls(id: &str, calls: &[(&str, &str, Value)]) -> Message {
     let call = |(id, name, args): &(&str, &str, Value)| CallRef {
         id: CallId::new(*id),
         name: (*name).to_owned(),
@@ -24,7 +24,7 @@ fn result(id: &str, text: &str) -> Message {
     Message { tool_call_id, ..message("r", Role::Tool, vec![text_block(text)]) }
 }
 
-fn named(name: &str) -> ModelRequest {
+fn request_for(name: &str) -> ModelRequest {
     request(ModelSettings { name: name.to_owned(), ..settings(Provider::Gemini) })
 }
 
@@ -41,7 +41,8 @@ fn spec(executor: Executor, options: Value) -> ToolSpec {
 #[test]
 fn the_body_matches_the_wire_format() {
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
-    let mut call = called("2", &[("a", "search", json!({"z": 1})), ("c~2", "1 b", json!("bad"))]);
+    let mut call =
+        assistant_calls("2", &[("a", "search", json!({"z": 1})), ("c~2", "1 b", json!("bad"))]);
     call.content.insert(0, reasoning.clone());
     let cut = Message {
         status: Some(MessageStatus::Cancelled),
@@ -49,7 +50,7 @@ fn the_body_matches_the_wire_format() {
     };
     let image = json!({"type": "image", "source": {"type": "base64", "data": "AA==",
         "mimeType": "image/png"}});
-    let mut request = named("gemini-2.5-pro");
+    let mut request = request_for("gemini-2.5-pro");
     request.settings.temperature = Some(0.5);
     request.settings.max_tokens = Some(99);
     request.settings.options =
@@ -94,8 +95,9 @@ fn the_body_matches_the_wire_format() {
 #[test]
 fn a_message_is_replayed_unchanged_except_for_call_ids() {
     let calls = [("call_1", "f", json!({"n": 1})), ("call_1~2", "f", json!({}))];
-    let mut request = named("gemini-3-pro");
-    request.messages = vec![called("2", &calls), result("call_1", "1"), result("call_1~2", "2")];
+    let mut request = request_for("gemini-3-pro");
+    request.messages =
+        vec![assistant_calls("2", &calls), result("call_1", "1"), result("call_1~2", "2")];
     let items = |first: &str, second: &str| {
         let first = json!({"id": first, "name": "f", "args": {"n": 1}});
         json!([
@@ -106,9 +108,9 @@ fn a_message_is_replayed_unchanged_except_for_call_ids() {
             {"functionCall": {"id": second, "name": "f"}},
         ])
     };
-    let kept = |items: Value| verbatim(items).unwrap();
+    let replayable = |items: Value| verbatim(items).unwrap();
     let sent = |request: &ModelRequest| render(request)["contents"].clone();
-    request.verbatim.insert(MessageId::new("2"), kept(items("call_1", "call_1")));
+    request.verbatim.insert(MessageId::new("2"), replayable(items("call_1", "call_1")));
     assert_eq!(sent(&request)[0]["parts"], items("call_1", "call_1~2"));
     assert_eq!(sent(&request)[1]["parts"][1]["functionResponse"]["id"], "call_1~2");
 
@@ -116,11 +118,11 @@ fn a_message_is_replayed_unchanged_except_for_call_ids() {
     request.verbatim.clear();
     let neutral = sent(&request);
     assert_eq!(neutral[0]["parts"][0], json!({"text": "I look."}));
-    let mut foreign = kept(items("call_1", "call_1"));
+    let mut foreign = replayable(items("call_1", "call_1"));
     foreign.provider = "anthropic".to_owned();
-    let one = kept(json!([{"functionCall": {"name": "f"}}]));
-    let broken = kept(json!([{"functionCall": ["a"]}, {"functionCall": 7}]));
-    for other in [foreign, one, broken, kept(json!([]))] {
+    let one = replayable(json!([{"functionCall": {"name": "f"}}]));
+    let broken = replayable(json!([{"functionCall": ["a"]}, {"functionCall": 7}]));
+    for other in [foreign, one, broken, replayable(json!([]))] {
         request.verbatim.insert(MessageId::new("2"), other);
         assert_eq!(sent(&request), neutral);
     }
@@ -130,8 +132,8 @@ fn a_message_is_replayed_unchanged_except_for_call_ids() {
 fn the_first_unsigned_call_gets_a_placeholder_where_a_signature_is_required() {
     let calls = [("a", "f", json!({})), ("b", "f", json!({}))];
     let signature = |name: &str, at: usize| {
-        let mut request = named(name);
-        request.messages = vec![called("2", &calls)];
+        let mut request = request_for(name);
+        request.messages = vec![assistant_calls("2", &calls)];
         let part = render(&request)["contents"][0]["parts"][at].clone();
         assert!(part.get("functionCall").is_some());
         part.get("thoughtSignature").cloned()
@@ -145,8 +147,8 @@ fn the_first_unsigned_call_gets_a_placeholder_where_a_signature_is_required() {
     }
     // A message of an older model goes back as it came but for that.
     let parts = |model: &str| {
-        let mut request = named("gemini-3-pro");
-        request.messages = vec![called("2", &calls[..1])];
+        let mut request = request_for("gemini-3-pro");
+        request.messages = vec![assistant_calls("2", &calls[..1])];
         let made = verbatim(json!([{"functionCall": {"name": "f"}}])).unwrap();
         let made = ProviderMessage { model: model.to_owned(), ..made };
         request.verbatim.insert(MessageId::new("2"), made);
@@ -160,25 +162,25 @@ fn the_first_unsigned_call_gets_a_placeholder_where_a_signature_is_required() {
 #[test]
 fn a_schema_goes_into_the_prompt_where_tools_forbid_it() {
     let schema = json!({"type": "object"});
-    let asked = |name: &str, tools: Vec<ToolSpec>, system: &str| {
+    let schema_and_prompt = |name: &str, tools: Vec<ToolSpec>, system: &str| {
         let schema = Some(schema.clone());
         let body =
-            render(&ModelRequest { tools, schema, system: system.to_owned(), ..named(name) });
+            render(&ModelRequest { tools, schema, system: system.to_owned(), ..request_for(name) });
         (body["generationConfig"].clone(), body["systemInstruction"]["parts"][0]["text"].clone())
     };
     let native = json!({"responseMimeType": "application/json", "responseJsonSchema": schema});
     let tools = || vec![spec(Executor::Server, json!({}))];
-    assert_eq!(asked("gemini-3-pro", tools(), ""), (native.clone(), Value::Null));
-    assert_eq!(asked("gemini-2.5-pro", vec![], "Hi."), (native, json!("Hi.")));
+    assert_eq!(schema_and_prompt("gemini-3-pro", tools(), ""), (native.clone(), Value::Null));
+    assert_eq!(schema_and_prompt("gemini-2.5-pro", vec![], "Hi."), (native, json!("Hi.")));
     let words = "Answer with nothing but JSON that satisfies this schema: {\"type\":\"object\"}";
-    assert_eq!(asked("gemini-2.5-pro", tools(), ""), (Value::Null, json!(words)));
+    assert_eq!(schema_and_prompt("gemini-2.5-pro", tools(), ""), (Value::Null, json!(words)));
     let both = json!(format!("Hi.\n\n{words}"));
-    assert_eq!(asked("gemini-2.5-pro", tools(), "Hi."), (Value::Null, both));
+    assert_eq!(schema_and_prompt("gemini-2.5-pro", tools(), "Hi."), (Value::Null, both));
 }
 
 #[test]
 fn functions_together_with_provider_tools_are_declared_with_a_switch() {
-    let mut request = named("gemini-3-pro");
+    let mut request = request_for("gemini-3-pro");
     let web = spec(Executor::Provider, json!({"gemini": {"googleSearch": {}}}));
     request.tools = vec![web.clone()];
     assert_eq!(render(&request).get("toolConfig"), None);
@@ -227,7 +229,7 @@ fn every_block_becomes_the_part_that_the_api_knows() {
         (json!({"type": "code", "text": "x", "language": "c"}), text("```c\nx\n```")),
         (json!({"type": "hologram", "n": 1}), text(r#"{"type":"hologram","n":1}"#)),
     ] {
-        let mut request = named("gemini-3-pro");
+        let mut request = request_for("gemini-3-pro");
         request.messages = vec![message("1", Role::User, vec![block.clone()])];
         assert_eq!(render(&request)["contents"][0]["parts"], json!([part]), "{block}");
     }

@@ -165,7 +165,7 @@ async fn the_body_matches_the_wire_format() {
         settings: ModelSettings {
             temperature: Some(0.5),
             max_tokens: Some(99),
-            ..asking(&server).settings
+            ..request_to(&server).settings
         },
         system: "Be brief.".to_owned(),
         messages: conversation(),
@@ -175,12 +175,12 @@ async fn the_body_matches_the_wire_format() {
             json!({"openai": {"function": {"strict": true}}}),
         )],
         schema: Some(json!({"type": "object"})),
-        ..asking(&server)
+        ..request_to(&server)
     };
     all_ok(collect_reply(&openai(HttpTimeouts::default()), request).await);
-    let asked = server.requests().remove(0);
-    assert_eq!(asked.path, "/v1/chat/completions");
-    assert_eq!(asked.headers["content-type"], "application/json");
+    let request = server.requests().remove(0);
+    assert_eq!(request.path, "/v1/chat/completions");
+    assert_eq!(request.headers["content-type"], "application/json");
     let function = json!({"name": "search", "description": "Searches.", "parameters": parameters,
         "strict": true});
     let expected = json!({
@@ -194,7 +194,7 @@ async fn the_body_matches_the_wire_format() {
         "response_format": {"type": "json_schema",
             "json_schema": {"name": "answer", "schema": {"type": "object"}}},
     });
-    assert_eq!(asked.body.to_string(), expected.to_string());
+    assert_eq!(request.body.to_string(), expected.to_string());
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn openai_itself_gets_the_limit_under_its_new_name() {
 
 #[test]
 fn a_cache_key_is_as_long_as_the_api_allows() {
-    let mut asked = request(settings(Provider::Openai));
-    assert_eq!(render(&asked, true)["prompt_cache_key"], "conv_1");
-    asked.cache_key = "c".repeat(128);
-    let name = render(&asked, true)["prompt_cache_key"].clone();
+    let mut request = request(settings(Provider::Openai));
+    assert_eq!(render(&request, true)["prompt_cache_key"], "conv_1");
+    request.cache_key = "c".repeat(128);
+    let name = render(&request, true)["prompt_cache_key"].clone();
     assert_eq!(name.as_str().map(str::len), Some(64));
-    asked.cache_key = format!("{}d", "c".repeat(127));
-    assert_ne!(render(&asked, true)["prompt_cache_key"], name);
+    request.cache_key = format!("{}d", "c".repeat(127));
+    assert_ne!(render(&request, true)["prompt_cache_key"], name);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn declared(name: &str, options: Value) -> ToolSpec {
+fn hosted_tool(name: &str, options: Value) -> ToolSpec {
     let provider_options = json!({"openai_responses": options}).as_object().cloned().unwrap();
     ToolSpec {
         name: name.to_owned(),
@@ -15,16 +15,16 @@ fn declared(name: &str, options: Value) -> ToolSpec {
 
 fn runs(items: impl IntoIterator<Item = Value>) -> (Vec<ModelToolCall>, ReplyEnd) {
     let tools = vec![
-        declared("web", json!({"type": "web_search_2025_08_26"})),
-        declared("docs", json!({"type": "mcp", "server_label": "docs"})),
-        declared("crm", json!({"type": "mcp", "server_label": "crm"})),
-        declared("python", json!({"type": "code_interpreter"})),
-        declared("terminal", json!({"type": "shell"})),
+        hosted_tool("web", json!({"type": "web_search_2025_08_26"})),
+        hosted_tool("docs", json!({"type": "mcp", "server_label": "docs"})),
+        hosted_tool("crm", json!({"type": "mcp", "server_label": "crm"})),
+        hosted_tool("python", json!({"type": "code_interpreter"})),
+        hosted_tool("terminal", json!({"type": "shell"})),
     ];
-    let request = ModelRequest { tools, ..asking() };
+    let request = ModelRequest { tools, ..sample_request() };
     let events = items.into_iter().map(item).chain([completed()]);
-    let (parts, done) = done(heard_by(&request, events).unwrap());
-    let calls = parts.into_iter().map(|part| match part {
+    let (chunks, done) = done(decode_for(&request, events).unwrap());
+    let calls = chunks.into_iter().map(|chunk| match chunk {
         ReplyChunk::Call(call) => call,
         other => panic!("{other:?}"),
     });
@@ -41,11 +41,12 @@ fn a_run_is_named_by_the_declared_tool_and_has_its_arguments() {
     let code = json!({"type": "code_interpreter_call", "id": "ci", "code": "1+1",
         "container_id": "c", "outputs": [{"type": "logs", "logs": "2"}], "status": "completed"});
     let files = json!({"type": "file_search_call", "id": "fs", "queries": ["q"], "results": []});
-    let asked = |label: &str| json!({"server_label": label, "name": "find", "arguments": {"q": 1}});
+    let mcp_args =
+        |label: &str| json!({"server_label": label, "name": "find", "arguments": {"q": 1}});
     for (item, name, args) in [
         (json!({"type": "web_search_call", "id": "ws", "action": action}), "web", action),
-        (crm("crm"), "crm", asked("crm")),
-        (crm("elsewhere"), "find", asked("elsewhere")),
+        (crm("crm"), "crm", mcp_args("crm")),
+        (crm("elsewhere"), "find", mcp_args("elsewhere")),
         (code, "python", json!({"code": "1+1", "container_id": "c"})),
         (files, "file_search", json!({"queries": ["q"]})),
     ] {

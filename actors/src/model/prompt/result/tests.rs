@@ -20,10 +20,10 @@ fn image(data: &str) -> Value {
 fn read(result: Value) -> (Value, Vec<Value>) {
     let mut beside = ResultMedia::default();
     let envelope = beside.envelope(&call("c1"), &Outcome::Ok(result));
-    let shown = beside.into_message(&MessageId::new("m1")).map(|message| message.content);
+    let media = beside.into_message(&MessageId::new("m1")).map(|message| message.content);
     let envelope: Value = serde_json::from_str(&envelope).unwrap();
     assert_eq!(envelope["ok"], true);
-    (envelope["result"].clone(), shown.unwrap_or_default())
+    (envelope["result"].clone(), media.unwrap_or_default())
 }
 
 #[test]
@@ -40,23 +40,23 @@ fn a_result_without_media_is_unchanged() {
         assert_eq!(read(result.clone()), (result, Vec::new()));
     }
     let failed = Outcome::Err("no".into(), ErrorType::ToolError);
-    let told = ResultMedia::default().envelope(&call("c"), &failed);
-    assert_eq!(told, r#"{"ok":false,"error":"no","error_type":"TOOL_ERROR"}"#);
+    let text = ResultMedia::default().envelope(&call("c"), &failed);
+    assert_eq!(text, r#"{"ok":false,"error":"no","error_type":"TOOL_ERROR"}"#);
 }
 
 #[test]
 fn media_are_named_in_the_result_and_shown_after_it() {
     let link = json!({"type": "image", "source": {"type": "url", "url": "https://a.example/i"}});
     let result = json!([{"type": "text", "text": "two"}, image("AAEC"), {"deep": [link]}]);
-    let (told, shown) = read(result);
+    let (text, media) = read(result);
     let named = json!([
         {"type": "text", "text": "two"},
         {"type": "text", "text": "[image/png, 3 B: a cat]"},
         {"deep": [{"type": "text", "text": "[image at https://a.example/i]"}]},
     ]);
-    assert_eq!(told, named);
+    assert_eq!(text, named);
     let of = text_block("Media in the result of c1 (look):");
-    assert_eq!(shown, [of, image("AAEC"), link]);
+    assert_eq!(media, [of, image("AAEC"), link]);
 }
 
 #[test]
@@ -76,16 +76,16 @@ fn malformed_media_are_neither_described_nor_shown() {
 
 #[test]
 fn surplus_media_are_left_out_and_named() {
-    let (told, shown) = read((0..MAX_MEDIA + 2).map(|_| image("AAEC")).collect());
-    assert_eq!(shown.len(), MAX_MEDIA + 1);
-    assert_eq!(told[MAX_MEDIA - 1], text_block("[image/png, 3 B: a cat]"));
+    let (text, media) = read((0..MAX_MEDIA + 2).map(|_| image("AAEC")).collect());
+    assert_eq!(media.len(), MAX_MEDIA + 1);
+    assert_eq!(text[MAX_MEDIA - 1], text_block("[image/png, 3 B: a cat]"));
     let left_out = text_block(format!("[image/png, 3 B: a cat] {LEFT_OUT}"));
-    assert_eq!([&told[MAX_MEDIA], &told[MAX_MEDIA + 1]], [&left_out, &left_out]);
+    assert_eq!([&text[MAX_MEDIA], &text[MAX_MEDIA + 1]], [&left_out, &left_out]);
     let large = "AAAA".repeat(MAX_MEDIA_BYTES / 8);
-    let (told, shown) = read([&*large, &large, "AAEC", ""].map(image).into_iter().collect());
-    assert_eq!(shown.len(), 3);
-    assert!(told[2]["text"].as_str().unwrap().ends_with(LEFT_OUT));
-    assert_eq!(told[3]["text"], BROKEN);
+    let (text, media) = read([&*large, &large, "AAEC", ""].map(image).into_iter().collect());
+    assert_eq!(media.len(), 3);
+    assert!(text[2]["text"].as_str().unwrap().ends_with(LEFT_OUT));
+    assert_eq!(text[3]["text"], BROKEN);
 }
 
 #[test]
@@ -103,12 +103,12 @@ fn the_media_of_all_calls_follow_in_call_order() {
 #[test]
 fn base64_is_never_cut() {
     let bytes = "Ab3/".repeat(20_000);
-    let (told, _) = read(json!({"file": bytes, "n": 1}));
-    assert_eq!(told, json!({"file": "[60 kB of base64]", "n": 1}));
+    let (text, _) = read(json!({"file": bytes, "n": 1}));
+    assert_eq!(text, json!({"file": "[60 kB of base64]", "n": 1}));
     let mut beside = ResultMedia::default();
     let result = json!({"text": "ä ".repeat(MAX_RESULT_BYTES), "file": bytes});
-    let told = beside.envelope(&call("c"), &Outcome::Ok(result));
-    assert!(told.ends_with("[...truncated...]") && !told.contains("Ab3/"));
+    let text = beside.envelope(&call("c"), &Outcome::Ok(result));
+    assert!(text.ends_with("[...truncated...]") && !text.contains("Ab3/"));
 }
 
 proptest! {
@@ -121,11 +121,11 @@ proptest! {
         let list: Vec<Value> = quads.iter().map(|data| image(data)).collect();
         let result = (0..depth.min(100)).fold(json!(list), |inner, _| json!({"in": [inner]}));
         let mut beside = ResultMedia::default();
-        let told = beside.envelope(&call("c"), &Outcome::Ok(result));
-        let shown = beside.into_message(&MessageId::new("m")).map_or(0, |it| it.content.len());
+        let text = beside.envelope(&call("c"), &Outcome::Ok(result));
+        let media = beside.into_message(&MessageId::new("m")).map_or(0, |it| it.content.len());
         if depth < 60 {
-            prop_assert!(quads.iter().all(|data| !told.contains(data)));
-            prop_assert_eq!(shown, quads.len().min(MAX_MEDIA) + 1);
+            prop_assert!(quads.iter().all(|data| !text.contains(data)));
+            prop_assert_eq!(media, quads.len().min(MAX_MEDIA) + 1);
         }
     }
 }

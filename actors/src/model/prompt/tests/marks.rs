@@ -37,8 +37,9 @@ pub(super) fn provided(id: &str) -> EventData {
     })
 }
 
-fn calling(tool: &str, id: &str) -> EventData {
-    let EventData::AssistantMsg(mut spoken) = spoken("", &[id], MessageStatus::Complete) else {
+fn tool_call_event(tool: &str, id: &str) -> EventData {
+    let EventData::AssistantMsg(mut spoken) = assistant_event("", &[id], MessageStatus::Complete)
+    else {
         panic!()
     };
     spoken.message.tool_calls[0].name = tool.to_owned();
@@ -53,30 +54,30 @@ fn summary(upto: u64, text: &str) -> EventData {
 }
 
 /// Three turns of one message and one answer each; the third runs.
-fn three() -> Vec<Event> {
+fn three_turns() -> Vec<Event> {
     journal([
         ("t1", user("one")),
-        ("t1", started()),
-        ("t1", spoken("first", &[], MessageStatus::Complete)),
-        ("t1", ended()),
+        ("t1", turn_started()),
+        ("t1", assistant_event("first", &[], MessageStatus::Complete)),
+        ("t1", turn_ended()),
         ("t3", user("three")),
         ("t2", user("two")),
-        ("t2", started()),
-        ("t2", spoken("second", &[], MessageStatus::Complete)),
-        ("t2", ended()),
-        ("t3", started()),
+        ("t2", turn_started()),
+        ("t2", assistant_event("second", &[], MessageStatus::Complete)),
+        ("t2", turn_ended()),
+        ("t3", turn_started()),
         ("", summary(4, "They counted.")),
     ])
 }
 
-fn marked(events: &[Event], marks: Marks, summary: Option<Summary>) -> Vec<String> {
+fn lines_with_marks(events: &[Event], marks: Marks, summary: Option<Summary>) -> Vec<String> {
     let context = Context { marks, summary, ..Context::default() };
     let events: Vec<Event> = events
         .iter()
         .filter(|event| event.seq >= marks.from || summary.is_some_and(|it| it.seq == event.seq))
         .cloned()
         .collect();
-    told_of(&drawn(&events, "t3", &context))
+    lines_of(&prompt_messages(&events, "t3", &context))
 }
 
 #[test]
@@ -84,18 +85,21 @@ fn a_summary_replaces_the_turns_that_it_covers() {
     let summary = Some(Summary { seq: 11, upto: 4 });
     let marks = Marks { from: 5, since: 5, ..Marks::default() };
     let earlier = "user Summary of the conversation before this:\nThey counted. ";
-    let shown = marked(&three(), marks, summary);
-    assert_eq!(shown, [earlier, "user two ", "assistant second ", "user three "]);
+    let prompt = lines_with_marks(&three_turns(), marks, summary);
+    assert_eq!(prompt, [earlier, "user two ", "assistant second ", "user three "]);
 }
 
 #[test]
 fn dropped_turns_that_no_summary_covers_are_mentioned() {
     let marks = Marks { from: 5, since: 10, ..Marks::default() };
     let dropped = "[Earlier turns of this conversation are not shown.]";
-    assert_eq!(marked(&three(), marks, None), [&format!("user {dropped} "), "user three "]);
+    assert_eq!(
+        lines_with_marks(&three_turns(), marks, None),
+        [&format!("user {dropped} "), "user three "]
+    );
     let summary = Some(Summary { seq: 11, upto: 4 });
     let both = format!("user Summary of the conversation before this:\nThey counted.{dropped} ");
-    assert_eq!(marked(&three(), marks, summary), [&both, "user three "]);
+    assert_eq!(lines_with_marks(&three_turns(), marks, summary), [&both, "user three "]);
 }
 
 #[test]
@@ -105,26 +109,26 @@ fn notes_about_earlier_turns_are_not_from_a_person() {
         summary: Some(Summary { seq: 11, upto: 4 }),
         ..Context::default()
     };
-    let shown = drawn(&three(), "t3", &context);
-    let persons: Vec<bool> = shown.iter().map(crate::model::prompt::is_from_person).collect();
+    let prompt = prompt_messages(&three_turns(), "t3", &context);
+    let persons: Vec<bool> = prompt.iter().map(crate::model::prompt::is_from_person).collect();
     assert_eq!(persons, [false, true]);
 }
 
 /// A turn whose every step calls one tool.
-fn steps(tool: &str, steps: usize) -> Vec<Event> {
+fn turn_of_steps(tool: &str, steps: usize) -> Vec<Event> {
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let call = |id: &&'static str| {
-        [("t1", calling(tool, id)), ("t1", returned(id, Outcome::Ok(json!("data"))))]
+        [("t1", tool_call_event(tool, id)), ("t1", result_event(id, Outcome::Ok(json!("data"))))]
     };
     let calls = ids.iter().take(steps).flat_map(call);
-    journal([("t1", user("go")), ("t1", started())].into_iter().chain(calls))
+    journal([("t1", user("go")), ("t1", turn_started())].into_iter().chain(calls))
 }
 
 /// Whether each result is expired, by the marks.
 fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
     let marks = Marks { expired, forced, ..Marks::default() };
-    let shown = drawn(events, "t1", &Context { marks, ..Context::default() });
-    let results = shown.iter().filter(|message| message.role == Role::Tool);
+    let prompt = prompt_messages(events, "t1", &Context { marks, ..Context::default() });
+    let results = prompt.iter().filter(|message| message.role == Role::Tool);
     results.map(|message| message.text() == super::super::EXPIRED_RESULT).collect()
 }
 
@@ -132,7 +136,7 @@ fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
 fn results_expire_by_their_tools_retention_as_of_the_mark() {
     let [t, f] = [true, false];
     // The nth call's result is event 2n + 2.
-    for (tool, mark, shown) in [
+    for (tool, mark, prompt) in [
         ("age", 0, [f, f, f, f, f]),
         ("age", 12, [t, t, t, f, f]),
         ("age", 10, [t, t, f, f, f]),
@@ -141,69 +145,75 @@ fn results_expire_by_their_tools_retention_as_of_the_mark() {
         ("all", 12, [f, f, f, f, f]),
         ("other", 12, [f, f, f, f, f]),
     ] {
-        assert_eq!(expired(&steps(tool, 5), mark, 0), shown, "{tool} at {mark}");
+        assert_eq!(expired(&turn_of_steps(tool, 5), mark, 0), prompt, "{tool} at {mark}");
     }
-    let shown = expired(&steps("other", 10), 22, 0);
-    assert_eq!(shown, [t, t, t, f, f, f, f, f, f, f], "after six steps");
+    let prompt = expired(&turn_of_steps("other", 10), 22, 0);
+    assert_eq!(prompt, [t, t, t, f, f, f, f, f, f, f], "after six steps");
 }
 
 #[test]
 fn a_mark_shows_the_same_whatever_follows_it() {
     for tool in ["age", "count", "other"] {
-        let at_once = expired(&steps(tool, 5), 12, 0);
-        let later = expired(&steps(tool, 10), 12, 0);
+        let at_once = expired(&turn_of_steps(tool, 5), 12, 0);
+        let later = expired(&turn_of_steps(tool, 10), 12, 0);
         assert_eq!((&later[..5], &later[5..]), (&at_once[..], &[false; 5][..]), "{tool}");
     }
 }
 
 #[test]
 fn forced_results_expire_whatever_their_retention_unless_never_evicted() {
-    assert_eq!(expired(&steps("other", 4), 10, 7), [true, true, false, false]);
-    assert_eq!(expired(&steps("all", 4), 10, 7), [false; 4]);
+    assert_eq!(expired(&turn_of_steps("other", 4), 10, 7), [true, true, false, false]);
+    assert_eq!(expired(&turn_of_steps("all", 4), 10, 7), [false; 4]);
 }
 
 #[test]
 fn the_media_of_an_expired_result_are_not_shown() {
-    let mut events = steps("age", 5);
-    events[3].data = returned("a", Outcome::Ok(json!([image()])));
-    let shown = |mark| {
+    let mut events = turn_of_steps("age", 5);
+    events[3].data = result_event("a", Outcome::Ok(json!([image()])));
+    let prompt = |mark| {
         let marks = Marks { expired: mark, ..Marks::default() };
-        json!(drawn(&events, "t1", &Context { marks, ..Context::default() })).to_string()
+        json!(prompt_messages(&events, "t1", &Context { marks, ..Context::default() })).to_string()
     };
-    assert!(shown(0).contains("SECRET") && !shown(12).contains("SECRET"));
+    assert!(prompt(0).contains("SECRET") && !prompt(12).contains("SECRET"));
 }
 
 #[test]
 fn a_run_of_the_provider_is_a_text_and_not_a_call() {
     let events = journal([
         ("t1", user("one")),
-        ("t1", started()),
-        ("t1", spoken("found", &["w", "a"], MessageStatus::Complete)),
+        ("t1", turn_started()),
+        ("t1", assistant_event("found", &["w", "a"], MessageStatus::Complete)),
         ("t1", provided("w")),
-        ("t1", returned("w", Outcome::Ok(json!("x".repeat(20_000))))),
-        ("t1", returned("a", Outcome::Ok(json!(1)))),
+        ("t1", result_event("w", Outcome::Ok(json!("x".repeat(20_000))))),
+        ("t1", result_event("a", Outcome::Ok(json!(1)))),
     ]);
-    let told = told(&events, "t1");
+    let lines = prompt_lines(&events, "t1");
     let run = "assistant found[t was run with {}: {\"ok\":true,\"result\":\"xxx";
-    assert!(told[1].starts_with(run) && told[1].ends_with("[...truncated...]] a"), "{}", told[1]);
-    assert!(told[1].len() < 9_000);
-    assert_eq!(told[2..], [r#"tool {"ok":true,"result":1} a"#]);
+    assert!(
+        lines[1].starts_with(run) && lines[1].ends_with("[...truncated...]] a"),
+        "{}",
+        lines[1]
+    );
+    assert!(lines[1].len() < 9_000);
+    assert_eq!(lines[2..], [r#"tool {"ok":true,"result":1} a"#]);
 }
 
 #[test]
 fn only_a_whole_message_goes_back_as_its_provider_wrote_it() {
-    for (status, kept) in [
+    for (status, expected) in [
         (MessageStatus::Complete, true),
         (MessageStatus::Cancelled, false),
         (MessageStatus::Error, false),
     ] {
-        let EventData::AssistantMsg(mut said) = spoken("so", &[], status) else { panic!() };
+        let EventData::AssistantMsg(mut said) = assistant_event("so", &[], status) else {
+            panic!()
+        };
         let (provider, model) = ("anthropic".to_owned(), "m".to_owned());
         said.verbatim =
             Some(ProviderMessage { provider, model, items: vec![json!({"signed": 1})] });
-        let events = journal([("t1", started()), ("t1", EventData::AssistantMsg(said))]);
+        let events = journal([("t1", turn_started()), ("t1", EventData::AssistantMsg(said))]);
         let (turn, context, rules) = (TurnId::new("t1"), Context::default(), |it: &str| rule(it));
         let view = PromptInput { events: &events, turn: &turn, context: &context, rules: &rules };
-        assert_eq!(view.messages()[0].verbatim.is_some(), kept, "{status:?}");
+        assert_eq!(view.messages()[0].verbatim.is_some(), expected, "{status:?}");
     }
 }
