@@ -213,9 +213,7 @@ impl ModelToolCall {
         };
         args.saturating_add(self.provider_result.as_ref().map_or(0, encoded_len))
     }
-}
 
-impl ModelToolCall {
     /// A call whose arguments were streamed as text.
     ///
     /// A tool without parameters is often called with no text at all; that counts as `{}`, unless

@@ -62,10 +62,10 @@ impl ContextReducer<'_> {
         let now = self.weigh(self.input.context.marks, 1, 1);
         let aged = self.weigh_relative(self.expire_aged(), &now);
         if aged.tokens <= budget && is_worth_it(&aged) {
-            return Some(self.event(&aged));
+            return Some(self.reduction(&aged));
         }
         let dropped = self.drop_turns(&aged, percent_of(budget, KEEP_PERCENT), &now);
-        is_worth_it(&dropped).then(|| self.event(&dropped))
+        is_worth_it(&dropped).then(|| self.reduction(&dropped))
     }
 
     /// Reduces the context to at most `tokens`, if necessary by expiring all results but those of
@@ -75,9 +75,9 @@ impl ContextReducer<'_> {
         let aged = self.weigh_relative(self.expire_aged(), &now);
         let dropped = self.drop_turns(&aged, tokens, &now);
         let forced = self.weigh_relative(self.expire_all(dropped.marks), &now);
-        let steps = [aged, dropped, forced];
-        let enough = steps.iter().find(|it| it.tokens <= tokens).or(steps.last())?;
-        (enough.tokens < self.tokens).then(|| self.event(enough))
+        let stages = [aged, dropped, forced];
+        let reached = stages.iter().find(|it| it.tokens <= tokens).or(stages.last())?;
+        (reached.tokens < self.tokens).then(|| self.reduction(reached))
     }
 
     fn expire_aged(&self) -> Marks {
@@ -88,17 +88,22 @@ impl ContextReducer<'_> {
 
     /// Marks all results before the running turn's last step as expired.
     fn expire_all(&self, marks: Marks) -> Marks {
-        let steps = |data: &EventData| {
+        let starts_step = |data: &EventData| {
             matches!(data, EventData::AssistantMsg(_) | EventData::TurnStarted(_))
         };
         let is_own = |of: &Option<TurnId>| of.as_ref() == Some(self.input.turn);
         let mut events = self.input.events.iter().rev();
-        let last = events.find(|event| is_own(&event.turn_id) && steps(&event.data));
+        let last = events.find(|event| is_own(&event.turn_id) && starts_step(&event.data));
         Marks { forced: marks.forced.max(last.map_or(0, |event| event.seq)), ..marks }
     }
 
-    /// Drops the oldest turns, but never the running one, until at most `most` tokens are left.
-    fn drop_turns(&self, aged: &WeighedContext, most: u64, now: &WeighedContext) -> WeighedContext {
+    /// Drops the oldest turns, but never the running one, until at most `max_tokens` tokens are left.
+    fn drop_turns(
+        &self,
+        aged: &WeighedContext,
+        max_tokens: u64,
+        now: &WeighedContext,
+    ) -> WeighedContext {
         let ends: HashMap<&TurnId, u64> = self
             .input
             .events
@@ -110,7 +115,7 @@ impl ContextReducer<'_> {
             .collect();
         let (mut marks, mut left) = (aged.marks, aged.tokens);
         for (turn, tokens) in &aged.turns {
-            let Some(end) = ends.get(turn).filter(|_| left > most && turn != self.input.turn)
+            let Some(end) = ends.get(turn).filter(|_| left > max_tokens && turn != self.input.turn)
             else {
                 break;
             };
@@ -149,19 +154,19 @@ impl ContextReducer<'_> {
         WeighedContext { marks, turns, tokens: scaled(all) }
     }
 
-    fn event(&self, to: &WeighedContext) -> ContextReduced {
+    fn reduction(&self, to: &WeighedContext) -> ContextReduced {
         let PromptInput { events, context, rules, .. } = self.input;
         let results = |marks| expired_calls(events, marks, rules).len();
         let starts = events.iter().filter(|event| {
             let dropped = (context.marks.since..to.marks.since).contains(&event.seq);
             dropped && matches!(event.data, EventData::TurnStarted(_))
         });
-        let newly = results(&to.marks).saturating_sub(results(&context.marks));
+        let newly_expired = results(&to.marks).saturating_sub(results(&context.marks));
         ContextReduced {
             step: self.step,
             marks: to.marks,
             why: self.reason,
-            results: u32::try_from(newly).unwrap_or(u32::MAX),
+            results: u32::try_from(newly_expired).unwrap_or(u32::MAX),
             turns: u32::try_from(starts.count()).unwrap_or(u32::MAX),
             tokens_before: self.tokens,
             tokens_after: to.tokens,

@@ -1,8 +1,8 @@
-//! The deterministic model: it says what the agent's script says.
+//! The deterministic model, which plays the agent's script.
 //!
-//! A script is a list of entries, one for each step of the turn, or a list of rules. A step is
-//! counted by the assistant's messages after the last user message. After the last entry the model
-//! says `Done.`
+//! A script is a list of entries, one for each step of the turn, or a list of rules. The number of
+//! a step is the number of assistant messages after the last user message. After the last entry the
+//! model answers `Done.`
 //!
 //! ```yaml
 //! script:                             # entries
@@ -26,20 +26,20 @@
 //! | key | meaning |
 //! |---|---|
 //! | `thinking` | streamed first, word by word; a template |
-//! | `text` | streamed then, word by word; a template |
-//! | `calls` | `{name, args?, id?}` each; texts within `args` are templates |
-//! | `error` | `{message, retry?}`: the call fails, after what stands above was streamed |
-//! | `delay` | such as `20ms`, at most 1 minute: how long to wait before every piece |
+//! | `text` | streamed after that, word by word; a template |
+//! | `calls` | each is `{name, args?, id?}`; strings within `args` are templates |
+//! | `error` | `{message, retry?}`: the model call fails after the items above were streamed |
+//! | `delay` | the delay before every piece, such as `20ms`, at most 1 minute |
 //! | `usage` | `{input_tokens, output_tokens}` |
 //!
-//! `args` that are one text are taken as a provider's raw arguments, JSON or not. A call without an
-//! id is `call_<step>_<n>`, both counted from 1.
+//! `args` that are a string count as a provider's raw arguments, JSON or not. The id of a call
+//! without one is `call_<step>_<n>`, both counted from 1.
 //!
-//! A template (minijinja) sees `user`, the last user message with every block as text, a line each,
-//! and `results`: by tool name, the envelope of its last result in this turn. A repair of a
-//! structured answer is one more step.
+//! A template (minijinja) sees `user`, the last user message with one line of text per block, and
+//! `results`: by tool name, the envelope of its last result in this turn. The repair of a structured
+//! answer is one more step.
 //!
-//! Asked for a summary, it says `Summary of N messages.`, whatever the script is.
+//! The answer to a request for a summary is `Summary of N messages.`, whatever the script is.
 
 mod script;
 #[cfg(test)]

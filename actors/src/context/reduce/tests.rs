@@ -1,4 +1,4 @@
-//! Contexts that are too large, as journals.
+//! Tests of reductions of contexts that are too large, built from journals.
 #![allow(clippy::unwrap_used)]
 
 use abide_conversation::event::{
@@ -13,7 +13,7 @@ use crate::context::{Retention, RetentionMode};
 use crate::model::Provider;
 use crate::model::prompt::ToolRule;
 
-/// A journal in the making.
+/// Builds a journal.
 #[derive(Default)]
 struct Past(Vec<Event>);
 
@@ -40,7 +40,7 @@ impl Past {
         self
     }
 
-    /// A call of a tool with a result of so many words.
+    /// A step that calls a tool, whose result has this many words.
     fn step(mut self, turn: &str, tool: &str, words: usize) -> Self {
         let id = CallId::new(format!("c{}", self.0.len()));
         let call = CallRef { id: id.clone(), name: tool.to_owned(), args: json!({}) };
@@ -74,7 +74,7 @@ impl Past {
     fn tokens(&self, turn: &str, context: &Context) -> u64 {
         let (turn, counter) = (TurnId::new(turn), TokenCounter::estimating(Provider::Scripted));
         let view = PromptInput { events: &self.0, turn: &turn, context, rules: &rule };
-        view.messages().iter().map(|messages| counter.message(&messages.message)).sum()
+        view.messages().iter().map(|shown| counter.message(&shown.message)).sum()
     }
 
     fn crowded<T>(&self, turn: &str, act: impl FnOnce(&ContextReducer<'_>) -> T) -> T {
@@ -89,13 +89,13 @@ impl Past {
         })
     }
 
-    /// What a reduction leaves.
+    /// The tokens that a reduction leaves.
     fn tokens_left(&self, turn: &str, reduced: &ContextReduced) -> u64 {
         self.tokens(turn, &Context { marks: reduced.marks, ..Context::default() })
     }
 }
 
-/// `kept` never expires, `brief` keeps its newest.
+/// The rules of the tools: `kept` never expires, `brief` keeps its newest result.
 fn rule(name: &str) -> ToolRule {
     let keep = if name == "brief" { RetentionMode::Count(1) } else { Retention::default().keep };
     ToolRule { is_builtin: false, retention: Retention { keep, never_evict: name == "kept" } }
@@ -134,10 +134,10 @@ fn the_oldest_turns_are_dropped_down_to_three_fifths_of_the_budget() {
     let whole = past.tokens("t5", &Context::default());
     let reduced = past.crowded("t5", |it| it.reduce_within(whole - 1)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (0, 2));
-    // A turn is six events; the third one's message is event 13.
+    // A turn has six events; the third turn's message is event 13.
     assert_eq!((reduced.marks.from, reduced.marks.since), (13, 13));
     assert!(reduced.tokens_after * 5 <= whole * 3);
-    // The line that says so stands there, too.
+    // The note about dropped turns is in the prompt, too.
     assert!(reduced.tokens_after.abs_diff(past.tokens_left("t5", &reduced)) <= 1);
 }
 

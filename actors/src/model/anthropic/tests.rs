@@ -1,4 +1,4 @@
-//! What this wire has besides what every adapter does.
+//! Tests of what only this format has; the rest is in the conformance suite.
 #![allow(clippy::unwrap_used)]
 
 mod body;
@@ -40,7 +40,7 @@ fn result(id: &str) -> Message {
     }
 }
 
-/// The message as this provider wrote it.
+/// The verbatim form of a message.
 fn verbatim_entry(id: &str, items: Value) -> (MessageId, ProviderMessage) {
     let (provider, model) = ("anthropic".to_owned(), "some-model".to_owned());
     let items = items.as_array().unwrap().clone();
@@ -51,7 +51,7 @@ fn event(event: Value) -> String {
     format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())
 }
 
-/// A message of these blocks, each with its deltas.
+/// The frames of a message with these blocks, each with its deltas.
 fn message_frames(blocks: &[(Value, &[Value])], end: Value) -> Vec<String> {
     let mut events = vec![event(json!({"type": "message_start", "message": {}}))];
     for (index, (block, deltas)) in blocks.iter().enumerate() {
@@ -79,13 +79,13 @@ async fn the_version_the_key_and_betas_are_sent_in_headers() {
     request.settings.options.insert("betas".to_owned(), json!(["one", "two"]));
     request.settings.options.insert("thinking".to_owned(), binding.clone());
     all_ok(collect_reply(&wire(), request).await);
-    let requests = server.requests().remove(0);
-    assert_eq!(requests.path, "/v1/messages");
-    assert_eq!(requests.headers["x-api-key"], "key");
-    assert_eq!(requests.headers["anthropic-version"], "2023-06-01");
+    let request = server.requests().remove(0);
+    assert_eq!(request.path, "/v1/messages");
+    assert_eq!(request.headers["x-api-key"], "key");
+    assert_eq!(request.headers["anthropic-version"], "2023-06-01");
     let betas = "one,two,thinking-binding-controls-2026-08-01";
-    assert_eq!(requests.headers["anthropic-beta"], betas);
-    assert_eq!((&requests.body["thinking"], requests.body.get("betas")), (&binding, None));
+    assert_eq!(request.headers["anthropic-beta"], betas);
+    assert_eq!((&request.body["thinking"], request.body.get("betas")), (&binding, None));
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn thinking_that_the_provider_refuses_is_left_out() {
     assert_eq!(requests[0].body["messages"][1]["content"], json!([thinking, text]));
     assert_eq!(requests[1].body["messages"][1]["content"], json!([text]));
 
-    // Where nothing was thought, there is nothing to leave out.
+    // Without thinking there is nothing to leave out.
     let server = TestServer::start([TestResponse::error(400, said)]).await;
     request.settings.base_url = Some(server.url.clone());
     request.verbatim.clear();

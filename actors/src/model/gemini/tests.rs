@@ -1,4 +1,4 @@
-//! Against a real server that speaks the wire format, well or badly.
+//! Tests against a real server that speaks the wire format, well or badly.
 #![allow(clippy::unwrap_used)]
 
 mod body;

@@ -130,8 +130,8 @@ pub(crate) fn refused(why: &str) -> ModelError {
 /// The error with every word that contains the beginning of the key replaced in its message.
 pub(crate) fn redact_key(error: ModelError, key: Option<&str>) -> ModelError {
     let Some(key) = key else { return error };
-    let telltale: String = key.chars().take(KEY_PREFIX_CHARS).collect();
-    let word = |word| if str::contains(word, &telltale) { "[key]" } else { word };
+    let key_prefix: String = key.chars().take(KEY_PREFIX_CHARS).collect();
+    let word = |word| if str::contains(word, &key_prefix) { "[key]" } else { word };
     let words: Vec<&str> = error.message.split(' ').map(word).collect();
     ModelError { message: words.join(" "), retry: error.retry }
 }

@@ -1,4 +1,4 @@
-//! What this wire has that others have not; the rest is in the conformance suite.
+//! Tests of what only this format has; the rest is in the conformance suite.
 #![allow(clippy::unwrap_used)]
 
 mod body;
@@ -28,7 +28,7 @@ fn sample_request() -> ModelRequest {
     request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::Ollama) })
 }
 
-/// All that comes of these lines.
+/// Decodes these lines as one reply.
 fn decode<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChunk>, ModelError> {
     let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&sample_request()));
     let mut chunks = Vec::new();
@@ -158,7 +158,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Mostly of the right types, or hardly a line would be read.
+/// A line with mostly correct types; otherwise hardly a line would be decoded.
 fn any_line() -> impl Strategy<Value = Value> {
     let text = || prop_oneof![Just(Value::Null), "[a-z{}\"]{0,4}".prop_map(Value::from)];
     let function = (text(), any_value())

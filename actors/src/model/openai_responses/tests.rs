@@ -1,4 +1,4 @@
-//! What this wire has that others have not; the rest is in the conformance suite.
+//! Tests of what only this format has; the rest is in the conformance suite.
 #![allow(clippy::unwrap_used)]
 
 mod body;
@@ -25,7 +25,7 @@ fn sample_request() -> ModelRequest {
     request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::OpenaiResponses) })
 }
 
-/// All that comes of a stream of these events.
+/// Decodes a stream of these events.
 fn decode(events: impl IntoIterator<Item = Value>) -> Result<Vec<ReplyChunk>, ModelError> {
     decode_for(&sample_request(), events)
 }
@@ -59,8 +59,8 @@ fn incomplete(reason: Value) -> Value {
 }
 
 fn message_item(text: &str) -> Value {
-    let chunk = json!({"type": "output_text", "text": text, "annotations": []});
-    json!({"type": "message", "id": "msg_1", "role": "assistant", "content": [chunk]})
+    let part = json!({"type": "output_text", "text": text, "annotations": []});
+    json!({"type": "message", "id": "msg_1", "role": "assistant", "content": [part]})
 }
 
 fn function_call(id: &str, args: &str) -> Value {
@@ -152,9 +152,9 @@ fn a_message_with_more_than_text_is_kept_verbatim() {
     cited["content"][0]["annotations"] = json!([{"type": "url_citation"}]);
     let mut spaced = function_call("a", "{}");
     spaced["namespace"] = json!("crm");
-    for item_of_message in [phased, cited, spaced] {
-        let (_, done) = done(decode([item(item_of_message.clone()), completed()]).unwrap());
-        assert_eq!(done.verbatim.unwrap().items, [item_of_message]);
+    for message in [phased, cited, spaced] {
+        let (_, done) = done(decode([item(message.clone()), completed()]).unwrap());
+        assert_eq!(done.verbatim.unwrap().items, [message]);
     }
 }
 

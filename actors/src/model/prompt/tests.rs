@@ -1,4 +1,4 @@
-//! Journals as they are, and as they should never be.
+//! Tests of prompts from journals, including journals that should never occur.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ use abide_conversation::context::{Context, Marks, Summary};
 use super::result::{MAX_RESULT_BYTES, ResultMedia};
 use super::{PromptBuilder, PromptInput, ToolRule, results_by_call};
 
-/// What a step reads of a journal of which nothing was left out.
+/// The prompt of a step, from a complete journal.
 fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
     prompt_messages(events, turn.as_str(), &Context::default())
 }
@@ -101,7 +101,7 @@ fn prompt_messages(events: &[Event], turn: &str, context: &Context) -> Vec<Messa
     view.messages().into_iter().map(|prompt| prompt.message).collect()
 }
 
-/// One line a message: its role, its text, and what binds it to calls.
+/// One line per message: its role, its text, and the ids of its calls.
 fn prompt_lines(events: &[Event], turn: &str) -> Vec<String> {
     lines_of(&prompt_messages(events, turn, &Context::default()))
 }

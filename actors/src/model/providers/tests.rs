@@ -1,4 +1,4 @@
-//! What a definition may say of its model.
+//! Tests of the validation of a definition's `model`.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

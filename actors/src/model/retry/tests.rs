@@ -1,4 +1,4 @@
-//! Against a real server for what goes over the wire, with paused time for the waits.
+//! Tests of retries: against a real server for the requests, with paused time for the delays.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -96,7 +96,7 @@ async fn after_the_first_chunk_an_error_passes_through() {
     assert_eq!((chunks.len(), attempts), (2, 1));
 }
 
-/// Fails with each of these, and says nothing at all after them.
+/// Fails with each of these errors in turn, then returns empty replies.
 struct Failing(Mutex<Vec<Retry>>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Scripts as their authors write them.
+//! Tests of scripts as their authors write them.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Counts of texts as conversations have them, held against the two tokenizers that are at hand:
-//! those of the other providers are not public, and these stand in for them.
+//! Tests of the counts of typical texts against the two available tokenizers, which stand in for
+//! those of other providers, as these are not public.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
@@ -39,7 +39,7 @@ const SCREAMING: &str = "SELECT NAME, AMOUNT FROM ACCOUNTS WHERE CUSTOMER_ID = 4
 const LOG: &str = "2026-11-22T12:04:09.220417Z  INFO abide::node: request method=GET \
     path=/v1/conversations/conv_8f3e1c77a90b41d2 status=200 latency_us=48213\n";
 
-/// Bytes without any pattern, the same every time.
+/// Bytes without any pattern, the same in every run.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {

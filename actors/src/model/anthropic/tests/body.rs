@@ -1,4 +1,4 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{CallRef, MessageStatus};

@@ -1,4 +1,4 @@
-//! What comes of a reply on this wire.
+//! Tests of how replies are decoded.
 
 use abide_conversation::message::StopReason;
 use proptest::prelude::*;

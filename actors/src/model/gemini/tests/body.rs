@@ -1,4 +1,4 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{CallRef, Message, MessageStatus, Role, text_block};
@@ -114,7 +114,7 @@ fn a_message_is_replayed_unchanged_except_for_call_ids() {
     assert_eq!(sent(&request)[0]["parts"], items("call_1", "call_1~2"));
     assert_eq!(sent(&request)[1]["parts"][1]["functionResponse"]["id"], "call_1~2");
 
-    // Whatever else it has: another provider's form, other calls, or calls that are none.
+    // Verbatim forms that do not fit: another provider's, other calls, or malformed calls.
     request.verbatim.clear();
     let neutral = sent(&request);
     assert_eq!(neutral[0]["parts"][0], json!({"text": "I look."}));
@@ -145,7 +145,7 @@ fn the_first_unsigned_call_gets_a_placeholder_where_a_signature_is_required() {
     for name in ["gemini-2.5-pro", "models/gemini-1.5-flash", "gemma-3-27b-it"] {
         assert_eq!(signature(name, 1), None);
     }
-    // A message of an older model goes back as it came but for that.
+    // A message of an older model is sent back unchanged except for the placeholder.
     let parts = |model: &str| {
         let mut request = request_for("gemini-3-pro");
         request.messages = vec![assistant_calls("2", &calls[..1])];

@@ -1,4 +1,4 @@
-//! What the provider runs by itself.
+//! Tests of tools that the provider runs.
 
 use abide_conversation::event::Executor;
 

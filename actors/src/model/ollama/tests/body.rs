@@ -1,4 +1,4 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use super::*;
 use crate::model::ollama::body::render;

@@ -1,4 +1,4 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ fn assistant_message(text: &str, ids: &[&str]) -> Message {
     Message { tool_calls, ..message("2", Role::Assistant, vec![text_block(text)]) }
 }
 
-/// The items of a message with calls of these ids, of which this is the provider's form.
+/// The items that are sent for a message with calls of these ids and this verbatim form.
 pub(super) fn replayed(verbatim: ProviderMessage, ids: &[&str], model: &str) -> Value {
-    let mut requests = sample_request();
-    requests.settings.name = model.to_owned();
-    requests.messages = vec![assistant_message("Hi", ids)];
-    requests.verbatim = [(MessageId::new("2"), verbatim)].into();
-    render(&requests, false)["input"].clone()
+    let mut request = sample_request();
+    request.settings.name = model.to_owned();
+    request.messages = vec![assistant_message("Hi", ids)];
+    request.verbatim = [(MessageId::new("2"), verbatim)].into();
+    render(&request, false)["input"].clone()
 }
 
 fn verbatim(items: &[Value]) -> ProviderMessage {
@@ -29,11 +29,11 @@ fn verbatim(items: &[Value]) -> ProviderMessage {
 
 #[test]
 fn the_body_matches_the_wire_format() {
-    let mut requests = sample_request();
-    requests.system = "Be brief.".to_owned();
-    requests.settings.temperature = Some(0.5);
-    requests.settings.max_tokens = Some(100);
-    requests.settings.options =
+    let mut request = sample_request();
+    request.system = "Be brief.".to_owned();
+    request.settings.temperature = Some(0.5);
+    request.settings.max_tokens = Some(100);
+    request.settings.options =
         json!({"reasoning": {"effort": "low"}, "include": []}).as_object().cloned().unwrap();
     let image = json!({"type": "image", "source": {"type": "url", "url": "http://h/i.png"}});
     let file = json!({"type": "document", "source": {"type": "file_id", "fileId": "file_1"}});
@@ -43,7 +43,7 @@ fn the_body_matches_the_wire_format() {
     };
     let calls = [CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!("cut") }];
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
-    requests.messages = vec![
+    request.messages = vec![
         message("1", Role::User, vec![text_block("one"), text_block("two")]),
         Message {
             tool_calls: calls.to_vec(),
@@ -54,14 +54,14 @@ fn the_body_matches_the_wire_format() {
         message("4", Role::Assistant, Vec::new()),
     ];
     let options = json!({"openai_responses": {"strict": true}});
-    requests.tools = vec![ToolSpec {
+    request.tools = vec![ToolSpec {
         name: "look".to_owned(),
         description: "Looks.".to_owned(),
         parameters: json!({"type": "object", "properties": {}}),
         executor: Executor::Human,
         provider_options: options.as_object().cloned().unwrap(),
     }];
-    let sent = render(&requests, true);
+    let sent = render(&request, true);
     let id = sent["input"][3]["call_id"].clone();
     assert!(id.as_str().unwrap().starts_with("c_2_"), "{id}");
     let expected = json!({
@@ -89,9 +89,9 @@ fn the_body_matches_the_wire_format() {
         "reasoning": {"effort": "low"},
     });
     assert_eq!(sent, expected);
-    requests.tools[0].provider_options.clear();
-    requests.settings.options.clear();
-    let sent = render(&requests, false);
+    request.tools[0].provider_options.clear();
+    request.settings.options.clear();
+    let sent = render(&request, false);
     assert_eq!(sent["tools"][0]["strict"], json!(false), "a schema is sent as it is written");
     assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));
     assert_eq!(sent.get("prompt_cache_key"), None);
@@ -140,15 +140,15 @@ async fn a_model_that_does_not_think_is_called_again_without_encrypted_reasoning
         (Some(json!(["x"])), json!(["x"]), None),
     ] {
         let server = TestServer::start([TestResponse::error(400, said)]).await;
-        let mut requests = sample_request();
-        requests.settings.base_url = Some(server.url.clone());
-        requests.settings.options.extend(options.map(|include| ("include".to_owned(), include)));
+        let mut request = sample_request();
+        request.settings.base_url = Some(server.url.clone());
+        request.settings.options.extend(options.map(|include| ("include".to_owned(), include)));
         let wire = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
-        let error = collect_reply(&wire, requests).await.remove(0).unwrap_err();
+        let error = collect_reply(&wire, request).await.remove(0).unwrap_err();
         assert_eq!(error.retry, Retry::Never);
         let requests = server.requests();
         assert_eq!(requests[0].body["include"], first);
-        assert_eq!(requests.get(1).map(|requests| requests.body["include"].clone()), second);
+        assert_eq!(requests.get(1).map(|request| request.body["include"].clone()), second);
         assert!(requests.len() < 3, "{}", requests.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that the provider runs.
+//! Tests of tools that the provider runs.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Results of every shape, as the model reads them.
+//! Tests of results of every form, as the model reads them.
 #![allow(clippy::unwrap_used)]
 
 use abide_conversation::CallId;
@@ -16,7 +16,7 @@ fn image(data: &str) -> Value {
         "source": {"type": "base64", "mimeType": "image/png", "data": data}})
 }
 
-/// What the model reads of one result, and what it is shown after it.
+/// The text and the media that the model reads of one result.
 fn read(result: Value) -> (Value, Vec<Value>) {
     let mut beside = ResultMedia::default();
     let envelope = beside.envelope(&call("c1"), &Outcome::Ok(result));

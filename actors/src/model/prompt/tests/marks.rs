@@ -1,4 +1,4 @@
-//! What is left out of long journals, and what stands in its place.
+//! Tests of what is left out of long journals, and of what replaces it.
 
 use abide_conversation::event::{Executor, Intent, OnInterrupt, Summarized, ToolCall};
 use abide_conversation::message::{ProviderMessage, Usage};
@@ -6,7 +6,8 @@ use abide_conversation::message::{ProviderMessage, Usage};
 use super::*;
 use crate::context::{Retention, RetentionMode};
 
-/// `age` keeps one step, `count` two results, `all` everything; the others have the default.
+/// The rules of the tools: `age` keeps one step, `count` two results, `all` everything; others have
+/// the default.
 pub(super) fn rule(name: &str) -> ToolRule {
     let keep = |keep| Retention { keep, never_evict: false };
     let retention = match name {
@@ -53,7 +54,7 @@ fn summary(upto: u64, text: &str) -> EventData {
     EventData::Summarized(Summarized { upto, marks, text, usage, tokens_before, tokens_after })
 }
 
-/// Three turns of one message and one answer each; the third runs.
+/// Three turns of one message and one answer each; the third one is running.
 fn three_turns() -> Vec<Event> {
     journal([
         ("t1", user("one")),
@@ -114,7 +115,7 @@ fn notes_about_earlier_turns_are_not_from_a_person() {
     assert_eq!(persons, [false, true]);
 }
 
-/// A turn whose every step calls one tool.
+/// A turn in which every step calls one tool.
 fn turn_of_steps(tool: &str, steps: usize) -> Vec<Event> {
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let call = |id: &&'static str| {
@@ -124,7 +125,7 @@ fn turn_of_steps(tool: &str, steps: usize) -> Vec<Event> {
     journal([("t1", user("go")), ("t1", turn_started())].into_iter().chain(calls))
 }
 
-/// Whether each result is expired, by the marks.
+/// Whether each result is expired by the marks.
 fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
     let marks = Marks { expired, forced, ..Marks::default() };
     let prompt = prompt_messages(events, "t1", &Context { marks, ..Context::default() });
@@ -135,7 +136,7 @@ fn expired(events: &[Event], expired: u64, forced: u64) -> Vec<bool> {
 #[test]
 fn results_expire_by_their_tools_retention_as_of_the_mark() {
     let [t, f] = [true, false];
-    // The nth call's result is event 2n + 2.
+    // The result of the nth call is event 2n + 2.
     for (tool, mark, prompt) in [
         ("age", 0, [f, f, f, f, f]),
         ("age", 12, [t, t, t, f, f]),
