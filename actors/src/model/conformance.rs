@@ -4,16 +4,16 @@
 
 mod anthropic;
 mod cases;
-mod failing;
+mod failures;
 mod gemini;
 mod ollama;
 mod openai;
 mod openai_responses;
-mod reading;
 mod render;
-mod replaying;
+mod replies;
+mod requests;
 mod table;
-mod writing;
+mod verbatim;
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::Value;

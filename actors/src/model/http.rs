@@ -105,9 +105,9 @@ pub struct HttpModel {
 }
 
 impl HttpModel {
-    /// `env` is asked for the key at every call, by the name that the definition gives.
-    pub fn new(clock: Arc<dyn Clock>, limits: HttpTimeouts, lookup: EnvLookup) -> Self {
-        Self { clock, timeouts: limits, env: lookup, client: OnceLock::new() }
+    /// `env` looks up the key at every call, by the name that the definition gives.
+    pub fn new(clock: Arc<dyn Clock>, timeouts: HttpTimeouts, env: EnvLookup) -> Self {
+        Self { clock, timeouts, env, client: OnceLock::new() }
     }
 
     /// Built at the first call, so that a machine without certificates can do everything else.
@@ -167,7 +167,8 @@ impl HttpModel {
                 break;
             }
             let model = &request.settings.name;
-            tracing::warn!(model, content = %refusal.error, "model request refused, sending fallback");
+            let content = &refusal.error;
+            tracing::warn!(model, %content, "model request refused, sending fallback");
             (*request, call) = (Cow::Owned(changed), next_call);
             response = self.send(&call, format.auth(), key).await;
         }

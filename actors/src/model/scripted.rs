@@ -36,8 +36,8 @@
 //! without one is `call_<step>_<n>`, both counted from 1.
 //!
 //! A template (minijinja) sees `user`, the last user message with one line of text per block, and
-//! `results`: by tool name, the envelope of its last result in this turn. The repair of a structured
-//! answer is one more step.
+//! `results`: by tool name, the envelope of its last result in this turn. The repair of a
+//! structured answer is one more step.
 //!
 //! The answer to a request for a summary is `Summary of N messages.`, whatever the script is.
 

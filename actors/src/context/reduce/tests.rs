@@ -15,9 +15,9 @@ use crate::model::prompt::ToolRule;
 
 /// Builds a journal.
 #[derive(Default)]
-struct Past(Vec<Event>);
+struct JournalBuilder(Vec<Event>);
 
-impl Past {
+impl JournalBuilder {
     fn push(&mut self, turn: &str, data: EventData) {
         let (seq, turn_id) = (self.0.len() as u64 + 1, Some(TurnId::new(turn)));
         self.0.push(Event { seq, at: Timestamp::UNIX_EPOCH, turn_id, data });
@@ -118,83 +118,88 @@ fn assistant_message(message: Message) -> AssistantMsg {
 
 #[test]
 fn aged_results_expire_first_and_that_may_be_enough() {
-    let past = Past::default().user_message("t1").turn_started("t1");
-    let past = (0..4).fold(past, |past, _| past.step("t1", "brief", 200));
-    let reduced = past.crowded("t1", |it| it.reduce_within(600)).unwrap();
+    let journal = JournalBuilder::default().user_message("t1").turn_started("t1");
+    let journal = (0..4).fold(journal, |journal, _| journal.step("t1", "brief", 200));
+    let reduced = journal.crowded("t1", |it| it.reduce_within(600)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (3, 0));
     assert_eq!((reduced.marks.since, reduced.marks.expired), (0, 10));
-    assert_eq!(reduced.tokens_after, past.tokens_left("t1", &reduced));
+    assert_eq!(reduced.tokens_after, journal.tokens_left("t1", &reduced));
     assert!(reduced.tokens_after < 600 && reduced.tokens_before > 800);
 }
 
 #[test]
 fn the_oldest_turns_are_dropped_down_to_three_fifths_of_the_budget() {
-    let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
-    let past = past.user_message("t5").turn_started("t5");
-    let whole = past.tokens("t5", &Context::default());
-    let reduced = past.crowded("t5", |it| it.reduce_within(whole - 1)).unwrap();
+    let journal = ["t1", "t2", "t3", "t4"]
+        .iter()
+        .fold(JournalBuilder::default(), |it, turn| it.turn(turn, 200));
+    let journal = journal.user_message("t5").turn_started("t5");
+    let whole = journal.tokens("t5", &Context::default());
+    let reduced = journal.crowded("t5", |it| it.reduce_within(whole - 1)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (0, 2));
     // A turn has six events; the third turn's message is event 13.
     assert_eq!((reduced.marks.from, reduced.marks.since), (13, 13));
     assert!(reduced.tokens_after * 5 <= whole * 3);
     // The note about dropped turns is in the prompt, too.
-    assert!(reduced.tokens_after.abs_diff(past.tokens_left("t5", &reduced)) <= 1);
+    assert!(reduced.tokens_after.abs_diff(journal.tokens_left("t5", &reduced)) <= 1);
 }
 
 #[test]
 fn the_running_turn_is_never_dropped() {
-    let past = Past::default()
+    let journal = JournalBuilder::default()
         .turn("t1", 10)
         .user_message("t2")
         .turn_started("t2")
         .step("t2", "look", 900);
-    let reduced = past.crowded("t2", |it| it.reduce_to(10)).unwrap();
+    let reduced = journal.crowded("t2", |it| it.reduce_to(10)).unwrap();
     assert_eq!(reduced.turns, 1);
     let context = Context { marks: reduced.marks, ..Context::default() };
-    assert!(past.tokens("t2", &context) > 900, "nor is the result of its last step");
+    assert!(journal.tokens("t2", &context) > 900, "nor is the result of its last step");
 }
 
 #[test]
 fn a_small_gain_is_not_worth_another_prefix() {
-    let past = Past::default().user_message("t1").turn_started("t1");
-    let past = (0..9).fold(past, |past, at| past.step("t1", "look", if at < 2 { 5 } else { 300 }));
-    assert_eq!(past.crowded("t1", |it| it.reduce_within(1_000)), None);
-    assert!(past.crowded("t1", |it| it.reduce_to(1_000)).is_some());
+    let journal = JournalBuilder::default().user_message("t1").turn_started("t1");
+    let journal = (0..9)
+        .fold(journal, |journal, at| journal.step("t1", "look", if at < 2 { 5 } else { 300 }));
+    assert_eq!(journal.crowded("t1", |it| it.reduce_within(1_000)), None);
+    assert!(journal.crowded("t1", |it| it.reduce_to(1_000)).is_some());
 }
 
 #[test]
 fn under_pressure_all_results_expire_but_the_last_steps_and_those_never_evicted() {
-    let past = Past::default().user_message("t1").turn_started("t1");
-    let past = past.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
-    let reduced = past.crowded("t1", |it| it.reduce_to(250)).unwrap();
+    let journal = JournalBuilder::default().user_message("t1").turn_started("t1");
+    let journal = journal.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
+    let reduced = journal.crowded("t1", |it| it.reduce_to(250)).unwrap();
     assert_eq!((reduced.results, reduced.marks.forced), (1, 7));
-    assert_eq!(past.crowded("t1", |it| it.reduce_within(250)), None, "a budget is no need");
+    assert_eq!(journal.crowded("t1", |it| it.reduce_within(250)), None, "a budget is no need");
     let context = Context { marks: reduced.marks, ..Context::default() };
     let turn = TurnId::new("t1");
-    let view = PromptInput { events: &past.0, turn: &turn, context: &context, rules: &rule };
-    let again = past
+    let view = PromptInput { events: &journal.0, turn: &turn, context: &context, rules: &rule };
+    let again = journal
         .crowded("t1", |it| ContextReducer { input: view, tokens: 230, ..copy(it) }.reduce_to(100));
     assert_eq!(again, None, "nothing is left to take");
 }
 
 #[test]
 fn a_message_that_was_queued_before_is_still_read() {
-    let past = Past::default()
+    let journal = JournalBuilder::default()
         .user_message("t1")
         .turn_started("t1")
         .user_message("t2")
         .step("t1", "look", 900);
-    let past = past.turn_ended("t1").turn_started("t2");
-    let reduced = past.crowded("t2", |it| it.reduce_within(100)).unwrap();
+    let journal = journal.turn_ended("t1").turn_started("t2");
+    let reduced = journal.crowded("t2", |it| it.reduce_within(100)).unwrap();
     assert_eq!((reduced.marks.from, reduced.marks.since), (3, 8));
 }
 
 #[test]
 fn percentages_are_of_the_providers_own_count() {
-    let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
-    let past = past.user_message("t5").turn_started("t5");
-    let ours = past.tokens("t5", &Context::default());
-    let reduced = past
+    let journal = ["t1", "t2", "t3", "t4"]
+        .iter()
+        .fold(JournalBuilder::default(), |it, turn| it.turn(turn, 200));
+    let journal = journal.user_message("t5").turn_started("t5");
+    let ours = journal.tokens("t5", &Context::default());
+    let reduced = journal
         .crowded("t5", |it| {
             ContextReducer { tokens: ours * 10, ..copy(it) }.reduce_within(ours * 9)
         })
@@ -205,11 +210,15 @@ fn percentages_are_of_the_providers_own_count() {
 
 #[test]
 fn a_count_that_cannot_be_true_drops_nothing() {
-    let past =
-        Past::default().turn("t1", 100).turn("t2", 100).user_message("t3").turn_started("t3");
-    let rough = past.crowded("t3", |it| it.tokens);
+    let journal = JournalBuilder::default()
+        .turn("t1", 100)
+        .turn("t2", 100)
+        .user_message("t3")
+        .turn_started("t3");
+    let rough = journal.crowded("t3", |it| it.tokens);
     let believed = |tokens| {
-        past.crowded("t3", |it| ContextReducer { tokens, ..copy(it) }.with_plausible_count().tokens)
+        journal
+            .crowded("t3", |it| ContextReducer { tokens, ..copy(it) }.with_plausible_count().tokens)
     };
     assert_eq!(believed(rough * 2), rough * 2);
     assert_eq!(believed(1_000_000), rough * 5 / 2);

@@ -138,5 +138,6 @@ fn render(message: &Message) -> Vec<Value> {
 
 fn tool_use(call: &CallRef) -> Value {
     let id = sanitize_id(call.id.as_str(), MAX_ID_CHARS);
-    json!({"type": "tool_use", "id": id, "name": sanitize_name(&call.name), "input": args_object(call)})
+    let name = sanitize_name(&call.name);
+    json!({"type": "tool_use", "id": id, "name": name, "input": args_object(call)})
 }

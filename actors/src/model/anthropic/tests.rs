@@ -16,7 +16,7 @@ use crate::model::test_server::{
 };
 use crate::model::{ModelRequest, ModelSettings, Provider, Retry};
 
-fn wire() -> HttpModel {
+fn http_model() -> HttpModel {
     HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| Some("key".to_owned()))
 }
 
@@ -78,7 +78,7 @@ async fn the_version_the_key_and_betas_are_sent_in_headers() {
     let binding = json!({"type": "adaptive", "block_binding": {}});
     request.settings.options.insert("betas".to_owned(), json!(["one", "two"]));
     request.settings.options.insert("thinking".to_owned(), binding.clone());
-    all_ok(collect_reply(&wire(), request).await);
+    all_ok(collect_reply(&http_model(), request).await);
     let request = server.requests().remove(0);
     assert_eq!(request.path, "/v1/messages");
     assert_eq!(request.headers["x-api-key"], "key");
@@ -90,27 +90,27 @@ async fn the_version_the_key_and_betas_are_sent_in_headers() {
 
 #[tokio::test]
 async fn thinking_that_the_provider_refuses_is_left_out() {
-    let said = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound \
+    let refusal = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound \
                 to a different conversation.";
     let answer = message_frames(&[], json!({"stop_reason": "end_turn"}));
     let server =
-        TestServer::start([TestResponse::error(400, said), TestResponse::stream(answer)]).await;
+        TestServer::start([TestResponse::error(400, refusal), TestResponse::stream(answer)]).await;
     let mut request =
         sample_request(vec![user_text("1", "go"), assistant_text("2", "Hm"), user_text("3", "on")]);
     request.settings.base_url = Some(server.url.clone());
     let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
     let text = json!({"type": "text", "text": "Hm"});
     request.verbatim = [verbatim_entry("2", json!([thinking, text]))].into();
-    let chunks = all_ok(collect_reply(&wire(), request.clone()).await);
+    let chunks = all_ok(collect_reply(&http_model(), request.clone()).await);
     assert_eq!(chunks.len(), 1);
     let requests = server.requests();
     assert_eq!(requests[0].body["messages"][1]["content"], json!([thinking, text]));
     assert_eq!(requests[1].body["messages"][1]["content"], json!([text]));
 
     // Without thinking there is nothing to leave out.
-    let server = TestServer::start([TestResponse::error(400, said)]).await;
+    let server = TestServer::start([TestResponse::error(400, refusal)]).await;
     request.settings.base_url = Some(server.url.clone());
     request.verbatim.clear();
-    let error = collect_reply(&wire(), request).await.remove(0).unwrap_err();
+    let error = collect_reply(&http_model(), request).await.remove(0).unwrap_err();
     assert_eq!((error.retry, server.requests().len()), (Retry::Never, 1));
 }

@@ -28,16 +28,19 @@ mod tests {
     fn a_legal_id_stays_and_others_become_legal_and_distinct() {
         let long = "x".repeat(41);
         let ids = ["call_1-A", "call_1~2", "call_1!2", "ä", "", &long, &format!("{long}y")];
-        let mut wire = ids.map(|id| sanitize_id(id, 40));
-        assert_eq!(wire[0], "call_1-A");
-        assert!(wire[1].starts_with("call_1_2_"), "{}", wire[1]);
-        assert!(wire.iter().all(|id| (1..=40).contains(&id.len()) && id.is_ascii()), "{wire:?}");
+        let mut sanitized = ids.map(|id| sanitize_id(id, 40));
+        assert_eq!(sanitized[0], "call_1-A");
+        assert!(sanitized[1].starts_with("call_1_2_"), "{}", sanitized[1]);
+        assert!(
+            sanitized.iter().all(|id| (1..=40).contains(&id.len()) && id.is_ascii()),
+            "{sanitized:?}"
+        );
         assert_eq!(
             ids.map(|id| sanitize_id(id, 40)),
-            wire,
+            sanitized,
             "the same id is always written the same"
         );
-        wire.sort();
-        assert!(wire.windows(2).all(|pair| pair[0] != pair[1]), "{wire:?}");
+        sanitized.sort();
+        assert!(sanitized.windows(2).all(|pair| pair[0] != pair[1]), "{sanitized:?}");
     }
 }

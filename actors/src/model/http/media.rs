@@ -83,8 +83,8 @@ mod tests {
         let message = Message::new(MessageId::new("m"), Role::User, vec![block]);
         let mut request = request(settings);
         request.messages = vec![message];
-        let wire = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
-        let error = collect_reply(&wire, request).await.remove(0).unwrap_err();
+        let model = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
+        let error = collect_reply(&model, request).await.remove(0).unwrap_err();
         assert!(error.message.contains(why), "{error}");
         server.requests().iter().map(|request| request.body.to_string()).collect()
     }

@@ -78,7 +78,9 @@ impl ResponseReader {
         let chunk = tokio::select! {
             biased;
             () = &mut self.total_deadline => None,
-            () = &mut self.progress_deadline, if !message_complete => return Err(error::idle_timeout(self.timeouts.progress)),
+            () = &mut self.progress_deadline, if !message_complete => {
+                return Err(error::idle_timeout(self.timeouts.progress));
+            }
             chunk = timeout(self.timeouts.idle, self.response.chunk()) => Some(chunk),
         };
         let frames = match chunk {

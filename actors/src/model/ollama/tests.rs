@@ -48,7 +48,8 @@ fn done(reason: &str) -> Value {
 }
 
 fn call(id: &str, args: Result<Value, &str>) -> ReplyChunk {
-    let (id, name, args) = (id.to_owned(), "f".to_owned(), args.map_err(str::to_owned));
+    let args = args.map_err(str::to_owned);
+    let (id, name) = (id.to_owned(), "f".to_owned());
     ReplyChunk::Call(ModelToolCall { id, name, args, provider_result: None })
 }
 
@@ -178,7 +179,8 @@ fn any_line() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_line_makes_it_panic(lines in prop::collection::vec(any_line(), 0..20)) {
-        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&sample_request()));
+        let decoder = OllamaDecoder::new(&sample_request());
+        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(decoder);
         for line in lines {
             let _ = reply.push(Frame { event: String::new(), data: line.to_string() });
         }

@@ -265,7 +265,8 @@ proptest! {
         loose in any_value(),
         ids in prop::collection::vec("[a-z~]{0,3}", 0..3),
     ) {
-        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(ResponsesDecoder::new(&sample_request()));
+        let decoder = ResponsesDecoder::new(&sample_request());
+        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(decoder);
         let ended = json!({"type": "response.completed", "response": loose});
         for event in events.into_iter().chain([ended]) {
             let _ = reply.push(Frame { event: String::new(), data: event.to_string() });

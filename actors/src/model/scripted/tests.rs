@@ -56,10 +56,10 @@ async fn a_script_reads_every_block_as_text_and_no_media_as_a_persons_message() 
     let script = json!([{"text": "one"}, {"text": "{{ user }} {{ results.look.result }}"}]);
     let photo = json!({"type": "image", "altText": "cat",
         "source": {"type": "base64", "mimeType": "image/png", "data": "AAEC"}});
-    let asked = Message { content: vec![text_block("See:"), photo.clone()], ..user("") };
+    let question = Message { content: vec![text_block("See:"), photo.clone()], ..user("") };
     let media = Message { id: MessageId::new("media_m"), content: vec![photo], ..user("") };
     let messages =
-        vec![asked, assistant_call("c", "look"), result("c", json!({"result": 7})), media];
+        vec![question, assistant_call("c", "look"), result("c", json!({"result": 7})), media];
     assert_eq!(texts(&parts(&script, messages).await).concat(), "See:\n[image/png, 3 B: cat] 7");
 }
 

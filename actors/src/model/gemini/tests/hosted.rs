@@ -25,8 +25,8 @@ async fn reply(tools: Vec<ToolSpec>, pieces: Vec<String>) -> (Vec<ModelToolCall>
 }
 
 fn hosted_run(id: &str, name: &str, args: Value, result: &Value) -> ModelToolCall {
-    let (id, name, provided) = (id.to_owned(), name.to_owned(), Some(result.clone()));
-    ModelToolCall { id, name, args: Ok(args), provider_result: provided }
+    let provider_result = Some(result.clone());
+    ModelToolCall { id: id.to_owned(), name: name.to_owned(), args: Ok(args), provider_result }
 }
 
 #[tokio::test]

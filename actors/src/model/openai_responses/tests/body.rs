@@ -105,10 +105,10 @@ fn another_model_gets_the_items_that_are_not_encrypted() {
     let sent = replayed(verbatim(&items), &["a"], "some-model");
     assert_eq!(sent, json!(items), "to the same model, as they came");
     let sent = replayed(verbatim(&items), &["a"], "other-model");
-    let (mut said, mut called) = (message_item("Hi"), function_call("a", "{}"));
-    said.as_object_mut().unwrap().remove("id");
-    called.as_object_mut().unwrap().remove("id");
-    assert_eq!(sent, json!([search, said, called]));
+    let (mut message, mut call) = (message_item("Hi"), function_call("a", "{}"));
+    message.as_object_mut().unwrap().remove("id");
+    call.as_object_mut().unwrap().remove("id");
+    assert_eq!(sent, json!([search, message, call]));
 }
 
 #[test]
@@ -132,19 +132,19 @@ fn truncated_arguments_are_sent_back_as_an_empty_object() {
 
 #[tokio::test]
 async fn a_model_that_does_not_think_is_called_again_without_encrypted_reasoning() {
-    let said = "Encrypted content is not supported with this model.";
+    let refusal = "Encrypted content is not supported with this model.";
     let sealed = "reasoning.encrypted_content";
     for (options, first, second) in [
         (None, json!([sealed]), Some(json!([]))),
         (Some(json!([sealed, "x"])), json!([sealed, "x"]), Some(json!(["x"]))),
         (Some(json!(["x"])), json!(["x"]), None),
     ] {
-        let server = TestServer::start([TestResponse::error(400, said)]).await;
+        let server = TestServer::start([TestResponse::error(400, refusal)]).await;
         let mut request = sample_request();
         request.settings.base_url = Some(server.url.clone());
         request.settings.options.extend(options.map(|include| ("include".to_owned(), include)));
-        let wire = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
-        let error = collect_reply(&wire, request).await.remove(0).unwrap_err();
+        let model = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
+        let error = collect_reply(&model, request).await.remove(0).unwrap_err();
         assert_eq!(error.retry, Retry::Never);
         let requests = server.requests();
         assert_eq!(requests[0].body["include"], first);

@@ -18,9 +18,9 @@ fn image(data: &str) -> Value {
 
 /// The text and the media that the model reads of one result.
 fn read(result: Value) -> (Value, Vec<Value>) {
-    let mut beside = ResultMedia::default();
-    let envelope = beside.envelope(&call("c1"), &Outcome::Ok(result));
-    let media = beside.into_message(&MessageId::new("m1")).map(|message| message.content);
+    let mut result_media = ResultMedia::default();
+    let envelope = result_media.envelope(&call("c1"), &Outcome::Ok(result));
+    let media = result_media.into_message(&MessageId::new("m1")).map(|message| message.content);
     let envelope: Value = serde_json::from_str(&envelope).unwrap();
     assert_eq!(envelope["ok"], true);
     (envelope["result"].clone(), media.unwrap_or_default())
@@ -90,11 +90,11 @@ fn surplus_media_are_left_out_and_named() {
 
 #[test]
 fn the_media_of_all_calls_follow_in_call_order() {
-    let mut beside = ResultMedia::default();
+    let mut result_media = ResultMedia::default();
     for (id, result) in [("a", image("AAAA")), ("b", json!(1)), ("c", image("BBBB"))] {
-        beside.envelope(&call(id), &Outcome::Ok(result));
+        result_media.envelope(&call(id), &Outcome::Ok(result));
     }
-    let message = beside.into_message(&MessageId::new("m1")).unwrap();
+    let message = result_media.into_message(&MessageId::new("m1")).unwrap();
     assert_eq!((message.id.as_str(), message.role), ("media_m1", Role::User));
     let of = |id| text_block(format!("Media in the result of {id} (look):"));
     assert_eq!(message.content, [of("a"), image("AAAA"), of("c"), image("BBBB")]);
@@ -105,9 +105,9 @@ fn base64_is_never_cut() {
     let bytes = "Ab3/".repeat(20_000);
     let (text, _) = read(json!({"file": bytes, "n": 1}));
     assert_eq!(text, json!({"file": "[60 kB of base64]", "n": 1}));
-    let mut beside = ResultMedia::default();
+    let mut result_media = ResultMedia::default();
     let result = json!({"text": "ä ".repeat(MAX_RESULT_BYTES), "file": bytes});
-    let text = beside.envelope(&call("c"), &Outcome::Ok(result));
+    let text = result_media.envelope(&call("c"), &Outcome::Ok(result));
     assert!(text.ends_with("[...truncated...]") && !text.contains("Ab3/"));
 }
 
@@ -120,9 +120,9 @@ proptest! {
     ) {
         let list: Vec<Value> = quads.iter().map(|data| image(data)).collect();
         let result = (0..depth.min(100)).fold(json!(list), |inner, _| json!({"in": [inner]}));
-        let mut beside = ResultMedia::default();
-        let text = beside.envelope(&call("c"), &Outcome::Ok(result));
-        let media = beside.into_message(&MessageId::new("m")).map_or(0, |it| it.content.len());
+        let mut result_media = ResultMedia::default();
+        let text = result_media.envelope(&call("c"), &Outcome::Ok(result));
+        let media = result_media.into_message(&MessageId::new("m")).map_or(0, |it| it.content.len());
         if depth < 60 {
             prop_assert!(quads.iter().all(|data| !text.contains(data)));
             prop_assert_eq!(media, quads.len().min(MAX_MEDIA) + 1);

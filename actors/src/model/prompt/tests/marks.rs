@@ -206,14 +206,16 @@ fn only_a_whole_message_goes_back_as_its_provider_wrote_it() {
         (MessageStatus::Cancelled, false),
         (MessageStatus::Error, false),
     ] {
-        let EventData::AssistantMsg(mut said) = assistant_event("so", &[], status) else {
+        let EventData::AssistantMsg(mut assistant) = assistant_event("so", &[], status) else {
             panic!()
         };
         let (provider, model) = ("anthropic".to_owned(), "m".to_owned());
-        said.verbatim =
+        assistant.verbatim =
             Some(ProviderMessage { provider, model, items: vec![json!({"signed": 1})] });
-        let events = journal([("t1", turn_started()), ("t1", EventData::AssistantMsg(said))]);
-        let (turn, context, rules) = (TurnId::new("t1"), Context::default(), |it: &str| rule(it));
+        let events = journal([("t1", turn_started()), ("t1", EventData::AssistantMsg(assistant))]);
+        let turn = TurnId::new("t1");
+        let context = Context::default();
+        let rules = |tool: &str| rule(tool);
         let view = PromptInput { events: &events, turn: &turn, context: &context, rules: &rules };
         assert_eq!(view.messages()[0].verbatim.is_some(), expected, "{status:?}");
     }

@@ -99,11 +99,11 @@ pub(super) async fn bytes_may_be_split_anywhere(dialect: &dyn Dialect) -> Render
     let splits = [1, 2, 3, 7, 64].into_iter().flat_map(|size| (0..size).map(move |at| (size, at)));
     let splits: Vec<(usize, usize)> = splits.collect();
     let server = TestServer::start(splits.iter().copied().map(split)).await;
-    let wire = render::http_model();
+    let model = render::http_model();
     let request =
         ModelRequest { tools: render::tools(dialect), ..render::request_to(dialect, &server.url) };
     for (size, from) in splits {
-        let (chunks, _) = split_end(all_ok(collect_reply(&wire, request.clone()).await));
+        let (chunks, _) = split_end(all_ok(collect_reply(&model, request.clone()).await));
         assert_eq!(
             without_unsupported_ids(dialect, chunks),
             two_calls(dialect),
