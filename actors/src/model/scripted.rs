@@ -88,7 +88,7 @@ impl Model for ScriptedModel {
             return Ok(stream::iter(chunks).boxed());
         }
         let source = request.settings.script.clone().unwrap_or_default();
-        let script = self.compiled(&source)?;
+        let script = self.compile(&source)?;
         let input = ScriptInput::of(&request.messages);
         let (delay, chunks) = play(&script, &input)?;
         let pace = move |piece: Result<ReplyChunk, ModelError>| async move {
@@ -102,7 +102,7 @@ impl Model for ScriptedModel {
 }
 
 impl ScriptedModel {
-    fn compiled(&self, source: &Arc<Value>) -> Result<Arc<Script>, ModelError> {
+    fn compile(&self, source: &Arc<Value>) -> Result<Arc<Script>, ModelError> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, script)) = compiled.iter().find(|(known, _)| known == source) {
             return Ok(script.clone());

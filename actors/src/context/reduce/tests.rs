@@ -25,17 +25,25 @@ impl JournalBuilder {
 
     fn user_message(mut self, turn: &str) -> Self {
         let message = message("u", Role::User, "Go on.");
-        let (principal, schema) = (Principal::new("ada"), AnswerFormat::Agent);
-        let (message_id, assigns) = Default::default();
-        let user = UserMsg { message, message_id, principal, assigns, schema };
+        let user = UserMsg {
+            message,
+            message_id: Default::default(),
+            principal: Principal::new("ada"),
+            assigns: Default::default(),
+            schema: AnswerFormat::Agent,
+        };
         self.push(turn, EventData::UserMsg(user));
         self
     }
 
     fn turn_started(mut self, turn: &str) -> Self {
-        let (agent, revision) = (AgentName::new("a"), Revision::new("r"));
-        let (budget, summarize_over) = Default::default();
-        let started = TurnStarted { agent, revision, max_steps: 9, budget, summarize_over };
+        let started = TurnStarted {
+            agent: AgentName::new("a"),
+            revision: Revision::new("r"),
+            max_steps: 9,
+            budget: Default::default(),
+            summarize_over: None,
+        };
         self.push(turn, EventData::TurnStarted(started));
         self
     }
@@ -111,9 +119,15 @@ fn message(id: &str, role: Role, text: &str) -> Message {
 }
 
 fn assistant_message(message: Message) -> AssistantMsg {
-    let (status, step) = (MessageStatus::Complete, 1);
-    let (usage, stop, verbatim, context_tokens) = Default::default();
-    AssistantMsg { message, status, step, usage, stop, verbatim, context_tokens }
+    AssistantMsg {
+        message,
+        status: MessageStatus::Complete,
+        step: 1,
+        usage: None,
+        stop: None,
+        verbatim: None,
+        context_tokens: Default::default(),
+    }
 }
 
 #[test]

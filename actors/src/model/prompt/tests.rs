@@ -313,17 +313,14 @@ fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
         let outcome = Outcome::Err("enoent: x".into(), error_type);
         let events = [result_at("a", outcome)];
         let results = results_by_call(&events);
-        let message = HashSet::new();
         let rules = |name: &str| ToolRule { is_builtin: name == "read", ..ToolRule::default() };
-        let (messages, turn) = (Vec::new(), None);
-        let (expired, provided) = Default::default();
         PromptBuilder {
             results,
-            expired_calls: expired,
-            provider_calls: provided,
-            seen_calls: message,
-            messages,
-            turn,
+            expired_calls: HashSet::new(),
+            provider_calls: HashSet::new(),
+            seen_calls: HashSet::new(),
+            messages: Vec::new(),
+            turn: None,
             rules: &rules,
         }
         .result_message(&call, &mut ResultMedia::default())
