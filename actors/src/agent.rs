@@ -184,8 +184,8 @@ fn retry(document: RetryDocument) -> RetryPolicy {
     let default = RetryPolicy::default();
     RetryPolicy {
         max_attempts: document.max_attempts.map_or(default.max_attempts, |attempts| attempts.0),
-        base: document.base.map_or(default.base, |span| span.0),
-        max: document.max.map_or(default.max, |span| span.0),
+        base_delay: document.base.map_or(default.base_delay, |span| span.0),
+        max_delay: document.max.map_or(default.max_delay, |span| span.0),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The audit as a port: what was sent to a model and what came back, kept for a while.
+//! The port to the audit log, which keeps what was sent to a model and what it answered, for a
+//! limited time.
 
 mod entry;
 
@@ -13,91 +14,91 @@ use tokio_util::task::TaskTracker;
 
 use crate::journal::StoreError;
 
-pub use entry::{Entry, Excerpt, Omitted, Received};
+pub use entry::{AuditEntry, Excerpt, Omitted, Received};
 
-/// How many entries of one conversation are kept: the newest.
-pub const MOST_ENTRIES: usize = 1_000;
-/// No entry is kept longer.
-pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 86_400);
+/// How many entries of one conversation are kept; the oldest are dropped.
+pub const MAX_ENTRIES: usize = 1_000;
+/// The longest time that an entry is kept.
+pub const MAX_TTL: Duration = Duration::from_secs(30 * 86_400);
 
-/// Entries that are on their way into the store; each may be some megabytes. Those beyond are lost:
-/// the audit holds up no step.
-const UNDER_WAY: usize = 64;
-/// A store that takes longer is away.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// How many entries may be on their way into the store; each may have megabytes. Further ones are
+/// lost, because the audit must not delay a step.
+const MAX_PENDING_WRITES: usize = 64;
+/// A store that takes longer counts as unavailable.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keeps entries until they expire, at most [`MOST_ENTRIES`] of a conversation, and none of one that
-/// is gone.
+/// Stores entries until they expire: at most [`MAX_ENTRIES`] per conversation, and none of a
+/// deleted one.
 #[async_trait]
 pub trait AuditLog: Send + Sync + 'static {
-    /// Keeps an entry; nothing happens if there is no such conversation.
-    async fn keep_entry(
+    /// Stores an entry; does nothing if the conversation does not exist.
+    async fn put_entry(
         &self,
         id: &ConversationId,
-        entry: &Entry,
+        entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// At most `limit` entries that have not expired at `now`, newest first; with `before`, those
-    /// whose [key](Entry::key) is less.
+    /// At most `limit` entries that have not expired at `now`, newest first; with `before`, only
+    /// those whose [key](AuditEntry::key) is smaller.
     async fn entries(
         &self,
         id: &ConversationId,
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, StoreError>;
+    ) -> Result<Vec<AuditEntry>, StoreError>;
 }
 
-/// Writes entries beside everything else.
+/// Writes entries in the background.
 pub struct Recorder {
     log: Arc<dyn AuditLog>,
-    /// What a drain waits for.
-    work: TaskTracker,
-    places: Arc<Semaphore>,
+    /// The tasks that a drain waits for.
+    tasks: TaskTracker,
+    permits: Arc<Semaphore>,
 }
 
 impl Recorder {
-    /// Writes into a log; tasks are tracked by `work`.
+    /// Writes into a log; the tasks are tracked by `tasks`.
     pub fn new(log: Arc<dyn AuditLog>, work: TaskTracker) -> Self {
-        Self { log, work, places: Arc::new(Semaphore::new(UNDER_WAY)) }
+        Self { log, tasks: work, permits: Arc::new(Semaphore::new(MAX_PENDING_WRITES)) }
     }
 
-    /// Makes an entry, on a thread where that blocks nobody, and keeps it for a while. Never waits
-    /// and never fails: an entry that cannot be kept is logged and counted.
-    pub fn keep(
+    /// Makes an entry on a blocking thread and stores it for `ttl`. Never waits and never fails: an
+    /// entry that cannot be stored is logged and counted.
+    pub fn record(
         &self,
         id: &ConversationId,
         ttl: Duration,
-        make: impl FnOnce() -> Entry + Send + 'static,
+        make: impl FnOnce() -> AuditEntry + Send + 'static,
     ) {
-        // Whoever is dropped with the whole program cannot write any more.
+        // A caller that is dropped together with the runtime cannot write any more.
         if Handle::try_current().is_err() {
-            return lost(id, "the program ends");
+            return report_lost(id, "the program is shutting down");
         }
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            return lost(id, "too many are under way");
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
+            return report_lost(id, "too many writes are pending");
         };
         let (log, id) = (self.log.clone(), id.clone());
-        self.work.spawn(async move {
+        self.tasks.spawn(async move {
             let written = async {
                 let entry = tokio::task::spawn_blocking(make).await;
                 let entry = entry.map_err(|error| StoreError::Unavailable(error.to_string()))?;
                 let ttl = jiff::SignedDuration::try_from(ttl).unwrap_or_default();
                 let expires_at = entry.at.checked_add(ttl).unwrap_or(Timestamp::MAX);
-                log.keep_entry(&id, &entry, expires_at).await
+                log.put_entry(&id, &entry, expires_at).await
             };
-            match tokio::time::timeout(DEADLINE, written).await {
+            match tokio::time::timeout(WRITE_TIMEOUT, written).await {
                 Ok(Ok(())) => {}
-                Ok(Err(refusal)) => lost(&id, &refusal.to_string()),
-                Err(_) => lost(&id, "the store took too long"),
+                Ok(Err(error)) => report_lost(&id, &error.to_string()),
+                Err(_) => report_lost(&id, "the store took too long"),
             }
-            drop(place);
+            drop(permit);
         });
     }
 }
 
-fn lost(conversation: &ConversationId, why: &str) {
+fn report_lost(conversation: &ConversationId, reason: &str) {
     metrics::counter!("abide_audit_lost_total").increment(1);
-    tracing::warn!(%conversation, why, "an entry of the audit is lost");
+    tracing::warn!(%conversation, reason, "audit entry lost");
 }

@@ -1,5 +1,4 @@
-//! What the model reads of a long conversation, and how it is kept within its budget.
+//! Keeps what the model reads of a long conversation within its budget.
 
 pub(crate) mod limits;
 pub(crate) mod reduce;
-pub(crate) mod retention;

@@ -79,7 +79,7 @@ impl Definition {
             revision: self.revision.clone(),
             max_steps: self.max_steps,
             budget: self.budget,
-            summarize_over: self.summary.as_ref().map(|summary| summary.over),
+            summarize_over: self.summary.as_ref().map(|summary| summary.threshold_tokens),
         }
     }
 

@@ -1,7 +1,8 @@
-//! Every metric of the program: its name, its labels, and what it says.
+//! Every metric of the program: its name, its labels, and its description.
 //!
-//! No label is ever a conversation's id or a client's words: what may differ is bounded here, or by
-//! an enum. Of agents and tools there are as many as clients define, so they are on spans only.
+//! No label is ever a conversation's id or a client's text: every value that may vary is bounded
+//! here, or by an enum. Clients define any number of agents and tools, so these appear on spans
+//! only.
 
 mod catalog;
 mod labels;
@@ -10,56 +11,58 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 pub use catalog::METRICS;
-pub(crate) use labels::{ending, executor, kind, outcome, purpose, status};
+pub(crate) use labels::{
+    call_outcome, executor, message_status, purpose, suspension_kind, turn_outcome,
+};
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-/// What it is counted in.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Count,
     Seconds,
 }
 
-/// A metric as it is described to whoever reads it.
+/// The description of a metric for its readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub unit: Unit,
     pub labels: &'static [&'static str],
     pub help: &'static str,
 }
 
-/// The upper ends of a histogram's buckets, in seconds: from a commit to a tool that runs an hour.
+/// The upper bounds of histogram buckets in seconds, from a commit to a tool that runs for an hour.
 pub const BUCKETS: [f64; 17] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
     300.0, 3600.0,
 ];
 
-/// How many models have a label of their own: definitions come over HTTP, and name what they like.
-const MOST_MODELS: usize = 64;
-/// A longer name is no model's.
-const MODEL_BYTES: usize = 100;
+/// How many models have a label of their own: definitions come over HTTP and may name any model.
+const MAX_MODEL_LABELS: usize = 64;
+/// A longer name is not the name of a model.
+const MAX_MODEL_NAME_BYTES: usize = 100;
 
 static MODELS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-/// The label of a model: its name, or `other` when there have been too many since the start.
+/// The label of a model: its name, or `other` once there have been too many names since the start.
 pub(crate) fn model(name: &str) -> &'static str {
     let mut models = MODELS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = models.get(name) {
         return known;
     }
-    if models.len() >= MOST_MODELS || name.len() > MODEL_BYTES {
+    if models.len() >= MAX_MODEL_LABELS || name.len() > MAX_MODEL_NAME_BYTES {
         return "other";
     }
-    // As many as fit above, once each.
+    // At most `MAX_MODEL_LABELS` names are leaked, once each.
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
     models.insert(name);
     name
@@ -75,18 +78,18 @@ mod tests {
         assert_eq!(names.len(), METRICS.len());
         for Metric { name, kind, unit, help, .. } in METRICS {
             assert!(name.starts_with("abide_") && help.ends_with('.'), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
             assert_eq!(name.ends_with("_seconds"), *unit == Unit::Seconds, "{name}");
-            assert!(*kind != Kind::Histogram || *unit == Unit::Seconds, "{name}");
+            assert!(*kind != MetricKind::Histogram || *unit == Unit::Seconds, "{name}");
         }
     }
 
     #[test]
-    fn there_are_no_more_labels_than_models_have_room() {
+    fn the_number_of_model_labels_is_bounded() {
         assert_eq!(model("gpt"), "gpt");
-        assert_eq!(model(&"x".repeat(MODEL_BYTES + 1)), "other");
+        assert_eq!(model(&"x".repeat(MAX_MODEL_NAME_BYTES + 1)), "other");
         let labels: BTreeSet<_> = (0..1_000).map(|number| model(&format!("m{number}"))).collect();
-        assert!(labels.len() <= MOST_MODELS + 1, "{}", labels.len());
+        assert!(labels.len() <= MAX_MODEL_LABELS + 1, "{}", labels.len());
         assert!(labels.contains("other"));
         assert_eq!(model("gpt"), "gpt");
     }

@@ -1,4 +1,4 @@
-//! Models behind one trait: a request goes in, parts of a reply stream out.
+//! Language models behind one trait: a request goes in, the chunks of a reply stream out.
 
 mod anthropic;
 pub(crate) mod big_numbers;
@@ -33,9 +33,9 @@ use utoipa::ToSchema;
 
 use crate::limits::encoded_len;
 
-/// Calls of one message that are carried out, as many as providers allow. Those beyond are each
-/// answered with an error: nobody means that many.
-pub const MOST_CALLS: usize = 128;
+/// How many calls of one message are carried out, as many as providers allow. Each further call
+/// gets an error as its result: no model makes so many calls on purpose.
+pub const MAX_CALLS_PER_MESSAGE: usize = 128;
 
 /// Which model speaks, and how: the `model` of a definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -48,12 +48,12 @@ pub struct ModelSettings {
     /// Any compatible server.
     #[schema(example = "http://127.0.0.1:9000/v1")]
     pub base_url: Option<String>,
-    /// The name of the variable that holds the key; never the key.
+    /// The name of the environment variable that holds the key; never the key itself.
     #[schema(example = "OPENAI_API_KEY")]
     pub api_key_env: Option<String>,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
-    /// How many tokens the model reads at most, input and output together.
+    /// The size of the model's context window in tokens, input and output together.
     pub window: Option<u32>,
     /// Merged into the request's body: what this provider understands besides, such as
     /// `{"reasoning_effort": "low"}`.
@@ -68,8 +68,8 @@ pub struct ModelSettings {
     pub script: Option<Arc<Value>>,
 }
 
-/// What a million tokens cost, in dollars; what is absent costs nothing, but cached input and what is
-/// written into a cache cost as much as other input.
+/// Dollars per million tokens. An absent price is 0, but cached input and cache writes default to
+/// the price of other input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -84,7 +84,7 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// What a call with this usage cost.
+    /// The cost of a call with this usage.
     pub fn cost(&self, usage: &Usage) -> Cost {
         let Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, .. } = *usage;
         let cached = cached_tokens.min(input_tokens);
@@ -102,7 +102,7 @@ impl Prices {
     }
 }
 
-/// Who runs the model.
+/// The API that serves the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ModelProvider)]
@@ -116,7 +116,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// Its name, as definitions spell it.
+    /// The name used in definitions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scripted => "scripted",
@@ -128,8 +128,8 @@ impl Provider {
         }
     }
 
-    /// The same, as the GenAI conventions of traces spell it.
-    pub(crate) fn convention(self) -> &'static str {
+    /// The name used in traces, by OpenTelemetry's GenAI conventions.
+    pub(crate) fn otel_name(self) -> &'static str {
         match self {
             Self::Openai | Self::OpenaiResponses => "openai",
             Self::Gemini => "gcp.gemini",
@@ -140,17 +140,18 @@ impl Provider {
 
 /// One model call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct ModelRequest {
     pub settings: ModelSettings,
     pub system: String,
     /// Oldest first. Every call of an assistant message is followed by its result.
     pub messages: Vec<Message>,
-    /// How many of the messages the next step will send again, the same and first.
-    pub stable: usize,
-    /// Assistant messages as their provider wrote them. A format sends those of its own provider so,
-    /// and the others from `messages`.
+    /// How many of the first messages the next step will send again unchanged; the prompt cache is
+    /// marked after them.
+    pub stable_messages: usize,
+    /// Assistant messages as their provider wrote them. A format sends those of its own provider
+    /// unchanged, and writes the others from `messages`.
     pub verbatim: BTreeMap<MessageId, ProviderMessage>,
-    /// The conversation, for providers that keep its prefix in a cache by name.
+    /// The conversation's id, for providers whose prompt cache has named entries.
     pub cache_key: String,
     pub purpose: Purpose,
     pub tools: Vec<ToolSpec>,
@@ -158,47 +159,47 @@ pub struct Request {
     pub schema: Option<Value>,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// A step of a turn.
     #[default]
     Step,
-    /// A summary of its messages.
+    /// A summary of the request's messages.
     Summary,
 }
 
-/// A tool as the model is told of it.
+/// A tool as it is described to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     pub name: String,
     pub description: String,
     pub parameters: Value,
-    /// Of `provider`, the model's provider runs it by itself.
+    /// With [`Executor::Provider`], the model's provider runs the tool itself.
     pub executor: Executor,
-    /// By the provider's name, what its definition on the wire says besides.
+    /// Additions to the tool's definition in the request, by the provider's name.
     pub provider_options: Map<String, Value>,
 }
 
-/// A piece of a reply, in the order in which it came.
+/// A chunk of a reply, in the order of arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplyChunk {
     Text(String),
     Thinking(String),
-    /// A whole call.
+    /// A complete call.
     Call(ModelToolCall),
-    /// The reply is whole; nothing follows.
+    /// The reply is complete; nothing follows.
     Done(ReplyEnd),
 }
 
-/// What is known of a reply once it is whole.
+/// The facts that are known only when a reply is complete.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplyEnd {
     pub usage: Option<Usage>,
     pub stop: Option<StopReason>,
-    /// The message as its provider wrote it, if that says more than its text and calls: what is
-    /// signed, encrypted, cited, or was run by the provider itself.
+    /// The message as its provider wrote it, if that holds more than text and calls: signed or
+    /// encrypted thinking, citations, or runs of the provider's own tools.
     pub verbatim: Option<ProviderMessage>,
 }
 
@@ -208,34 +209,33 @@ pub struct ModelToolCall {
     /// The provider's id; may be empty, repeated or hostile.
     pub id: String,
     pub name: String,
-    /// The raw text, if it was not JSON, or has a whole number that a value would round.
+    /// `Err` holds the raw text, if it was not JSON or contains an integer that a JSON value would
+    /// round.
     pub args: Result<Value, String>,
-    /// The result, of a call that the provider executed itself.
-    pub provided: Option<Value>,
+    /// The result, if the provider executed the call itself.
+    pub provider_result: Option<Value>,
 }
 
 impl ModelToolCall {
-    /// How long it is as JSON, about.
-    pub(crate) fn bytes(&self) -> usize {
+    /// The approximate length of its arguments and result as JSON.
+    pub(crate) fn encoded_bytes(&self) -> usize {
         let args = match &self.args {
             Ok(args) => encoded_len(args),
             Err(raw) => raw.len(),
         };
-        args.saturating_add(self.provided.as_ref().map_or(0, encoded_len))
+        args.saturating_add(self.provider_result.as_ref().map_or(0, encoded_len))
     }
-}
 
-impl ModelToolCall {
-    /// A call whose arguments came as text, piece by piece.
+    /// A call whose arguments were streamed as text.
     ///
-    /// A tool without parameters is often called with no text at all; that is `{}`, unless the
-    /// message was cut short, maybe before the first argument.
-    pub(crate) fn collected(id: String, name: String, args: String, cut: bool) -> Self {
-        let args = match big_numbers::exactly(args) {
+    /// A tool without parameters is often called with no text at all; that counts as `{}`, unless
+    /// the message was cut short (`cut`), possibly before the first argument.
+    pub(crate) fn from_text(id: String, name: String, args: String, cut: bool) -> Self {
+        let args = match big_numbers::parse_exact(args) {
             Err(raw) if raw.trim().is_empty() && !cut => Ok(Value::Object(Default::default())),
             args => args,
         };
-        Self { id, name, args, provided: None }
+        Self { id, name, args, provider_result: None }
     }
 }
 
@@ -243,44 +243,44 @@ impl ModelToolCall {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// For people; never a secret, never a provider's whole answer.
+    /// For people; never contains a secret or a provider's whole answer.
     pub message: String,
     pub retry: Retry,
 }
 
 impl ModelError {
-    /// One that would only fail again.
+    /// An error that would only occur again.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self { message: message.into(), retry: Retry::Never }
     }
 
-    /// One that may pass.
+    /// An error that may not occur again.
     pub fn transient(message: impl Into<String>) -> Self {
         Self { message: message.into(), retry: Retry::After(None) }
     }
 }
 
-/// Whether a failed call may be tried again, before its first token.
+/// Whether a failed call may be retried, as long as no chunk of the reply has been passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     Never,
-    /// A shorter request may succeed: this one had more tokens than the model reads.
+    /// Only a shorter request may succeed: this one has more tokens than the model's window.
     Shorter,
-    /// After a back-off, or after what the provider's `Retry-After` said.
+    /// After a backoff, or after the provider's own `Retry-After`.
     After(Option<Duration>),
 }
 
-/// The parts of one reply. Dropping it closes the connection.
+/// The chunks of one reply. Dropping the stream closes the connection.
 pub type ReplyStream = BoxStream<'static, Result<ReplyChunk, ModelError>>;
 
-/// A provider of models.
+/// A client of one or more providers of models.
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
-    /// Asks the model once, without retrying.
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError>;
+    /// Calls the model once, without retries.
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError>;
 
-    /// What is sent for a request, without keys; null where nothing is.
-    fn rendered(&self, request: &Request) -> Value {
+    /// The body that is sent for a request, without keys; null if no body is sent.
+    fn request_body(&self, request: &ModelRequest) -> Value {
         let _ = request;
         Value::Null
     }
@@ -288,11 +288,11 @@ pub trait Model: Send + Sync + 'static {
 
 #[async_trait]
 impl<M: Model + ?Sized> Model for Arc<M> {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
-        self.as_ref().ask(request).await
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
+        self.as_ref().call(request).await
     }
 
-    fn rendered(&self, request: &Request) -> Value {
-        self.as_ref().rendered(request)
+    fn request_body(&self, request: &ModelRequest) -> Value {
+        self.as_ref().request_body(request)
     }
 }

@@ -97,7 +97,7 @@ impl Toolbox {
     /// Whether these calls can be planned without blocking: their arguments are short, and no
     /// condition and no computing template applies to them.
     pub(crate) fn is_cheap_to_plan(&self, calls: &[ModelToolCall]) -> bool {
-        let bytes = calls.iter().map(ModelToolCall::bytes).fold(0, usize::saturating_add);
+        let bytes = calls.iter().map(ModelToolCall::encoded_bytes).fold(0, usize::saturating_add);
         let quick = |name: &str| self.tool(name).is_none_or(Tool::is_cheap_to_plan);
         bytes <= MAX_INLINE_ARGS_BYTES && calls.iter().all(|call| quick(&call.name))
     }

@@ -13,8 +13,8 @@ use abide_actors::agent;
 use abide_actors::clock::Clock;
 use abide_actors::definition::Definition;
 use abide_actors::journal::Holder;
-use abide_actors::model::http::{Limits, Wire};
-use abide_actors::model::providers::Models;
+use abide_actors::model::http::{HttpModel, HttpTimeouts};
+use abide_actors::model::providers::ProviderSet;
 use abide_actors::services::Executors;
 use abide_actors::tools::{BuiltinServices, Extensions};
 use abide_registry::agent_catalog::AgentCatalog;
@@ -124,7 +124,7 @@ impl Node {
             store: store.clone(),
             membership: membership.clone(),
             agents: catalogue.clone(),
-            model: Arc::new(Models::new(wire(&clock))),
+            model: Arc::new(ProviderSet::new(wire(&clock))),
             executors: executors(&natives, tools.kit, &clock)?,
             clock: clock.clone(),
             passivate_after: config.passivate_after,
@@ -266,8 +266,8 @@ fn cluster_secret(config: &Config) -> Result<Option<String>, StartError> {
     Ok(secret)
 }
 
-fn wire(clock: &Arc<dyn Clock>) -> Wire {
-    Wire::new(clock.clone(), Limits::default(), |name: &str| std::env::var(name).ok())
+fn wire(clock: &Arc<dyn Clock>) -> HttpModel {
+    HttpModel::new(clock.clone(), HttpTimeouts::default(), |name: &str| std::env::var(name).ok())
 }
 
 fn executors(

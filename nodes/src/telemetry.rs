@@ -11,7 +11,7 @@ mod spans;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use abide_actors::metric::{BUCKETS, Kind, METRICS, Metric, Unit};
+use abide_actors::metric::{BUCKETS, METRICS, Metric, MetricKind, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{Level, Metadata};
@@ -76,12 +76,12 @@ pub fn metrics() -> Option<PrometheusHandle> {
             Unit::Seconds => metrics::Unit::Seconds,
         };
         match kind {
-            Kind::Counter => metrics::describe_counter!(name, unit, help),
-            Kind::Gauge => metrics::describe_gauge!(name, unit, help),
-            Kind::Histogram => metrics::describe_histogram!(name, unit, help),
+            MetricKind::Counter => metrics::describe_counter!(name, unit, help),
+            MetricKind::Gauge => metrics::describe_gauge!(name, unit, help),
+            MetricKind::Histogram => metrics::describe_histogram!(name, unit, help),
         }
         // What was never counted is 0, and not unknown.
-        if kind == Kind::Counter && labels.is_empty() {
+        if kind == MetricKind::Counter && labels.is_empty() {
             metrics::counter!(name).absolute(0);
         }
     }

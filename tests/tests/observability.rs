@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use abide_actors::metric::{Kind, METRICS, Metric};
+use abide_actors::metric::{METRICS, Metric, MetricKind};
 use serde_json::Value;
 
 const RUNBOOK: &str = "deploy/docs/src/operations/runbook.md";
@@ -35,10 +35,13 @@ fn named(text: &str) -> BTreeSet<&str> {
 }
 
 /// Every use of a macro of `metrics`: the kind, the name, and the labels.
-fn emitted(sources: &str) -> Vec<(Kind, String, BTreeSet<String>)> {
+fn emitted(sources: &str) -> Vec<(MetricKind, String, BTreeSet<String>)> {
     let mut found = Vec::new();
-    let macros =
-        [("counter!(", Kind::Counter), ("gauge!(", Kind::Gauge), ("histogram!(", Kind::Histogram)];
+    let macros = [
+        ("counter!(", MetricKind::Counter),
+        ("gauge!(", MetricKind::Gauge),
+        ("histogram!(", MetricKind::Histogram),
+    ];
     for (open, kind) in macros {
         for (at, _) in sources.match_indices(&format!("metrics::{open}")) {
             let rest = &sources[at + "metrics::".len() + open.len()..];
@@ -89,11 +92,11 @@ fn assert_listed(of: &str, expressions: &[String]) -> BTreeSet<&'static str> {
     for expression in expressions {
         for name in named(expression) {
             let spelt = |metric: &&Metric| match metric.kind {
-                Kind::Histogram => {
+                MetricKind::Histogram => {
                     let rest = name.strip_prefix(metric.name);
                     rest.is_some_and(|rest| ["_bucket", "_count", "_sum"].contains(&rest))
                 }
-                Kind::Counter | Kind::Gauge => metric.name == name,
+                MetricKind::Counter | MetricKind::Gauge => metric.name == name,
             };
             let metric = METRICS.iter().find(spelt);
             used.insert(metric.unwrap_or_else(|| panic!("{of} uses {name}, of no list")).name);

@@ -86,8 +86,8 @@ pub(super) async fn spawn(ctx: &ActivityContext, sub_agent: SubAgentCall<'_>) ->
     let limit = sub_agent.tool.run_timeout;
     let started = |within: Duration| {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        let (call, effective_args) = (call.clone(), ran.clone());
-        Action::ChildStarted(ChildStarted { call, attempt, within_ms, effective_args: ran })
+        let (call, effective_args) = (call.clone(), effective_args.clone());
+        Action::ChildStarted(ChildStarted { call, attempt, within_ms, effective_args })
     };
     match timeout(limit, deliver(ctx, &child, Request::Spawn(Box::new(spawn)))).await {
         Ok(Ok(_)) => started(limit),

@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 
 use super::ActivityContext;
 use super::model_call_span::ModelCallSpan;
-use crate::audit::{Entry, Excerpt, Omitted, Received};
+use crate::audit::{AuditEntry, Excerpt, Omitted, Received};
 use crate::definition::Definition;
-use crate::model::prompt::EXPIRED;
-use crate::model::retry::Retrying;
-use crate::model::{Model, ModelError, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream, Request};
+use crate::model::prompt::EXPIRED_RESULT;
+use crate::model::retry::RetryingModel;
+use crate::model::{
+    Model, ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd, ReplyStream,
+};
 use crate::services::Services;
 
 /// Calls the model for a step, or with `None` for a summary. If the definition asks for an audit,
@@ -25,7 +27,7 @@ pub(super) async fn call(
     ctx: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, u32)>,
-    request: Request,
+    request: ModelRequest,
 ) -> Result<ReplyStream, ModelError> {
     let span = ModelCallSpan::begin(ctx, &request, step.as_ref());
     match call_with_audit(ctx, definition, step, request).await {
@@ -41,18 +43,19 @@ async fn call_with_audit(
     ctx: &ActivityContext,
     definition: &Definition,
     step: Option<(TurnId, u32)>,
-    request: Request,
+    request: ModelRequest,
 ) -> Result<ReplyStream, ModelError> {
     let services = &ctx.services;
     let Some(ttl) = definition.audit else {
-        let model = Retrying::new(services.model.clone(), definition.retry, services.clock.clone());
-        return model.ask(&request).await;
+        let model =
+            RetryingModel::new(services.model.clone(), definition.retry, services.clock.clone());
+        return model.call(&request).await;
     };
     let mut audit = AuditEntryBuilder::new(ctx, ttl, step, request.clone());
     let counting =
         CountingModel { model: services.model.clone(), attempts: audit.attempts.clone() };
-    let model = Retrying::new(counting, definition.retry, services.clock.clone());
-    match model.ask(&request).await {
+    let model = RetryingModel::new(counting, definition.retry, services.clock.clone());
+    match model.call(&request).await {
         Ok(chunks) => Ok(chunks.inspect(move |chunk| audit.record(chunk)).boxed()),
         Err(error) => {
             audit.end(Err(error.message.clone()));
@@ -69,9 +72,9 @@ struct CountingModel {
 
 #[async_trait]
 impl Model for CountingModel {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        self.model.ask(request).await
+        self.model.call(request).await
     }
 }
 
@@ -91,7 +94,7 @@ struct AuditEntryBuilder {
 /// The longer parts of the entry; `Option` in the builder so that `drop` can take them.
 struct CallContent {
     step: Option<(TurnId, u32)>,
-    request: Request,
+    request: ModelRequest,
     summary: Option<u64>,
     evicted: Omitted,
     thinking: String,
@@ -104,14 +107,14 @@ impl AuditEntryBuilder {
         ctx: &ActivityContext,
         ttl: Duration,
         step: Option<(TurnId, u32)>,
-        request: Request,
+        request: ModelRequest,
     ) -> Self {
         let context = &ctx.state.context;
         let results = request.messages.iter().filter(|message| message.role == Role::Tool);
         let evicted = Omitted {
             marks: context.marks,
             messages: request.messages.len(),
-            expired_results: results.filter(|result| result.text() == EXPIRED).count(),
+            expired_results: results.filter(|result| result.text() == EXPIRED_RESULT).count(),
         };
         let summary = context.summary.map(|summary| summary.seq);
         let content = CallContent {
@@ -173,7 +176,7 @@ impl Drop for AuditEntryBuilder {
         let first_part_ms = self.first_chunk_at.map(elapsed_ms);
         let whole_ms = elapsed_ms(until);
         let attempts = self.attempts.load(Ordering::Relaxed);
-        self.services.audit.keep(&self.conversation, self.ttl, move || {
+        self.services.audit.record(&self.conversation, self.ttl, move || {
             let CallContent { step, request, summary, evicted, thinking, text, calls } = content;
             let (turn_id, step) = step.unzip();
             let came = Received {
@@ -183,7 +186,7 @@ impl Drop for AuditEntryBuilder {
                 stop: done.stop,
                 failure,
             };
-            Entry {
+            AuditEntry {
                 id,
                 at,
                 purpose: request.purpose,
@@ -191,20 +194,20 @@ impl Drop for AuditEntryBuilder {
                 step,
                 attempts,
                 sent: Excerpt::of(&sent(&*model, &request)),
-                came,
+                received: came,
                 usage: done.usage,
                 first_part_ms,
                 whole_ms,
                 summary,
-                evicted,
+                omitted: evicted,
             }
         });
     }
 }
 
 /// The request as the provider got it; for a model without a provider, its input.
-fn sent(model: &dyn Model, request: &Request) -> Value {
-    match model.rendered(request) {
+fn sent(model: &dyn Model, request: &ModelRequest) -> Value {
+    match model.request_body(request) {
         Value::Null => json!({"system": request.system, "messages": request.messages}),
         rendered => rendered,
     }
@@ -215,5 +218,5 @@ fn call_json(call: &ModelToolCall) -> Value {
         Ok(args) => args.clone(),
         Err(raw) => Value::String(raw.clone()),
     };
-    json!({"id": call.id, "name": call.name, "args": args, "provided": call.provided})
+    json!({"id": call.id, "name": call.name, "args": args, "provided": call.provider_result})
 }

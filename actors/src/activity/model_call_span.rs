@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::ActivityContext;
 use crate::limits::cut;
 use crate::metric;
-use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, ReplyStream, Request};
+use crate::model::{ModelError, ModelRequest, ModelSettings, Purpose, ReplyChunk, ReplyStream};
 use crate::trace::{self, Attribute, Span, SpanContext, SpanKind, Tracer};
 
 /// The bytes of each text that a span shows, if it shows content: collectors refuse large spans.
@@ -40,7 +40,7 @@ struct OpenSpan {
 impl ModelCallSpan {
     pub(super) fn begin(
         ctx: &ActivityContext,
-        request: &Request,
+        request: &ModelRequest,
         step: Option<&(TurnId, u32)>,
     ) -> Self {
         let settings = &request.settings;
@@ -115,7 +115,7 @@ impl Drop for ModelCallSpan {
 impl OpenSpan {
     fn begin(
         ctx: &ActivityContext,
-        request: &Request,
+        request: &ModelRequest,
         step: Option<&(TurnId, u32)>,
     ) -> Option<Box<Self>> {
         let clock = &ctx.services.clock;
@@ -209,7 +209,7 @@ fn request_attributes(
 ) -> Vec<(&'static str, Attribute)> {
     let mut attributes = vec![
         ("gen_ai.operation.name", "chat".into()),
-        ("gen_ai.provider.name", settings.provider.convention().into()),
+        ("gen_ai.provider.name", settings.provider.otel_name().into()),
         ("gen_ai.request.model", settings.name.as_str().into()),
         ("gen_ai.conversation.id", ctx.id.as_str().into()),
         ("abide.epoch", ctx.epoch.into()),

@@ -22,9 +22,9 @@ use crate::expressions::schema::Schema;
 use crate::journal::StoreError;
 use crate::limits::encoded_len;
 use crate::live::Signal;
-use crate::model::tokens::Counter;
+use crate::model::tokens::TokenCounter;
 use crate::model::{
-    ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request, Retry,
+    ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Retry,
 };
 use crate::streaming::Piece;
 use crate::tools::{Gate, Toolbox};
@@ -50,7 +50,7 @@ struct Step<'a> {
     schema: Option<Value>,
     /// The same for the whole step: a call is judged by the tools that the model was shown.
     toolbox: Toolbox,
-    counter: Counter,
+    counter: TokenCounter,
 }
 
 pub(super) async fn model_step(ctx: &ActivityContext, step: u32) -> Result<Action, StoreError> {
@@ -67,7 +67,7 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: u32) -> Result<Actio
         AnswerFormat::Schema(schema) => Some(schema.clone()),
     };
     let toolbox = ctx.toolbox(definition.clone()).await;
-    let counter = Counter::of(&definition.model).await;
+    let counter = TokenCounter::for_model(&definition.model).await;
     let step = Step { ctx, turn, step, definition, schema, toolbox, counter };
     let events = load_context::load_context(ctx).await?;
     let id = MessageId::new(ctx.services.clock.id("msg"));
@@ -90,10 +90,10 @@ pub(super) async fn model_step(ctx: &ActivityContext, step: u32) -> Result<Actio
 
 impl Step<'_> {
     async fn call_model(&self, id: &MessageId, prompt: Prompt) -> Result<ModelReply, ModelError> {
-        let request = Request {
+        let request = ModelRequest {
             settings: self.definition.model.clone(),
             system: self.definition.system_prompt.clone(),
-            stable: prompt.stable,
+            stable_messages: prompt.stable,
             verbatim: prompt.verbatim,
             cache_key: self.ctx.id.to_string(),
             purpose: Purpose::Step,
@@ -156,7 +156,7 @@ impl Step<'_> {
         weight: Weight,
     ) -> Result<Action, StoreError> {
         // Calls that the provider ran by itself are part of the answer.
-        let is_answer = reply.calls.iter().all(|call| call.provided.is_some());
+        let is_answer = reply.calls.iter().all(|call| call.provider_result.is_some());
         let object = match self.schema.clone().filter(|_| is_answer) {
             Some(schema) => Some(validate_answer(schema, reply.text.clone()).await),
             None => None,
@@ -187,7 +187,7 @@ impl Step<'_> {
     /// The tokens of the context including the reply. The input is the provider's count, if it gave
     /// one and read only what it was sent; of the output, only what is sent again counts.
     async fn context_tokens(&self, reply: &ModelReply, weight: Weight) -> u64 {
-        let has_provider_calls = reply.calls.iter().any(|call| call.provided.is_some());
+        let has_provider_calls = reply.calls.iter().any(|call| call.provider_result.is_some());
         let input_tokens = reply.end.usage.map(|usage| usage.input_tokens);
         let believed = input_tokens.filter(|tokens| *tokens > 0 && !has_provider_calls);
         let before =
@@ -197,7 +197,7 @@ impl Step<'_> {
         let calls = reply.calls.clone();
         let bytes = calls
             .iter()
-            .map(ModelToolCall::bytes)
+            .map(ModelToolCall::encoded_bytes)
             .fold(encoded_len(&content), usize::saturating_add);
         let is_quick = counter.is_quick(bytes);
         let added = self.run_blocking(is_quick, move || counter.reply(&content, &calls)).await;

@@ -14,16 +14,14 @@ use tokio::time::timeout;
 
 use self::range::Range;
 use super::{ActivityContext, model_call};
-use crate::context::limits::share;
-use crate::definition::Definition;
-use crate::definition::HookPoint;
-use crate::definition::SummaryPolicy;
+use crate::context::limits::percent_of;
+use crate::definition::{Definition, HookPoint, SummaryPolicy};
 use crate::hooks::HookContext;
 use crate::hooks::notifier::{HookOwner, Notification};
 use crate::journal::StoreError;
 use crate::limits::cut;
-use crate::model::tokens::Counter;
-use crate::model::{ModelError, ModelSettings, Purpose, ReplyChunk, Request, prompt};
+use crate::model::tokens::TokenCounter;
+use crate::model::{ModelError, ModelRequest, ModelSettings, Purpose, ReplyChunk, prompt};
 
 /// Nobody waits for a summary, but its actor stays in memory. A model that takes longer hangs.
 const SUMMARY_TIMEOUT: Duration = Duration::from_secs(600);
@@ -51,7 +49,7 @@ pub(super) async fn summarize(ctx: &ActivityContext, upto: u64) -> Result<Action
     match call_model(ctx, &definition, policy, &settings, range.transcript.clone()).await {
         Ok((text, _)) if text.trim().is_empty() => failed("the summary was empty"),
         Ok((text, usage)) => {
-            let max_bytes = share(definition.context_budget(), MAX_SUMMARY_PERCENT)
+            let max_bytes = percent_of(definition.context_budget(), MAX_SUMMARY_PERCENT)
                 .saturating_mul(MIN_TOKEN_BYTES);
             let text = cut(text.trim(), usize::try_from(max_bytes).unwrap_or(usize::MAX));
             match summary_action(ctx, &settings, range, text, usage) {
@@ -75,7 +73,8 @@ fn summary_action(
     usage: Option<Usage>,
 ) -> Option<Action> {
     let context = &ctx.state.context;
-    let summary_tokens = Counter::rough(settings.provider).content(&[text_block(text.as_str())]);
+    let summary_tokens =
+        TokenCounter::estimating(settings.provider).content(&[text_block(text.as_str())]);
     let tokens_after = context.tokens.saturating_sub(range.tokens).saturating_add(summary_tokens);
     let is_shorter = summary_tokens < range.tokens || context.has_uncovered_drop();
     let usage = usage.map(|usage| Usage { cost: settings.prices.cost(&usage), ..usage });
@@ -98,11 +97,14 @@ async fn call_model(
     settings: &ModelSettings,
     transcript: Vec<Value>,
 ) -> Result<(String, Option<Usage>), ModelError> {
-    let request = Request {
+    let request = ModelRequest {
         settings: settings.clone(),
         system: policy.prompt.clone(),
-        messages: vec![prompt::inserted(format!("{}part", prompt::CONTEXT), transcript)],
-        stable: 0,
+        messages: vec![prompt::generated_message(
+            format!("{}part", prompt::CONTEXT_ID),
+            transcript,
+        )],
+        stable_messages: 0,
         verbatim: Default::default(),
         cache_key: ctx.id.to_string(),
         purpose: Purpose::Summary,

@@ -68,7 +68,7 @@ impl ToolSpan {
         // Any other action comes from before the tool runs.
         let Action::ToolReturned(ToolReturned { outcome, .. }) = action else { return };
         self.span.ended_at = ctx.services.clock.now();
-        self.span.error = (!outcome.is_ok()).then(|| metric::outcome(outcome));
+        self.span.error = (!outcome.is_ok()).then(|| metric::call_outcome(outcome));
         if self.tracer.shows_content() {
             let result = match outcome {
                 Outcome::Ok(result) => content(result),

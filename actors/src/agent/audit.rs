@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::document::{AuditDocument, Span};
 use super::reader::Mistakes;
-use crate::audit::LONGEST_TTL;
+use crate::audit::MAX_TTL;
 
 /// How long audit entries are kept; `None`: nothing is audited.
 pub(super) fn ttl(mistakes: &mut Mistakes, document: Option<AuditDocument>) -> Option<Duration> {
@@ -12,7 +12,7 @@ pub(super) fn ttl(mistakes: &mut Mistakes, document: Option<AuditDocument>) -> O
         mistakes.missing("audit.ttl");
         return None;
     };
-    if ttl > LONGEST_TTL {
+    if ttl > MAX_TTL {
         mistakes.wrong("audit.ttl", "must be at most 30 days (720h)");
     }
     Some(ttl)
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn nothing_is_audited_unless_it_is_said_for_how_long() {
         assert_eq!(parsed(Value::Null), Ok(None));
-        assert_eq!(parsed(json!({"ttl": "720h"})), Ok(Some(LONGEST_TTL)));
+        assert_eq!(parsed(json!({"ttl": "720h"})), Ok(Some(MAX_TTL)));
         for (audit, wrong) in [
             (json!(true), "audit: must be an object"),
             (json!({}), "audit.ttl: is missing"),

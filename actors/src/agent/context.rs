@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::document::{SummaryDocument, Whole};
 use super::reader::Mistakes;
-use crate::context::limits::{sendable, share, window};
+use crate::context::limits::{percent_of, sendable, window};
 use crate::definition::{Definition, SummaryPolicy, Tool};
-use crate::model::tokens::Counter;
+use crate::model::tokens::TokenCounter;
 use crate::model::{ModelSettings, Provider, ToolSpec};
 
 const DEFAULT_BUDGET_TOKENS: u32 = 30_000;
@@ -48,12 +48,16 @@ fn summary(
     budget: u64,
 ) -> Option<SummaryPolicy> {
     let readable = model.map_or(budget, |model| budget.min(sendable(window(model))));
-    let default_over = share(readable, SUMMARIZE_OVER_PERCENT);
+    let default_threshold = percent_of(readable, SUMMARIZE_OVER_PERCENT);
     match value {
         None => {
             let is_scripted = model.is_none_or(|model| model.provider == Provider::Scripted);
-            let prompt = SummaryPolicy::PROMPT.to_owned();
-            (!is_scripted).then_some(SummaryPolicy { model: None, prompt, over: default_over })
+            let prompt = SummaryPolicy::DEFAULT_PROMPT.to_owned();
+            (!is_scripted).then_some(SummaryPolicy {
+                model: None,
+                prompt,
+                threshold_tokens: default_threshold,
+            })
         }
         Some(Value::Bool(false)) => None,
         Some(value @ Value::Object(_)) => {
@@ -63,8 +67,8 @@ fn summary(
                 model: model.flatten(),
                 prompt: document
                     .prompt
-                    .map_or_else(|| SummaryPolicy::PROMPT.to_owned(), |text| text.0),
-                over: document.over.map_or(default_over, |tokens| tokens.0.into()),
+                    .map_or_else(|| SummaryPolicy::DEFAULT_PROMPT.to_owned(), |text| text.0),
+                threshold_tokens: document.over.map_or(default_threshold, |tokens| tokens.0.into()),
             })
         }
         Some(_) => {
@@ -87,7 +91,8 @@ pub(super) fn check(mistakes: &mut Mistakes, definition: &Definition) {
     };
     let tools: Vec<ToolSpec> =
         definition.tools.iter().filter(|tool| tool.is_for_model()).map(spec).collect();
-    let head = Counter::rough(definition.model.provider).head(&definition.system_prompt, &tools);
+    let head =
+        TokenCounter::estimating(definition.model.provider).head(&definition.system_prompt, &tools);
     if head > sendable(u64::from(window)) {
         let message = format!(
             "is too small: the system prompt and the tools alone have about {head} tokens, and \

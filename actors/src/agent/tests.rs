@@ -92,7 +92,7 @@ fn the_contracts_example_is_read_whole() {
     assert_eq!(parsed.warnings, Vec::<String>::new());
     assert_eq!((agent.name.as_str(), agent.max_steps), ("support", 7));
     assert_eq!(agent.suspension_timeout, Duration::from_secs(240));
-    assert_eq!(agent.retry.base, Duration::from_millis(100));
+    assert_eq!(agent.retry.base_delay, Duration::from_millis(100));
     assert_eq!(agent.client_grace, None);
     assert_eq!(agent.assigns["shop"], "x");
     let tool = &agent.tools[0];
@@ -109,7 +109,7 @@ fn what_is_left_out_has_the_contracts_defaults() {
     assert_eq!(agent.suspension_timeout, Duration::from_secs(300));
     assert_eq!(agent.client_grace, Some(Duration::from_secs(5)));
     assert_eq!(agent.max_steps, 25);
-    assert_eq!((agent.retry.max_attempts, agent.retry.max), (3, Duration::from_secs(8)));
+    assert_eq!((agent.retry.max_attempts, agent.retry.max_delay), (3, Duration::from_secs(8)));
     assert_eq!(agent.tools[0].run_timeout, Duration::from_secs(60));
     assert_eq!(agent.source, document);
 }

@@ -1,4 +1,4 @@
-//! One call of a model, as the audit keeps it.
+//! The audit's record of one model call.
 
 use abide_conversation::context::ContextMarks;
 use abide_conversation::message::blocks::without_bytes;
@@ -9,40 +9,42 @@ use serde_json::Value;
 
 use crate::model::Purpose;
 
-/// How much of what was sent, and of what came back, is kept.
-const MOST_BYTES: usize = 1 << 20;
+/// The largest excerpt of what was sent, and of what was received.
+const MAX_EXCERPT_BYTES: usize = 1 << 20;
 
-/// One call of a model, its repeats included.
+/// One model call, including its retries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Unique, for whoever pages.
+pub struct AuditEntry {
+    /// Unique, so that clients can page.
     pub id: String,
-    /// When it was asked first.
+    /// When the first attempt started.
     pub at: Timestamp,
     pub purpose: Purpose,
-    /// `None` for a summary: it belongs to no turn.
+    /// `None` for a summary, which belongs to no turn.
     #[serde(default)]
     pub turn_id: Option<TurnId>,
     #[serde(default)]
     pub step: Option<u32>,
-    /// How often it was asked.
+    /// The number of attempts.
     pub attempts: u32,
     /// The body of the request, without keys.
     pub sent: Excerpt,
-    pub came: Received,
+    #[serde(rename = "came")]
+    pub received: Received,
     #[serde(default)]
     pub usage: Option<Usage>,
-    /// From asking first to the first part, and to the end, in milliseconds.
+    /// Milliseconds from the first attempt to the first chunk, and to the end.
     #[serde(default)]
     pub first_part_ms: Option<u64>,
     pub whole_ms: u64,
-    /// The event of the summary that stood in front of what was sent.
+    /// The event of the summary that preceded the messages.
     #[serde(default)]
     pub summary: Option<u64>,
-    pub evicted: Omitted,
+    #[serde(rename = "evicted")]
+    pub omitted: Omitted,
 }
 
-/// What a model's provider answered.
+/// The provider's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Received {
     pub thinking: Excerpt,
@@ -51,50 +53,51 @@ pub struct Received {
     pub calls: Excerpt,
     #[serde(default)]
     pub stop: Option<StopReason>,
-    /// Why it came to nothing, or was cut off.
+    /// Why the call failed or was cut off.
     #[serde(default)]
     pub failure: Option<String>,
 }
 
-/// What was not sent of the conversation.
+/// What was left out of the conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Omitted {
     pub marks: ContextMarks,
-    /// Messages that were sent.
+    /// The number of messages that were sent.
     pub messages: usize,
-    /// Those of them that are results, and say only that they have expired.
+    /// How many of these messages are results that only say that they have expired.
     pub expired_results: usize,
 }
 
-/// A value, or as much of it as is kept.
+/// A value, or the beginning of one that is too large.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Excerpt {
-    /// How long it was as JSON, in bytes, once base64 was taken out.
+    /// The length of its JSON in bytes, after base64 was removed.
     pub bytes: usize,
-    /// Then `value` is how its JSON begins, as a text.
-    pub cut: bool,
+    /// If set, `value` is the beginning of its JSON, as text.
+    #[serde(rename = "cut")]
+    pub truncated: bool,
     pub value: Value,
 }
 
-impl Entry {
-    /// Sorts the entries of a conversation by time.
+impl AuditEntry {
+    /// The key by which a conversation's entries are sorted in time.
     pub fn key(&self) -> String {
-        // Until the year 2255 all have 16 digits.
+        // Timestamps have 16 digits until the year 2286.
         format!("{:016}-{}", self.at.as_microsecond().max(0), self.id)
     }
 }
 
 impl Excerpt {
-    /// At most 1 MiB of a value, and of base64 in it only how much it is.
+    /// At most 1 MiB of a value, in which base64 is replaced by its size.
     pub fn of(value: &Value) -> Self {
         let value = without_bytes(value);
         let mut text = value.to_string();
         let bytes = text.len();
-        if bytes <= MOST_BYTES {
-            return Self { bytes, cut: false, value };
+        if bytes <= MAX_EXCERPT_BYTES {
+            return Self { bytes, truncated: false, value };
         }
-        text.truncate(text.floor_char_boundary(MOST_BYTES));
-        Self { bytes, cut: true, value: text.into() }
+        text.truncate(text.floor_char_boundary(MAX_EXCERPT_BYTES));
+        Self { bytes, truncated: true, value: text.into() }
     }
 }
 
@@ -105,24 +108,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_cut_and_says_so() {
+    fn a_long_value_is_cut_and_says_so() {
         let short = json!({"a": [1, "ä"]});
         assert_eq!(
             Excerpt::of(&short),
-            Excerpt { bytes: short.to_string().len(), cut: false, value: short }
+            Excerpt { bytes: short.to_string().len(), truncated: false, value: short }
         );
-        let long = json!(["ä ".repeat(MOST_BYTES)]);
-        let kept = Excerpt::of(&long);
-        assert_eq!((kept.bytes, kept.cut), (long.to_string().len(), true));
-        let text = kept.value.as_str().unwrap_or_default();
-        assert!(text.len() <= MOST_BYTES && long.to_string().starts_with(text));
-        assert!(text.len() > MOST_BYTES - 4);
+        let long = json!(["ä ".repeat(MAX_EXCERPT_BYTES)]);
+        let excerpt = Excerpt::of(&long);
+        assert_eq!((excerpt.bytes, excerpt.truncated), (long.to_string().len(), true));
+        let text = excerpt.value.as_str().unwrap_or_default();
+        assert!(text.len() <= MAX_EXCERPT_BYTES && long.to_string().starts_with(text));
+        assert!(text.len() > MAX_EXCERPT_BYTES - 4);
     }
 
     #[test]
-    fn base64_is_taken_out() {
+    fn base64_is_removed() {
         let url = format!("data:image/png;base64,{}", "AAEC".repeat(1_000));
-        let kept = Excerpt::of(&json!({"image_url": {"url": url}}));
-        assert_eq!(kept.value, json!({"image_url": {"url": "[3 kB of base64]"}}));
+        let excerpt = Excerpt::of(&json!({"image_url": {"url": url}}));
+        assert_eq!(excerpt.value, json!({"image_url": {"url": "[3 kB of base64]"}}));
     }
 }

@@ -1,13 +1,13 @@
-//! How much a model reads, and how much of that a conversation may take.
+//! The sizes of models' context windows, and how much of one a conversation may take.
 
 use crate::definition::Definition;
 use crate::model::{ModelSettings, Provider};
 
-/// Of a model that is in no table and whose definition says nothing.
-const WINDOW: u64 = 128_000;
+/// The window of a model that is not in the table and whose definition has no `window`.
+const DEFAULT_WINDOW_TOKENS: u64 = 128_000;
 
-/// The windows of families of models, by how their names begin; the first that fits holds.
-const WINDOWS: [(&str, u64); 14] = [
+/// The windows of model families, by the prefix of their names; the first match counts.
+const WINDOWS_BY_PREFIX: [(&str, u64); 14] = [
     ("gpt-3.5", 16_385),
     ("gpt-4-32k", 32_768),
     ("gpt-4-turbo", 128_000),
@@ -24,33 +24,33 @@ const WINDOWS: [(&str, u64); 14] = [
     ("gemini", 1_048_576),
 ];
 
-/// How many tokens the model reads at most.
+/// The model's context window in tokens.
 pub(crate) fn window(settings: &ModelSettings) -> u64 {
-    let known = WINDOWS.iter().find(|(family, _)| settings.name.starts_with(family));
+    let known = WINDOWS_BY_PREFIX.iter().find(|(family, _)| settings.name.starts_with(family));
     let usual = match settings.provider {
-        // It reads nothing that could be too long for it.
+        // No prompt is too long for a script.
         Provider::Scripted => u64::MAX,
         Provider::Openai
         | Provider::OpenaiResponses
         | Provider::Anthropic
         | Provider::Gemini
-        | Provider::Ollama => known.map_or(WINDOW, |(_, window)| *window),
+        | Provider::Ollama => known.map_or(DEFAULT_WINDOW_TOKENS, |(_, window)| *window),
     };
     settings.window.map_or(usual, u64::from)
 }
 
-/// What is left of a window for what is sent: the answer needs some of it.
+/// The part of a window that a prompt may fill: the answer needs the rest.
 pub(crate) fn sendable(window: u64) -> u64 {
-    share(window, 75)
+    percent_of(window, 75)
 }
 
-/// So many percent.
-pub(crate) fn share(tokens: u64, percent: u64) -> u64 {
+/// `percent` percent of the tokens.
+pub(crate) fn percent_of(tokens: u64, percent: u64) -> u64 {
     tokens.saturating_mul(percent) / 100
 }
 
 impl Definition {
-    /// How many tokens a prompt may have before it is reduced, without what hooks add.
+    /// The largest prompt in tokens before it is reduced, not counting the context that hooks add.
     pub fn context_budget(&self) -> u64 {
         let working = self.working_budget.saturating_sub(self.injection_reserve);
         u64::from(working).min(sendable(window(&self.model)))

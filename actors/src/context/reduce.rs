@@ -1,4 +1,4 @@
-//! Takes out of the context what is over its budget, the cheapest first.
+//! Reduces a context that exceeds its budget, starting with what is cheapest to lose.
 
 #[cfg(test)]
 mod tests;
@@ -9,98 +9,106 @@ use abide_conversation::TurnId;
 use abide_conversation::context::{Context, ContextMarks};
 use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason};
 
-use super::limits::share;
-use super::retention::expired;
+use super::limits::percent_of;
 use crate::model::prompt::PromptInput;
-use crate::model::tokens::Counter;
+use crate::model::prompt::retention::expired_calls;
+use crate::model::tokens::TokenCounter;
 
-/// When turns are dropped, so many percent of the budget stay: the next steps then only append.
-const LOW: u64 = 60;
-/// What frees less of the budget is not worth a prefix that no cache knows.
-const WORTH: u64 = 25;
-/// So many percent of an estimate are the most that a context can really have. A provider that counts
-/// more counts something else, such as what its own tools read, or is wrong.
-const MOST: u64 = 250;
+/// When turns are dropped, the context shrinks to this share of the budget, so that the next steps
+/// only append.
+const KEEP_PERCENT: u64 = 60;
+/// A reduction that frees less of the budget is not worth a prefix that is in no cache.
+const MIN_GAIN_PERCENT: u64 = 25;
+/// The largest true size of a context, in percent of its estimate. A provider that counts more
+/// either counts something else, such as the input of its own tools, or is wrong.
+const MAX_OVERCOUNT_PERCENT: u64 = 250;
 
-/// A context that is too large.
+/// Reduces one context that is too large.
 pub(crate) struct ContextReducer<'a> {
-    pub(crate) view: PromptInput<'a>,
+    pub(crate) input: PromptInput<'a>,
     pub(crate) step: u32,
-    pub(crate) why: ReductionReason,
-    /// The tokens of the whole, as they are known.
+    pub(crate) reason: ReductionReason,
+    /// The known size of the whole prompt, in tokens.
     pub(crate) tokens: u64,
-    /// The tokens of what stands before the messages, roughly.
-    pub(crate) head: u64,
-    /// Estimates: only shares matter here.
-    pub(crate) counter: Counter,
+    /// The estimated size of the system prompt and the tools, in tokens.
+    pub(crate) head_tokens: u64,
+    /// An estimating counter is enough: only proportions matter here.
+    pub(crate) counter: TokenCounter,
 }
 
-/// The context as some marks show it.
-struct Weighed {
+/// The sizes of the context as shown by some marks.
+struct WeighedContext {
     marks: ContextMarks,
-    /// By turn, oldest first.
+    /// Tokens by turn, oldest first.
     turns: Vec<(TurnId, u64)>,
     tokens: u64,
 }
 
 impl ContextReducer<'_> {
-    /// The same with a count that can be true.
-    pub(crate) fn believed(mut self) -> Self {
-        let rough = self.weighed(self.view.context.marks, 1, 1).tokens;
-        self.tokens = self.tokens.min(share(rough, MOST));
+    /// Caps the known size at the largest plausible one.
+    pub(crate) fn with_plausible_count(mut self) -> Self {
+        let rough = self.weigh(self.input.context.marks, 1, 1).tokens;
+        self.tokens = self.tokens.min(percent_of(rough, MAX_OVERCOUNT_PERCENT));
         self
     }
 
-    /// Expires results that are past their retention, then drops the oldest turns; nothing, if that
+    /// Expires results that are past their retention, then drops the oldest turns. `None` if that
     /// is not worth it.
-    pub(crate) fn within(&self, budget: u64) -> Option<ContextReduced> {
-        let frees = |it: &Weighed| self.tokens.saturating_sub(it.tokens);
-        let worth = |it: &Weighed| frees(it) > 0 && frees(it) >= share(budget, WORTH);
-        let now = self.weighed(self.view.context.marks, 1, 1);
-        let aged = self.relative(self.aged(), &now);
-        if aged.tokens <= budget && worth(&aged) {
-            return Some(self.reduced(&aged));
+    pub(crate) fn reduce_within(&self, budget: u64) -> Option<ContextReduced> {
+        let freed = |it: &WeighedContext| self.tokens.saturating_sub(it.tokens);
+        let is_worth_it = |it: &WeighedContext| {
+            freed(it) > 0 && freed(it) >= percent_of(budget, MIN_GAIN_PERCENT)
+        };
+        let now = self.weigh(self.input.context.marks, 1, 1);
+        let aged = self.weigh_relative(self.expire_aged(), &now);
+        if aged.tokens <= budget && is_worth_it(&aged) {
+            return Some(self.reduction(&aged));
         }
-        let dropped = self.dropped(&aged, share(budget, LOW), &now);
-        worth(&dropped).then(|| self.reduced(&dropped))
+        let dropped = self.drop_turns(&aged, percent_of(budget, KEEP_PERCENT), &now);
+        is_worth_it(&dropped).then(|| self.reduction(&dropped))
     }
 
-    /// The same down to so many tokens; if that is not enough, expires all results but those of the
-    /// last step, whatever their retention. `None`: nothing more can be taken out.
-    pub(crate) fn down_to(&self, tokens: u64) -> Option<ContextReduced> {
-        let now = self.weighed(self.view.context.marks, 1, 1);
-        let aged = self.relative(self.aged(), &now);
-        let dropped = self.dropped(&aged, tokens, &now);
-        let forced = self.relative(self.forced(dropped.marks), &now);
-        let steps = [aged, dropped, forced];
-        let enough = steps.iter().find(|it| it.tokens <= tokens).or(steps.last())?;
-        (enough.tokens < self.tokens).then(|| self.reduced(enough))
+    /// Reduces the context to at most `tokens`, if necessary by expiring all results but those of
+    /// the last step, whatever their retention. `None` if nothing more can be removed.
+    pub(crate) fn reduce_to(&self, tokens: u64) -> Option<ContextReduced> {
+        let now = self.weigh(self.input.context.marks, 1, 1);
+        let aged = self.weigh_relative(self.expire_aged(), &now);
+        let dropped = self.drop_turns(&aged, tokens, &now);
+        let forced = self.weigh_relative(self.expire_all(dropped.marks), &now);
+        let stages = [aged, dropped, forced];
+        let reached = stages.iter().find(|it| it.tokens <= tokens).or(stages.last())?;
+        (reached.tokens < self.tokens).then(|| self.reduction(reached))
     }
 
-    fn aged(&self) -> ContextMarks {
-        let last = self.view.events.last().map_or(0, |event| event.seq);
-        let marks = self.view.context.marks;
+    fn expire_aged(&self) -> ContextMarks {
+        let last = self.input.events.last().map_or(0, |event| event.seq);
+        let marks = self.input.context.marks;
         ContextMarks { expired_upto: marks.expired_upto.max(last), ..marks }
     }
 
-    /// All results before the running turn's last step.
-    fn forced(&self, marks: ContextMarks) -> ContextMarks {
-        let steps = |data: &EventData| {
+    /// Marks all results before the running turn's last step as expired.
+    fn expire_all(&self, marks: ContextMarks) -> ContextMarks {
+        let starts_step = |data: &EventData| {
             matches!(data, EventData::AssistantMsg(_) | EventData::TurnStarted(_))
         };
-        let is_own = |of: &Option<TurnId>| of.as_ref() == Some(self.view.turn);
-        let mut events = self.view.events.iter().rev();
-        let last = events.find(|event| is_own(&event.turn_id) && steps(&event.data));
+        let is_own = |of: &Option<TurnId>| of.as_ref() == Some(self.input.turn);
+        let mut events = self.input.events.iter().rev();
+        let last = events.find(|event| is_own(&event.turn_id) && starts_step(&event.data));
         ContextMarks {
             forced_upto: marks.forced_upto.max(last.map_or(0, |event| event.seq)),
             ..marks
         }
     }
 
-    /// Drops the oldest turns, never the running one, until no more than so many tokens are left.
-    fn dropped(&self, aged: &Weighed, most: u64, now: &Weighed) -> Weighed {
+    /// Drops the oldest turns, but never the running one, until at most `max_tokens` tokens are left.
+    fn drop_turns(
+        &self,
+        aged: &WeighedContext,
+        max_tokens: u64,
+        now: &WeighedContext,
+    ) -> WeighedContext {
         let ends: HashMap<&TurnId, u64> = self
-            .view
+            .input
             .events
             .iter()
             .filter_map(|event| {
@@ -110,34 +118,36 @@ impl ContextReducer<'_> {
             .collect();
         let (mut marks, mut left) = (aged.marks, aged.tokens);
         for (turn, tokens) in &aged.turns {
-            let Some(end) = ends.get(turn).filter(|_| left > most && turn != self.view.turn) else {
+            let Some(end) = ends.get(turn).filter(|_| left > max_tokens && turn != self.input.turn)
+            else {
                 break;
             };
             marks.shown_from = end.saturating_add(1);
             left = left.saturating_sub(*tokens);
         }
-        marks.read_from = marks.read_from.max(from(self.view.events, marks.shown_from));
-        self.relative(marks, now)
+        marks.read_from =
+            marks.read_from.max(first_shown_event(self.input.events, marks.shown_from));
+        self.weigh_relative(marks, now)
     }
 
-    fn relative(&self, marks: ContextMarks, now: &Weighed) -> Weighed {
-        self.weighed(marks, self.tokens, now.tokens.max(1))
+    fn weigh_relative(&self, marks: ContextMarks, now: &WeighedContext) -> WeighedContext {
+        self.weigh(marks, self.tokens, now.tokens.max(1))
     }
 
-    /// Each count is multiplied by `known` and divided by `rough`, so that all of the present context
-    /// comes to what is known of it.
-    fn weighed(&self, marks: ContextMarks, known: u64, rough: u64) -> Weighed {
+    /// Sizes the context as shown by `marks`. Each count is scaled by `known / rough`, so that the
+    /// sum for the present context equals its known size.
+    fn weigh(&self, marks: ContextMarks, known: u64, rough: u64) -> WeighedContext {
         let scaled = |tokens: u64| {
             let scaled = u128::from(tokens) * u128::from(known) / u128::from(rough);
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
-        let context = Context { marks, ..self.view.context.clone() };
-        let view = PromptInput { context: &context, ..self.view };
+        let context = Context { marks, ..self.input.context.clone() };
+        let input = PromptInput { context: &context, ..self.input };
         let mut turns: Vec<(TurnId, u64)> = Vec::new();
-        let mut earlier = self.head;
-        for shown in view.messages() {
-            let tokens = self.counter.message(&shown.message);
-            match (shown.turn, turns.last_mut()) {
+        let mut earlier = self.head_tokens;
+        for message in input.messages() {
+            let tokens = self.counter.message(&message.message);
+            match (message.turn, turns.last_mut()) {
                 (None, _) => earlier = earlier.saturating_add(tokens),
                 (Some(turn), Some(last)) if last.0 == *turn => last.1 += tokens,
                 (Some(turn), _) => turns.push((turn.clone(), tokens)),
@@ -145,22 +155,22 @@ impl ContextReducer<'_> {
         }
         let all = turns.iter().fold(earlier, |all, (_, tokens)| all.saturating_add(*tokens));
         let turns = turns.into_iter().map(|(turn, tokens)| (turn, scaled(tokens))).collect();
-        Weighed { marks, turns, tokens: scaled(all) }
+        WeighedContext { marks, turns, tokens: scaled(all) }
     }
 
-    fn reduced(&self, to: &Weighed) -> ContextReduced {
-        let PromptInput { events, context, rules, .. } = self.view;
-        let results = |marks| expired(events, marks, rules).len();
+    fn reduction(&self, to: &WeighedContext) -> ContextReduced {
+        let PromptInput { events, context, rules, .. } = self.input;
+        let results = |marks| expired_calls(events, marks, rules).len();
         let starts = events.iter().filter(|event| {
             let dropped = (context.marks.shown_from..to.marks.shown_from).contains(&event.seq);
             dropped && matches!(event.data, EventData::TurnStarted(_))
         });
-        let newly = results(&to.marks).saturating_sub(results(&context.marks));
+        let newly_expired = results(&to.marks).saturating_sub(results(&context.marks));
         ContextReduced {
             step: self.step,
             marks: to.marks,
-            reason: self.why,
-            results: u32::try_from(newly).unwrap_or(u32::MAX),
+            reason: self.reason,
+            results: u32::try_from(newly_expired).unwrap_or(u32::MAX),
             turns: u32::try_from(starts.count()).unwrap_or(u32::MAX),
             tokens_before: self.tokens,
             tokens_after: to.tokens,
@@ -168,19 +178,19 @@ impl ContextReducer<'_> {
     }
 }
 
-/// The first event that must be read when turns are shown that started at `since` or later: a
-/// message that was queued stands before its turn.
-pub(crate) fn from(events: &[Event], since: u64) -> u64 {
-    let gone: Vec<&TurnId> = events
+/// The first event that must be read if the turns that started at `since` or later are shown: a
+/// queued message precedes its turn.
+pub(crate) fn first_shown_event(events: &[Event], since: u64) -> u64 {
+    let dropped: Vec<&TurnId> = events
         .iter()
         .filter_map(|event| {
-            let gone = event.seq < since && matches!(event.data, EventData::TurnStarted(_));
-            event.turn_id.as_ref().filter(|_| gone)
+            let is_dropped = event.seq < since && matches!(event.data, EventData::TurnStarted(_));
+            event.turn_id.as_ref().filter(|_| is_dropped)
         })
         .collect();
-    let kept = events.iter().find(|event| match &event.turn_id {
-        Some(turn) => matches!(event.data, EventData::UserMsg(_)) && !gone.contains(&turn),
+    let queued = events.iter().find(|event| match &event.turn_id {
+        Some(turn) => matches!(event.data, EventData::UserMsg(_)) && !dropped.contains(&turn),
         None => false,
     });
-    kept.map_or(since, |event| event.seq.min(since))
+    queued.map_or(since, |event| event.seq.min(since))
 }

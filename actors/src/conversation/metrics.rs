@@ -11,7 +11,7 @@ use abide_conversation::state::{Call, CallPhase};
 use abide_conversation::{AgentName, Revision, State, Timestamp};
 
 use super::LiveConversation;
-use crate::metric::{ending, executor, kind, outcome, status};
+use crate::metric::{call_outcome, executor, message_status, suspension_kind, turn_outcome};
 use crate::trace::{self, Span, SpanContext, SpanKind};
 
 impl LiveConversation {
@@ -21,11 +21,11 @@ impl LiveConversation {
             match &event.data {
                 EventData::TurnEnded(ended) => self.record_turn_end(before, events, event, ended),
                 EventData::AssistantMsg(message) => {
-                    let outcome = status(message.status);
+                    let outcome = message_status(message.status);
                     metrics::counter!("abide_steps_total", "outcome" => outcome).increment(1);
                 }
                 EventData::Suspension(open) => {
-                    let kind = kind(open.kind);
+                    let kind = suspension_kind(open.kind);
                     metrics::counter!("abide_suspensions_total", "kind" => kind).increment(1);
                 }
                 EventData::Resolution(resolution) => {
@@ -35,7 +35,7 @@ impl LiveConversation {
                 }
                 EventData::ToolResult(done) => self.record_call_end(before, events, done, event.at),
                 EventData::DispatchFinished(done) => {
-                    count_call(Executor::Server, outcome(&done.result))
+                    count_call(Executor::Server, call_outcome(&done.result))
                 }
                 // The other events happen within these.
                 _ => {}
@@ -44,7 +44,7 @@ impl LiveConversation {
     }
 
     fn record_call_end(&self, before: &State, events: &[Event], done: &ToolResult, at: Timestamp) {
-        let outcome = outcome(&done.outcome);
+        let outcome = call_outcome(&done.outcome);
         let Some(call) = before.call(&done.call_id) else {
             // The call was planned and ended by the same commit.
             let planned = events.iter().find_map(|event| match &event.data {
@@ -87,7 +87,7 @@ impl LiveConversation {
         at: Timestamp,
     ) {
         let Some(waiting) = call.open_suspension() else { return };
-        let kind = kind(waiting.kind);
+        let kind = suspension_kind(waiting.kind);
         metrics::histogram!("abide_suspension_seconds", "kind" => kind, "outcome" => outcome)
             .record(seconds(waiting.since, at));
         let Some(turn) = &before.turn else { return };
@@ -153,7 +153,7 @@ impl LiveConversation {
     }
 
     fn record_turn_end(&self, before: &State, events: &[Event], end: &Event, ended: &TurnEnded) {
-        let outcome = ending(ended.outcome);
+        let outcome = turn_outcome(ended.outcome);
         metrics::counter!("abide_turns_total", "outcome" => outcome).increment(1);
         let Some(ended_turn) = EndedTurn::of(before, events, end) else { return };
         metrics::histogram!("abide_turn_seconds", "outcome" => outcome)
@@ -174,7 +174,7 @@ impl LiveConversation {
         ];
         if let Some(definition) = self.services.agents.kept(ended_turn.revision) {
             let model = &definition.model;
-            attributes.push(("gen_ai.provider.name", model.provider.convention().into()));
+            attributes.push(("gen_ai.provider.name", model.provider.otel_name().into()));
             attributes.push(("gen_ai.request.model", model.name.as_str().into()));
         }
         if let Some(parent) = &before.parent {

@@ -8,18 +8,18 @@ use serde_json::Value;
 use super::{HookCallError, HookCaller, HookContext, HookPayload, Reply};
 use crate::definition::HookSpec;
 use crate::model::prompt;
-use crate::model::tokens::Counter;
+use crate::model::tokens::TokenCounter;
 
 /// The tokens that hooks may still add to one step.
 #[derive(Clone)]
 pub(crate) struct TokenReserve {
     total: u32,
     used: u64,
-    counter: Counter,
+    counter: TokenCounter,
 }
 
 impl TokenReserve {
-    pub(crate) fn new(total: u32, counter: Counter) -> Self {
+    pub(crate) fn new(total: u32, counter: TokenCounter) -> Self {
         Self { total, used: 0, counter }
     }
 
@@ -79,7 +79,7 @@ pub(crate) async fn collect_additions(
 /// The messages that the additions become, for one step only.
 pub(crate) fn transient_messages(added: Vec<AddedContext>) -> impl Iterator<Item = Message> {
     let message = |(at, added): (usize, AddedContext)| {
-        prompt::inserted(format!("{}now_{at}", prompt::CONTEXT), added.content)
+        prompt::generated_message(format!("{}now_{at}", prompt::CONTEXT_ID), added.content)
     };
     added.into_iter().enumerate().map(message)
 }

@@ -22,8 +22,8 @@ use super::context::TokenReserve;
 use super::stream::{Filter, filter};
 use super::*;
 use crate::definition::Definition;
-use crate::model::prompt::inserted;
-use crate::model::tokens::Counter;
+use crate::model::prompt::generated_message;
+use crate::model::tokens::TokenCounter;
 use crate::model::{ModelError, ModelToolCall, Provider, ReplyChunk, ReplyEnd};
 use crate::tools::Extensions;
 use crate::tools::fixtures::{StillClock, scope, source};
@@ -204,8 +204,12 @@ fn text(text: &str) -> Result<ReplyChunk, ModelError> {
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_a_hook_is_busy_is_joined_and_its_last_call_flushes() {
     let done = || Ok(ReplyChunk::Done(ReplyEnd::default()));
-    let call =
-        ModelToolCall { id: "a".into(), name: "b".into(), args: Ok(json!({})), provided: None };
+    let call = ModelToolCall {
+        id: "a".into(),
+        name: "b".into(),
+        args: Ok(json!({})),
+        provider_result: None,
+    };
     let call = || Ok(ReplyChunk::Call(call.clone()));
     let chunks = vec![text("a"), text("b"), text("c"), call(), text("d"), done()];
     let (passed, received) = through_slow_hook(chunks).await;
@@ -245,7 +249,7 @@ async fn a_model_that_fails_or_never_stops_ends_the_stream_at_once() {
 #[test]
 fn a_hook_reads_the_newest_messages_within_a_megabyte_and_the_last_in_any_case() {
     let message = |size: usize| -> Message {
-        inserted("m".to_owned(), vec![json!({"type": "text", "text": "x".repeat(size)})])
+        generated_message("m".to_owned(), vec![json!({"type": "text", "text": "x".repeat(size)})])
     };
     assert_eq!(newest_messages(&[]).len(), 0);
     assert_eq!(newest_messages(&[message(9), message(9)]).len(), 2);
@@ -259,13 +263,13 @@ fn a_hook_reads_the_newest_messages_within_a_megabyte_and_the_last_in_any_case()
 
 #[test]
 fn a_reserve_is_counted_as_the_models_messages_are() {
-    let mut reserve = TokenReserve::new(4, Counter::rough(Provider::Scripted));
+    let mut reserve = TokenReserve::new(4, TokenCounter::estimating(Provider::Scripted));
     let block = |text: &str| vec![json!({"type": "text", "text": text})];
     assert_eq!(reserve.take("a", &block("one")), Ok(()));
     assert_eq!(reserve.take("b", &block("two three four")), Ok(()));
     let over = "hook c went over the injection reserve of 4 tokens".to_owned();
     assert_eq!(reserve.take("c", &block("five")), Err(over.clone()));
-    let mut reserve = TokenReserve::new(4, Counter::rough(Provider::Scripted));
+    let mut reserve = TokenReserve::new(4, TokenCounter::estimating(Provider::Scripted));
     assert_eq!(
         reserve.take("c", &[json!({"type": "json", "data": "one two three four five"})]),
         Err(over)

@@ -5,8 +5,8 @@ use abide_conversation::message::{ErrorType, MessageStatus, Outcome};
 
 use crate::model::Purpose;
 
-/// How a call ended.
-pub(crate) fn outcome(outcome: &Outcome) -> &'static str {
+/// The outcome of a call.
+pub(crate) fn call_outcome(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Ok(_) => "ok",
         Outcome::Err(_, ErrorType::Denied) => "denied",
@@ -23,8 +23,8 @@ pub(crate) fn outcome(outcome: &Outcome) -> &'static str {
     }
 }
 
-pub(crate) fn ending(ending: TurnOutcome) -> &'static str {
-    match ending {
+pub(crate) fn turn_outcome(outcome: TurnOutcome) -> &'static str {
+    match outcome {
         TurnOutcome::Completed => "completed",
         TurnOutcome::Cancelled => "cancelled",
         TurnOutcome::Halted => "halted",
@@ -32,7 +32,7 @@ pub(crate) fn ending(ending: TurnOutcome) -> &'static str {
     }
 }
 
-pub(crate) fn status(status: MessageStatus) -> &'static str {
+pub(crate) fn message_status(status: MessageStatus) -> &'static str {
     match status {
         MessageStatus::Complete => "complete",
         MessageStatus::Cancelled => "cancelled",
@@ -49,7 +49,7 @@ pub(crate) fn executor(executor: Executor) -> &'static str {
     }
 }
 
-pub(crate) fn kind(kind: SuspensionKind) -> &'static str {
+pub(crate) fn suspension_kind(kind: SuspensionKind) -> &'static str {
     match kind {
         SuspensionKind::Approval => "approval",
         SuspensionKind::Elicitation => "elicitation",

@@ -1,4 +1,4 @@
-//! The wire format of Anthropic's messages.
+//! The wire format of Anthropic's Messages API.
 
 mod body;
 mod message;
@@ -12,49 +12,52 @@ mod tool;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::http::{Auth, Call, Format, Reply, below};
-use super::{ModelError, Request};
+use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
+use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
-const ANTHROPIC: &str = "https://api.anthropic.com/v1";
+/// The server, unless the definition names another one.
+const DEFAULT_BASE_URL: &str = "https://api.anthropic.com/v1";
 
-/// The version of the format, which every request must name.
-const VERSION: &str = "2023-06-01";
+/// The API version, which every request must name.
+const API_VERSION: &str = "2023-06-01";
 
-/// What must be named by a request that says what becomes of thinking whose context has changed.
-const BINDING: &str = "thinking-binding-controls-2026-08-01";
+/// The beta that a request must name if it configures what happens to thinking whose context has
+/// changed.
+const THINKING_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// What the provider says of thinking that it will not read again: newer models refuse it once
-/// anything before it has changed, as results that expire do.
-const UNREADABLE: [&str; 2] = ["bound to a different", "`signature` in `thinking` block"];
+/// Phrases with which the provider refuses thinking that it will not read again: newer models
+/// refuse it once anything before it has changed, for example because results have expired.
+const STALE_THINKING_PHRASES: [&str; 2] =
+    ["bound to a different", "`signature` in `thinking` block"];
 
-pub(super) struct Anthropic;
+pub(super) struct AnthropicFormat;
 
-impl Format for Anthropic {
-    fn key(&self) -> Option<&'static str> {
+impl ProviderFormat for AnthropicFormat {
+    fn default_key_env(&self) -> Option<&'static str> {
         Some("ANTHROPIC_API_KEY")
     }
 
-    fn auth(&self) -> Auth {
-        Auth::Header("x-api-key")
+    fn auth(&self) -> KeyHeader {
+        KeyHeader::Named("x-api-key")
     }
 
-    fn call(&self, request: &Request) -> Result<Call, ModelError> {
-        let base = request.settings.base_url.as_deref().unwrap_or(ANTHROPIC);
-        let url = below(base, &["messages"])?;
-        let mut headers = vec![header("anthropic-version", VERSION)?];
+    fn http_call(&self, request: &ModelRequest) -> Result<HttpCall, ModelError> {
+        let base = request.settings.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
+        let url = endpoint(base, &["messages"])?;
+        let mut headers = vec![header("anthropic-version", API_VERSION)?];
         let betas = betas(request);
         if !betas.is_empty() {
             headers.push(header("anthropic-beta", &betas.join(","))?);
         }
-        Ok(Call { url, headers, body: body::body(request) })
+        Ok(HttpCall { url, headers, body: body::render(request) })
     }
 
-    /// Without its thinking the request can be answered, and the conversation goes on.
-    fn instead(&self, request: &Request, failure: &ModelError) -> Option<Request> {
-        let unreadable = UNREADABLE.iter().any(|phrase| failure.message.contains(phrase));
-        let thought = request.verbatim.values().flat_map(|it| &it.items).any(message::is_thinking);
-        (unreadable && thought).then(|| {
+    /// Without its thinking the request can be answered, and the conversation continues.
+    fn fallback(&self, request: &ModelRequest, error: &ModelError) -> Option<ModelRequest> {
+        let is_stale = STALE_THINKING_PHRASES.iter().any(|phrase| error.message.contains(phrase));
+        let has_thinking =
+            request.verbatim.values().flat_map(|it| &it.items).any(message::is_thinking);
+        (is_stale && has_thinking).then(|| {
             let mut request = request.clone();
             for verbatim in request.verbatim.values_mut() {
                 verbatim.items.retain(|item| !message::is_thinking(item));
@@ -63,24 +66,24 @@ impl Format for Anthropic {
         })
     }
 
-    fn reply(&self, request: &Request) -> Box<dyn Reply> {
-        Box::new(reply::Reply::new(request))
+    fn decoder(&self, request: &ModelRequest) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::AnthropicDecoder::new(request))
     }
 }
 
-/// The names in `options.betas`, and of what the other options need.
-fn betas(request: &Request) -> Vec<&str> {
+/// The betas in `options.betas`, and those that the other options require.
+fn betas(request: &ModelRequest) -> Vec<&str> {
     let options = &request.settings.options;
-    let named = options.get("betas").and_then(Value::as_array).into_iter().flatten();
-    let binds = options.get("thinking").is_some_and(|it| it.get("block_binding").is_some());
-    let mut betas: Vec<&str> = named.filter_map(Value::as_str).collect();
-    if binds && !betas.contains(&BINDING) {
-        betas.push(BINDING);
+    let configured = options.get("betas").and_then(Value::as_array).into_iter().flatten();
+    let needs_binding = options.get("thinking").is_some_and(|it| it.get("block_binding").is_some());
+    let mut betas: Vec<&str> = configured.filter_map(Value::as_str).collect();
+    if needs_binding && !betas.contains(&THINKING_BINDING_BETA) {
+        betas.push(THINKING_BINDING_BETA);
     }
     betas
 }
 
 fn header(name: &'static str, value: &str) -> Result<(HeaderName, HeaderValue), ModelError> {
-    let illegal = |_| ModelError::permanent("options.betas has a name that no header can have");
+    let illegal = |_| ModelError::permanent("options.betas has a name that is illegal in a header");
     Ok((HeaderName::from_static(name), HeaderValue::from_str(value).map_err(illegal)?))
 }

@@ -1,39 +1,39 @@
-//! Whole numbers that a JSON value here would round.
+//! Finds integers in JSON that a [`Value`] would round.
 
 use serde_json::Value;
 
-/// Reads JSON from outside; the text itself if it is no JSON, or has a number that would be
-/// [`rounded`].
-pub(crate) fn exactly(text: String) -> Result<Value, String> {
+/// Parses JSON from outside; `Err` returns the text if it is not JSON, or contains an integer that
+/// would be [rounded](find_rounded).
+pub(crate) fn parse_exact(text: String) -> Result<Value, String> {
     match serde_json::from_str(&text) {
-        Ok(value) if rounded(&text).is_none() => Ok(value),
+        Ok(value) if find_rounded(&text).is_none() => Ok(value),
         Ok(_) | Err(_) => Err(text),
     }
 }
 
-/// Where in a JSON text the first whole number stands that 64 bits do not hold, as `a.0.b`; empty
-/// at the root. A value keeps about 16 of its digits, and a call with the wrong id is worse than
-/// none. `None` if all are held, and of a text that is no JSON.
-pub(crate) fn rounded(json: &str) -> Option<String> {
+/// The path of the first integer in a JSON text that does not fit 64 bits, such as `a.0.b`; the
+/// root's path is empty. A value keeps about 16 digits of such a number, and a call with the wrong
+/// id is worse than no call. `None` if all integers fit, or if the text is not JSON.
+pub(crate) fn find_rounded(json: &str) -> Option<String> {
     let mut rest = json;
-    let mut places: Vec<Place<'_>> = Vec::new();
+    let mut path: Vec<PathStep<'_>> = Vec::new();
     while let Some(first) = rest.chars().next() {
         let length = match first {
-            '"' => text_length(rest),
+            '"' => string_length(rest),
             '-' | '0'..='9' => number_length(rest),
             _ => first.len_utf8(),
         };
         let (token, after) = rest.split_at_checked(length)?;
         rest = after;
-        match (first, places.last_mut()) {
-            ('{', _) => places.push(Place::Key("")),
-            ('[', _) => places.push(Place::At(0)),
-            ('}' | ']', _) => drop(places.pop()),
-            (',', Some(Place::At(at))) => *at += 1,
-            ('"', Some(Place::Key(key))) if after.trim_start().starts_with(':') => *key = token,
-            ('-' | '0'..='9', _) if !is_held(token) => {
+        match (first, path.last_mut()) {
+            ('{', _) => path.push(PathStep::Key("")),
+            ('[', _) => path.push(PathStep::Index(0)),
+            ('}' | ']', _) => drop(path.pop()),
+            (',', Some(PathStep::Index(at))) => *at += 1,
+            ('"', Some(PathStep::Key(key))) if after.trim_start().starts_with(':') => *key = token,
+            ('-' | '0'..='9', _) if !is_exact(token) => {
                 let valid = serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok();
-                return valid.then(|| spoken(&places));
+                return valid.then(|| join_path(&path));
             }
             _ => {}
         }
@@ -41,16 +41,16 @@ pub(crate) fn rounded(json: &str) -> Option<String> {
     None
 }
 
-/// A step from the root to where the reader is.
-enum Place<'a> {
-    /// The key of an object, in its quotes.
+/// A step on the path from the root to the reader's position.
+enum PathStep<'a> {
+    /// The key of an object, including its quotes.
     Key(&'a str),
-    /// The place in a list.
-    At(usize),
+    /// The index in a list.
+    Index(usize),
 }
 
-/// Of the text with its quotes, whose end an escaped quote is not.
-fn text_length(json: &str) -> usize {
+/// The length of the string including its quotes; an escaped quote does not end it.
+fn string_length(json: &str) -> usize {
     let mut escaped = false;
     let end = json.bytes().skip(1).position(|byte| {
         let ends = byte == b'"' && !escaped;
@@ -65,18 +65,18 @@ fn number_length(json: &str) -> usize {
     json.find(|c| !part(c)).unwrap_or(json.len())
 }
 
-/// A number with a fraction or an exponent is meant to be near, not exact.
-fn is_held(number: &str) -> bool {
+/// A number with a fraction or an exponent is meant to be approximate.
+fn is_exact(number: &str) -> bool {
     let whole = !number.contains(['.', 'e', 'E']);
     !whole || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok()
 }
 
-fn spoken(places: &[Place<'_>]) -> String {
-    let step = |place: &Place<'_>| match place {
-        Place::Key(key) => serde_json::from_str(key).unwrap_or_default(),
-        Place::At(at) => at.to_string(),
+fn join_path(path: &[PathStep<'_>]) -> String {
+    let step = |step: &PathStep<'_>| match step {
+        PathStep::Key(key) => serde_json::from_str(key).unwrap_or_default(),
+        PathStep::Index(at) => at.to_string(),
     };
-    places.iter().map(step).collect::<Vec<String>>().join(".")
+    path.iter().map(step).collect::<Vec<String>>().join(".")
 }
 
 #[cfg(test)]
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_number_of_more_than_64_bits_is_found_where_it_stands() {
-        for (json, place) in [
+    fn an_integer_of_more_than_64_bits_is_found_with_its_path() {
+        for (json, path) in [
             (r#"{"id": 12345678901234567890123}"#, "id"),
             (r#"{"a": [1, {"b\"c": "x"}, {"id" : -9223372036854775809}], "d": 1}"#, "a.2.id"),
             (r#"{"a": {"b": 1}, "c": [], "d": 18446744073709551616}"#, "d"),
@@ -95,30 +95,30 @@ mod tests {
             ("[[], 99999999999999999999]", "1"),
             ("99999999999999999999", ""),
         ] {
-            assert_eq!(rounded(json).as_deref(), Some(place), "{json}");
-            assert_eq!(exactly(json.to_owned()), Err(json.to_owned()));
+            assert_eq!(find_rounded(json).as_deref(), Some(path), "{json}");
+            assert_eq!(parse_exact(json.to_owned()), Err(json.to_owned()));
         }
     }
 
     #[test]
-    fn numbers_that_are_held_or_meant_to_be_near_are_none_of_them() {
+    fn exact_and_approximate_numbers_are_not_reported() {
         for json in [
             r#"{"a": 18446744073709551615, "b": -9223372036854775808, "c": 0, "d": -0}"#,
             r#"{"a": 12345678901234567890123.5, "b": 1e300, "c": 1E+2}"#,
             r#"{"12345678901234567890123": "12345678901234567890123 \" 99999999999999999999"}"#,
         ] {
-            assert_eq!(rounded(json), None, "{json}");
-            assert!(exactly(json.to_owned()).is_ok());
+            assert_eq!(find_rounded(json), None, "{json}");
+            assert!(parse_exact(json.to_owned()).is_ok());
         }
         for no_json in ["99999999999999999999 {", "\"", "\"\\", "{\"a", "99999999999999999999ä"] {
-            assert_eq!(rounded(no_json), None, "{no_json}");
+            assert_eq!(find_rounded(no_json), None, "{no_json}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "[\\[\\]{}\":,\\\\a-cä0-9e.-]{0,40}") {
-            let _ = rounded(&text);
+            let _ = find_rounded(&text);
         }
     }
 }

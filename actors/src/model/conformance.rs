@@ -1,76 +1,77 @@
-//! One list of cases that the adapter of every provider passes, over a real socket.
+//! The conformance suite: one list of cases that the format of every provider passes, over a real
+//! socket.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod anthropic;
 mod cases;
-mod failing;
+mod failures;
 mod gemini;
 mod ollama;
 mod openai;
 mod openai_responses;
-mod reading;
 mod render;
-mod replaying;
+mod replies;
+mod requests;
 mod table;
-mod writing;
+mod verbatim;
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::Value;
 
 use self::cases::CASES;
 use super::Provider;
-use super::test_server::Answer;
+use super::test_server::TestResponse;
 
-/// The dialects that are spoken, in the order of the table's columns.
+/// The dialects, in the order of the table's columns.
 const DIALECTS: [&dyn Dialect; 5] = [
-    &openai::Openai,
-    &openai_responses::OpenaiResponses,
-    &anthropic::Anthropic,
-    &gemini::Gemini,
-    &ollama::Ollama,
+    &openai::OpenaiDialect,
+    &openai_responses::ResponsesDialect,
+    &anthropic::AnthropicDialect,
+    &gemini::GeminiDialect,
+    &ollama::OllamaDialect,
 ];
 
-/// Why a dialect has no word for something.
+/// Why a provider's API does not support something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NotOnThisWire(&'static str);
+struct Unsupported(&'static str);
 
-type Drawn<T> = Result<T, NotOnThisWire>;
+type Rendered<T> = Result<T, Unsupported>;
 
-/// A piece of what a provider says, in the order in which it says it.
+/// A piece of a provider's message, in the order of the stream.
 #[derive(Clone, Copy, Debug)]
-enum Say<'a> {
-    /// One delta of text; several in a row are of one block.
+enum Utterance<'a> {
+    /// One delta of text; several in a row belong to one block.
     Text(&'a str),
-    /// Text for which the provider names its source.
+    /// Text with a citation.
     Cited(&'a str),
-    /// Deltas of thinking, and the signature that must go back with it.
+    /// Deltas of thinking, and the signature that must be sent back with it.
     Thinking(&'a [&'a str], Option<&'a str>),
-    /// Thinking that nobody but the provider can read.
+    /// Thinking that only the provider can read.
     Sealed(&'a str),
-    /// A call, its arguments in fragments.
+    /// A call with its arguments in fragments.
     Call(&'a str, &'a str, &'a [&'a str]),
-    /// The provider runs the tool of [`Dialect::hosted`], with its result.
+    /// The provider runs the tool of [`Dialect::hosted`] and sends its result.
     Hosted,
-    /// It begins to run it.
-    HostedBegins,
-    /// It has run what a message before this one began.
-    HostedEnds,
-    /// Words of a refusal.
-    Refuses(&'a str),
-    /// What only keeps the connection open.
+    /// The provider starts the run.
+    HostedStart,
+    /// The result of the run that an earlier message started.
+    HostedResult,
+    /// The text of a refusal.
+    Refusal(&'a str),
+    /// A keep-alive.
     KeepAlive,
 }
 
 /// How a message ends.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct MessageEnd {
     stop: StopReason,
     usage: Usage,
 }
 
-/// How a provider says no.
+/// The kinds of errors that a provider answers with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum ProviderError {
     RateLimit,
     Overload,
     BadRequest,
@@ -78,29 +79,33 @@ enum Trouble {
 }
 
 /// A tool that the provider runs, and one run of it.
-struct Hosted {
-    /// Its `provider_options`.
+struct HostedRun {
+    /// The tool's `provider_options`.
     options: Value,
     args: Value,
-    /// As it stands in the provider's reply.
+    /// As in the provider's reply.
     result: Value,
 }
 
-/// How a provider draws what the cases have it say, and where things stand in a request to it.
+/// How a provider writes the messages of the cases, and where things stand in a request to it.
 trait Dialect: Sync {
     fn provider(&self) -> Provider;
 
-    /// The frames of a message that says this; without an end, of its beginning.
-    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>>;
+    /// The frames of a message with these pieces; without an end, of its beginning.
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>>;
 
-    /// A frame that holds this and nothing else.
+    /// A frame that holds nothing but `data`.
     fn frame(&self, data: &str) -> String {
         format!("data: {data}\n\n")
     }
 
-    /// The answer that streams these pieces.
-    fn answer(&self, pieces: Vec<Vec<u8>>) -> Answer {
-        Answer::stream(pieces)
+    /// The response that streams these pieces.
+    fn answer(&self, pieces: Vec<Vec<u8>>) -> TestResponse {
+        TestResponse::stream(pieces)
     }
 
     /// Whether calls have ids of their own.
@@ -108,60 +113,60 @@ trait Dialect: Sync {
         true
     }
 
-    /// Status and body of an error; its message has `said` in it.
-    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value);
+    /// The status and body of an error whose message contains `text`.
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value);
 
-    /// The frame of an error in the stream.
-    fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String>;
+    /// The frame of an error within the stream.
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String>;
 
-    /// Where the list of messages stands in a body.
+    /// The path of the list of messages in a body.
     fn messages(&self) -> &'static str;
 
-    /// The ids, or else the names, of the calls in a body, in their order.
+    /// The ids, or else the names, of the calls in a body, in order.
     fn calls(&self, body: &Value) -> Vec<String>;
 
-    /// The ids, or else the names, that the results in a body answer, in their order.
+    /// The ids, or else the names, that the results in a body answer, in order.
     fn results(&self, body: &Value) -> Vec<String>;
 
-    /// Whether the provider takes such an id.
+    /// Whether the provider accepts such an id.
     fn is_legal(&self, id: &str) -> bool;
 
-    /// How an image of [`render::PNG`] stands in a body.
-    fn image(&self) -> Drawn<Value>;
+    /// An image of [`render::PNG`] as it is sent.
+    fn image(&self) -> Rendered<Value>;
 
-    /// How a document of [`render::PDF`], titled `R`, stands in a body.
-    fn document(&self) -> Drawn<Value>;
+    /// A document of [`render::PDF`], titled `R`, as it is sent.
+    fn document(&self) -> Rendered<Value>;
 
-    /// What a body has for a structured answer of this schema.
-    fn structured(&self, schema: &Value) -> Drawn<Value>;
+    /// The part of a body that requests a structured answer with this schema.
+    fn structured_output(&self, schema: &Value) -> Rendered<Value>;
 
-    /// The texts in a body at which a cache mark stands, in their order.
-    fn marked(&self, body: &Value) -> Drawn<Vec<String>>;
+    /// The texts in a body that carry a cache mark, in order.
+    fn cache_marks(&self, body: &Value) -> Rendered<Vec<String>>;
 
     /// A body without its cache marks.
-    fn unmarked(&self, body: &Value) -> Value {
+    fn without_cache_marks(&self, body: &Value) -> Value {
         body.clone()
     }
 
-    /// Where a body for the provider's own server names the conversation, for its cache.
-    fn cache_key(&self) -> Drawn<&'static str>;
+    /// The path of the cache key in a body for the provider's own server.
+    fn cache_key(&self) -> Rendered<&'static str>;
 
-    /// The tool of [`Say::Hosted`].
-    fn hosted(&self) -> Drawn<Hosted>;
+    /// The tool of [`Utterance::Hosted`].
+    fn hosted(&self) -> Rendered<HostedRun>;
 }
 
-/// One thing that every adapter does.
+/// One behaviour of every provider's format.
 struct Case {
-    /// What it does, as the table says it.
+    /// The behaviour, as the table's row states it.
     name: &'static str,
-    run: fn(&'static dyn Dialect) -> futures::future::BoxFuture<'static, Drawn<()>>,
+    run: fn(&'static dyn Dialect) -> futures::future::BoxFuture<'static, Rendered<()>>,
 }
 
-/// Runs all cases; what a wire has no word for is told with its reason.
-async fn verdicts(dialect: &'static dyn Dialect) -> Vec<Drawn<()>> {
+/// Runs all cases; a case that the provider's API does not support returns the reason.
+async fn run_cases(dialect: &'static dyn Dialect) -> Vec<Rendered<()>> {
     let mut verdicts = Vec::new();
     for case in CASES {
-        // Shown beside a failure, to say whose it is.
+        // Printed with a failure, to identify the case.
         println!("{}: {}", dialect.provider().name(), case.name);
         verdicts.push((case.run)(dialect).await);
     }

@@ -9,37 +9,37 @@ mod reply;
 mod tests;
 mod tool;
 
-use super::http::{Auth, Call, Format, Reply, below};
-use super::{ModelError, Request};
+use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
+use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
-const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta";
+/// The server, unless the definition names another one.
+const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
-/// Whose `provider_options` and verbatim messages are heeded on this wire.
+/// The provider's name in verbatim messages and in `provider_options`.
 const PROVIDER: &str = "gemini";
 
-pub(super) struct Gemini;
+pub(super) struct GeminiFormat;
 
-impl Format for Gemini {
-    fn key(&self) -> Option<&'static str> {
+impl ProviderFormat for GeminiFormat {
+    fn default_key_env(&self) -> Option<&'static str> {
         Some("GEMINI_API_KEY")
     }
 
-    fn auth(&self) -> Auth {
-        Auth::Header("x-goog-api-key")
+    fn auth(&self) -> KeyHeader {
+        KeyHeader::Named("x-goog-api-key")
     }
 
-    fn call(&self, request: &Request) -> Result<Call, ModelError> {
-        let base = request.settings.base_url.as_deref().unwrap_or(GEMINI);
-        // A tuned model's name says where it stands: `tunedModels/NAME`.
+    fn http_call(&self, request: &ModelRequest) -> Result<HttpCall, ModelError> {
+        let base = request.settings.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
+        // A tuned model's name includes its collection: `tunedModels/NAME`.
         let name = &request.settings.name;
         let (place, name) = name.split_once('/').unwrap_or(("models", name));
-        let mut url = below(base, &[place, &format!("{name}:streamGenerateContent")])?;
+        let mut url = endpoint(base, &[place, &format!("{name}:streamGenerateContent")])?;
         url.query_pairs_mut().append_pair("alt", "sse");
-        Ok(Call { url, headers: Vec::new(), body: body::body(request) })
+        Ok(HttpCall { url, headers: Vec::new(), body: body::render(request) })
     }
 
-    fn reply(&self, request: &Request) -> Box<dyn Reply> {
-        Box::new(reply::Reply::to(request))
+    fn decoder(&self, request: &ModelRequest) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::GeminiDecoder::new(request))
     }
 }

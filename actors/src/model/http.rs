@@ -1,8 +1,10 @@
-//! Providers over HTTP: one client that asks, waits, reads and fails for all of their formats.
+//! The HTTP client for models: sends requests, enforces timeouts and bounds, and reads streamed
+//! replies, in the format of any provider.
 //!
-//! Written over `reqwest` and not over `genai`, whose streams bound neither a frame nor a reply, size
-//! a buffer by an index that the server sends, and whose messages have no place for what must go
-//! back as it came: signed and redacted thinking in its order, and what a provider ran by itself.
+//! It is written on `reqwest` and not on `genai`, whose streams bound neither a frame nor a reply,
+//! size a buffer by an index that the server sends, and whose messages have no place for what must
+//! be sent back unchanged: signed and redacted thinking in its order, and runs of the provider's
+//! own tools.
 
 pub(crate) mod error;
 mod format;
@@ -18,99 +20,103 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, redirect};
-use serde_json::Value;
 use tokio::time::timeout;
 
-pub(crate) use self::format::{Auth, Call, Format, Frame, Framing, Reply, below};
-use self::response_reader::Reading;
-use super::{MOST_CALLS, Model, ModelError, ModelSettings, ReplyChunk, ReplyStream, Request};
+pub(crate) use self::format::{
+    Frame, Framing, HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint,
+};
+use self::response_reader::ResponseReader;
+use super::{
+    MAX_CALLS_PER_MESSAGE, ModelError, ModelRequest, ModelSettings, ReplyChunk, ReplyStream,
+};
 use crate::clock::Clock;
 
-/// How many bytes a reply may have. No model writes as much; what does never ends.
-pub(crate) const REPLY: usize = 16 * 1024 * 1024;
+/// The largest reply. No model writes as much; a reply that is larger never ends.
+pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
 
-/// How many calls one message may make before it counts as endless. More than are carried out, so
-/// that those beyond `MOST_CALLS` are answered with an error rather than the reply refused whole.
-pub(crate) const CALLS: usize = 2 * MOST_CALLS;
+/// How many calls one message may make before it counts as endless. It is larger than
+/// `MAX_CALLS_PER_MESSAGE`, so that the surplus calls get an error each and the reply is not
+/// refused as a whole.
+pub(crate) const MAX_REPLY_CALLS: usize = 2 * MAX_CALLS_PER_MESSAGE;
 
-/// How much of an error's body is read; its message is cut shorter still.
-const ERROR_BODY: usize = 64 * 1024;
+/// How much of an error's body is read; the message quoted from it is much shorter.
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
-/// How often a request that was refused is asked otherwise: once as its format knows to, and once
-/// without its media.
-const OTHERWISE: usize = 2;
+/// How many fallbacks may replace a refused request: one that its format offers, and one without
+/// its media.
+const MAX_FALLBACKS: usize = 2;
 
 /// How long each stage of a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Until connected.
+pub struct HttpTimeouts {
+    /// Until the connection is established.
     pub connect: Duration,
-    /// From the request to the response's header, which some servers send with the first token.
-    pub header: Duration,
+    /// From the request to the head of the response, which some servers send only with the first
+    /// token.
+    pub response_head: Duration,
     /// Between two pieces of a stream; a reasoning model may be silent for a while.
     pub idle: Duration,
-    /// Without a word of the message, whatever else comes: keep-alives are no answer.
-    pub quiet: Duration,
-    /// From the message's end to the stream's: usage follows at once or never.
-    pub tail: Duration,
-    /// The whole reply; nothing else bounds a server that sends only comments.
+    /// Without a new chunk of the message, whatever else arrives: keep-alives are no progress.
+    pub progress: Duration,
+    /// From the message's end to the stream's end: usage follows at once or never.
+    pub trailer: Duration,
+    /// For the whole reply; nothing else bounds a server that sends only comments.
     pub total: Duration,
 }
 
-impl Default for Limits {
+impl Default for HttpTimeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            header: Duration::from_secs(120),
+            response_head: Duration::from_secs(120),
             idle: Duration::from_secs(120),
-            quiet: Duration::from_secs(600),
-            tail: Duration::from_secs(5),
+            progress: Duration::from_secs(600),
+            trailer: Duration::from_secs(5),
             total: Duration::from_secs(3600),
         }
     }
 }
 
-/// Why no reply begins.
-struct Refused {
-    /// What the provider answered; `None` if it did not.
+/// Why a request got no reply.
+struct HttpRefusal {
+    /// The status of the provider's answer; `None` if it did not answer.
     status: Option<StatusCode>,
-    failure: ModelError,
+    error: ModelError,
 }
 
-impl From<ModelError> for Refused {
-    fn from(failure: ModelError) -> Self {
-        Self { status: None, failure }
+impl From<ModelError> for HttpRefusal {
+    fn from(error: ModelError) -> Self {
+        Self { status: None, error }
     }
 }
 
 /// Looks up an environment variable.
-pub type Lookup = fn(&str) -> Option<String>;
+pub type EnvLookup = fn(&str) -> Option<String>;
 
-/// Asks the models of all providers but `scripted`. Connections are pooled.
-pub struct Wire {
+/// Calls models over HTTP, in the format of their provider. Connections are pooled.
+pub struct HttpModel {
     clock: Arc<dyn Clock>,
-    limits: Limits,
-    lookup: Lookup,
+    timeouts: HttpTimeouts,
+    env: EnvLookup,
     client: OnceLock<Client>,
 }
 
-impl Wire {
-    /// Keys are read with `lookup` at every call, by the name that the definition gives.
-    pub fn new(clock: Arc<dyn Clock>, limits: Limits, lookup: Lookup) -> Self {
-        Self { clock, limits, lookup, client: OnceLock::new() }
+impl HttpModel {
+    /// `env` looks up the key at every call, by the name that the definition gives.
+    pub fn new(clock: Arc<dyn Clock>, timeouts: HttpTimeouts, env: EnvLookup) -> Self {
+        Self { clock, timeouts, env, client: OnceLock::new() }
     }
 
-    /// Built at the first call, so that a machine without certificates can do all else.
+    /// Built at the first call, so that a machine without certificates can do everything else.
     fn client(&self) -> Result<&Client, ModelError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
         let client = Client::builder()
-            .connect_timeout(self.limits.connect)
+            .connect_timeout(self.timeouts.connect)
             .redirect(redirect::Policy::none())
             .user_agent("abide")
             .build()
@@ -118,81 +124,90 @@ impl Wire {
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// The key, if the definition names one or the server is the provider's own.
-    fn key(
+    /// The API key, if the definition names its variable or the server is the provider's own.
+    fn api_key(
         &self,
         settings: &ModelSettings,
-        usual: Option<&str>,
+        default_env: Option<&str>,
     ) -> Result<Option<String>, ModelError> {
-        let name = match (&settings.api_key_env, &settings.base_url, usual) {
+        let name = match (&settings.api_key_env, &settings.base_url, default_env) {
             (Some(name), _, _) => name.as_str(),
-            (None, None, Some(usual)) => usual,
+            (None, None, Some(default_env)) => default_env,
             (None, Some(_), _) | (None, None, None) => return Ok(None),
         };
-        let key = (self.lookup)(name).map(|key| key.trim().to_owned());
+        let key = (self.env)(name).map(|key| key.trim().to_owned());
         match key.filter(|key| !key.is_empty()) {
             Some(key) => Ok(Some(key)),
             None => {
-                // Clients read the failure; the variable's name is for who runs the program.
-                tracing::error!(model = settings.name, variable = name, "no key for a model");
+                // Clients read the error; the variable's name is for the operator.
+                tracing::error!(model = settings.name, variable = name, "model key not configured");
                 Err(ModelError::permanent("the model's key is not configured"))
             }
         }
     }
 
-    /// The reply to a request, or to what is asked instead of one that was refused.
-    async fn asked(
+    /// Sends a request and, if it is refused, its fallbacks. `request` becomes the one that was
+    /// sent last.
+    async fn send_with_fallbacks(
         &self,
-        format: &dyn Format,
-        request: &mut Cow<'_, Request>,
+        format: &dyn ProviderFormat,
+        request: &mut Cow<'_, ModelRequest>,
         key: Option<&str>,
     ) -> Result<Response, ModelError> {
-        let mut call = format.call(request)?;
-        let mut response = self.begin(&call, format.auth(), key).await;
-        for _ in 0..OTHERWISE {
-            let Err(refused) = &response else { break };
-            let other = format.instead(request, &refused.failure);
-            let Some(other) = other.or_else(|| media::told(request, refused)) else { break };
-            let instead = format.call(&other)?;
-            if instead.body == call.body {
+        let mut call = format.http_call(request)?;
+        let mut response = self.send(&call, format.auth(), key).await;
+        for _ in 0..MAX_FALLBACKS {
+            let Err(refusal) = &response else { break };
+            let changed = format.fallback(request, &refusal.error);
+            let Some(changed) = changed.or_else(|| media::without_media(request, refusal)) else {
+                break;
+            };
+            let next_call = format.http_call(&changed)?;
+            if next_call.body == call.body {
                 break;
             }
-            let (model, said) = (&request.settings.name, &refused.failure);
-            tracing::warn!(model, %said, "asked otherwise");
-            (*request, call) = (Cow::Owned(other), instead);
-            response = self.begin(&call, format.auth(), key).await;
+            let model = &request.settings.name;
+            let content = &refusal.error;
+            tracing::warn!(model, %content, "model request refused, sending fallback");
+            (*request, call) = (Cow::Owned(changed), next_call);
+            response = self.send(&call, format.auth(), key).await;
         }
-        response.map_err(|refused| refused.failure)
+        response.map_err(|refusal| refusal.error)
     }
 
-    async fn begin(&self, call: &Call, auth: Auth, key: Option<&str>) -> Result<Response, Refused> {
-        let mut asked = self.client()?.post(call.url.clone()).json(&call.body);
+    async fn send(
+        &self,
+        call: &HttpCall,
+        auth: KeyHeader,
+        key: Option<&str>,
+    ) -> Result<Response, HttpRefusal> {
+        let mut builder = self.client()?.post(call.url.clone()).json(&call.body);
         for (name, value) in &call.headers {
-            asked = asked.header(name, value);
+            builder = builder.header(name, value);
         }
         if let Some(key) = key {
             let (name, value) = match auth {
-                Auth::Bearer => (reqwest::header::AUTHORIZATION, format!("Bearer {key}")),
-                Auth::Header(name) => (HeaderName::from_static(name), key.to_owned()),
+                KeyHeader::Bearer => (reqwest::header::AUTHORIZATION, format!("Bearer {key}")),
+                KeyHeader::Named(name) => (HeaderName::from_static(name), key.to_owned()),
             };
             let mut value = HeaderValue::from_str(&value).map_err(|_| {
-                ModelError::permanent("the key has characters that no key can have")
+                ModelError::permanent("the model's key has characters that are illegal in a header")
             })?;
             value.set_sensitive(true);
-            asked = asked.header(name, value);
+            builder = builder.header(name, value);
         }
-        let response = timeout(self.limits.header, asked.send())
+        let response = timeout(self.timeouts.response_head, builder.send())
             .await
-            .map_err(|_| error::silent(self.limits.header))?
-            .map_err(error::transport)?;
+            .map_err(|_| error::idle_timeout(self.timeouts.response_head))?
+            .map_err(error::from_transport)?;
         if response.status().is_success() {
             Ok(response)
         } else {
-            Err(self.refused(response).await)
+            Err(self.read_refusal(response).await)
         }
     }
 
-    async fn refused(&self, mut response: Response) -> Refused {
+    async fn read_refusal(&self, mut response: Response) -> HttpRefusal {
         let status = response.status();
         let header = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok());
         let wait = header.and_then(|header| error::retry_after(header, self.clock.now()));
@@ -200,41 +215,37 @@ impl Wire {
         let read = async {
             while let Ok(Some(bytes)) = response.chunk().await {
                 body.extend_from_slice(&bytes);
-                if body.len() >= ERROR_BODY {
+                if body.len() >= MAX_ERROR_BODY_BYTES {
                     break;
                 }
             }
         };
-        // The status says enough if the body does not come.
-        let _ = timeout(self.limits.tail, read).await;
-        let failure = error::status(status, wait, &String::from_utf8_lossy(&body));
-        Refused { status: Some(status), failure }
+        // The status is enough if the body does not arrive.
+        let _ = timeout(self.timeouts.trailer, read).await;
+        let error = error::from_status(status, wait, &String::from_utf8_lossy(&body));
+        HttpRefusal { status: Some(status), error }
     }
-}
 
-#[async_trait]
-impl Model for Wire {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
+    /// Calls a model in this provider's format.
+    pub(super) async fn stream(
+        &self,
+        format: &'static dyn ProviderFormat,
+        request: &ModelRequest,
+    ) -> Result<ReplyStream, ModelError> {
         let mut request = Cow::Borrowed(request);
-        let format = format::of(request.settings.provider)?;
-        let key = self.key(&request.settings, format.key())?;
-        let response = self.asked(format, &mut request, key.as_deref()).await;
-        let response = response.map_err(|failure| error::redacted(failure, key.as_deref()))?;
+        let key = self.api_key(&request.settings, format.default_key_env())?;
+        let response = self.send_with_fallbacks(format, &mut request, key.as_deref()).await;
+        let response = response.map_err(|error| error::redact_key(error, key.as_deref()))?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if kind.is_some_and(|kind| kind.starts_with("application/json")) {
             return Err(ModelError::permanent("the model's provider did not stream its answer"));
         }
-        let reply = format.reply(&request);
-        let reading = Reading::new(response, self.limits, format.framing(), reply);
-        let parts = stream::try_unfold(reading, Reading::next);
-        let redact = move |part: Result<ReplyChunk, ModelError>| {
-            part.map_err(|failure| error::redacted(failure, key.as_deref()))
+        let reply = format.decoder(&request);
+        let reader = ResponseReader::new(response, self.timeouts, format.framing(), reply);
+        let chunks = stream::try_unfold(reader, ResponseReader::next_chunk);
+        let redact = move |chunk: Result<ReplyChunk, ModelError>| {
+            chunk.map_err(|error| error::redact_key(error, key.as_deref()))
         };
-        Ok(parts.map(redact).boxed())
-    }
-
-    fn rendered(&self, request: &Request) -> Value {
-        let call = format::of(request.settings.provider).and_then(|format| format.call(request));
-        call.map(|call| call.body).unwrap_or_default()
+        Ok(chunks.map(redact).boxed())
     }
 }

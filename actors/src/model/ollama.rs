@@ -1,41 +1,41 @@
-//! Ollama's own wire format, a line of JSON after the other.
+//! Ollama's own wire format, which streams one line of JSON after another.
 
 mod body;
 mod reply;
 #[cfg(test)]
 mod tests;
 
-use super::http::{Auth, Call, Format, Framing, Reply, below};
-use super::{ModelError, Request};
+use super::http::{Framing, HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
+use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
-const HERE: &str = "http://127.0.0.1:11434";
+/// The server, unless the definition names another one.
+const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434";
 
-/// Its name in verbatim messages and in `provider_options`.
+/// The provider's name in verbatim messages and in `provider_options`.
 const PROVIDER: &str = "ollama";
 
-pub(super) struct Ollama;
+pub(super) struct OllamaFormat;
 
-impl Format for Ollama {
-    fn key(&self) -> Option<&'static str> {
+impl ProviderFormat for OllamaFormat {
+    fn default_key_env(&self) -> Option<&'static str> {
         None
     }
 
-    fn auth(&self) -> Auth {
-        Auth::Bearer
+    fn auth(&self) -> KeyHeader {
+        KeyHeader::Bearer
     }
 
     fn framing(&self) -> Framing {
-        Framing::Lines
+        Framing::Ndjson
     }
 
-    fn call(&self, request: &Request) -> Result<Call, ModelError> {
-        let base = request.settings.base_url.as_deref().unwrap_or(HERE);
-        let url = below(base, &["api", "chat"])?;
-        Ok(Call { url, headers: Vec::new(), body: body::body(request) })
+    fn http_call(&self, request: &ModelRequest) -> Result<HttpCall, ModelError> {
+        let base = request.settings.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
+        let url = endpoint(base, &["api", "chat"])?;
+        Ok(HttpCall { url, headers: Vec::new(), body: body::render(request) })
     }
 
-    fn reply(&self, request: &Request) -> Box<dyn Reply> {
-        Box::new(reply::Reply::new(request))
+    fn decoder(&self, request: &ModelRequest) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::OllamaDecoder::new(request))
     }
 }

@@ -1,4 +1,4 @@
-//! The wire format of chat completions, as OpenAI and every compatible server speak it.
+//! The wire format of chat completions, as spoken by OpenAI and compatible servers.
 
 mod body;
 mod part;
@@ -7,31 +7,31 @@ mod reply;
 mod tests;
 pub(super) mod tool;
 
-use super::http::{Auth, Call, Format, Reply, below};
-use super::{ModelError, Request};
+use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
+use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
-const OPENAI: &str = "https://api.openai.com/v1";
+/// The server, unless the definition names another one.
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-pub(super) struct Openai;
+pub(super) struct OpenaiFormat;
 
-impl Format for Openai {
-    fn key(&self) -> Option<&'static str> {
+impl ProviderFormat for OpenaiFormat {
+    fn default_key_env(&self) -> Option<&'static str> {
         Some("OPENAI_API_KEY")
     }
 
-    fn auth(&self) -> Auth {
-        Auth::Bearer
+    fn auth(&self) -> KeyHeader {
+        KeyHeader::Bearer
     }
 
-    fn call(&self, request: &Request) -> Result<Call, ModelError> {
-        let base = request.settings.base_url.as_deref().unwrap_or(OPENAI);
-        let url = below(base, &["chat", "completions"])?;
+    fn http_call(&self, request: &ModelRequest) -> Result<HttpCall, ModelError> {
+        let base = request.settings.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
+        let url = endpoint(base, &["chat", "completions"])?;
         let own = url.host_str() == Some("api.openai.com");
-        Ok(Call { url, headers: Vec::new(), body: body::body(request, own) })
+        Ok(HttpCall { url, headers: Vec::new(), body: body::render(request, own) })
     }
 
-    fn reply(&self, _: &Request) -> Box<dyn Reply> {
-        Box::new(reply::Reply::default())
+    fn decoder(&self, _: &ModelRequest) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::ChatDecoder::default())
     }
 }

@@ -1,4 +1,5 @@
-//! The wire format of OpenAI's responses, whose messages are items that go back as they came.
+//! The wire format of OpenAI's Responses API, whose messages are items that are sent back
+//! unchanged.
 
 mod body;
 mod item;
@@ -10,49 +11,54 @@ mod tool;
 
 use serde_json::json;
 
-use super::http::{Auth, Call, Format, Reply, below};
-use super::{ModelError, Request};
+use super::http::{HttpCall, KeyHeader, ProviderFormat, ReplyDecoder, endpoint};
+use super::{ModelError, ModelRequest};
 
-/// Asked when a definition names no other server.
-const OPENAI: &str = "https://api.openai.com/v1";
+/// The server, unless the definition names another one.
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// Its name in verbatim messages and in `provider_options`.
+/// The provider's name in verbatim messages and in `provider_options`.
 const PROVIDER: &str = "openai_responses";
 
-/// What is asked for of a model that thinks, to be sent back; and how one that does not refuses it.
-const SEALED: &str = "reasoning.encrypted_content";
-const UNSEALED: &str = "Encrypted content is not supported";
+/// The field that a thinking model is asked for, to be sent back, and the phrase with which other
+/// models refuse to provide it.
+const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+const NO_ENCRYPTED_REASONING: &str = "Encrypted content is not supported";
 
-pub(super) struct OpenaiResponses;
+pub(super) struct ResponsesFormat;
 
-impl Format for OpenaiResponses {
-    fn key(&self) -> Option<&'static str> {
+impl ProviderFormat for ResponsesFormat {
+    fn default_key_env(&self) -> Option<&'static str> {
         Some("OPENAI_API_KEY")
     }
 
-    fn auth(&self) -> Auth {
-        Auth::Bearer
+    fn auth(&self) -> KeyHeader {
+        KeyHeader::Bearer
     }
 
-    fn call(&self, request: &Request) -> Result<Call, ModelError> {
-        let base = request.settings.base_url.as_deref().unwrap_or(OPENAI);
-        let url = below(base, &["responses"])?;
+    fn http_call(&self, request: &ModelRequest) -> Result<HttpCall, ModelError> {
+        let base = request.settings.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
+        let url = endpoint(base, &["responses"])?;
         let own = url.host_str() == Some("api.openai.com");
-        Ok(Call { url, headers: Vec::new(), body: body::body(request, own) })
+        Ok(HttpCall { url, headers: Vec::new(), body: body::render(request, own) })
     }
 
-    /// A model that does not think answers once nothing is asked for of its thinking.
-    fn instead(&self, request: &Request, failure: &ModelError) -> Option<Request> {
+    /// A model that does not think answers once its reasoning is no longer asked for.
+    fn fallback(&self, request: &ModelRequest, error: &ModelError) -> Option<ModelRequest> {
         let mut request = request.clone();
-        let include = request.settings.options.entry("include").or_insert_with(|| json!([SEALED]));
+        let include = request
+            .settings
+            .options
+            .entry("include")
+            .or_insert_with(|| json!([ENCRYPTED_REASONING]));
         let include = include.as_array_mut()?;
-        let before = include.len();
-        include.retain(|asked| *asked != SEALED);
-        let less = include.len() < before;
-        (less && failure.message.contains(UNSEALED)).then_some(request)
+        let count = include.len();
+        include.retain(|field| *field != ENCRYPTED_REASONING);
+        let is_changed = include.len() < count;
+        (is_changed && error.message.contains(NO_ENCRYPTED_REASONING)).then_some(request)
     }
 
-    fn reply(&self, request: &Request) -> Box<dyn Reply> {
-        Box::new(reply::Reply::new(request))
+    fn decoder(&self, request: &ModelRequest) -> Box<dyn ReplyDecoder> {
+        Box::new(reply::ResponsesDecoder::new(request))
     }
 }

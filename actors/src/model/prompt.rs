@@ -1,4 +1,5 @@
-//! From the journal to what the model reads: every call followed by its one result.
+//! Builds the messages that the model reads from the journal: every call is followed by its one
+//! result.
 
 mod provider_tools;
 mod result;
@@ -19,118 +20,118 @@ use abide_conversation::message::{
 use abide_conversation::{CallId, MessageId, TurnId};
 use serde_json::Value;
 
-use self::result::Beside;
+use self::result::ResultMedia;
 use self::retention::Retention;
-use crate::context::retention::expired;
 
-/// How much is told of what was wrong with a structured answer.
-const REASON: usize = 4 * 1024;
+/// The longest reason given to the model for a rejected answer.
+const MAX_REASON_BYTES: usize = 4 * 1024;
 
-/// How the ids begin of a request for a repair, of what shows the media of results, and of what
-/// tells of turns that are not shown; a person's message never has such an id.
-const REPAIR: &str = "repair_";
-const MEDIA: &str = "media_";
-const EARLIER: &str = "earlier_";
-/// How the id of what a hook put in begins.
-pub(crate) const CONTEXT: &str = "context_";
+/// The prefixes of the ids of generated messages: repair requests, the media of results, and notes
+/// about turns that are not shown. A user's message never has such an id.
+const REPAIR_ID: &str = "repair_";
+const MEDIA_ID: &str = "media_";
+const EARLIER_ID: &str = "earlier_";
+/// The prefix of the ids of messages that hooks have added.
+pub(crate) const CONTEXT_ID: &str = "context_";
 
-/// How a built-in tool's own error begins.
-pub(crate) const OWN_ERROR: &str = "error: ";
+/// The beginning of an error that a built-in tool reported itself.
+pub(crate) const BUILTIN_ERROR: &str = "error: ";
 
-/// What stands in place of what was cut off.
+/// The mark at the end of a truncated text.
 const TRUNCATED: &str = "[...truncated...]";
 
-/// What a result reads as whose retention is over.
-pub(crate) const EXPIRED: &str = "[result expired]";
+/// The text of a result that has expired.
+pub(crate) const EXPIRED_RESULT: &str = "[result expired]";
 
-/// What the model reads of turns that were dropped, and that no summary covers.
-const DROPPED: &str = "[Earlier turns of this conversation are not shown.]";
+/// What the model reads instead of turns that were dropped and that no summary covers.
+const DROPPED_TURNS: &str = "[Earlier turns of this conversation are not shown.]";
 
-/// What the prompt must know of a tool.
+/// The properties of a tool that matter for the prompt.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rule {
+pub struct ToolRule {
     pub is_builtin: bool,
     pub retention: Retention,
 }
 
-/// By a tool's name.
-pub type Rules<'a> = dyn Fn(&str) -> Rule + Sync + 'a;
+/// Looks up a tool's rule by its name.
+pub type ToolRules<'a> = dyn Fn(&str) -> ToolRule + Sync + 'a;
 
-/// All that a prompt is drawn from: the same makes the same on every node.
+/// Everything that a prompt is built from: the same input results in the same prompt on every node.
 #[derive(Clone, Copy)]
 pub struct PromptInput<'a> {
-    /// Those from `marks.from` on, and the one that has the summary.
+    /// The events from `marks.from` on, and the one that holds the summary.
     pub events: &'a [Event],
     pub turn: &'a TurnId,
     pub context: &'a Context,
-    pub rules: &'a Rules<'a>,
+    pub rules: &'a ToolRules<'a>,
 }
 
 /// One message as the model reads it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shown<'a> {
+pub struct PromptMessage<'a> {
     pub message: Message,
-    /// The event with which it came into the context; 0 of what stands for earlier turns.
+    /// The event that added it to the context; 0 for notes about earlier turns.
     pub seq: u64,
-    /// `None` of what stands for earlier turns.
+    /// `None` for notes about earlier turns.
     pub turn: Option<&'a TurnId>,
-    /// As its provider wrote it, if it is whole.
+    /// The message as its provider wrote it, if it is complete.
     pub verbatim: Option<&'a ProviderMessage>,
 }
 
 impl PromptInput<'_> {
     /// The messages, oldest first.
     ///
-    /// Turns stand in the order in which they started, from the marks on and up to `turn`; a message
-    /// whose turn has not started is absent. Right after an assistant message stand the results of
-    /// its calls, in call order; a call whose result the events lack is told as interrupted, and a
-    /// result without its call is left out, so that no provider ever sees an orphan, whatever the
-    /// events and the marks are. What the provider ran by itself is no call here: a text tells of it.
+    /// Turns are ordered by their start, from the marks on and up to `turn`; a message whose turn
+    /// has not started is absent. An assistant message is directly followed by the results of its
+    /// calls, in call order. A call whose result is not among the events counts as interrupted, and
+    /// a result without its call is left out, so that no provider ever sees an orphan, whatever the
+    /// events and the marks are. Runs of the provider's own tools are not calls here: a text
+    /// describes them.
     ///
-    /// A result is its envelope as JSON; but of a built-in tool, its own error is the text
-    /// `error: <code>…` (contract §7). Media in results are only named there: one message of role
-    /// user shows them, right after the results of all the message's calls.
-    pub fn messages(&self) -> Vec<Shown<'_>> {
+    /// A result is its envelope as JSON, but a built-in tool's own error is the text `error:
+    /// <code>…` (reference/results.md). Media in results are only named there; one message of role
+    /// user contains them, right after the results of all the message's calls.
+    pub fn messages(&self) -> Vec<PromptMessage<'_>> {
         let PromptInput { events, context, rules, .. } = *self;
-        let mut read = Read {
-            results: results(events),
-            expired: expired(events, &context.marks, rules),
-            provided: provider_tools::calls(events),
-            told: HashSet::new(),
+        let mut builder = PromptBuilder {
+            results: results_by_call(events),
+            expired_calls: retention::expired_calls(events, &context.marks, rules),
+            provider_calls: provider_tools::provider_calls(events),
+            seen_calls: HashSet::new(),
             messages: Vec::new(),
             turn: None,
             rules,
         };
-        read.earlier(events, context);
+        builder.push_earlier_turns(events, context);
         let mut by_turn: HashMap<&TurnId, Vec<&Event>> = HashMap::new();
         for event in events {
             if let Some(of) = &event.turn_id {
                 by_turn.entry(of).or_default().push(event);
             }
         }
-        for (seq, started) in self.started() {
+        for (seq, started) in self.started_turns() {
             let events = by_turn.remove(started).unwrap_or_default();
-            let said = events.iter().find_map(|event| {
-                if let EventData::UserMsg(said) = &event.data { Some(&said.message) } else { None }
+            let message = events.iter().find_map(|event| {
+                if let EventData::UserMsg(user) = &event.data { Some(&user.message) } else { None }
             });
-            read.turn = Some(started);
-            read.push(seq, said.cloned());
+            builder.turn = Some(started);
+            builder.push(seq, message.cloned());
             for event in events {
-                read.take(event);
+                builder.push_event(event);
             }
         }
-        read.messages
+        builder.messages
     }
 
-    /// The turns that have started and are shown, up to the one that is asked for.
-    fn started(&self) -> Vec<(u64, &TurnId)> {
+    /// The turns that have started and are shown, up to the requested one.
+    fn started_turns(&self) -> Vec<(u64, &TurnId)> {
         let mut turns = Vec::new();
-        let mut known = HashSet::new();
+        let mut seen = HashSet::new();
         let starts = |event: &&Event| matches!(event.data, EventData::TurnStarted(_));
         for event in self.events.iter().filter(starts) {
             let Some(id) = &event.turn_id else { continue };
-            let shown = event.seq >= self.context.marks.shown_from || id == self.turn;
-            if known.insert(id) && shown {
+            let is_shown = event.seq >= self.context.marks.shown_from || id == self.turn;
+            if seen.insert(id) && is_shown {
                 turns.push((event.seq, id));
             }
             if id == self.turn {
@@ -141,7 +142,7 @@ impl PromptInput<'_> {
     }
 }
 
-fn results(events: &[Event]) -> HashMap<&CallId, &Outcome> {
+fn results_by_call(events: &[Event]) -> HashMap<&CallId, &Outcome> {
     let mut results = HashMap::new();
     for event in events {
         if let EventData::ToolResult(result) = &event.data {
@@ -151,30 +152,34 @@ fn results(events: &[Event]) -> HashMap<&CallId, &Outcome> {
     results
 }
 
-struct Read<'a> {
+struct PromptBuilder<'a> {
     results: HashMap<&'a CallId, &'a Outcome>,
-    /// Calls whose results are shown no longer.
-    expired: HashSet<&'a CallId>,
+    /// Calls whose results have expired.
+    expired_calls: HashSet<&'a CallId>,
     /// Calls that the provider ran.
-    provided: HashSet<&'a CallId>,
-    /// Calls that were told; an id is told once.
-    told: HashSet<CallId>,
-    messages: Vec<Shown<'a>>,
-    /// The one that is read.
+    provider_calls: HashSet<&'a CallId>,
+    /// Calls that are in the prompt already; each id occurs once.
+    seen_calls: HashSet<CallId>,
+    messages: Vec<PromptMessage<'a>>,
+    /// The turn whose events are being read.
     turn: Option<&'a TurnId>,
-    rules: &'a Rules<'a>,
+    rules: &'a ToolRules<'a>,
 }
 
-impl<'a> Read<'a> {
+impl<'a> PromptBuilder<'a> {
     fn push(&mut self, seq: u64, messages: impl IntoIterator<Item = Message>) {
         let turn = self.turn;
-        let shown =
-            messages.into_iter().map(|message| Shown { message, seq, turn, verbatim: None });
-        self.messages.extend(shown);
+        let prompt_messages = messages.into_iter().map(|message| PromptMessage {
+            message,
+            seq,
+            turn,
+            verbatim: None,
+        });
+        self.messages.extend(prompt_messages);
     }
 
-    /// What stands for the turns that are not shown.
-    fn earlier(&mut self, events: &[Event], context: &Context) {
+    /// Adds the summary and the note about dropped turns.
+    fn push_earlier_turns(&mut self, events: &[Event], context: &Context) {
         let summary = context.summary.and_then(|summary| {
             let event = events.iter().find(|event| event.seq == summary.seq)?;
             if let EventData::Summarized(summarized) = &event.data {
@@ -185,46 +190,50 @@ impl<'a> Read<'a> {
         });
         let mut content: Vec<Value> = summary.map(summary_block).into_iter().collect();
         if context.has_uncovered_drop() {
-            content.push(text_block(DROPPED));
+            content.push(text_block(DROPPED_TURNS));
         }
         if !content.is_empty() {
-            self.push(0, [inserted(format!("{EARLIER}{}", context.marks.shown_from), content)]);
+            self.push(
+                0,
+                [generated_message(format!("{EARLIER_ID}{}", context.marks.shown_from), content)],
+            );
         }
     }
 
-    fn take(&mut self, event: &'a Event) {
+    fn push_event(&mut self, event: &'a Event) {
         let seq = event.seq;
         match event.data.visible() {
-            Some(Visible::Assistant(spoken)) => self.spoken(seq, spoken),
-            Some(Visible::Repair(wrong)) => self.push(seq, [repair(seq, wrong)]),
-            Some(Visible::Added(added)) => self.push(seq, added_context(seq, added)),
-            Some(Visible::Refused(refused)) => self.push(seq, [refusal(seq, refused)]),
+            Some(Visible::Assistant(assistant)) => self.push_assistant(seq, assistant),
+            Some(Visible::Repair(request)) => self.push(seq, [repair_message(seq, request)]),
+            Some(Visible::Added(added)) => self.push(seq, added_messages(seq, added)),
+            Some(Visible::Refused(refused)) => self.push(seq, [refusal_message(seq, refused)]),
             // The user's message opens the turn, and results follow the message with their calls.
             Some(Visible::User(_) | Visible::Result(_)) | None => {}
         }
     }
 
-    fn spoken(&mut self, seq: u64, spoken: &'a AssistantMsg) {
-        let mut message = spoken.message.clone();
+    fn push_assistant(&mut self, seq: u64, assistant: &'a AssistantMsg) {
+        let mut message = assistant.message.clone();
         let verbatim =
-            spoken.verbatim.as_ref().filter(|_| spoken.status == MessageStatus::Complete);
-        message.status = match spoken.status {
+            assistant.verbatim.as_ref().filter(|_| assistant.status == MessageStatus::Complete);
+        message.status = match assistant.status {
             MessageStatus::Complete => None,
-            cut @ (MessageStatus::Cancelled | MessageStatus::Error) => Some(cut),
+            interrupted @ (MessageStatus::Cancelled | MessageStatus::Error) => Some(interrupted),
         };
-        message.tool_calls.retain(|call| self.told.insert(call.id.clone()));
-        let (provided, calls): (Vec<_>, _) =
-            message.tool_calls.into_iter().partition(|call| self.provided.contains(&call.id));
+        message.tool_calls.retain(|call| self.seen_calls.insert(call.id.clone()));
+        let (hosted, calls): (Vec<_>, _) =
+            message.tool_calls.into_iter().partition(|call| self.provider_calls.contains(&call.id));
         message.tool_calls = calls;
         message
             .content
-            .extend(provided.iter().map(|it| provider_tools::told(it, self.outcome(it))));
-        let mut beside = Beside::default();
-        let result = |call| self.result(call, &mut beside);
+            .extend(hosted.iter().map(|it| provider_tools::run_as_text(it, self.outcome(it))));
+        let mut media = ResultMedia::default();
+        let result = |call| self.result_message(call, &mut media);
         let results: Vec<Message> = message.tool_calls.iter().map(result).collect();
-        let media = beside.message(&message.id);
-        self.messages.push(Shown { message, seq, turn: self.turn, verbatim });
-        // They came after it, one by one; the step that reads them is the same.
+        let media = media.into_message(&message.id);
+        self.messages.push(PromptMessage { message, seq, turn: self.turn, verbatim });
+        // The results were journalled after the message, one by one; the step that reads them is
+        // the same.
         self.push(seq.saturating_add(1), results.into_iter().chain(media));
     }
 
@@ -232,14 +241,14 @@ impl<'a> Read<'a> {
         self.results.get(&call.id).copied()
     }
 
-    fn result(&self, call: &CallRef, beside: &mut Beside) -> Message {
-        let cut = Outcome::Err("tool call interrupted".to_owned(), ErrorType::Interrupted);
-        let text = match self.outcome(call).unwrap_or(&cut) {
-            _ if self.expired.contains(&call.id) => EXPIRED.to_owned(),
+    fn result_message(&self, call: &CallRef, media: &mut ResultMedia) -> Message {
+        let interrupted = Outcome::Err("tool call interrupted".to_owned(), ErrorType::Interrupted);
+        let text = match self.outcome(call).unwrap_or(&interrupted) {
+            _ if self.expired_calls.contains(&call.id) => EXPIRED_RESULT.to_owned(),
             Outcome::Err(error, ErrorType::ToolError) if (self.rules)(&call.name).is_builtin => {
-                bounded(format!("{OWN_ERROR}{error}"), result::RESULT)
+                truncate(format!("{BUILTIN_ERROR}{error}"), result::MAX_RESULT_BYTES)
             }
-            outcome => beside.envelope(call, outcome),
+            outcome => media.envelope(call, outcome),
         };
         let id = MessageId::new(format!("result_{}", call.id));
         let tool_call_id = Some(call.id.clone());
@@ -247,45 +256,46 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Whether a person said it, rather than that it was made here.
-pub(crate) fn is_a_persons(message: &Message) -> bool {
-    let made = |prefix| message.id.as_str().starts_with(prefix);
-    message.role == Role::User && ![REPAIR, MEDIA, EARLIER, CONTEXT].into_iter().any(made)
+/// Whether a person wrote the message, rather than this program.
+pub(crate) fn is_from_person(message: &Message) -> bool {
+    let is_generated = |prefix| message.id.as_str().starts_with(prefix);
+    message.role == Role::User
+        && ![REPAIR_ID, MEDIA_ID, EARLIER_ID, CONTEXT_ID].into_iter().any(is_generated)
 }
 
 fn summary_block(summarized: &Summarized) -> Value {
     text_block(format!("Summary of the conversation before this:\n{}", summarized.text))
 }
 
-fn repair(seq: u64, wrong: &RepairRequested) -> Message {
-    let reason = bounded(wrong.reason.clone(), REASON);
+fn repair_message(seq: u64, request: &RepairRequested) -> Message {
+    let reason = truncate(request.reason.clone(), MAX_REASON_BYTES);
     let text = format!(
         "Your last answer does not satisfy the JSON schema that was asked for: {reason}\n\
          Answer again, with nothing but JSON that satisfies the schema."
     );
-    inserted(format!("{REPAIR}{seq}"), vec![text_block(text)])
+    generated_message(format!("{REPAIR_ID}{seq}"), vec![text_block(text)])
 }
 
-/// What durable hooks added stands where it was added.
-fn added_context(seq: u64, added: &ContextAdded) -> impl Iterator<Item = Message> {
+/// The messages that durable hooks added, at the place where they were added.
+fn added_messages(seq: u64, added: &ContextAdded) -> impl Iterator<Item = Message> {
     let message = move |(at, added): (usize, &AddedContext)| {
-        inserted(format!("{CONTEXT}{seq}_{at}"), added.content.clone())
+        generated_message(format!("{CONTEXT_ID}{seq}_{at}"), added.content.clone())
     };
     added.added.iter().enumerate().map(message)
 }
 
-fn refusal(seq: u64, refused: &MessageRefused) -> Message {
-    let reason = bounded(refused.reason.clone(), REASON);
+fn refusal_message(seq: u64, refused: &MessageRefused) -> Message {
+    let reason = truncate(refused.reason.clone(), MAX_REASON_BYTES);
     let text = format!("Your last answer was not accepted: {reason}\nAnswer again.");
-    inserted(format!("{CONTEXT}{seq}"), vec![text_block(text)])
+    generated_message(format!("{CONTEXT_ID}{seq}"), vec![text_block(text)])
 }
 
-/// A message that nobody wrote.
-pub(crate) fn inserted(id: String, content: Vec<Value>) -> Message {
+/// A message that the program generated.
+pub(crate) fn generated_message(id: String, content: Vec<Value>) -> Message {
     Message::new(MessageId::new(id), Role::User, content)
 }
 
-fn bounded(mut text: String, limit: usize) -> String {
+fn truncate(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         text.truncate(text.floor_char_boundary(limit));
         text.push_str(TRUNCATED);

@@ -1,4 +1,4 @@
-//! All models behind one: who is asked is in the request's settings.
+//! The set of all providers, and the validation of a definition's `model`.
 
 #[cfg(test)]
 mod tests;
@@ -7,12 +7,17 @@ use async_trait::async_trait;
 use reqwest::Url;
 use serde_json::Value;
 
-use super::http::Wire;
-use super::scripted::{self, Scripted};
-use super::{Model, ModelError, ModelSettings, Prices, Provider, ReplyStream, Request};
+use super::anthropic::AnthropicFormat;
+use super::gemini::GeminiFormat;
+use super::http::{HttpModel, ProviderFormat};
+use super::ollama::OllamaFormat;
+use super::openai::OpenaiFormat;
+use super::openai_responses::ResponsesFormat;
+use super::scripted::{self, ScriptedModel};
+use super::{Model, ModelError, ModelRequest, ModelSettings, Prices, Provider, ReplyStream};
 
-/// The options that are this program's own to send.
-const OWN: [&str; 14] = [
+/// The fields of a request that only this program sets; `options` must not contain them.
+const RESERVED_OPTIONS: [&str; 14] = [
     "model",
     "messages",
     "input",
@@ -29,81 +34,108 @@ const OWN: [&str; 14] = [
     "background",
 ];
 
-/// Every provider of this version. Ask through one value, so that connections are shared.
-pub struct Models {
-    scripted: Scripted,
-    wire: Wire,
+/// Every provider that this version supports. Share one value, so that connections are shared.
+pub struct ProviderSet {
+    scripted: ScriptedModel,
+    http: HttpModel,
 }
 
-impl Models {
-    /// Connects nothing yet.
-    pub fn new(wire: Wire) -> Self {
-        Self { scripted: Scripted::default(), wire }
+impl ProviderSet {
+    /// Opens no connection yet.
+    pub fn new(wire: HttpModel) -> Self {
+        Self { scripted: ScriptedModel::default(), http: wire }
     }
 }
 
 #[async_trait]
-impl Model for Models {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
-        match request.settings.provider {
-            Provider::Scripted => self.scripted.ask(request).await,
-            _ => self.wire.ask(request).await,
-        }
+impl Model for HttpModel {
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
+        self.stream(format_of(request.settings.provider)?, request).await
     }
 
-    fn rendered(&self, request: &Request) -> Value {
-        match request.settings.provider {
-            Provider::Scripted => Value::Null,
-            _ => self.wire.rendered(request),
+    fn request_body(&self, request: &ModelRequest) -> Value {
+        let call =
+            format_of(request.settings.provider).and_then(|format| format.http_call(request));
+        call.map(|call| call.body).unwrap_or_default()
+    }
+}
+
+/// The wire format of a provider that is called over HTTP.
+fn format_of(provider: Provider) -> Result<&'static dyn ProviderFormat, ModelError> {
+    match provider {
+        Provider::Openai => Ok(&OpenaiFormat),
+        Provider::OpenaiResponses => Ok(&ResponsesFormat),
+        Provider::Anthropic => Ok(&AnthropicFormat),
+        Provider::Gemini => Ok(&GeminiFormat),
+        Provider::Ollama => Ok(&OllamaFormat),
+        Provider::Scripted => {
+            Err(ModelError::permanent("provider scripted is not called over HTTP"))
         }
     }
 }
 
-/// What is wrong with a definition's `model`.
+#[async_trait]
+impl Model for ProviderSet {
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
+        match request.settings.provider {
+            Provider::Scripted => self.scripted.call(request).await,
+            _ => self.http.call(request).await,
+        }
+    }
+
+    fn request_body(&self, request: &ModelRequest) -> Value {
+        match request.settings.provider {
+            Provider::Scripted => Value::Null,
+            _ => self.http.request_body(request),
+        }
+    }
+}
+
+/// A mistake in a definition's `model`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]
-pub struct Mistake {
-    /// Where it is, such as `model.base_url` or `script[2].text` below `model`.
+pub struct ModelSettingsError {
+    /// The path of the field, such as `model.base_url`, or `model.script[2].text`.
     pub field: String,
     pub message: String,
 }
 
 impl ModelSettings {
-    /// Judges the settings when their agent is defined; the first mistake is named.
-    pub fn check(&self) -> Result<(), Mistake> {
+    /// Validates the settings when their agent is defined; the error names the first mistake.
+    pub fn check(&self) -> Result<(), ModelSettingsError> {
         self.check_prices()?;
         if self.window == Some(0) {
-            return Err(mistake("window", "must be at least 1"));
+            return Err(invalid("window", "must be at least 1"));
         }
         match self.provider {
             Provider::Scripted => self.check_scripted(),
             Provider::Openai | Provider::OpenaiResponses | Provider::Gemini | Provider::Ollama => {
-                self.check_wire(2.0)
+                self.check_http(2.0)
             }
-            Provider::Anthropic => self.check_wire(1.0),
+            Provider::Anthropic => self.check_http(1.0),
         }
     }
 
-    fn check_scripted(&self) -> Result<(), Mistake> {
+    fn check_scripted(&self) -> Result<(), ModelSettingsError> {
         let script = self.script.as_ref();
-        let script = script.ok_or_else(|| mistake("script", "is needed by provider scripted"))?;
-        let elsewhere = [
+        let script = script.ok_or_else(|| invalid("script", "is required by provider scripted"))?;
+        let unsupported = [
             ("base_url", self.base_url.is_some()),
             ("api_key_env", self.api_key_env.is_some()),
             ("temperature", self.temperature.is_some()),
             ("max_tokens", self.max_tokens.is_some()),
             ("options", !self.options.is_empty()),
         ];
-        if let Some((field, _)) = elsewhere.iter().find(|(_, given)| *given) {
-            return Err(mistake(field, "means nothing to provider scripted"));
+        if let Some((field, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
+            return Err(invalid(field, "is not supported by provider scripted"));
         }
-        scripted::check(script).map_err(|wrong| {
-            let (field, message) = wrong.split_once(": ").unwrap_or(("script", &wrong));
-            mistake(field, message)
+        scripted::check(script).map_err(|error| {
+            let (field, message) = error.split_once(": ").unwrap_or(("script", &error));
+            invalid(field, message)
         })
     }
 
-    fn check_prices(&self) -> Result<(), Mistake> {
+    fn check_prices(&self) -> Result<(), ModelSettingsError> {
         let Prices { input, output, cached_input, cache_write } = self.prices;
         let prices = [
             ("input", Some(input)),
@@ -111,64 +143,75 @@ impl ModelSettings {
             ("cached_input", cached_input),
             ("cache_write", cache_write),
         ];
-        let legal = |price: f64| (0.0..=1e6).contains(&price);
-        match prices.iter().find(|(_, price)| price.is_some_and(|price| !legal(price))) {
+        let is_legal = |price: f64| (0.0..=1e6).contains(&price);
+        match prices.iter().find(|(_, price)| price.is_some_and(|price| !is_legal(price))) {
             Some((name, _)) => {
                 let message = "must be dollars for a million tokens, from 0 to 1000000";
-                Err(mistake(&format!("prices.{name}"), message))
+                Err(invalid(&format!("prices.{name}"), message))
             }
             None => Ok(()),
         }
     }
 
-    fn check_wire(&self, hottest: f64) -> Result<(), Mistake> {
+    fn check_http(&self, max_temperature: f64) -> Result<(), ModelSettingsError> {
         let provider = self.provider.name();
         if self.name.trim().is_empty() {
-            return Err(mistake("name", &format!("is needed by provider {provider}")));
+            return Err(invalid("name", &format!("is required by provider {provider}")));
         }
         if self.script.is_some() {
-            return Err(mistake("script", &format!("means nothing to provider {provider}")));
+            return Err(invalid("script", &format!("is not supported by provider {provider}")));
         }
-        if let Some(own) = OWN.iter().find(|own| self.options.contains_key(**own)) {
-            return Err(mistake(&format!("options.{own}"), "is not yours to set"));
+        if let Some(reserved) =
+            RESERVED_OPTIONS.iter().find(|reserved| self.options.contains_key(**reserved))
+        {
+            return Err(invalid(&format!("options.{reserved}"), "is set by this program"));
         }
         if let Some(base) = &self.base_url {
             check_base_url(base)?;
         }
-        if self.api_key_env.as_deref().is_some_and(|name| !is_variable(name)) {
+        if self.api_key_env.as_deref().is_some_and(|name| !is_env_name(name)) {
             let message = "must be the name of an environment variable, never a key";
-            return Err(mistake("api_key_env", message));
+            return Err(invalid("api_key_env", message));
         }
         if self.api_key_env.as_deref().is_some_and(|name| name.starts_with("ABIDE_")) {
-            return Err(mistake("api_key_env", "must not be a variable of this program's own"));
+            return Err(invalid("api_key_env", "must not be one of this program's own variables"));
         }
-        if self.temperature.is_some_and(|given| !(0.0..=hottest).contains(&given)) {
-            return Err(mistake("temperature", &format!("must be between 0 and {hottest}")));
+        if self
+            .temperature
+            .is_some_and(|temperature| !(0.0..=max_temperature).contains(&temperature))
+        {
+            return Err(invalid(
+                "temperature",
+                &format!("must be between 0 and {max_temperature}"),
+            ));
         }
         if self.max_tokens == Some(0) {
-            return Err(mistake("max_tokens", "must be at least 1"));
+            return Err(invalid("max_tokens", "must be at least 1"));
         }
         Ok(())
     }
 }
 
-fn mistake(field: &str, message: &str) -> Mistake {
-    Mistake { field: format!("model.{field}"), message: message.to_owned() }
+fn invalid(field: &str, message: &str) -> ModelSettingsError {
+    ModelSettingsError { field: format!("model.{field}"), message: message.to_owned() }
 }
 
-fn check_base_url(base: &str) -> Result<(), Mistake> {
-    let url = Url::parse(base).map_err(|_| mistake("base_url", "is not a URL"))?;
+fn check_base_url(base: &str) -> Result<(), ModelSettingsError> {
+    let url = Url::parse(base).map_err(|_| invalid("base_url", "must be a URL"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(mistake("base_url", "must be an http or https URL"));
+        return Err(invalid("base_url", "must be an http or https URL"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(mistake("base_url", "must not hold credentials; use api_key_env"));
+        return Err(invalid("base_url", "must not hold credentials; use api_key_env"));
     }
     Ok(())
 }
 
-/// Whether this can be a variable's name; a pasted key is often no such name, and is refused here.
-fn is_variable(name: &str) -> bool {
-    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    begins && name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+/// Whether this can be the name of an environment variable. A pasted key often cannot, and is
+/// refused here.
+fn is_env_name(name: &str) -> bool {
+    let starts_legally = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts_legally
+        && name.len() <= 128
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

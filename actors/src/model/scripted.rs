@@ -1,8 +1,8 @@
-//! The deterministic model: it says what the agent's script says.
+//! The deterministic model, which plays the agent's script.
 //!
-//! A script is a list of entries, one for each step of the turn, or a list of rules. A step is
-//! counted by the assistant's messages after the last user message. After the last entry the model
-//! says `Done.`
+//! A script is a list of entries, one for each step of the turn, or a list of rules. The number of
+//! a step is the number of assistant messages after the last user message. After the last entry the
+//! model answers `Done.`
 //!
 //! ```yaml
 //! script:                             # entries
@@ -26,20 +26,20 @@
 //! | key | meaning |
 //! |---|---|
 //! | `thinking` | streamed first, word by word; a template |
-//! | `text` | streamed then, word by word; a template |
-//! | `calls` | `{name, args?, id?}` each; texts within `args` are templates |
-//! | `error` | `{message, retry?}`: the call fails, after what stands above was streamed |
-//! | `delay` | such as `20ms`, at most 1 minute: how long to wait before every piece |
+//! | `text` | streamed after that, word by word; a template |
+//! | `calls` | each is `{name, args?, id?}`; strings within `args` are templates |
+//! | `error` | `{message, retry?}`: the model call fails after the items above were streamed |
+//! | `delay` | the delay before every piece, such as `20ms`, at most 1 minute |
 //! | `usage` | `{input_tokens, output_tokens}` |
 //!
-//! `args` that are one text are taken as a provider's raw arguments, JSON or not. A call without an
-//! id is `call_<step>_<n>`, both counted from 1.
+//! `args` that are a string count as a provider's raw arguments, JSON or not. The id of a call
+//! without one is `call_<step>_<n>`, both counted from 1.
 //!
-//! A template (minijinja) sees `user`, the last user message with every block as text, a line each,
-//! and `results`: by tool name, the envelope of its last result in this turn. A repair of a
+//! A template (minijinja) sees `user`, the last user message with one line of text per block, and
+//! `results`: by tool name, the envelope of its last result in this turn. The repair of a
 //! structured answer is one more step.
 //!
-//! Asked for a summary, it says `Summary of N messages.`, whatever the script is.
+//! The answer to a request for a summary is `Summary of N messages.`, whatever the script is.
 
 mod script;
 #[cfg(test)]
@@ -57,58 +57,58 @@ use minijinja::context;
 use minijinja::value::Serde;
 use serde_json::{Map, Value, json};
 
-use self::script::{Call, Entry, Script};
-use super::prompt::{OWN_ERROR, is_a_persons};
+use self::script::{Script, ScriptCall, ScriptEntry};
+use super::prompt::{BUILTIN_ERROR, is_from_person};
 use super::{
-    Model, ModelError, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream, Request,
+    Model, ModelError, ModelRequest, ModelToolCall, Purpose, ReplyChunk, ReplyEnd, ReplyStream,
     big_numbers,
 };
 
-/// How many compiled scripts are kept; as many agents as a node is likely to run scripted.
-const KEPT: usize = 32;
+/// How many compiled scripts are cached: as many scripted agents as a node is likely to run.
+const MAX_COMPILED_SCRIPTS: usize = 32;
 
-/// Plays scripts, and keeps the last ones compiled.
+/// Plays scripts, and caches the most recent ones in compiled form.
 #[derive(Default)]
-pub struct Scripted {
+pub struct ScriptedModel {
     compiled: Mutex<VecDeque<(Arc<Value>, Arc<Script>)>>,
 }
 
-/// Judges a script when its agent is defined. The error begins with the place, such as
+/// Validates a script when its agent is defined. The error begins with the path, such as
 /// `script[2].calls[0].name: …`.
 pub fn check(script: &Value) -> Result<(), String> {
     Script::parse(script).map(|_| ())
 }
 
 #[async_trait]
-impl Model for Scripted {
-    async fn ask(&self, request: &Request) -> Result<ReplyStream, ModelError> {
+impl Model for ScriptedModel {
+    async fn call(&self, request: &ModelRequest) -> Result<ReplyStream, ModelError> {
         if request.purpose == Purpose::Summary {
-            let told = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
-            let (_, pieces) = say(&format!("Summary of {told} messages."));
-            return Ok(stream::iter(pieces).boxed());
+            let count = request.messages.iter().map(|message| message.content.len()).sum::<usize>();
+            let (_, chunks) = text_only(&format!("Summary of {count} messages."));
+            return Ok(stream::iter(chunks).boxed());
         }
         let source = request.settings.script.clone().unwrap_or_default();
-        let script = self.compiled(&source)?;
-        let scene = Scene::of(&request.messages);
-        let (delay, pieces) = play(&script, &scene)?;
+        let script = self.compile(&source)?;
+        let input = ScriptInput::of(&request.messages);
+        let (delay, chunks) = play(&script, &input)?;
         let pace = move |piece: Result<ReplyChunk, ModelError>| async move {
             if !delay.is_zero() && !matches!(piece, Ok(ReplyChunk::Done(_))) {
                 tokio::time::sleep(delay).await;
             }
             piece
         };
-        Ok(stream::iter(pieces).then(pace).boxed())
+        Ok(stream::iter(chunks).then(pace).boxed())
     }
 }
 
-impl Scripted {
-    fn compiled(&self, source: &Arc<Value>) -> Result<Arc<Script>, ModelError> {
+impl ScriptedModel {
+    fn compile(&self, source: &Arc<Value>) -> Result<Arc<Script>, ModelError> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, script)) = compiled.iter().find(|(known, _)| known == source) {
             return Ok(script.clone());
         }
         let script = Arc::new(Script::parse(source).map_err(ModelError::permanent)?);
-        if compiled.len() == KEPT {
+        if compiled.len() == MAX_COMPILED_SCRIPTS {
             compiled.pop_front();
         }
         compiled.push_back((source.clone(), script.clone()));
@@ -116,21 +116,21 @@ impl Scripted {
     }
 }
 
-/// What a script reacts to.
-struct Scene {
+/// The facts that a script reacts to.
+struct ScriptInput {
     user: String,
-    /// How many assistant messages the turn has.
+    /// The number of the turn's assistant messages.
     step: usize,
     results: BTreeMap<String, Value>,
 }
 
-impl Scene {
+impl ScriptInput {
     fn of(messages: &[Message]) -> Self {
-        let last = messages.iter().rposition(is_a_persons);
-        let user = last.map(|at| texts(&messages[at].content).join("\n")).unwrap_or_default();
-        let turn = &messages[last.map_or(0, |at| at + 1)..];
-        let spoken = turn.iter().filter(|message| message.role == Role::Assistant);
-        let names: HashMap<_, _> = spoken
+        let last = messages.iter().rposition(is_from_person);
+        let user = last.map(|index| texts(&messages[index].content).join("\n")).unwrap_or_default();
+        let turn = &messages[last.map_or(0, |index| index + 1)..];
+        let assistant = turn.iter().filter(|message| message.role == Role::Assistant);
+        let names: HashMap<_, _> = assistant
             .clone()
             .flat_map(|message| &message.tool_calls)
             .map(|call| (&call.id, &call.name))
@@ -140,78 +140,86 @@ impl Scene {
             let text = message.text();
             Some(((*name).clone(), envelope(text)))
         };
-        Self { user, step: spoken.count(), results: turn.iter().filter_map(result).collect() }
+        Self { user, step: assistant.count(), results: turn.iter().filter_map(result).collect() }
     }
 }
 
-/// A result as scripts see it, whatever its form is for other models.
+/// A result as scripts see it, independent of the form that other models read.
 fn envelope(text: String) -> Value {
-    match text.strip_prefix(OWN_ERROR) {
+    match text.strip_prefix(BUILTIN_ERROR) {
         Some(error) => json!({"ok": false, "error": error, "error_type": "TOOL_ERROR"}),
         None => serde_json::from_str(&text).unwrap_or(Value::String(text)),
     }
 }
 
-type Pieces = Vec<Result<ReplyChunk, ModelError>>;
+type ScriptedChunks = Vec<Result<ReplyChunk, ModelError>>;
 
-fn say(text: &str) -> (Duration, Pieces) {
+fn text_only(text: &str) -> (Duration, ScriptedChunks) {
     let done = ReplyChunk::Done(ReplyEnd::default());
     (Duration::ZERO, words(text, ReplyChunk::Text).chain([Ok(done)]).collect())
 }
 
-fn play(script: &Script, scene: &Scene) -> Result<(Duration, Pieces), ModelError> {
-    let Some(entries) = script.entries(&scene.user) else {
-        return Ok(say("No rule of the script matches this message."));
+fn play(script: &Script, input: &ScriptInput) -> Result<(Duration, ScriptedChunks), ModelError> {
+    let Some(entries) = script.entries(&input.user) else {
+        return Ok(text_only("No rule of the script matches this message."));
     };
-    match entries.get(scene.step) {
-        Some(entry) => Ok((entry.delay, pieces(script, entry, scene)?)),
-        None => Ok(say("Done.")),
+    match entries.get(input.step) {
+        Some(entry) => Ok((entry.delay, entry_chunks(script, entry, input)?)),
+        None => Ok(text_only("Done.")),
     }
 }
 
-fn pieces(script: &Script, entry: &Entry, scene: &Scene) -> Result<Pieces, ModelError> {
-    let values = context! { user => scene.user.as_str(), results => Serde(&scene.results) };
+fn entry_chunks(
+    script: &Script,
+    entry: &ScriptEntry,
+    input: &ScriptInput,
+) -> Result<ScriptedChunks, ModelError> {
+    let values = context! { user => input.user.as_str(), results => Serde(&input.results) };
     let render = |text: &str| script.render(text, &values);
-    let mut pieces = Vec::new();
+    let mut chunks = Vec::new();
     if let Some(thinking) = &entry.thinking {
-        pieces.extend(words(&render(thinking)?, ReplyChunk::Thinking));
+        chunks.extend(words(&render(thinking)?, ReplyChunk::Thinking));
     }
     if let Some(text) = &entry.text {
-        pieces.extend(words(&render(text)?, ReplyChunk::Text));
+        chunks.extend(words(&render(text)?, ReplyChunk::Text));
     }
-    for (at, call) in entry.calls.iter().enumerate() {
-        let id = format!("call_{}_{}", scene.step + 1, at + 1);
-        pieces.push(Ok(ReplyChunk::Call(given(call, id, &render)?)));
+    for (index, call) in entry.calls.iter().enumerate() {
+        let id = format!("call_{}_{}", input.step + 1, index + 1);
+        chunks.push(Ok(ReplyChunk::Call(model_call(call, id, &render)?)));
     }
     match &entry.error {
-        Some(failure) => pieces.push(Err(failure.clone())),
-        None => pieces
+        Some(error) => chunks.push(Err(error.clone())),
+        None => chunks
             .push(Ok(ReplyChunk::Done(ReplyEnd { usage: entry.usage, ..ReplyEnd::default() }))),
     }
-    Ok(pieces)
+    Ok(chunks)
 }
 
 type Render<'a> = dyn Fn(&str) -> Result<String, ModelError> + 'a;
 
-fn given(call: &Call, id: String, render: &Render<'_>) -> Result<ModelToolCall, ModelError> {
+fn model_call(
+    call: &ScriptCall,
+    id: String,
+    render: &Render<'_>,
+) -> Result<ModelToolCall, ModelError> {
     let args = match &call.args {
-        Value::String(raw) => big_numbers::exactly(render(raw)?),
-        args => Ok(rendered(args, render)?),
+        Value::String(raw) => big_numbers::parse_exact(render(raw)?),
+        args => Ok(render_value(args, render)?),
     };
     let id = call.id.clone().unwrap_or(id);
-    Ok(ModelToolCall { id, name: call.name.clone(), args, provided: None })
+    Ok(ModelToolCall { id, name: call.name.clone(), args, provider_result: None })
 }
 
-fn rendered(value: &Value, render: &Render<'_>) -> Result<Value, ModelError> {
+fn render_value(value: &Value, render: &Render<'_>) -> Result<Value, ModelError> {
     Ok(match value {
         Value::String(text) => Value::String(render(text)?),
         Value::Array(values) => {
-            let values = values.iter().map(|value| rendered(value, render));
+            let values = values.iter().map(|value| render_value(value, render));
             Value::Array(values.collect::<Result<_, _>>()?)
         }
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| {
-                Ok::<_, ModelError>((key.clone(), rendered(value, render)?))
+                Ok::<_, ModelError>((key.clone(), render_value(value, render)?))
             };
             Value::Object(fields.iter().map(field).collect::<Result<Map<_, _>, _>>()?)
         }
@@ -219,7 +227,7 @@ fn rendered(value: &Value, render: &Render<'_>) -> Result<Value, ModelError> {
     })
 }
 
-/// Words as they stream, each with the white space after it.
+/// The words of a text as chunks, each followed by its white space.
 fn words(
     text: &str,
     part: fn(String) -> ReplyChunk,

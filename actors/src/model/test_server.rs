@@ -1,4 +1,5 @@
-//! A real server on the loopback that speaks chat completions, well or badly, and its client.
+//! A real HTTP server on the loopback interface that speaks chat completions, well or badly, and
+//! its client.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
@@ -17,53 +18,53 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Model, ModelError, ModelSettings, Provider, ReplyChunk, Request};
+use super::{Model, ModelError, ModelRequest, ModelSettings, Provider, ReplyChunk};
 use crate::clock::Clock;
 
 /// What the server does with one request.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct TestResponse {
     pub(super) status: u16,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) pieces: Vec<Bytes>,
-    pub(super) end: End,
+    pub(super) end: TestEnd,
 }
 
-/// How an answer ends after its pieces.
+/// How a response ends after its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum TestEnd {
     /// As it should.
     Whole,
     /// The connection breaks.
-    Dies,
-    /// It never does.
+    Breaks,
+    /// Never.
     Hangs,
-    /// Nothing but comments follow, for ever.
-    Chats,
-    /// Not even a header comes.
-    Mute,
+    /// With an endless sequence of comments.
+    CommentsForever,
+    /// Before its head, which never arrives.
+    NoHeader,
 }
 
-impl Answer {
-    /// A stream of these pieces, each written by itself.
+impl TestResponse {
+    /// A stream of these pieces, each written separately.
     pub(super) fn stream(pieces: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
         let headers = vec![("content-type", "text/event-stream".to_owned())];
         let pieces = pieces.into_iter().map(Into::into).collect();
-        Self { status: 200, headers, pieces, end: End::Whole }
+        Self { status: 200, headers, pieces, end: TestEnd::Whole }
     }
 
-    /// An error in the provider's usual shape.
+    /// An error in the provider's usual format.
     pub(super) fn error(status: u16, message: &str) -> Self {
         let body = json!({"error": {"message": message}}).to_string();
         let headers = vec![("content-type", "application/json".to_owned())];
-        Self { status, headers, pieces: vec![body.into()], end: End::Whole }
+        Self { status, headers, pieces: vec![body.into()], end: TestEnd::Whole }
     }
 
-    pub(super) fn ending(self, end: End) -> Self {
+    pub(super) fn ending_with(self, end: TestEnd) -> Self {
         Self { end, ..self }
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub(super) fn with_header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
     }
@@ -86,51 +87,55 @@ pub(super) fn event(chunk: Value) -> String {
 
 pub(super) const DONE: &str = "data: [DONE]\n\n";
 
-/// What the server was asked.
+/// A request that the server received.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct RecordedRequest {
     pub(super) path: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Value,
 }
 
-/// A running server; every request takes the next answer, and the last one stays.
-pub(super) struct Server {
+/// A running server; every request takes the next response, and the last one is repeated.
+pub(super) struct TestServer {
     pub(super) url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    /// How many answers have been dropped, by their end or by the client's leaving.
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
+    /// How many responses have been dropped, because they ended or because the client disconnected.
     pub(super) dropped: watch::Receiver<usize>,
 }
 
 #[derive(Clone)]
-struct Desk {
-    answers: Arc<Vec<Answer>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+struct TestServerState {
+    answers: Arc<Vec<TestResponse>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     dropped: Arc<watch::Sender<usize>>,
 }
 
-impl Server {
-    pub(super) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+impl TestServer {
+    pub(super) async fn start(answers: impl IntoIterator<Item = TestResponse>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (dropped, receiver) = watch::channel(0);
-        let asked = Arc::default();
+        let requests = Arc::default();
         let answers = Arc::new(answers.into_iter().collect());
-        let desk = Desk { answers, asked: Arc::clone(&asked), dropped: Arc::new(dropped) };
-        let router = Router::new().fallback(answer).with_state(desk);
-        // Or every second piece would wait for the acknowledgement of the first.
+        let state = TestServerState {
+            answers,
+            requests: Arc::clone(&requests),
+            dropped: Arc::new(dropped),
+        };
+        let router = Router::new().fallback(respond).with_state(state);
+        // Without this, every second piece would wait for the acknowledgement of the first.
         let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, asked, dropped: receiver }
+        Self { url, requests, dropped: receiver }
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-async fn answer(
-    State(desk): State<Desk>,
+async fn respond(
+    State(state): State<TestServerState>,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
@@ -138,13 +143,13 @@ async fn answer(
     let body = serde_json::from_slice(&body).unwrap();
     let path = uri.to_string();
     let at = {
-        let mut asked = desk.asked.lock().unwrap();
-        asked.push(Asked { path, headers, body });
-        asked.len() - 1
+        let mut requests = state.requests.lock().unwrap();
+        requests.push(RecordedRequest { path, headers, body });
+        requests.len() - 1
     };
-    let dropped = Dropped(desk.dropped);
-    let answer = &desk.answers[at.min(desk.answers.len() - 1)];
-    if answer.end == End::Mute {
+    let dropped = Dropped(state.dropped);
+    let answer = &state.answers[at.min(state.answers.len() - 1)];
+    if answer.end == TestEnd::NoHeader {
         let _dropped = dropped;
         return std::future::pending().await;
     }
@@ -152,11 +157,14 @@ async fn answer(
     for (name, value) in &answer.headers {
         response = response.header(*name, value);
     }
-    response.body(Body::from_stream(written(answer.clone(), dropped))).unwrap()
+    response.body(Body::from_stream(response_stream(answer.clone(), dropped))).unwrap()
 }
 
-/// Yields after every piece, so that it is written before whatever comes next.
-fn written(answer: Answer, dropped: Dropped) -> BoxStream<'static, Result<Bytes, &'static str>> {
+/// Yields after every piece, so that it is written before whatever follows.
+fn response_stream(
+    answer: TestResponse,
+    dropped: Dropped,
+) -> BoxStream<'static, Result<Bytes, &'static str>> {
     let piece = |piece| async {
         tokio::task::yield_now().await;
         Ok(piece)
@@ -165,9 +173,11 @@ fn written(answer: Answer, dropped: Dropped) -> BoxStream<'static, Result<Bytes,
     let end = async move {
         tokio::task::yield_now().await;
         match answer.end {
-            End::Whole => None,
-            End::Dies => Some(Err("dies")),
-            End::Hangs | End::Chats | End::Mute => std::future::pending().await,
+            TestEnd::Whole => None,
+            TestEnd::Breaks => Some(Err("dies")),
+            TestEnd::Hangs | TestEnd::CommentsForever | TestEnd::NoHeader => {
+                std::future::pending().await
+            }
         }
     };
     let end = stream::once(end).filter_map(std::future::ready);
@@ -175,8 +185,8 @@ fn written(answer: Answer, dropped: Dropped) -> BoxStream<'static, Result<Bytes,
         tokio::time::sleep(Duration::from_millis(5)).await;
         Some((Ok(Bytes::from_static(b": still here\n\n")), ()))
     });
-    let chats = if answer.end == End::Chats { usize::MAX } else { 0 };
-    let guarded = pieces.chain(comments.take(chats)).chain(end).map(move |piece| {
+    let comment_count = if answer.end == TestEnd::CommentsForever { usize::MAX } else { 0 };
+    let guarded = pieces.chain(comments.take(comment_count)).chain(end).map(move |piece| {
         let _ = &dropped;
         piece
     });
@@ -191,10 +201,10 @@ impl Drop for Dropped {
     }
 }
 
-/// A clock that stands still, and chance that always says one half.
-pub(super) struct Still;
+/// A clock that stands still, with a chance of always one half.
+pub(super) struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         "2026-11-21T08:00:00Z".parse().unwrap()
     }
@@ -227,12 +237,12 @@ pub(super) fn message(id: &str, role: Role, content: Vec<Value>) -> Message {
     Message::new(MessageId::new(id), role, content)
 }
 
-pub(super) fn request(settings: ModelSettings) -> Request {
-    Request {
+pub(super) fn request(settings: ModelSettings) -> ModelRequest {
+    ModelRequest {
         settings,
         system: String::new(),
         messages: Vec::new(),
-        stable: 0,
+        stable_messages: 0,
         verbatim: Default::default(),
         cache_key: "conv_1".to_owned(),
         purpose: Default::default(),
@@ -241,18 +251,18 @@ pub(super) fn request(settings: ModelSettings) -> Request {
     }
 }
 
-/// All that a model answers; whatever failed is last.
-pub(super) async fn answered(
+/// All chunks of a model's reply; an error is last.
+pub(super) async fn collect_reply(
     model: &impl Model,
-    request: Request,
+    request: ModelRequest,
 ) -> Vec<Result<ReplyChunk, ModelError>> {
-    match model.ask(&request).await {
-        Ok(parts) => parts.collect().await,
-        Err(failure) => vec![Err(failure)],
+    match model.call(&request).await {
+        Ok(chunks) => chunks.collect().await,
+        Err(error) => vec![Err(error)],
     }
 }
 
-/// The parts, all of which came.
-pub(super) fn whole(parts: Vec<Result<ReplyChunk, ModelError>>) -> Vec<ReplyChunk> {
-    parts.into_iter().collect::<Result<_, _>>().unwrap()
+/// The chunks of a reply that did not fail.
+pub(super) fn all_ok(chunks: Vec<Result<ReplyChunk, ModelError>>) -> Vec<ReplyChunk> {
+    chunks.into_iter().collect::<Result<_, _>>().unwrap()
 }

@@ -1,4 +1,5 @@
-//! How many tokens messages have: exactly where the tokenizer is at hand, else rather too many.
+//! Counts the tokens of messages: exactly if the tokenizer is available, otherwise by a generous
+//! estimate.
 
 mod estimate;
 #[cfg(test)]
@@ -13,53 +14,56 @@ use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
 use super::{ModelSettings, ModelToolCall, Provider, ToolSpec};
 
 /// A longer text is estimated: tokenizing it would take more than some hundredths of a second.
-const EXACT: usize = 200_000;
-/// What is tokenized in one piece, so that no text is one endless word; the seams add a token each.
-const PIECE: usize = 16 * 1024;
+const MAX_EXACT_BYTES: usize = 200_000;
+/// A text is tokenized in pieces of this size, so that none is one endless word; each seam adds a
+/// token.
+const PIECE_BYTES: usize = 16 * 1024;
 
-/// What is estimated in a tenth of a millisecond.
-const QUICK: usize = 64 * 1024;
+/// The amount of text that is estimated within a tenth of a millisecond.
+const MAX_QUICK_BYTES: usize = 64 * 1024;
 
-/// What a message costs besides its content, and a call or a tool besides its texts.
-const MESSAGE: u64 = 4;
-const CALL: u64 = 10;
+/// The overhead of a message in addition to its content, and of a call or a tool in addition to its
+/// texts.
+const MESSAGE_TOKENS: u64 = 4;
+const CALL_TOKENS: u64 = 10;
 
-/// Counts for one model. Cheap to copy.
+/// Counts tokens for one model. Cheap to copy.
 #[derive(Clone, Copy)]
-pub(crate) struct Counter {
+pub(crate) struct TokenCounter {
     provider: Provider,
     /// `None`: texts are estimated.
     encoder: Option<&'static CoreBPE>,
 }
 
-impl Counter {
-    /// The first for a tokenizer loads its vocabulary, aside, since that takes a while.
-    pub(crate) async fn of(settings: &ModelSettings) -> Self {
+impl TokenCounter {
+    /// The counter of a model. The first one for a tokenizer loads its vocabulary on a blocking
+    /// thread, since that takes a while.
+    pub(crate) async fn for_model(settings: &ModelSettings) -> Self {
         let provider = settings.provider;
-        let Some(tokenizer) = tokenizer(settings) else { return Self::rough(provider) };
+        let Some(tokenizer) = tokenizer(settings) else { return Self::estimating(provider) };
         let load = move || bpe_for_tokenizer(tokenizer).ok();
         let encoder = tokio::task::spawn_blocking(load).await.ok().flatten();
         Self { provider, encoder }
     }
 
-    /// Estimates everything.
-    pub(crate) fn rough(provider: Provider) -> Self {
+    /// A counter that estimates every text.
+    pub(crate) fn estimating(provider: Provider) -> Self {
         Self { provider, encoder: None }
     }
 
-    /// Whether so many bytes of JSON are counted in no time.
+    /// Whether counting this many bytes of JSON takes a negligible time.
     pub(crate) fn is_quick(&self, bytes: usize) -> bool {
-        self.encoder.is_none() && bytes <= QUICK
+        self.encoder.is_none() && bytes <= MAX_QUICK_BYTES
     }
 
     /// The tokens of a text.
     pub(crate) fn text(&self, mut text: &str) -> u64 {
-        let Some(encoder) = self.encoder.filter(|_| text.len() <= EXACT) else {
+        let Some(encoder) = self.encoder.filter(|_| text.len() <= MAX_EXACT_BYTES) else {
             return estimate::estimate(text);
         };
         let mut tokens = 0;
         while !text.is_empty() {
-            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE_BYTES));
             tokens += encoder.count_ordinary(piece) as u64;
             text = rest;
         }
@@ -75,37 +79,37 @@ impl Counter {
     pub(crate) fn message(&self, message: &Message) -> u64 {
         let calls = message.tool_calls.iter();
         let calls = calls.map(|call| self.call(&call.name, &call.args.to_string())).sum::<u64>();
-        MESSAGE + self.content(&message.content) + calls
+        MESSAGE_TOKENS + self.content(&message.content) + calls
     }
 
-    /// The tokens of what a model said.
-    pub(crate) fn reply(&self, content: &[Value], given: &[ModelToolCall]) -> u64 {
-        let calls = given.iter().map(|call| match &call.args {
+    /// The tokens of a model's reply.
+    pub(crate) fn reply(&self, content: &[Value], tool_calls: &[ModelToolCall]) -> u64 {
+        let calls = tool_calls.iter().map(|call| match &call.args {
             Ok(args) => self.call(&call.name, &args.to_string()),
             Err(raw) => self.call(&call.name, raw),
         });
-        // What the provider ran goes back with its results.
-        let provided = given
+        // The provider's own runs are sent back together with their results.
+        let provided = tool_calls
             .iter()
-            .filter_map(|call| call.provided.as_ref())
+            .filter_map(|call| call.provider_result.as_ref())
             .map(|result| self.text(&result.to_string()));
-        MESSAGE + self.content(content) + calls.sum::<u64>() + provided.sum::<u64>()
+        MESSAGE_TOKENS + self.content(content) + calls.sum::<u64>() + provided.sum::<u64>()
     }
 
     fn call(&self, name: &str, args: &str) -> u64 {
-        CALL + self.text(name) + self.text(args)
+        CALL_TOKENS + self.text(name) + self.text(args)
     }
 
-    /// The tokens of what stands before all messages.
+    /// The tokens of the system prompt and the tools, which precede all messages.
     pub(crate) fn head(&self, system: &str, tools: &[ToolSpec]) -> u64 {
         let tools = tools.iter().map(|tool| {
-            let named = self.call(&tool.name, &tool.parameters.to_string());
-            named + self.text(&tool.description)
+            let signature = self.call(&tool.name, &tool.parameters.to_string());
+            signature + self.text(&tool.description)
         });
-        MESSAGE + self.text(system) + tools.sum::<u64>()
+        MESSAGE_TOKENS + self.text(system) + tools.sum::<u64>()
     }
 
-    /// Thinking counts nothing: providers drop it when it comes back, or never get it.
+    /// Thinking counts as 0: providers drop it when it is sent back, or never receive it.
     fn block(&self, block: &Value) -> u64 {
         if block["type"] == "reasoning" {
             return 0;
@@ -124,9 +128,10 @@ impl Counter {
         }
     }
 
-    /// Pictures are not measured here: each counts as a large one by its provider's published rule,
-    /// 1,568 pixels a side for Anthropic (width · height / 750, at most about 1,600), 765 and more by
-    /// tiles for OpenAI, 258 a tile for Gemini. A document counts as some pages.
+    /// Images are not measured: each counts as a large one by its provider's published rule, which
+    /// is 1,568 pixels a side for Anthropic (width · height / 750, at most about 1,600 tokens), 765
+    /// and more by tiles for OpenAI, and 258 per tile for Gemini. A document counts as several
+    /// pages.
     fn media(&self, media: &Media<'_>) -> u64 {
         let picture = match self.provider {
             Provider::Anthropic => 1_600,
@@ -143,8 +148,8 @@ impl Counter {
     }
 }
 
-/// The model's own tokenizer, of those that are at hand; a model of OpenAI's that nobody knows yet is
-/// taken for one of its newer.
+/// The model's own tokenizer, if it is available. An unknown model of OpenAI counts as one of the
+/// newer ones.
 fn tokenizer(settings: &ModelSettings) -> Option<Tokenizer> {
     match settings.provider {
         Provider::Openai | Provider::OpenaiResponses => {

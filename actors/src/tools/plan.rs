@@ -24,7 +24,7 @@ pub(super) fn plan(
     scope: &CallScope,
     gate: &mut Gate,
 ) -> PlannedCall {
-    if let Some(result) = &model_call.provided {
+    if let Some(result) = &model_call.provider_result {
         return plan_provider_call(toolbox, model_call, result, scope, gate);
     }
     let Some(tool) = toolbox.tool(&model_call.name).filter(|tool| tool.is_for_model()) else {
@@ -67,7 +67,12 @@ pub(super) fn replan(
 ) -> PlannedCall {
     let again = |args: Value, gate: &mut Gate| {
         let (id, name) = (planned.given_id.clone(), planned.tool.clone());
-        plan(toolbox, &ModelToolCall { id, name, args: Ok(args), provided: None }, scope, gate)
+        plan(
+            toolbox,
+            &ModelToolCall { id, name, args: Ok(args), provider_result: None },
+            scope,
+            gate,
+        )
     };
     match verdict {
         // A provider's call already has its result and is not planned again.
@@ -105,7 +110,7 @@ fn parse_args(tool: &Tool, given: &Result<Value, String>) -> Result<Value, Strin
         // Providers send an empty string for a tool without arguments.
         Err(raw) if raw.trim().is_empty() => Value::Object(Map::new()),
         Err(raw) => {
-            return Err(match big_numbers::rounded(raw) {
+            return Err(match big_numbers::find_rounded(raw) {
                 Some(field) if field.is_empty() => "must be an object".to_owned(),
                 Some(field) => {
                     format!("{}: must fit into 64 bits", cut(&field, MAX_EXCERPT_BYTES))

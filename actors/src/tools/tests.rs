@@ -52,7 +52,7 @@ fn plan_of(name: &str, args: Result<Value, String>, provided: Option<Value>) -> 
     let (id, name) = ("call_1".to_owned(), name.to_owned());
     let toolbox = toolbox();
     let mut gate = gate(&toolbox);
-    toolbox.plan(&ModelToolCall { id, name, args, provided }, &scope(), &mut gate)
+    toolbox.plan(&ModelToolCall { id, name, args, provider_result: provided }, &scope(), &mut gate)
 }
 
 fn plan(name: &str, args: Value) -> PlannedCall {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abide_actors::audit::Entry;
+use abide_actors::audit::AuditEntry;
 use abide_actors::model::Purpose;
 use abide_actors::request::Request;
 use abide_conversation::ConversationId;
@@ -26,7 +26,7 @@ model: {provider: scripted, script: [{text: "Well."}]}
 "#;
 
 /// Waits until so many entries are there; newest first.
-pub async fn entries(rig: &Rig, id: &str, count: usize) -> Vec<Entry> {
+pub async fn entries(rig: &Rig, id: &str, count: usize) -> Vec<AuditEntry> {
     let (id, clock) = (ConversationId::new(id), crate::rig::clock());
     let look = async {
         loop {
@@ -52,10 +52,10 @@ async fn a_step_is_audited_with_what_was_sent_and_what_came() {
     assert_eq!(entry.turn_id, turn);
     assert_eq!(entry.sent.value["system"], "Be brief.");
     assert_eq!(entry.sent.value["messages"][0]["content"][0]["text"], "hello");
-    assert_eq!(entry.came.text.value, "You said hello");
-    assert_eq!((entry.came.calls.value, entry.came.failure), (json!([]), None));
+    assert_eq!(entry.received.text.value, "You said hello");
+    assert_eq!((entry.received.calls.value, entry.received.failure), (json!([]), None));
     assert!(entry.first_part_ms >= Some(1_000) && entry.whole_ms >= 1_000, "{:?}", entry.whole_ms);
-    assert_eq!((entry.summary, entry.evicted.messages), (None, 1));
+    assert_eq!((entry.summary, entry.omitted.messages), (None, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +65,7 @@ async fn a_repeated_call_is_one_entry_that_counts() {
     assert_eq!(rig.ended("x", 1).await, (TurnOutcome::Completed, None));
     let entries = entries(&rig, "x", 1).await;
     assert_eq!((entries.len(), entries[0].attempts), (1, 2));
-    assert_eq!(entries[0].came.failure, None);
+    assert_eq!(entries[0].received.failure, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,8 +83,8 @@ async fn a_call_that_was_cut_off_is_audited_as_far_as_it_came() {
     tokio::time::timeout(Duration::from_secs(60), speaks).await.unwrap();
     rig.ask("x", Request::Cancel).await.unwrap();
     let entry = entries(&rig, "x", 1).await.remove(0);
-    assert_eq!(entry.came.text.value, "half a ");
-    assert_eq!(entry.came.failure.as_deref(), Some("the reply was no longer wanted"));
+    assert_eq!(entry.received.text.value, "half a ");
+    assert_eq!(entry.received.failure.as_deref(), Some("the reply was no longer wanted"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn nothing_is_audited_unless_the_definition_says_so() {
     rig.ended("x", 2).await;
     let entries = entries(&rig, "x", 1).await;
     assert_eq!(entries.len(), 1);
-    assert_eq!(entries[0].came.text.value, "You said again");
+    assert_eq!(entries[0].received.text.value, "You said again");
 }
 
 #[tokio::test(start_paused = true)]

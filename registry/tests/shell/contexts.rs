@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use abide_actors::model::Request;
+use abide_actors::model::ModelRequest;
 use abide_conversation::event::{ContextReduced, Event, EventData, ReductionReason, TurnOutcome};
 use serde_json::{Value, json};
 
@@ -44,8 +44,11 @@ pub fn reductions(events: &[Event]) -> Vec<ContextReduced> {
 }
 
 /// What the next step sends again, a text a message.
-fn prefix(prompt: &Request) -> Vec<String> {
-    prompt.messages[..prompt.stable].iter().map(|message| json!(message).to_string()).collect()
+fn prefix(prompt: &ModelRequest) -> Vec<String> {
+    prompt.messages[..prompt.stable_messages]
+        .iter()
+        .map(|message| json!(message).to_string())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use abide_actors::model::scripted::Scripted;
-use abide_actors::model::{Model, ModelError, Purpose, ReplyChunk, ReplyStream, Request, Retry};
+use abide_actors::model::scripted::ScriptedModel;
+use abide_actors::model::{
+    Model, ModelError, ModelRequest, Purpose, ReplyChunk, ReplyStream, Retry,
+};
 use async_trait::async_trait;
 use futures::StreamExt;
 
@@ -22,17 +24,17 @@ pub struct Scene {
     pub read: Mutex<Vec<String>>,
     /// While set, all that it reads is kept in `prompts`.
     pub records: AtomicBool,
-    pub prompts: Mutex<Vec<Request>>,
+    pub prompts: Mutex<Vec<ModelRequest>>,
     /// Longer prompts, in bytes of text, are too long for it, unless it is 0.
     pub longest: AtomicUsize,
     /// While set, it writes no summaries.
     pub mute: AtomicBool,
-    scripted: Scripted,
+    scripted: ScriptedModel,
 }
 
 #[async_trait]
 impl Model for Scene {
-    async fn ask(&self, prompt: &Request) -> Result<ReplyStream, ModelError> {
+    async fn call(&self, prompt: &ModelRequest) -> Result<ReplyStream, ModelError> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         if self.records.load(Ordering::SeqCst) {
             self.prompts.lock().unwrap().push(prompt.clone());
@@ -40,7 +42,7 @@ impl Model for Scene {
         if prompt.purpose == Purpose::Summary {
             return match self.mute.load(Ordering::SeqCst) {
                 true => Err(ModelError::transient("no summaries today")),
-                false => self.scripted.ask(prompt).await,
+                false => self.scripted.call(prompt).await,
             };
         }
         let texts: Vec<String> = prompt.messages.iter().map(|it| it.text()).collect();
@@ -64,7 +66,7 @@ impl Model for Scene {
             let first = futures::stream::iter([Ok(ReplyChunk::Text("half a ".to_owned()))]);
             return Ok(first.chain(futures::stream::pending()).boxed());
         }
-        self.scripted.ask(prompt).await
+        self.scripted.call(prompt).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is stored besides journals, as older builds stored it.
 
-use abide_actors::audit::Entry;
+use abide_actors::audit::AuditEntry;
 use abide_actors::journal::{
     Claim, ConversationSummary, Holder, InboxEntry, StoreError, StoredResponse,
 };
@@ -24,7 +24,7 @@ fn all_that_was_ever_stored_beside_the_journals_still_means_the_same() {
         kind::<StoredResponse>("Answer"),
         kind::<StoredAgent>("StoredAgent"),
         kind::<RememberedDecision>("Remembered"),
-        kind::<Entry>("Entry"),
+        kind::<AuditEntry>("Entry"),
     ];
     check("stored.jsonl", &kinds);
 }

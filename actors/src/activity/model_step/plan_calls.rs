@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::definition::{MAX_TOOL_NAME_BYTES, Tool};
 use crate::hooks::tool_use::ToolUseVerdict;
 use crate::journal::StoreError;
-use crate::model::{MOST_CALLS, ModelToolCall};
+use crate::model::{MAX_CALLS_PER_MESSAGE, ModelToolCall};
 use crate::tools::{CallScope, Gate, Toolbox};
 
 impl Step<'_> {
@@ -104,7 +104,7 @@ struct Planner {
 impl Planner {
     fn plan(mut self, calls: &[ModelToolCall]) -> Vec<PlannedCall> {
         let plan = |(index, call): (usize, &ModelToolCall)| {
-            if index >= MOST_CALLS && call.provided.is_none() {
+            if index >= MAX_CALLS_PER_MESSAGE && call.provider_result.is_none() {
                 return too_many(call);
             }
             let planned = self.toolbox.plan(call, &self.scope, &mut self.gate);
@@ -140,7 +140,8 @@ impl Planner {
 }
 
 fn too_many(call: &ModelToolCall) -> PlannedCall {
-    let error = format!("invalid tool arguments: more than {MOST_CALLS} calls in one message");
+    let error =
+        format!("invalid tool arguments: more than {MAX_CALLS_PER_MESSAGE} calls in one message");
     let outcome = Outcome::Err(error, ErrorType::ValidationError);
     PlannedCall {
         given_id: call.id.clone(),

@@ -11,8 +11,8 @@ use crate::context::limits::{sendable, window};
 use crate::context::reduce::ContextReducer;
 use crate::limits::encoded_len;
 use crate::model::ToolSpec;
-use crate::model::prompt::{PromptInput, Rule, Shown};
-use crate::model::tokens::Counter;
+use crate::model::prompt::{PromptInput, PromptMessage, ToolRule};
+use crate::model::tokens::TokenCounter;
 
 /// The messages of a request.
 pub(super) struct Prompt {
@@ -59,7 +59,7 @@ impl Step<'_> {
         let rules = |name: &str| self.rule(name);
         let input = self.input(events, &rules);
         let reducer = self.reducer(input, sent.tokens, ReductionReason::TooLong);
-        let reduced = reducer.down_to(sent.tokens / 2)?;
+        let reduced = reducer.reduce_to(sent.tokens / 2)?;
         let is_first = self.turn.overflowed_step < self.step;
         is_first.then(|| Action::ContextReduced { turn: self.turn.id.clone(), reduced })
     }
@@ -67,17 +67,17 @@ impl Step<'_> {
     fn input<'a>(
         &'a self,
         events: &'a [Event],
-        rules: &'a crate::model::prompt::Rules<'a>,
+        rules: &'a crate::model::prompt::ToolRules<'a>,
     ) -> PromptInput<'a> {
         PromptInput { events, turn: &self.turn.id, context: &self.ctx.state.context, rules }
     }
 
     /// The provider's last count, plus an estimate of what has come since. Everything is estimated
     /// where the provider has counted nothing yet.
-    async fn estimate(&self, shown: &[Shown<'_>]) -> u64 {
+    async fn estimate(&self, shown: &[PromptMessage<'_>]) -> u64 {
         let context = &self.ctx.state.context;
         let is_first = context.counted_upto == 0;
-        let is_new = |shown: &&Shown<'_>| is_first || shown.seq > context.counted_upto;
+        let is_new = |shown: &&PromptMessage<'_>| is_first || shown.seq > context.counted_upto;
         let new: Vec<Message> =
             shown.iter().filter(is_new).map(|shown| shown.message.clone()).collect();
         let counter = self.counter;
@@ -102,14 +102,14 @@ impl Step<'_> {
         if tokens <= budget {
             return None;
         }
-        let reducer = self.reducer(input, tokens, ReductionReason::Budget).believed();
+        let reducer = self.reducer(input, tokens, ReductionReason::Budget).with_plausible_count();
         if reducer.tokens <= budget {
             return None;
         }
         let exceeds_window = reducer.tokens > window;
         let reduced = reducer
-            .within(budget)
-            .or_else(|| exceeds_window.then(|| reducer.down_to(sendable(window))).flatten());
+            .reduce_within(budget)
+            .or_else(|| exceeds_window.then(|| reducer.reduce_to(sendable(window))).flatten());
         let turn = self.turn.id.clone();
         match reduced {
             Some(reduced) => Some(Action::ContextReduced { turn, reduced }),
@@ -127,16 +127,18 @@ impl Step<'_> {
         tokens: u64,
         reason: ReductionReason,
     ) -> ContextReducer<'a> {
-        let counter = Counter::rough(self.definition.model.provider);
+        let counter = TokenCounter::estimating(self.definition.model.provider);
         let tools = self.toolbox.specs(&self.gate());
         let head = counter.head(&self.definition.system_prompt, &tools);
-        ContextReducer { view: input, step: self.step, why: reason, tokens, head, counter }
+        ContextReducer { input, step: self.step, reason, tokens, head_tokens: head, counter }
     }
 
-    fn rule(&self, name: &str) -> Rule {
+    fn rule(&self, name: &str) -> ToolRule {
         let tool = self.toolbox.tool(name);
-        let rule = tool
-            .map(|tool| Rule { is_builtin: tool.builtin().is_some(), retention: tool.retention });
+        let rule = tool.map(|tool| ToolRule {
+            is_builtin: tool.builtin().is_some(),
+            retention: tool.retention,
+        });
         rule.unwrap_or_default()
     }
 }

@@ -10,14 +10,14 @@ use abide_conversation::message::{Message, Role, text_block};
 use serde_json::Value;
 
 use crate::activity::{ActivityContext, load_context};
-use crate::context::limits::{sendable, share, window};
-use crate::context::reduce::from;
+use crate::context::limits::{percent_of, sendable, window};
+use crate::context::reduce::first_shown_event;
 use crate::definition::Definition;
 use crate::journal::StoreError;
 use crate::limits::cut;
 use crate::model::ModelSettings;
-use crate::model::prompt::{PromptInput, Rule, Rules};
-use crate::model::tokens::Counter;
+use crate::model::prompt::{PromptInput, ToolRule, ToolRules};
+use crate::model::tokens::TokenCounter;
 
 /// The part of the budget that stays unsummarized: the newest turns.
 const KEEP_PERCENT: u64 = 30;
@@ -55,19 +55,19 @@ impl Range {
         let events = load_context::load_oldest(journal, &ctx.id, context, (upto, readable)).await?;
         let rules = |name: &str| {
             let tool = definition.tools.iter().find(|tool| tool.name == name);
-            let rule = tool.map(|tool| Rule {
+            let rule = tool.map(|tool| ToolRule {
                 is_builtin: tool.builtin().is_some(),
                 retention: tool.retention,
             });
             rule.unwrap_or_default()
         };
-        let counter = Counter::rough(settings.provider);
+        let counter = TokenCounter::estimating(settings.provider);
         let has_read_all = events.last().is_none_or(|event| event.seq >= upto);
         let budget = definition.context_budget();
-        let keep = has_read_all.then(|| share(budget, KEEP_PERCENT));
+        let keep = has_read_all.then(|| percent_of(budget, KEEP_PERCENT));
         let past = Past { events: &events, context, rules: &rules, counter, upto };
         let is_worth_it = |range: &Range| {
-            context.has_uncovered_drop() || range.length >= share(budget, MIN_SUMMARY_PERCENT)
+            context.has_uncovered_drop() || range.length >= percent_of(budget, MIN_SUMMARY_PERCENT)
         };
         Ok(past.range(keep, readable).filter(is_worth_it))
     }
@@ -77,8 +77,8 @@ impl Range {
 pub(super) struct Past<'a> {
     pub(super) events: &'a [Event],
     pub(super) context: &'a Context,
-    pub(super) rules: &'a Rules<'a>,
-    pub(super) counter: Counter,
+    pub(super) rules: &'a ToolRules<'a>,
+    pub(super) counter: TokenCounter,
     pub(super) upto: u64,
 }
 
@@ -130,7 +130,7 @@ impl Past<'_> {
         let since = upto.saturating_add(1);
         let marks = ContextMarks {
             shown_from: since,
-            read_from: from(self.events, since),
+            read_from: first_shown_event(self.events, since),
             ..self.context.marks
         };
         Some(Range { upto, marks, transcript, length: capacity - room, tokens })

@@ -46,10 +46,10 @@ fn a_summary_has_a_model_and_a_prompt_of_its_own() {
     let model = json!({"provider": "openai", "name": "gpt-4o-mini"});
     let summary = json!({"summary": {"model": model, "prompt": "In short."}});
     let summary = parsed(with(summary)).summary.unwrap();
-    assert_eq!((summary.prompt.as_str(), summary.over), ("In short.", 15_600));
+    assert_eq!((summary.prompt.as_str(), summary.threshold_tokens), ("In short.", 15_600));
     assert_eq!(summary.model.unwrap().name, "gpt-4o-mini");
     let plain = parsed(on_the_wire(json!({}))).summary.unwrap();
-    assert_eq!((plain.model, plain.prompt.as_str()), (None, SummaryPolicy::PROMPT));
+    assert_eq!((plain.model, plain.prompt.as_str()), (None, SummaryPolicy::DEFAULT_PROMPT));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Contexts that are too large, as journals.
+//! Tests of reductions of contexts that are too large, built from journals.
 #![allow(clippy::unwrap_used)]
 
 use abide_conversation::event::{
@@ -10,42 +10,50 @@ use serde_json::json;
 
 use super::*;
 use crate::model::Provider;
-use crate::model::prompt::Rule;
+use crate::model::prompt::ToolRule;
 use crate::model::prompt::retention::{Retention, RetentionMode};
 
-/// A journal in the making.
+/// Builds a journal.
 #[derive(Default)]
-struct Past(Vec<Event>);
+struct JournalBuilder(Vec<Event>);
 
-impl Past {
+impl JournalBuilder {
     fn push(&mut self, turn: &str, data: EventData) {
         let (seq, turn_id) = (self.0.len() as u64 + 1, Some(TurnId::new(turn)));
         self.0.push(Event { seq, at: Timestamp::UNIX_EPOCH, turn_id, data });
     }
 
-    fn said(mut self, turn: &str) -> Self {
+    fn user_message(mut self, turn: &str) -> Self {
         let message = message("u", Role::User, "Go on.");
-        let (principal, schema) = (Principal::new("ada"), AnswerFormat::Agent);
-        let (message_id, assigns) = Default::default();
-        let said = UserMsg { message, message_id, principal, assigns, answer_format: schema };
-        self.push(turn, EventData::UserMsg(said));
+        let user = UserMsg {
+            message,
+            message_id: Default::default(),
+            principal: Principal::new("ada"),
+            assigns: Default::default(),
+            answer_format: AnswerFormat::Agent,
+        };
+        self.push(turn, EventData::UserMsg(user));
         self
     }
 
-    fn started(mut self, turn: &str) -> Self {
-        let (agent, revision) = (AgentName::new("a"), Revision::new("r"));
-        let (budget, summarize_over) = Default::default();
-        let started = TurnStarted { agent, revision, max_steps: 9, budget, summarize_over };
+    fn turn_started(mut self, turn: &str) -> Self {
+        let started = TurnStarted {
+            agent: AgentName::new("a"),
+            revision: Revision::new("r"),
+            max_steps: 9,
+            budget: Default::default(),
+            summarize_over: None,
+        };
         self.push(turn, EventData::TurnStarted(started));
         self
     }
 
-    /// A call of a tool with a result of so many words.
+    /// A step that calls a tool, whose result has this many words.
     fn step(mut self, turn: &str, tool: &str, words: usize) -> Self {
         let id = CallId::new(format!("c{}", self.0.len()));
         let call = CallRef { id: id.clone(), name: tool.to_owned(), args: json!({}) };
         let message = Message { tool_calls: vec![call], ..message("a", Role::Assistant, "") };
-        self.push(turn, EventData::AssistantMsg(spoken(message)));
+        self.push(turn, EventData::AssistantMsg(assistant_message(message)));
         let outcome = Outcome::Ok(json!("word ".repeat(words)));
         self.push(
             turn,
@@ -59,8 +67,11 @@ impl Past {
         self
     }
 
-    fn ended(mut self, turn: &str) -> Self {
-        self.push(turn, EventData::AssistantMsg(spoken(message("a", Role::Assistant, "Done."))));
+    fn turn_ended(mut self, turn: &str) -> Self {
+        self.push(
+            turn,
+            EventData::AssistantMsg(assistant_message(message("a", Role::Assistant, "Done."))),
+        );
         self.push(
             turn,
             EventData::TurnEnded(TurnEnded { outcome: TurnOutcome::Completed, reason: None }),
@@ -70,11 +81,11 @@ impl Past {
 
     /// A whole turn of one step.
     fn turn(self, turn: &str, words: usize) -> Self {
-        self.said(turn).started(turn).step(turn, "kept", words).ended(turn)
+        self.user_message(turn).turn_started(turn).step(turn, "kept", words).turn_ended(turn)
     }
 
     fn tokens(&self, turn: &str, context: &Context) -> u64 {
-        let (turn, counter) = (TurnId::new(turn), Counter::rough(Provider::Scripted));
+        let (turn, counter) = (TurnId::new(turn), TokenCounter::estimating(Provider::Scripted));
         let view = PromptInput { events: &self.0, turn: &turn, context, rules: &rule };
         view.messages().iter().map(|shown| counter.message(&shown.message)).sum()
     }
@@ -82,114 +93,135 @@ impl Past {
     fn crowded<T>(&self, turn: &str, act: impl FnOnce(&ContextReducer<'_>) -> T) -> T {
         let (turn_id, context) = (TurnId::new(turn), Context::default());
         act(&ContextReducer {
-            view: PromptInput { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
+            input: PromptInput { events: &self.0, turn: &turn_id, context: &context, rules: &rule },
             step: 1,
-            why: ReductionReason::Budget,
+            reason: ReductionReason::Budget,
             tokens: self.tokens(turn, &context),
-            head: 0,
-            counter: Counter::rough(Provider::Scripted),
+            head_tokens: 0,
+            counter: TokenCounter::estimating(Provider::Scripted),
         })
     }
 
-    /// What a reduction leaves.
-    fn left(&self, turn: &str, reduced: &ContextReduced) -> u64 {
+    /// The tokens that a reduction leaves.
+    fn tokens_left(&self, turn: &str, reduced: &ContextReduced) -> u64 {
         self.tokens(turn, &Context { marks: reduced.marks, ..Context::default() })
     }
 }
 
-/// `kept` never expires, `brief` keeps its newest.
-fn rule(name: &str) -> Rule {
+/// The rules of the tools: `kept` never expires, `brief` keeps its newest result.
+fn rule(name: &str) -> ToolRule {
     let keep = if name == "brief" { RetentionMode::Count(1) } else { Retention::default().keep };
-    Rule { is_builtin: false, retention: Retention { keep, never_evict: name == "kept" } }
+    ToolRule { is_builtin: false, retention: Retention { keep, never_evict: name == "kept" } }
 }
 
 fn copy<'a>(it: &ContextReducer<'a>) -> ContextReducer<'a> {
-    let ContextReducer { view, step, why, tokens, head, counter } = *it;
-    ContextReducer { view, step, why, tokens, head, counter }
+    let ContextReducer { input: view, step, reason: why, tokens, head_tokens: head, counter } = *it;
+    ContextReducer { input: view, step, reason: why, tokens, head_tokens: head, counter }
 }
 
 fn message(id: &str, role: Role, text: &str) -> Message {
     Message::new(MessageId::new(id), role, vec![text_block(text)])
 }
 
-fn spoken(message: Message) -> AssistantMsg {
-    let (status, step) = (MessageStatus::Complete, 1);
-    let (usage, stop, verbatim, context_tokens) = Default::default();
-    AssistantMsg { message, status, step, usage, stop, verbatim, context_tokens }
+fn assistant_message(message: Message) -> AssistantMsg {
+    AssistantMsg {
+        message,
+        status: MessageStatus::Complete,
+        step: 1,
+        usage: None,
+        stop: None,
+        verbatim: None,
+        context_tokens: Default::default(),
+    }
 }
 
 #[test]
-fn expired_results_are_taken_first_and_may_be_enough() {
-    let past = Past::default().said("t1").started("t1");
-    let past = (0..4).fold(past, |past, _| past.step("t1", "brief", 200));
-    let reduced = past.crowded("t1", |it| it.within(600)).unwrap();
+fn aged_results_expire_first_and_that_may_be_enough() {
+    let journal = JournalBuilder::default().user_message("t1").turn_started("t1");
+    let journal = (0..4).fold(journal, |journal, _| journal.step("t1", "brief", 200));
+    let reduced = journal.crowded("t1", |it| it.reduce_within(600)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (3, 0));
     assert_eq!((reduced.marks.shown_from, reduced.marks.expired_upto), (0, 10));
-    assert_eq!(reduced.tokens_after, past.left("t1", &reduced));
+    assert_eq!(reduced.tokens_after, journal.tokens_left("t1", &reduced));
     assert!(reduced.tokens_after < 600 && reduced.tokens_before > 800);
 }
 
 #[test]
-fn then_the_oldest_turns_go_down_to_three_fifths_of_the_budget() {
-    let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
-    let past = past.said("t5").started("t5");
-    let whole = past.tokens("t5", &Context::default());
-    let reduced = past.crowded("t5", |it| it.within(whole - 1)).unwrap();
+fn the_oldest_turns_are_dropped_down_to_three_fifths_of_the_budget() {
+    let journal = ["t1", "t2", "t3", "t4"]
+        .iter()
+        .fold(JournalBuilder::default(), |it, turn| it.turn(turn, 200));
+    let journal = journal.user_message("t5").turn_started("t5");
+    let whole = journal.tokens("t5", &Context::default());
+    let reduced = journal.crowded("t5", |it| it.reduce_within(whole - 1)).unwrap();
     assert_eq!((reduced.results, reduced.turns), (0, 2));
-    // A turn is six events; the third one's message is event 13.
+    // A turn has six events; the third turn's message is event 13.
     assert_eq!((reduced.marks.read_from, reduced.marks.shown_from), (13, 13));
     assert!(reduced.tokens_after * 5 <= whole * 3);
-    // The line that says so stands there, too.
-    assert!(reduced.tokens_after.abs_diff(past.left("t5", &reduced)) <= 1);
+    // The note about dropped turns is in the prompt, too.
+    assert!(reduced.tokens_after.abs_diff(journal.tokens_left("t5", &reduced)) <= 1);
 }
 
 #[test]
 fn the_running_turn_is_never_dropped() {
-    let past = Past::default().turn("t1", 10).said("t2").started("t2").step("t2", "look", 900);
-    let reduced = past.crowded("t2", |it| it.down_to(10)).unwrap();
+    let journal = JournalBuilder::default()
+        .turn("t1", 10)
+        .user_message("t2")
+        .turn_started("t2")
+        .step("t2", "look", 900);
+    let reduced = journal.crowded("t2", |it| it.reduce_to(10)).unwrap();
     assert_eq!(reduced.turns, 1);
     let context = Context { marks: reduced.marks, ..Context::default() };
-    assert!(past.tokens("t2", &context) > 900, "nor is the result of its last step");
+    assert!(journal.tokens("t2", &context) > 900, "nor is the result of its last step");
 }
 
 #[test]
-fn little_is_not_worth_another_prefix() {
-    let past = Past::default().said("t1").started("t1");
-    let past = (0..9).fold(past, |past, at| past.step("t1", "look", if at < 2 { 5 } else { 300 }));
-    assert_eq!(past.crowded("t1", |it| it.within(1_000)), None);
-    assert!(past.crowded("t1", |it| it.down_to(1_000)).is_some());
+fn a_small_gain_is_not_worth_another_prefix() {
+    let journal = JournalBuilder::default().user_message("t1").turn_started("t1");
+    let journal = (0..9)
+        .fold(journal, |journal, at| journal.step("t1", "look", if at < 2 { 5 } else { 300 }));
+    assert_eq!(journal.crowded("t1", |it| it.reduce_within(1_000)), None);
+    assert!(journal.crowded("t1", |it| it.reduce_to(1_000)).is_some());
 }
 
 #[test]
-fn under_need_all_results_expire_but_those_of_the_last_step_and_of_tools_that_keep_theirs() {
-    let past = Past::default().said("t1").started("t1");
-    let past = past.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
-    let reduced = past.crowded("t1", |it| it.down_to(250)).unwrap();
+fn under_pressure_all_results_expire_but_the_last_steps_and_those_never_evicted() {
+    let journal = JournalBuilder::default().user_message("t1").turn_started("t1");
+    let journal = journal.step("t1", "kept", 100).step("t1", "look", 100).step("t1", "look", 100);
+    let reduced = journal.crowded("t1", |it| it.reduce_to(250)).unwrap();
     assert_eq!((reduced.results, reduced.marks.forced_upto), (1, 7));
-    assert_eq!(past.crowded("t1", |it| it.within(250)), None, "a budget is no need");
+    assert_eq!(journal.crowded("t1", |it| it.reduce_within(250)), None, "a budget is no need");
     let context = Context { marks: reduced.marks, ..Context::default() };
     let turn = TurnId::new("t1");
-    let view = PromptInput { events: &past.0, turn: &turn, context: &context, rules: &rule };
-    let again =
-        past.crowded("t1", |it| ContextReducer { view, tokens: 230, ..copy(it) }.down_to(100));
+    let view = PromptInput { events: &journal.0, turn: &turn, context: &context, rules: &rule };
+    let again = journal
+        .crowded("t1", |it| ContextReducer { input: view, tokens: 230, ..copy(it) }.reduce_to(100));
     assert_eq!(again, None, "nothing is left to take");
 }
 
 #[test]
 fn a_message_that_was_queued_before_is_still_read() {
-    let past = Past::default().said("t1").started("t1").said("t2").step("t1", "look", 900);
-    let past = past.ended("t1").started("t2");
-    let reduced = past.crowded("t2", |it| it.within(100)).unwrap();
+    let journal = JournalBuilder::default()
+        .user_message("t1")
+        .turn_started("t1")
+        .user_message("t2")
+        .step("t1", "look", 900);
+    let journal = journal.turn_ended("t1").turn_started("t2");
+    let reduced = journal.crowded("t2", |it| it.reduce_within(100)).unwrap();
     assert_eq!((reduced.marks.read_from, reduced.marks.shown_from), (3, 8));
 }
 
 #[test]
-fn shares_are_of_what_the_provider_counted() {
-    let past = ["t1", "t2", "t3", "t4"].iter().fold(Past::default(), |it, turn| it.turn(turn, 200));
-    let past = past.said("t5").started("t5");
-    let ours = past.tokens("t5", &Context::default());
-    let reduced = past
-        .crowded("t5", |it| ContextReducer { tokens: ours * 10, ..copy(it) }.within(ours * 9))
+fn percentages_are_of_the_providers_own_count() {
+    let journal = ["t1", "t2", "t3", "t4"]
+        .iter()
+        .fold(JournalBuilder::default(), |it, turn| it.turn(turn, 200));
+    let journal = journal.user_message("t5").turn_started("t5");
+    let ours = journal.tokens("t5", &Context::default());
+    let reduced = journal
+        .crowded("t5", |it| {
+            ContextReducer { tokens: ours * 10, ..copy(it) }.reduce_within(ours * 9)
+        })
         .unwrap();
     assert_eq!((reduced.turns, reduced.tokens_before), (2, ours * 10));
     assert!(reduced.tokens_after * 5 <= ours * 9 * 3);
@@ -197,10 +229,16 @@ fn shares_are_of_what_the_provider_counted() {
 
 #[test]
 fn a_count_that_cannot_be_true_drops_nothing() {
-    let past = Past::default().turn("t1", 100).turn("t2", 100).said("t3").started("t3");
-    let rough = past.crowded("t3", |it| it.tokens);
-    let believed =
-        |tokens| past.crowded("t3", |it| ContextReducer { tokens, ..copy(it) }.believed().tokens);
+    let journal = JournalBuilder::default()
+        .turn("t1", 100)
+        .turn("t2", 100)
+        .user_message("t3")
+        .turn_started("t3");
+    let rough = journal.crowded("t3", |it| it.tokens);
+    let believed = |tokens| {
+        journal
+            .crowded("t3", |it| ContextReducer { tokens, ..copy(it) }.with_plausible_count().tokens)
+    };
     assert_eq!(believed(rough * 2), rough * 2);
     assert_eq!(believed(1_000_000), rough * 5 / 2);
 }

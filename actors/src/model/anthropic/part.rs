@@ -1,39 +1,39 @@
-//! A block of a user's message as a block on the wire.
+//! Writes a block of a user's message as a content block.
 
 use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
 use crate::model::http::media::image_type;
 
-/// The largest image that the provider takes everywhere it runs, in bytes of base64.
-const IMAGE: usize = 5 << 20;
+/// The largest image that the provider accepts on every platform, in bytes of base64.
+const MAX_IMAGE_BASE64_BYTES: usize = 5 << 20;
 
-/// How much of a document's title is told.
-const TITLE: usize = 200;
+/// The longest title of a document.
+const MAX_TITLE_CHARS: usize = 200;
 
-/// The block for a block; `None` for one that is not sent back, or has nothing in it.
+/// Renders a block; `None` if it is empty or never sent.
 ///
-/// What the wire does not know is its text: one block that the provider refuses would make every
-/// later request of the conversation fail.
-pub(super) fn part(block: &Value) -> Option<Value> {
-    let shown = Media::of(block).ok().and_then(|media| shown(&media));
-    shown.or_else(|| text(&as_text(block)?))
+/// A block that the API does not know is sent as text: one block that the provider refuses would
+/// make every later request of the conversation fail.
+pub(super) fn render_block(block: &Value) -> Option<Value> {
+    let native = Media::of(block).ok().and_then(|media| media_block(&media));
+    native.or_else(|| text_block(&as_text(block)?))
 }
 
-/// A text; the provider refuses one of white space.
-pub(super) fn text(text: &str) -> Option<Value> {
+/// A block of text; `None` if it is blank, which the provider refuses.
+pub(super) fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
-fn shown(media: &Media<'_>) -> Option<Value> {
+fn media_block(media: &Media<'_>) -> Option<Value> {
     match media.kind {
         BlockKind::Image | BlockKind::GeneratedImage => {
-            image(media.source).map(|source| json!({"type": "image", "source": source}))
+            image_source(media.source).map(|source| json!({"type": "image", "source": source}))
         }
         BlockKind::Document => {
-            let mut document = json!({"type": "document", "source": document(media)?});
+            let mut document = json!({"type": "document", "source": document_source(media)?});
             if let Some(title) = media.name {
-                document["title"] = title.chars().take(TITLE).collect::<String>().into();
+                document["title"] = title.chars().take(MAX_TITLE_CHARS).collect::<String>().into();
             }
             Some(document)
         }
@@ -41,11 +41,11 @@ fn shown(media: &Media<'_>) -> Option<Value> {
     }
 }
 
-fn image(source: Source<'_>) -> Option<Value> {
+fn image_source(source: Source<'_>) -> Option<Value> {
     match source {
         Source::Base64 { media_type, data } => {
             let known = image_type(media_type)?;
-            let fits = data.len() <= IMAGE;
+            let fits = data.len() <= MAX_IMAGE_BASE64_BYTES;
             fits.then(|| json!({"type": "base64", "media_type": known, "data": data}))
         }
         Source::Url(url) => is_secure(url).then(|| json!({"type": "url", "url": url})),
@@ -54,7 +54,7 @@ fn image(source: Source<'_>) -> Option<Value> {
     }
 }
 
-fn document(media: &Media<'_>) -> Option<Value> {
+fn document_source(media: &Media<'_>) -> Option<Value> {
     match media.source {
         Source::Base64 { media_type, data } if essence(media_type) == "application/pdf" => {
             Some(json!({"type": "base64", "media_type": "application/pdf", "data": data}))
@@ -63,7 +63,7 @@ fn document(media: &Media<'_>) -> Option<Value> {
             let text = media.document_text().filter(|text| !text.trim().is_empty())?;
             Some(json!({"type": "text", "media_type": "text/plain", "data": text}))
         }
-        // Behind an address it reads nothing else.
+        // The provider reads only PDFs from a URL.
         Source::Url(url) if is_secure(url) && is_pdf(url) => {
             Some(json!({"type": "url", "url": url}))
         }
@@ -72,7 +72,7 @@ fn document(media: &Media<'_>) -> Option<Value> {
     }
 }
 
-/// The provider fetches nothing over plain HTTP.
+/// The provider does not fetch over plain HTTP.
 fn is_secure(url: &str) -> bool {
     url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
 }

@@ -1,9 +1,9 @@
-//! A JSON Schema as the provider takes it for a structured answer.
+//! Rewrites a JSON Schema into the subset that the provider accepts for structured output.
 
 use serde_json::{Map, Value, json};
 
-/// Words that it takes; a schema with any other is refused.
-const KNOWN: [&str; 17] = [
+/// The supported keywords; a schema with any other one is refused.
+const SUPPORTED_KEYWORDS: [&str; 17] = [
     "$defs",
     "$ref",
     "additionalProperties",
@@ -23,46 +23,49 @@ const KNOWN: [&str; 17] = [
     "type",
 ];
 
-/// The formats of strings that it takes.
-const FORMATS: [&str; 10] =
+/// The supported formats of strings.
+const SUPPORTED_FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
 
-/// The schema with every object closed, and with what the provider does not enforce told in the
-/// descriptions instead. What satisfies it need not satisfy the schema; the answer is judged by
-/// that one.
+/// The schema with every object closed. Constraints that the provider does not enforce are moved
+/// into the descriptions, so an answer that satisfies the result may violate the original schema,
+/// against which the answer is validated.
 pub(super) fn strict(schema: &Value) -> Value {
     let Some(schema) = schema.as_object() else { return schema.clone() };
-    let mut kept = Map::new();
-    let mut told = Map::new();
-    for (word, value) in schema {
+    let mut strict_schema = Map::new();
+    let mut unenforced = Map::new();
+    for (keyword, value) in schema {
         let list = |value: &Value| value.as_array().map(|it| it.iter().map(strict).collect());
-        let enforced = match (word.as_str(), value) {
+        let enforced = match (keyword.as_str(), value) {
             ("$defs" | "definitions" | "properties", Value::Object(named)) => {
                 Some(named.iter().map(|(name, it)| (name.clone(), strict(it))).collect())
             }
             ("allOf" | "anyOf", _) => list(value),
             ("items", _) => Some(strict(value)),
-            ("format", _) => FORMATS.iter().any(|known| value == known).then(|| value.clone()),
+            ("format", _) => {
+                SUPPORTED_FORMATS.iter().any(|known| value == known).then(|| value.clone())
+            }
             ("minItems", _) => (value.as_u64() <= Some(1)).then(|| value.clone()),
-            (word, _) => KNOWN.contains(&word).then(|| value.clone()),
+            (keyword, _) => SUPPORTED_KEYWORDS.contains(&keyword).then(|| value.clone()),
         };
-        match (word.as_str(), enforced) {
+        match (keyword.as_str(), enforced) {
             ("$schema" | "$id" | "$comment" | "examples", _) => {}
             ("oneOf", _) if !schema.contains_key("anyOf") => {
-                kept.extend(list(value).map(|it: Value| ("anyOf".to_owned(), it)));
+                strict_schema.extend(list(value).map(|it: Value| ("anyOf".to_owned(), it)));
             }
-            (_, Some(enforced)) => drop(kept.insert(word.clone(), enforced)),
-            (_, None) => drop(told.insert(word.clone(), value.clone())),
+            (_, Some(enforced)) => drop(strict_schema.insert(keyword.clone(), enforced)),
+            (_, None) => drop(unenforced.insert(keyword.clone(), value.clone())),
         }
     }
-    let types = kept.get("type");
-    if types == Some(&json!("object")) || kept.contains_key("properties") {
-        kept.insert("additionalProperties".to_owned(), false.into());
+    let types = strict_schema.get("type");
+    if types == Some(&json!("object")) || strict_schema.contains_key("properties") {
+        strict_schema.insert("additionalProperties".to_owned(), false.into());
     }
-    if !told.is_empty() {
-        let said = kept.get("description").and_then(Value::as_str).unwrap_or_default();
-        let said = format!("{said}\n{}", Value::Object(told)).trim().to_owned();
-        kept.insert("description".to_owned(), said.into());
+    if !unenforced.is_empty() {
+        let description = strict_schema.get("description").and_then(Value::as_str);
+        let description = description.unwrap_or_default();
+        let description = format!("{description}\n{}", Value::Object(unenforced)).trim().to_owned();
+        strict_schema.insert("description".to_owned(), description.into());
     }
-    Value::Object(kept)
+    Value::Object(strict_schema)
 }

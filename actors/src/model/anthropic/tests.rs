@@ -1,4 +1,4 @@
-//! What this wire has besides what every adapter does.
+//! Tests of what only this format has; the rest is in the conformance suite.
 #![allow(clippy::unwrap_used)]
 
 mod body;
@@ -10,26 +10,26 @@ use abide_conversation::message::{Message, ProviderMessage, Role, text_block};
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
-use crate::model::http::{Limits, Wire};
+use crate::model::http::{HttpModel, HttpTimeouts};
 use crate::model::test_server::{
-    Answer, Server, Still, answered, message, request, settings, whole,
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, message, request, settings,
 };
-use crate::model::{ModelSettings, Provider, Request, Retry};
+use crate::model::{ModelRequest, ModelSettings, Provider, Retry};
 
-fn wire() -> Wire {
-    Wire::new(Arc::new(Still), Limits::default(), |_| Some("key".to_owned()))
+fn http_model() -> HttpModel {
+    HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| Some("key".to_owned()))
 }
 
-fn asking(messages: Vec<Message>) -> Request {
+fn sample_request(messages: Vec<Message>) -> ModelRequest {
     let settings = ModelSettings { name: "some-model".to_owned(), ..settings(Provider::Anthropic) };
-    Request { messages, ..request(settings) }
+    ModelRequest { messages, ..request(settings) }
 }
 
-fn asks(id: &str, text: &str) -> Message {
+fn user_text(id: &str, text: &str) -> Message {
     message(id, Role::User, vec![text_block(text)])
 }
 
-fn says(id: &str, text: &str) -> Message {
+fn assistant_text(id: &str, text: &str) -> Message {
     message(id, Role::Assistant, vec![text_block(text)])
 }
 
@@ -40,8 +40,8 @@ fn result(id: &str) -> Message {
     }
 }
 
-/// The message as this provider wrote it.
-fn wrote(id: &str, items: Value) -> (MessageId, ProviderMessage) {
+/// The verbatim form of a message.
+fn verbatim_entry(id: &str, items: Value) -> (MessageId, ProviderMessage) {
     let (provider, model) = ("anthropic".to_owned(), "some-model".to_owned());
     let items = items.as_array().unwrap().clone();
     (MessageId::new(id), ProviderMessage { provider, model, items })
@@ -51,8 +51,8 @@ fn event(event: Value) -> String {
     format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())
 }
 
-/// A message of these blocks, each with its deltas.
-fn streamed(blocks: &[(Value, &[Value])], end: Value) -> Vec<String> {
+/// The frames of a message with these blocks, each with its deltas.
+fn message_frames(blocks: &[(Value, &[Value])], end: Value) -> Vec<String> {
     let mut events = vec![event(json!({"type": "message_start", "message": {}}))];
     for (index, (block, deltas)) in blocks.iter().enumerate() {
         events.push(event(
@@ -69,46 +69,48 @@ fn streamed(blocks: &[(Value, &[Value])], end: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_version_the_key_and_betas_stand_in_headers() {
-    let answer = streamed(&[], json!({"stop_reason": "end_turn"}));
-    let server = Server::start([Answer::stream(answer)]).await;
-    let mut request = asking(vec![asks("1", "go")]);
+async fn the_version_the_key_and_betas_are_sent_in_headers() {
+    let answer = message_frames(&[], json!({"stop_reason": "end_turn"}));
+    let server = TestServer::start([TestResponse::stream(answer)]).await;
+    let mut request = sample_request(vec![user_text("1", "go")]);
     request.settings.base_url = Some(server.url.clone());
     request.settings.api_key_env = Some("A_KEY".to_owned());
     let binding = json!({"type": "adaptive", "block_binding": {}});
     request.settings.options.insert("betas".to_owned(), json!(["one", "two"]));
     request.settings.options.insert("thinking".to_owned(), binding.clone());
-    whole(answered(&wire(), request).await);
-    let asked = server.asked().remove(0);
-    assert_eq!(asked.path, "/v1/messages");
-    assert_eq!(asked.headers["x-api-key"], "key");
-    assert_eq!(asked.headers["anthropic-version"], "2023-06-01");
+    all_ok(collect_reply(&http_model(), request).await);
+    let request = server.requests().remove(0);
+    assert_eq!(request.path, "/v1/messages");
+    assert_eq!(request.headers["x-api-key"], "key");
+    assert_eq!(request.headers["anthropic-version"], "2023-06-01");
     let betas = "one,two,thinking-binding-controls-2026-08-01";
-    assert_eq!(asked.headers["anthropic-beta"], betas);
-    assert_eq!((&asked.body["thinking"], asked.body.get("betas")), (&binding, None));
+    assert_eq!(request.headers["anthropic-beta"], betas);
+    assert_eq!((&request.body["thinking"], request.body.get("betas")), (&binding, None));
 }
 
 #[tokio::test]
-async fn thinking_that_is_not_read_any_more_is_left_out() {
-    let said = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound \
+async fn thinking_that_the_provider_refuses_is_left_out() {
+    let refusal = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound \
                 to a different conversation.";
-    let answer = streamed(&[], json!({"stop_reason": "end_turn"}));
-    let server = Server::start([Answer::error(400, said), Answer::stream(answer)]).await;
-    let mut request = asking(vec![asks("1", "go"), says("2", "Hm"), asks("3", "on")]);
+    let answer = message_frames(&[], json!({"stop_reason": "end_turn"}));
+    let server =
+        TestServer::start([TestResponse::error(400, refusal), TestResponse::stream(answer)]).await;
+    let mut request =
+        sample_request(vec![user_text("1", "go"), assistant_text("2", "Hm"), user_text("3", "on")]);
     request.settings.base_url = Some(server.url.clone());
     let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
     let text = json!({"type": "text", "text": "Hm"});
-    request.verbatim = [wrote("2", json!([thinking, text]))].into();
-    let parts = whole(answered(&wire(), request.clone()).await);
-    assert_eq!(parts.len(), 1);
-    let asked = server.asked();
-    assert_eq!(asked[0].body["messages"][1]["content"], json!([thinking, text]));
-    assert_eq!(asked[1].body["messages"][1]["content"], json!([text]));
+    request.verbatim = [verbatim_entry("2", json!([thinking, text]))].into();
+    let chunks = all_ok(collect_reply(&http_model(), request.clone()).await);
+    assert_eq!(chunks.len(), 1);
+    let requests = server.requests();
+    assert_eq!(requests[0].body["messages"][1]["content"], json!([thinking, text]));
+    assert_eq!(requests[1].body["messages"][1]["content"], json!([text]));
 
-    // Where nothing was thought, there is nothing to leave out.
-    let server = Server::start([Answer::error(400, said)]).await;
+    // Without thinking there is nothing to leave out.
+    let server = TestServer::start([TestResponse::error(400, refusal)]).await;
     request.settings.base_url = Some(server.url.clone());
     request.verbatim.clear();
-    let failure = answered(&wire(), request).await.remove(0).unwrap_err();
-    assert_eq!((failure.retry, server.asked().len()), (Retry::Never, 1));
+    let error = collect_reply(&http_model(), request).await.remove(0).unwrap_err();
+    assert_eq!((error.retry, server.requests().len()), (Retry::Never, 1));
 }

@@ -1,4 +1,4 @@
-//! One tool as the wire defines it.
+//! Writes the definition of a tool, and maps the provider's tool names back.
 
 use abide_conversation::event::Executor;
 use serde_json::{Map, Value};
@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use crate::model::http::options::merge;
 use crate::model::{Provider, ToolSpec};
 
-/// The definition of a tool; `None` if this provider is not to know of it.
+/// The definition of a tool; `None` if this provider must not see it.
 ///
-/// A tool that is run here is its name, description and parameters, with the tool's
+/// A tool that runs here is its name, description and parameters, with the tool's
 /// `provider_options.anthropic` merged into them. A tool that the provider runs is its
-/// `provider_options.anthropic` and nothing else; without them it belongs to another provider.
+/// `provider_options.anthropic` alone; without them it belongs to another provider.
 pub(super) fn definition(spec: &ToolSpec) -> Option<Value> {
     let options = options(spec);
     match spec.executor {
@@ -30,16 +30,18 @@ pub(super) fn definition(spec: &ToolSpec) -> Option<Value> {
     }
 }
 
-/// What the definition calls the tool that the provider ran under this name; else that name.
+/// The name in the agent's definition of the tool that the provider ran; the provider's name if
+/// there is none.
 ///
-/// The provider's `code_execution` runs under several names, which all end like its own.
-pub(super) fn known(tools: &[ToolSpec], name: &str) -> String {
-    let runs = |spec: &&ToolSpec| spec.executor == Executor::Provider;
-    let named = |spec: &ToolSpec| options(spec)?.get("name")?.as_str().map(str::to_owned);
-    let is = |spec: &&ToolSpec| named(spec).is_some_and(|own| own == name);
-    let kind = |spec: &&ToolSpec| named(spec).is_some_and(|own| name.ends_with(&format!("_{own}")));
-    let provided = || tools.iter().filter(runs);
-    let tool = provided().find(is).or_else(|| provided().find(kind));
+/// The provider's `code_execution` runs under several names, which all end with its own.
+pub(super) fn declared_name(tools: &[ToolSpec], name: &str) -> String {
+    let is_hosted = |spec: &&ToolSpec| spec.executor == Executor::Provider;
+    let own_name = |spec: &ToolSpec| options(spec)?.get("name")?.as_str().map(str::to_owned);
+    let has_name = |spec: &&ToolSpec| own_name(spec).is_some_and(|own| own == name);
+    let has_suffix =
+        |spec: &&ToolSpec| own_name(spec).is_some_and(|own| name.ends_with(&format!("_{own}")));
+    let hosted = || tools.iter().filter(is_hosted);
+    let tool = hosted().find(has_name).or_else(|| hosted().find(has_suffix));
     tool.map_or(name, |tool| tool.name.as_str()).to_owned()
 }
 

@@ -1,32 +1,38 @@
-//! Anthropic's messages.
+//! The dialect of Anthropic's Messages API.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::render::{PDF, PNG, texts_beside, without};
-use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
+use super::{
+    Dialect, HostedRun, MessageEnd, ProviderError, Rendered, Unsupported, Utterance, run_cases,
+};
 use crate::model::Provider;
 
-pub(super) struct Anthropic;
+pub(super) struct AnthropicDialect;
 
 const SEARCH: &str = "srvtoolu_01";
 
-impl Dialect for Anthropic {
+impl Dialect for AnthropicDialect {
     fn provider(&self) -> Provider {
         Provider::Anthropic
     }
 
-    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>> {
-        let mut drawing = Drawing::default();
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
+        let mut builder = AnthropicFrames::default();
         let usage = end.map(|end| end.usage).unwrap_or_default();
         let message = json!({"id": "msg_01", "type": "message", "role": "assistant", "content": [],
             "model": "some-model", "stop_reason": null, "usage": input(usage)});
-        drawing.event("message_start", json!({"message": message}));
-        for say in said {
-            drawing.say(say);
+        builder.event("message_start", json!({"message": message}));
+        for utterance in utterances {
+            builder.say(utterance);
         }
-        drawing.close();
-        if let Some(End { stop, usage }) = end {
+        builder.close();
+        if let Some(MessageEnd { stop, usage }) = end {
             let reason = match stop {
                 StopReason::End => "end_turn",
                 StopReason::ToolCalls => "tool_use",
@@ -36,27 +42,27 @@ impl Dialect for Anthropic {
             };
             let delta = json!({"stop_reason": reason, "stop_sequence": null});
             let usage = json!({"output_tokens": usage.output_tokens});
-            drawing.event("message_delta", json!({"delta": delta, "usage": usage}));
-            drawing.event("message_stop", json!({}));
+            builder.event("message_delta", json!({"delta": delta, "usage": usage}));
+            builder.event("message_stop", json!({}));
         }
-        Ok(drawing.frames)
+        Ok(builder.frames)
     }
 
-    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value) {
-        let (status, kind, message) = match trouble {
-            Trouble::RateLimit => (429, "rate_limit_error", ""),
-            Trouble::Overload => (529, "overloaded_error", "Overloaded. "),
-            Trouble::BadRequest => (400, "invalid_request_error", ""),
-            Trouble::TooLong => {
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
+        let (status, kind, message) = match kind {
+            ProviderError::RateLimit => (429, "rate_limit_error", ""),
+            ProviderError::Overload => (529, "overloaded_error", "Overloaded. "),
+            ProviderError::BadRequest => (400, "invalid_request_error", ""),
+            ProviderError::TooLong => {
                 (400, "invalid_request_error", "prompt is too long: 208310 tokens > 200000 maximum")
             }
         };
-        let error = json!({"type": kind, "message": format!("{message}{said}")});
+        let error = json!({"type": kind, "message": format!("{message}{text}")});
         (status, json!({"type": "error", "error": error, "request_id": "req_01"}))
     }
 
-    fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String> {
-        Ok(format!("event: error\ndata: {}\n\n", self.trouble(trouble, said).1))
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String> {
+        Ok(format!("event: error\ndata: {}\n\n", self.error(kind, text).1))
     }
 
     fn messages(&self) -> &'static str {
@@ -76,38 +82,38 @@ impl Dialect for Anthropic {
         (1..=64).contains(&id.len()) && id.chars().all(plain)
     }
 
-    fn image(&self) -> Drawn<Value> {
+    fn image(&self) -> Rendered<Value> {
         let source = json!({"type": "base64", "media_type": "image/png", "data": PNG});
         Ok(json!({"type": "image", "source": source}))
     }
 
-    fn document(&self) -> Drawn<Value> {
+    fn document(&self) -> Rendered<Value> {
         let source = json!({"type": "base64", "media_type": "application/pdf", "data": PDF});
         Ok(json!({"type": "document", "source": source, "title": "R"}))
     }
 
-    fn structured(&self, schema: &Value) -> Drawn<Value> {
+    fn structured_output(&self, schema: &Value) -> Rendered<Value> {
         Ok(json!({"format": {"type": "json_schema", "schema": schema}}))
     }
 
-    fn marked(&self, body: &Value) -> Drawn<Vec<String>> {
+    fn cache_marks(&self, body: &Value) -> Rendered<Vec<String>> {
         let system = texts_beside(&body["system"], "cache_control");
         let messages = texts_beside(&body["messages"], "cache_control");
         Ok([system, messages].concat())
     }
 
-    fn unmarked(&self, body: &Value) -> Value {
+    fn without_cache_marks(&self, body: &Value) -> Value {
         without(body, "cache_control")
     }
 
-    fn cache_key(&self) -> Drawn<&'static str> {
-        Err(NotOnThisWire("its cache has marks, not names"))
+    fn cache_key(&self) -> Rendered<&'static str> {
+        Err(Unsupported("its cache has marks, not names"))
     }
 
-    fn hosted(&self) -> Drawn<Hosted> {
+    fn hosted(&self) -> Rendered<HostedRun> {
         let found = json!({"type": "web_search_result", "url": "https://a.example/",
             "title": "A", "encrypted_content": "RU5DUllQVEVE", "page_age": null});
-        Ok(Hosted {
+        Ok(HostedRun {
             options: json!({"anthropic": {"type": "web_search_20250305", "name": "web_search"}}),
             args: json!({"query": "rain"}),
             result: json!([found]),
@@ -115,15 +121,15 @@ impl Dialect for Anthropic {
     }
 }
 
-/// The frames so far, and the block of text that is open.
+/// The frames so far, and whether a block of text is open.
 #[derive(Default)]
-struct Drawing {
+struct AnthropicFrames {
     frames: Vec<String>,
     blocks: u64,
     open: bool,
 }
 
-impl Drawing {
+impl AnthropicFrames {
     fn event(&mut self, kind: &str, mut data: Value) {
         data["type"] = kind.into();
         self.frames.push(format!("event: {kind}\ndata: {data}\n\n"));
@@ -151,16 +157,16 @@ impl Drawing {
         self.delta(json!({"type": "text_delta", "text": text}));
     }
 
-    fn say(&mut self, say: &Say<'_>) {
-        // Text goes on in the block that is open; everything else has a block of its own.
-        match *say {
-            Say::Text(text) | Say::Refuses(text) => {
+    fn say(&mut self, utterance: &Utterance<'_>) {
+        // Text continues in the open block; everything else has a block of its own.
+        match *utterance {
+            Utterance::Text(text) | Utterance::Refusal(text) => {
                 if !self.open {
                     self.start(json!({"type": "text", "text": ""}));
                 }
                 self.text(text);
             }
-            Say::Cited(text) => {
+            Utterance::Cited(text) => {
                 let citation = json!({"type": "web_search_result_location",
                     "cited_text": "rain", "url": "https://a.example/", "title": "A",
                     "encrypted_index": "SU5ERVg="});
@@ -169,7 +175,7 @@ impl Drawing {
                 self.text(text);
                 self.close();
             }
-            Say::Thinking(pieces, signature) => {
+            Utterance::Thinking(pieces, signature) => {
                 self.start(json!({"type": "thinking", "thinking": "", "signature": ""}));
                 for piece in pieces {
                     self.delta(json!({"type": "thinking_delta", "thinking": piece}));
@@ -179,20 +185,20 @@ impl Drawing {
                 }
                 self.close();
             }
-            Say::Sealed(data) => {
+            Utterance::Sealed(data) => {
                 self.start(json!({"type": "redacted_thinking", "data": data}));
                 self.close();
             }
-            Say::Call(id, name, args) => self.call("tool_use", id, name, args),
-            Say::Hosted => {
+            Utterance::Call(id, name, args) => self.call("tool_use", id, name, args),
+            Utterance::Hosted => {
                 self.call("server_tool_use", SEARCH, "web_search", &["{\"query\":", "\"rain\"}"]);
                 self.found();
             }
-            Say::HostedBegins => {
+            Utterance::HostedStart => {
                 self.call("server_tool_use", SEARCH, "web_search", &["{\"query\":", "\"rain\"}"]);
             }
-            Say::HostedEnds => self.found(),
-            Say::KeepAlive => self.event("ping", json!({})),
+            Utterance::HostedResult => self.found(),
+            Utterance::KeepAlive => self.event("ping", json!({})),
         }
     }
 
@@ -205,14 +211,14 @@ impl Drawing {
     }
 
     fn found(&mut self) {
-        let result = Anthropic.hosted().unwrap().result;
+        let result = AnthropicDialect.hosted().unwrap().result;
         self.start(json!({"type": "web_search_tool_result", "tool_use_id": SEARCH,
             "content": result}));
         self.close();
     }
 }
 
-/// The provider counts apart what it read from its cache and what it wrote there.
+/// The provider counts separately what it read from its cache and what it wrote to it.
 fn input(usage: Usage) -> Value {
     let apart = usage.cached_tokens + usage.cache_write_tokens;
     json!({
@@ -232,5 +238,5 @@ fn ids(body: &Value, kind: &str, field: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn anthropic_does_what_every_adapter_does() {
-    verdicts(&Anthropic).await;
+    run_cases(&AnthropicDialect).await;
 }

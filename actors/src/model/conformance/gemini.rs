@@ -1,52 +1,62 @@
-//! Gemini's own wire.
+//! The dialect of Gemini.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::render::{PDF, PNG};
-use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
+use super::{
+    Dialect, HostedRun, MessageEnd, ProviderError, Rendered, Unsupported, Utterance, run_cases,
+};
 use crate::model::Provider;
 use crate::model::test_server::event;
 
-pub(super) struct Gemini;
+pub(super) struct GeminiDialect;
 
-impl Dialect for Gemini {
+impl Dialect for GeminiDialect {
     fn provider(&self) -> Provider {
         Provider::Gemini
     }
 
-    /// A signature stands on the call that was thought of, or on an empty text at the end.
-    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>> {
+    /// A signature is attached to the call that it belongs to, or to an empty text at the end.
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
         let mut frames = Vec::new();
         let mut signed = None;
-        for say in said {
-            match *say {
-                Say::Text(text) | Say::Refuses(text) => frames.push(part(&json!({"text": text}))),
-                Say::Thinking(pieces, signature) => {
+        for utterance in utterances {
+            match *utterance {
+                Utterance::Text(text) | Utterance::Refusal(text) => {
+                    frames.push(part(&json!({"text": text})))
+                }
+                Utterance::Thinking(pieces, signature) => {
                     let thought = |text: &&str| part(&json!({"text": text, "thought": true}));
                     frames.extend(pieces.iter().map(thought));
                     signed = signature.or(signed);
                 }
-                Say::Sealed(seal) => {
+                Utterance::Sealed(seal) => {
                     frames.push(part(&json!({"text": "", "thoughtSignature": seal})));
                 }
-                Say::Call(id, name, args) => {
+                Utterance::Call(id, name, args) => {
                     frames.push(call(id, name, args, signed.take(), end)?);
                 }
-                Say::Hosted => {
+                Utterance::Hosted => {
                     let run = self.hosted()?;
                     frames.push(part(&json!({"executableCode": run.args})));
                     frames.push(part(&json!({"codeExecutionResult": run.result})));
                 }
-                Say::Cited(_) => return Err(NotOnThisWire("its sources are a search's result")),
-                Say::HostedBegins | Say::HostedEnds => return Err(NO_PAUSES),
-                Say::KeepAlive => frames.push(": keep-alive\n\n".to_owned()),
+                Utterance::Cited(_) => {
+                    return Err(Unsupported("its sources are a search's result"));
+                }
+                Utterance::HostedStart | Utterance::HostedResult => return Err(NO_PAUSES),
+                Utterance::KeepAlive => frames.push(": keep-alive\n\n".to_owned()),
             }
         }
         if let Some(signature) = signed {
             frames.push(part(&json!({"text": "", "thoughtSignature": signature})));
         }
-        let Some(End { stop, usage }) = end else { return Ok(frames) };
+        let Some(MessageEnd { stop, usage }) = end else { return Ok(frames) };
         let reason = match stop {
             StopReason::End | StopReason::ToolCalls => "STOP",
             StopReason::MaxTokens => "MAX_TOKENS",
@@ -54,23 +64,25 @@ impl Dialect for Gemini {
             StopReason::Paused => return Err(NO_PAUSES),
         };
         if usage.cache_write_tokens > 0 {
-            return Err(NotOnThisWire("it does not tell what it writes into its cache"));
+            return Err(Unsupported("it does not tell what it writes into its cache"));
         }
         let candidate = json!({"finishReason": reason, "index": 0});
         frames.push(event(json!({"candidates": [candidate], "usageMetadata": tokens(usage)})));
         Ok(frames)
     }
 
-    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value) {
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
         let error = |code: u16, status: &str, message: &str| {
-            let message = format!("{message}{said}");
+            let message = format!("{message}{text}");
             (code, json!({"error": {"code": code, "message": message, "status": status}}))
         };
-        match trouble {
-            Trouble::RateLimit => error(429, "RESOURCE_EXHAUSTED", "You exceeded your quota. "),
-            Trouble::Overload => error(503, "UNAVAILABLE", "The model is overloaded. "),
-            Trouble::BadRequest => error(400, "INVALID_ARGUMENT", ""),
-            Trouble::TooLong => {
+        match kind {
+            ProviderError::RateLimit => {
+                error(429, "RESOURCE_EXHAUSTED", "You exceeded your quota. ")
+            }
+            ProviderError::Overload => error(503, "UNAVAILABLE", "The model is overloaded. "),
+            ProviderError::BadRequest => error(400, "INVALID_ARGUMENT", ""),
+            ProviderError::TooLong => {
                 let long = "The input token count (2) exceeds the maximum number of tokens \
                             allowed (1). ";
                 error(400, "INVALID_ARGUMENT", long)
@@ -78,8 +90,8 @@ impl Dialect for Gemini {
         }
     }
 
-    fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String> {
-        Ok(event(self.trouble(trouble, said).1))
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String> {
+        Ok(event(self.error(kind, text).1))
     }
 
     fn messages(&self) -> &'static str {
@@ -98,28 +110,28 @@ impl Dialect for Gemini {
         !id.is_empty()
     }
 
-    fn image(&self) -> Drawn<Value> {
+    fn image(&self) -> Rendered<Value> {
         Ok(json!({"inlineData": {"mimeType": "image/png", "data": PNG}}))
     }
 
-    fn document(&self) -> Drawn<Value> {
+    fn document(&self) -> Rendered<Value> {
         Ok(json!({"inlineData": {"mimeType": "application/pdf", "data": PDF}}))
     }
 
-    fn structured(&self, schema: &Value) -> Drawn<Value> {
+    fn structured_output(&self, schema: &Value) -> Rendered<Value> {
         Ok(json!({"responseMimeType": "application/json", "responseJsonSchema": schema}))
     }
 
-    fn marked(&self, _: &Value) -> Drawn<Vec<String>> {
-        Err(NotOnThisWire("it finds the prefix by itself"))
+    fn cache_marks(&self, _: &Value) -> Rendered<Vec<String>> {
+        Err(Unsupported("it finds the prefix by itself"))
     }
 
-    fn cache_key(&self) -> Drawn<&'static str> {
-        Err(NotOnThisWire("it finds the prefix by itself"))
+    fn cache_key(&self) -> Rendered<&'static str> {
+        Err(Unsupported("it finds the prefix by itself"))
     }
 
-    fn hosted(&self) -> Drawn<Hosted> {
-        Ok(Hosted {
+    fn hosted(&self) -> Rendered<HostedRun> {
+        Ok(HostedRun {
             options: json!({"gemini": {"codeExecution": {}}}),
             args: json!({"language": "PYTHON", "code": "print(1)"}),
             result: json!({"outcome": "OUTCOME_OK", "output": "1\n"}),
@@ -127,35 +139,35 @@ impl Dialect for Gemini {
     }
 }
 
-const NO_PAUSES: NotOnThisWire = NotOnThisWire("it never pauses");
+const NO_PAUSES: Unsupported = Unsupported("it never pauses");
 
 fn part(part: &Value) -> String {
     let content = json!({"role": "model", "parts": [part]});
     event(json!({"candidates": [{"content": content, "index": 0}]}))
 }
 
-/// Calls come whole: their arguments are an object, as it was written.
+/// Calls are complete: their arguments are an object, written unchanged.
 fn call(
     id: &str,
     name: &str,
     args: &[&str],
     signature: Option<&str>,
-    end: Option<End>,
-) -> Drawn<String> {
+    end: Option<MessageEnd>,
+) -> Rendered<String> {
     let cut = end.is_some_and(|end| end.stop == StopReason::MaxTokens);
     let whole = args.concat();
     let object = serde_json::from_str::<serde_json::Map<String, Value>>(&whole).is_ok();
     if cut || !(object || args.is_empty()) {
-        return Err(NotOnThisWire("calls come whole"));
+        return Err(Unsupported("calls come whole"));
     }
-    let mut drawn = json!({"functionCall": {"id": id, "name": name}});
+    let mut rendered = json!({"functionCall": {"id": id, "name": name}});
     if object {
-        drawn["functionCall"]["args"] = "ARGS".into();
+        rendered["functionCall"]["args"] = "ARGS".into();
     }
     if let Some(signature) = signature {
-        drawn["thoughtSignature"] = signature.into();
+        rendered["thoughtSignature"] = signature.into();
     }
-    Ok(part(&drawn).replace("\"ARGS\"", &whole))
+    Ok(part(&rendered).replace("\"ARGS\"", &whole))
 }
 
 fn ids(body: &Value, kind: &str) -> Vec<String> {
@@ -177,5 +189,5 @@ fn tokens(usage: Usage) -> Value {
 
 #[tokio::test]
 async fn gemini_does_what_every_adapter_does() {
-    verdicts(&Gemini).await;
+    run_cases(&GeminiDialect).await;
 }

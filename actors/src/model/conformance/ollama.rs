@@ -1,47 +1,55 @@
-//! Ollama's own format.
+//! The dialect of Ollama's own API.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::render;
 use super::render::PNG;
-use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
+use super::{
+    Dialect, HostedRun, MessageEnd, ProviderError, Rendered, Unsupported, Utterance, run_cases,
+};
 use crate::model::Provider;
-use crate::model::test_server::Answer;
+use crate::model::test_server::TestResponse;
 
-pub(super) struct Ollama;
+pub(super) struct OllamaDialect;
 
-const NO_TOOLS: NotOnThisWire = NotOnThisWire("it runs no tools of its own");
-const NO_SEALS: NotOnThisWire = NotOnThisWire("its thinking is neither signed nor sealed");
-const NO_REFUSAL: NotOnThisWire = NotOnThisWire("a refusal is text like any other");
-const NO_CACHE: NotOnThisWire = NotOnThisWire("it finds the prefix by itself and tells nothing");
-const WHOLE: NotOnThisWire = NotOnThisWire("arguments come whole, as an object");
+const NO_TOOLS: Unsupported = Unsupported("it runs no tools of its own");
+const NO_SEALS: Unsupported = Unsupported("its thinking is neither signed nor sealed");
+const NO_REFUSAL: Unsupported = Unsupported("a refusal is text like any other");
+const NO_CACHE: Unsupported = Unsupported("it finds the prefix by itself and tells nothing");
+const WHOLE: Unsupported = Unsupported("arguments come whole, as an object");
 
-impl Dialect for Ollama {
+impl Dialect for OllamaDialect {
     fn provider(&self) -> Provider {
         Provider::Ollama
     }
 
-    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>> {
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
         let cut = end.is_some_and(|end| end.stop == StopReason::MaxTokens);
         let mut frames = Vec::new();
-        for say in said {
-            match *say {
-                Say::Text(text) => frames.push(line(json!({"content": text}))),
-                Say::Thinking(pieces, None) => {
+        for utterance in utterances {
+            match *utterance {
+                Utterance::Text(text) => frames.push(line(json!({"content": text}))),
+                Utterance::Thinking(pieces, None) => {
                     let thinks = |it| line(json!({"content": "", "thinking": it}));
                     frames.extend(pieces.iter().map(thinks));
                 }
-                Say::Call(_, _, _) if cut => return Err(WHOLE),
-                Say::Call(id, name, args) => frames.push(call(id, name, &args.concat())?),
-                Say::Thinking(_, Some(_)) | Say::Sealed(_) => return Err(NO_SEALS),
-                Say::Cited(_) => return Err(NotOnThisWire("it cites nothing")),
-                Say::Hosted | Say::HostedBegins | Say::HostedEnds => return Err(NO_TOOLS),
-                Say::Refuses(_) => return Err(NO_REFUSAL),
-                Say::KeepAlive => frames.push("\n".to_owned()),
+                Utterance::Call(_, _, _) if cut => return Err(WHOLE),
+                Utterance::Call(id, name, args) => frames.push(call(id, name, &args.concat())?),
+                Utterance::Thinking(_, Some(_)) | Utterance::Sealed(_) => return Err(NO_SEALS),
+                Utterance::Cited(_) => return Err(Unsupported("it cites nothing")),
+                Utterance::Hosted | Utterance::HostedStart | Utterance::HostedResult => {
+                    return Err(NO_TOOLS);
+                }
+                Utterance::Refusal(_) => return Err(NO_REFUSAL),
+                Utterance::KeepAlive => frames.push("\n".to_owned()),
             }
         }
-        let Some(End { stop, usage }) = end else { return Ok(frames) };
+        let Some(MessageEnd { stop, usage }) = end else { return Ok(frames) };
         let reason = match stop {
             StopReason::End | StopReason::ToolCalls => "stop",
             StopReason::MaxTokens => "length",
@@ -63,23 +71,25 @@ impl Dialect for Ollama {
         format!("{data}\n")
     }
 
-    fn answer(&self, pieces: Vec<Vec<u8>>) -> Answer {
+    fn answer(&self, pieces: Vec<Vec<u8>>) -> TestResponse {
         let headers = vec![("content-type", "application/x-ndjson".to_owned())];
-        Answer { headers, ..Answer::stream(pieces) }
+        TestResponse { headers, ..TestResponse::stream(pieces) }
     }
 
-    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value) {
-        let (status, message) = match trouble {
-            Trouble::RateLimit => (429, "too many requests: "),
-            Trouble::Overload => (503, "server busy, please try again: "),
-            Trouble::BadRequest => (400, "invalid options: "),
-            Trouble::TooLong => (400, "prompt too long; exceeded max context length by 9 tokens "),
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
+        let (status, message) = match kind {
+            ProviderError::RateLimit => (429, "too many requests: "),
+            ProviderError::Overload => (503, "server busy, please try again: "),
+            ProviderError::BadRequest => (400, "invalid options: "),
+            ProviderError::TooLong => {
+                (400, "prompt too long; exceeded max context length by 9 tokens ")
+            }
         };
-        (status, json!({"error": format!("{message}{said}")}))
+        (status, json!({"error": format!("{message}{text}")}))
     }
 
-    fn trouble_in_stream(&self, _: Trouble, _: &str) -> Drawn<String> {
-        Err(NotOnThisWire("an error in the stream does not say which kind it is"))
+    fn stream_error(&self, _: ProviderError, _: &str) -> Rendered<String> {
+        Err(Unsupported("an error in the stream does not say which kind it is"))
     }
 
     fn messages(&self) -> &'static str {
@@ -98,29 +108,29 @@ impl Dialect for Ollama {
         !id.is_empty()
     }
 
-    fn image(&self) -> Drawn<Value> {
+    fn image(&self) -> Rendered<Value> {
         Ok(json!([PNG]))
     }
 
-    fn document(&self) -> Drawn<Value> {
-        Err(NotOnThisWire("it reads no documents"))
+    fn document(&self) -> Rendered<Value> {
+        Err(Unsupported("it reads no documents"))
     }
 
-    fn structured(&self, schema: &Value) -> Drawn<Value> {
+    fn structured_output(&self, schema: &Value) -> Rendered<Value> {
         let words = "When you have what you need, answer with nothing but JSON that satisfies \
                      this JSON Schema: ";
         Ok(format!("Be brief.\n\n{words}{schema}").into())
     }
 
-    fn marked(&self, _: &Value) -> Drawn<Vec<String>> {
+    fn cache_marks(&self, _: &Value) -> Rendered<Vec<String>> {
         Err(NO_CACHE)
     }
 
-    fn cache_key(&self) -> Drawn<&'static str> {
+    fn cache_key(&self) -> Rendered<&'static str> {
         Err(NO_CACHE)
     }
 
-    fn hosted(&self) -> Drawn<Hosted> {
+    fn hosted(&self) -> Rendered<HostedRun> {
         Err(NO_TOOLS)
     }
 }
@@ -130,8 +140,8 @@ fn line(mut message: Value) -> String {
     format!("{}\n", json!({"model": "m", "message": message, "done": false}))
 }
 
-/// The arguments as they are written, also those that a value would round.
-fn call(id: &str, name: &str, args: &str) -> Drawn<String> {
+/// Writes the arguments unchanged, even numbers that a value would round.
+fn call(id: &str, name: &str, args: &str) -> Rendered<String> {
     let args = if args.is_empty() { "{}" } else { args };
     if serde_json::from_str::<Value>(args).is_err() {
         return Err(WHOLE);
@@ -143,5 +153,5 @@ fn call(id: &str, name: &str, args: &str) -> Drawn<String> {
 
 #[tokio::test]
 async fn ollama_does_what_every_adapter_does() {
-    verdicts(&Ollama).await;
+    run_cases(&OllamaDialect).await;
 }

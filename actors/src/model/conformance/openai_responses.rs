@@ -1,63 +1,76 @@
-//! OpenAI's responses.
+//! The dialect of OpenAI's Responses API.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::render::{PDF, PNG};
-use super::{Dialect, Drawn, End, Hosted, NotOnThisWire, Say, Trouble, verdicts};
+use super::{
+    Dialect, HostedRun, MessageEnd, ProviderError, Rendered, Unsupported, Utterance, run_cases,
+};
 use crate::model::Provider;
 use crate::model::test_server::event;
 
-pub(super) struct OpenaiResponses;
+pub(super) struct ResponsesDialect;
 
-const NO_PAUSE: NotOnThisWire = NotOnThisWire("it never pauses");
+const NO_PAUSE: Unsupported = Unsupported("it never pauses");
 
-impl Dialect for OpenaiResponses {
+impl Dialect for ResponsesDialect {
     fn provider(&self) -> Provider {
         Provider::OpenaiResponses
     }
 
-    fn frames(&self, said: &[Say<'_>], end: Option<End>) -> Drawn<Vec<String>> {
-        let mut drawn = Drawing::default();
+    fn frames(
+        &self,
+        utterances: &[Utterance<'_>],
+        end: Option<MessageEnd>,
+    ) -> Rendered<Vec<String>> {
+        let mut builder = ResponsesFrames::default();
         let begun = response("in_progress", &[], Value::Null);
-        drawn.event("response.created", json!({"response": begun}));
-        let mut said = said.iter().peekable();
-        while let Some(say) = said.next() {
-            match *say {
-                Say::Text(text) => {
-                    let more = |say: &&Say<'_>| matches!(say, Say::Text(_));
-                    let more = std::iter::from_fn(|| said.next_if(more));
-                    let more = more.map(|say| if let Say::Text(text) = *say { text } else { "" });
-                    drawn.text(&[text].into_iter().chain(more).collect::<Vec<_>>(), json!([]));
+        builder.event("response.created", json!({"response": begun}));
+        let mut utterances = utterances.iter().peekable();
+        while let Some(utterance) = utterances.next() {
+            match *utterance {
+                Utterance::Text(text) => {
+                    let more = |utterance: &&Utterance<'_>| matches!(utterance, Utterance::Text(_));
+                    let more = std::iter::from_fn(|| utterances.next_if(more));
+                    let more =
+                        more.map(
+                            |utterance| {
+                                if let Utterance::Text(text) = *utterance { text } else { "" }
+                            },
+                        );
+                    builder.text(&[text].into_iter().chain(more).collect::<Vec<_>>(), json!([]));
                 }
-                Say::Cited(text) => drawn.text(&[text], json!([cites()])),
-                Say::Refuses(text) => drawn.refusal(text),
-                Say::Thinking(pieces, sealed) => drawn.thinking(pieces, sealed),
-                Say::Sealed(sealed) => drawn.thinking(&[], Some(sealed)),
-                Say::Call(id, name, args) => drawn.call(id, name, args),
-                Say::Hosted => drawn.item(search()),
-                Say::HostedBegins | Say::HostedEnds => return Err(NO_PAUSE),
-                Say::KeepAlive => drawn.frames.push(": keep-alive\n\n".to_owned()),
+                Utterance::Cited(text) => builder.text(&[text], json!([cites()])),
+                Utterance::Refusal(text) => builder.refusal(text),
+                Utterance::Thinking(pieces, sealed) => builder.thinking(pieces, sealed),
+                Utterance::Sealed(sealed) => builder.thinking(&[], Some(sealed)),
+                Utterance::Call(id, name, args) => builder.call(id, name, args),
+                Utterance::Hosted => builder.item(search()),
+                Utterance::HostedStart | Utterance::HostedResult => return Err(NO_PAUSE),
+                Utterance::KeepAlive => builder.frames.push(": keep-alive\n\n".to_owned()),
             }
         }
         if let Some(end) = end {
-            drawn.end(end)?;
+            builder.end(end)?;
         }
-        Ok(drawn.frames)
+        Ok(builder.frames)
     }
 
-    fn trouble(&self, trouble: Trouble, said: &str) -> (u16, Value) {
+    fn error(&self, kind: ProviderError, text: &str) -> (u16, Value) {
         let error = |status, kind: &str, code: Value, message: &str| {
-            let message = format!("{message}{said}");
+            let message = format!("{message}{text}");
             (status, json!({"error": {"message": message, "type": kind, "code": code}}))
         };
-        match trouble {
-            Trouble::RateLimit => error(429, "requests", json!("rate_limit_exceeded"), ""),
-            Trouble::Overload => error(503, "server_error", json!("server_error"), "Overloaded. "),
-            Trouble::BadRequest => {
+        match kind {
+            ProviderError::RateLimit => error(429, "requests", json!("rate_limit_exceeded"), ""),
+            ProviderError::Overload => {
+                error(503, "server_error", json!("server_error"), "Overloaded. ")
+            }
+            ProviderError::BadRequest => {
                 error(400, "invalid_request_error", json!("invalid_prompt"), "No. ")
             }
-            Trouble::TooLong => {
+            ProviderError::TooLong => {
                 let code = json!("context_length_exceeded");
                 let message = "Your input exceeds the context window of this model. ";
                 error(400, "invalid_request_error", code, message)
@@ -65,8 +78,8 @@ impl Dialect for OpenaiResponses {
         }
     }
 
-    fn trouble_in_stream(&self, trouble: Trouble, said: &str) -> Drawn<String> {
-        let (_, body) = self.trouble(trouble, said);
+    fn stream_error(&self, kind: ProviderError, text: &str) -> Rendered<String> {
+        let (_, body) = self.error(kind, text);
         let error = json!({"code": body["error"]["code"], "message": body["error"]["message"]});
         let mut failed = response("failed", &[], Value::Null);
         failed["error"] = error;
@@ -91,32 +104,32 @@ impl Dialect for OpenaiResponses {
         (1..=64).contains(&id.len()) && id.chars().all(plain)
     }
 
-    fn image(&self) -> Drawn<Value> {
+    fn image(&self) -> Rendered<Value> {
         let url = format!("data:image/png;base64,{PNG}");
         Ok(json!({"type": "input_image", "image_url": url, "detail": "auto"}))
     }
 
-    fn document(&self) -> Drawn<Value> {
+    fn document(&self) -> Rendered<Value> {
         let data = format!("data:application/pdf;base64,{PDF}");
         Ok(json!({"type": "input_file", "filename": "R.pdf", "file_data": data}))
     }
 
-    fn structured(&self, schema: &Value) -> Drawn<Value> {
+    fn structured_output(&self, schema: &Value) -> Rendered<Value> {
         Ok(json!({"format": {"type": "json_schema", "name": "answer", "schema": schema}}))
     }
 
-    fn marked(&self, _: &Value) -> Drawn<Vec<String>> {
-        Err(NotOnThisWire("it finds the prefix by itself"))
+    fn cache_marks(&self, _: &Value) -> Rendered<Vec<String>> {
+        Err(Unsupported("it finds the prefix by itself"))
     }
 
-    fn cache_key(&self) -> Drawn<&'static str> {
+    fn cache_key(&self) -> Rendered<&'static str> {
         Ok("/prompt_cache_key")
     }
 
-    fn hosted(&self) -> Drawn<Hosted> {
+    fn hosted(&self) -> Rendered<HostedRun> {
         let options = json!({"openai_responses": {"type": "web_search_preview"}});
         let args = search()["action"].clone();
-        Ok(Hosted { options, args, result: search() })
+        Ok(HostedRun { options, args, result: search() })
     }
 }
 
@@ -135,22 +148,22 @@ fn ids(body: &Value, kind: &str) -> Vec<String> {
     items.map(|item| item["call_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The events of a message, and the items that they tell of.
+/// The events of a message, and the items that they contain.
 #[derive(Default)]
-struct Drawing {
+struct ResponsesFrames {
     frames: Vec<String>,
     items: Vec<Value>,
     refused: bool,
 }
 
-impl Drawing {
+impl ResponsesFrames {
     fn event(&mut self, kind: &str, mut fields: Value) {
         fields["type"] = kind.into();
         fields["sequence_number"] = self.frames.len().into();
         self.frames.push(format!("event: {kind}\n{}", event(fields)));
     }
 
-    /// Of the item that comes next.
+    /// Adds an event about the next item.
     fn within(&mut self, kind: &str, mut fields: Value) {
         fields["item_id"] = "item".into();
         fields["output_index"] = self.items.len().into();
@@ -217,7 +230,7 @@ impl Drawing {
         self.item(item(&args.concat(), "completed"));
     }
 
-    fn end(&mut self, End { stop, usage }: End) -> Drawn<()> {
+    fn end(&mut self, MessageEnd { stop, usage }: MessageEnd) -> Rendered<()> {
         let reason = match stop {
             StopReason::End | StopReason::ToolCalls => None,
             StopReason::MaxTokens => Some("max_output_tokens"),
@@ -252,5 +265,5 @@ fn tokens(usage: Usage) -> Value {
 
 #[tokio::test]
 async fn openai_responses_does_what_every_adapter_does() {
-    verdicts(&OpenaiResponses).await;
+    run_cases(&ResponsesDialect).await;
 }

@@ -1,4 +1,4 @@
-//! What the cases ask and say, drawn by a dialect.
+//! The requests and messages of the cases, written by a dialect.
 
 use std::sync::Arc;
 
@@ -9,108 +9,123 @@ use abide_conversation::message::{
 use abide_conversation::{CallId, MessageId};
 use serde_json::{Value, json};
 
-use super::{Dialect, Drawn, End, Say};
-use crate::model::http::{Limits, Wire};
-use crate::model::test_server::{Answer, Server, Still, answered, request, settings, whole};
+use super::{Dialect, MessageEnd, Rendered, Utterance};
+use crate::model::http::{HttpModel, HttpTimeouts};
+use crate::model::test_server::{
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, request, settings,
+};
 use crate::model::{
-    Model, ModelError, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd, Request, ToolSpec,
+    Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, ReplyChunk, ReplyEnd, ToolSpec,
 };
 
 pub(super) const KEY: &str = "sk-test-0123456789";
 pub(super) const PNG: &str = "iVBORw0KGgo=";
 pub(super) const PDF: &str = "JVBERi0xLjQ=";
 
-/// The tool that the provider runs, as the definition names it.
+/// The definition's name of the tool that the provider runs.
 pub(super) const WEB: &str = "web";
 
-pub(super) fn wire() -> Wire {
+pub(super) fn http_model() -> HttpModel {
     let lookup = |name: &str| (name == "A_KEY").then(|| KEY.to_owned());
-    Wire::new(Arc::new(Still), Limits::default(), lookup)
+    HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), lookup)
 }
 
-/// A request without messages to a server at this address.
-pub(super) fn asking(on: &dyn Dialect, url: &str) -> Request {
+/// A request without messages to the server at this URL.
+pub(super) fn request_to(dialect: &dyn Dialect, url: &str) -> ModelRequest {
     request(ModelSettings {
         name: "some-model".to_owned(),
         base_url: Some(url.to_owned()),
-        ..settings(on.provider())
+        ..settings(dialect.provider())
     })
 }
 
 /// The body that is sent for a request.
-pub(super) fn body(request: &Request) -> Value {
-    wire().rendered(request)
+pub(super) fn body(request: &ModelRequest) -> Value {
+    http_model().request_body(request)
 }
 
-pub(super) fn end(stop: StopReason) -> Option<End> {
-    Some(End { stop, usage: Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() } })
+pub(super) fn end(stop: StopReason) -> Option<MessageEnd> {
+    Some(MessageEnd {
+        stop,
+        usage: Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() },
+    })
 }
 
-/// A whole message of this dialect.
-pub(super) fn message(on: &dyn Dialect, said: &[Say<'_>], stop: StopReason) -> Drawn<Answer> {
-    Ok(pieces(on, on.frames(said, end(stop))?))
-}
-
-pub(super) fn pieces(on: &dyn Dialect, frames: Vec<String>) -> Answer {
-    on.answer(frames.into_iter().map(String::into_bytes).collect())
-}
-
-/// All that comes of an answer; whatever failed is last.
-pub(super) async fn heard(on: &dyn Dialect, answer: Answer) -> Vec<Result<ReplyChunk, ModelError>> {
-    let server = Server::start([answer]).await;
-    let request = Request { tools: tools(on), ..asking(on, &server.url) };
-    answered(&wire(), request).await
-}
-
-/// The parts of a whole message.
-pub(super) async fn parts(
-    on: &dyn Dialect,
-    said: &[Say<'_>],
+/// A response with a whole message.
+pub(super) fn message(
+    dialect: &dyn Dialect,
+    utterances: &[Utterance<'_>],
     stop: StopReason,
-) -> Drawn<Vec<ReplyChunk>> {
-    Ok(whole(heard(on, message(on, said, stop)?).await))
+) -> Rendered<TestResponse> {
+    Ok(pieces(dialect, dialect.frames(utterances, end(stop))?))
 }
 
-/// The parts, and what is known at their end.
-pub(super) fn done(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
-    match parts.pop() {
-        Some(ReplyChunk::Done(done)) => (parts, done),
+pub(super) fn pieces(dialect: &dyn Dialect, frames: Vec<String>) -> TestResponse {
+    dialect.answer(frames.into_iter().map(String::into_bytes).collect())
+}
+
+/// All chunks of a reply; an error is last.
+pub(super) async fn reply_to(
+    dialect: &dyn Dialect,
+    answer: TestResponse,
+) -> Vec<Result<ReplyChunk, ModelError>> {
+    let server = TestServer::start([answer]).await;
+    let request = ModelRequest { tools: tools(dialect), ..request_to(dialect, &server.url) };
+    collect_reply(&http_model(), request).await
+}
+
+/// The chunks of a whole message.
+pub(super) async fn reply_chunks(
+    dialect: &dyn Dialect,
+    utterances: &[Utterance<'_>],
+    stop: StopReason,
+) -> Rendered<Vec<ReplyChunk>> {
+    Ok(all_ok(reply_to(dialect, message(dialect, utterances, stop)?).await))
+}
+
+/// The chunks, and the end that follows them.
+pub(super) fn split_end(mut chunks: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
+    match chunks.pop() {
+        Some(ReplyChunk::Done(done)) => (chunks, done),
         other => panic!("ends with {other:?}"),
     }
 }
 
-pub(super) fn failure(mut parts: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
-    parts.pop().unwrap().unwrap_err()
+pub(super) fn last_error(mut chunks: Vec<Result<ReplyChunk, ModelError>>) -> ModelError {
+    chunks.pop().unwrap().unwrap_err()
 }
 
 pub(super) fn text(text: &str) -> ReplyChunk {
     ReplyChunk::Text(text.to_owned())
 }
 
-/// A call as it comes over this wire.
+/// A call as this dialect delivers it.
 pub(super) fn call(
-    on: &dyn Dialect,
+    dialect: &dyn Dialect,
     id: &str,
     name: &str,
     args: Result<Value, &str>,
 ) -> ReplyChunk {
-    let id = if on.has_ids() { id.to_owned() } else { String::new() };
+    let id = if dialect.has_ids() { id.to_owned() } else { String::new() };
     let args = args.map_err(str::to_owned);
-    ReplyChunk::Call(ModelToolCall { id, name: name.to_owned(), args, provided: None })
+    ReplyChunk::Call(ModelToolCall { id, name: name.to_owned(), args, provider_result: None })
 }
 
-/// The parts without the ids of calls that the wire does not know of.
-pub(super) fn plain(on: &dyn Dialect, mut parts: Vec<ReplyChunk>) -> Vec<ReplyChunk> {
-    for part in &mut parts {
-        match part {
-            ReplyChunk::Call(call) if !on.has_ids() => call.id.clear(),
+/// The chunks without the ids of calls, if the dialect has none.
+pub(super) fn without_unsupported_ids(
+    dialect: &dyn Dialect,
+    mut chunks: Vec<ReplyChunk>,
+) -> Vec<ReplyChunk> {
+    for chunk in &mut chunks {
+        match chunk {
+            ReplyChunk::Call(call) if !dialect.has_ids() => call.id.clear(),
             ReplyChunk::Call(_)
             | ReplyChunk::Text(_)
             | ReplyChunk::Thinking(_)
             | ReplyChunk::Done(_) => {}
         }
     }
-    parts
+    chunks
 }
 
 pub(super) fn function(name: &str) -> ToolSpec {
@@ -123,9 +138,9 @@ pub(super) fn function(name: &str) -> ToolSpec {
     }
 }
 
-/// Two functions, and what the provider runs by itself, if it does.
-pub(super) fn tools(on: &dyn Dialect) -> Vec<ToolSpec> {
-    let hosted = on.hosted().ok().map(|hosted| ToolSpec {
+/// Two functions, and the provider's own tool if it has one.
+pub(super) fn tools(dialect: &dyn Dialect) -> Vec<ToolSpec> {
+    let hosted = dialect.hosted().ok().map(|hosted| ToolSpec {
         executor: Executor::Provider,
         provider_options: hosted.options.as_object().cloned().unwrap_or_default(),
         ..function(WEB)
@@ -137,12 +152,12 @@ pub(super) fn user(id: &str, content: Vec<Value>) -> Message {
     Message::new(MessageId::new(id), Role::User, content)
 }
 
-pub(super) fn asks(id: &str, text: &str) -> Message {
+pub(super) fn user_text(id: &str, text: &str) -> Message {
     user(id, vec![text_block(text)])
 }
 
-/// An assistant's message with calls of these ids to `search`.
-pub(super) fn said(id: &str, text: &str, calls: &[&str]) -> Message {
+/// An assistant's message with calls to `search` that have these ids.
+pub(super) fn assistant(id: &str, text: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| CallRef {
         id: CallId::new(*id),
         name: "search".to_owned(),
@@ -157,42 +172,42 @@ pub(super) fn result(call: &str, text: &str) -> Message {
     Message {
         role: Role::Tool,
         tool_call_id: Some(CallId::new(call)),
-        ..asks(&format!("result_{call}"), text)
+        ..user_text(&format!("result_{call}"), text)
     }
 }
 
-/// The next request: what was asked, the reply with its calls to `search` known by these ids, and
-/// their results.
-pub(super) fn continued(
-    on: &dyn Dialect,
-    (parts, done): (Vec<ReplyChunk>, ReplyEnd),
+/// The next request: the first one, the reply with its calls to `search` under these ids, and their
+/// results.
+pub(super) fn next_request(
+    dialect: &dyn Dialect,
+    (chunks, done): (Vec<ReplyChunk>, ReplyEnd),
     calls: &[&str],
-) -> (Request, ProviderMessage) {
-    let spoken = |part: &ReplyChunk| match part {
+) -> (ModelRequest, ProviderMessage) {
+    let spoken = |chunk: &ReplyChunk| match chunk {
         ReplyChunk::Text(text) => Some(text.clone()),
         ReplyChunk::Thinking(_) | ReplyChunk::Call(_) | ReplyChunk::Done(_) => None,
     };
-    let spoken: String = parts.iter().filter_map(spoken).collect();
+    let spoken: String = chunks.iter().filter_map(spoken).collect();
     let verbatim = done.verbatim.unwrap();
-    assert_eq!((&*verbatim.provider, &*verbatim.model), (on.provider().name(), "some-model"));
-    let mut messages = vec![asks("1", "go"), said("2", &spoken, calls)];
+    assert_eq!((&*verbatim.provider, &*verbatim.model), (dialect.provider().name(), "some-model"));
+    let mut messages = vec![user_text("1", "go"), assistant("2", &spoken, calls)];
     messages.extend(calls.iter().map(|call| result(call, "found")));
-    let request = Request {
-        stable: messages.len(),
+    let request = ModelRequest {
+        stable_messages: messages.len(),
         messages,
         verbatim: [(MessageId::new("2"), verbatim.clone())].into(),
-        tools: tools(on),
-        ..asking(on, "http://127.0.0.1:9/v1")
+        tools: tools(dialect),
+        ..request_to(dialect, "http://127.0.0.1:9/v1")
     };
     (request, verbatim)
 }
 
-/// Whether the value stands somewhere within.
-pub(super) fn has(within: &Value, value: &Value) -> bool {
+/// Whether the value occurs anywhere within.
+pub(super) fn contains(within: &Value, value: &Value) -> bool {
     within == value
         || match within {
-            Value::Array(items) => items.iter().any(|item| has(item, value)),
-            Value::Object(fields) => fields.values().any(|field| has(field, value)),
+            Value::Array(items) => items.iter().any(|item| contains(item, value)),
+            Value::Object(fields) => fields.values().any(|field| contains(field, value)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
 }
@@ -209,7 +224,7 @@ pub(super) fn without(value: &Value, name: &str) -> Value {
     }
 }
 
-/// The `text` of every object that has the field `beside`, in their order.
+/// The `text` of every object that has the field `beside`, in order.
 pub(super) fn texts_beside(value: &Value, beside: &str) -> Vec<String> {
     let mut texts = Vec::new();
     match value {
@@ -225,14 +240,14 @@ pub(super) fn texts_beside(value: &Value, beside: &str) -> Vec<String> {
     texts
 }
 
-/// The ids of the calls in a body of chat messages, in their order.
+/// The ids of the calls in a body of chat messages, in order.
 pub(super) fn chat_calls(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().unwrap().iter();
     let calls = messages.filter_map(|message| message["tool_calls"].as_array()).flatten();
     calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The ids that the results in it answer, in their order.
+/// The ids that its results answer, in order.
 pub(super) fn chat_results(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().unwrap().iter();
     let answered = messages.filter_map(|message| message.get("tool_call_id"));

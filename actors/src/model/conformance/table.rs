@@ -1,6 +1,6 @@
-//! The conformance table of the guide to models, generated from the results of the cases.
+//! Checks the conformance table in the guide to models against the results of the cases.
 
-use super::{CASES, DIALECTS, verdicts};
+use super::{CASES, DIALECTS, run_cases};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/docs/src/guide/models.md");
 const BEGIN: &str = "<!-- conformance -->\n";
@@ -9,7 +9,7 @@ const END: &str = "<!-- /conformance -->";
 async fn table() -> String {
     let mut columns = Vec::new();
     for dialect in DIALECTS {
-        columns.push((dialect.provider().name(), verdicts(dialect).await));
+        columns.push((dialect.provider().name(), run_cases(dialect).await));
     }
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     let mut table = format!("| | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));

@@ -1,26 +1,27 @@
-//! The body of a `streamGenerateContent` request.
+//! Writes the body of a `streamGenerateContent` request.
 
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{CallRef, Message, Role};
 use serde_json::{Map, Value, json};
 
-use super::part::{part, text};
+use super::part::{render_part, text_part};
 use super::{PROVIDER, tool};
-use crate::model::Request;
-use crate::model::http::message_body::{args, spoken};
+use crate::model::ModelRequest;
+use crate::model::http::message_body::{args_object, assistant_text};
 use crate::model::http::options::merge;
 
-/// How long a function's name may be on this wire.
-const NAME: usize = 128;
+/// The longest name of a function.
+const MAX_NAME_CHARS: usize = 128;
 
-/// Stands where a signature is demanded and there is none: the provider's own word for a call that
-/// its model did not make, or whose signature is lost.
-const UNSIGNED: &str = "skip_thought_signature_validator";
+/// Replaces a required signature that is missing: the provider's own value for a call that its
+/// model did not make, or whose signature is lost.
+const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
-/// Renders a request. There are no cache marks: the provider finds a prefix that it knows by itself.
-pub(super) fn body(request: &Request) -> Value {
+/// Renders the body of a request. There are no cache marks: the provider recognizes a known prefix
+/// by itself.
+pub(super) fn render(request: &ModelRequest) -> Value {
     let settings = &request.settings;
-    let strict = is_strict(&settings.name);
+    let strict = is_generation_3(&settings.name);
     let tools = tool::definitions(&request.tools);
     let mut system = request.system.clone();
     let mut config = Map::new();
@@ -35,19 +36,19 @@ pub(super) fn body(request: &Request) -> Value {
             config.insert("responseMimeType".to_owned(), "application/json".into());
             config.insert("responseJsonSchema".to_owned(), schema.clone());
         }
-        // Older models refuse the two together, whatever is said.
+        // Older models refuse a schema together with tools.
         Some(schema) => {
-            let asked = "Answer with nothing but JSON that satisfies this schema:";
-            system = format!("{system}\n\n{asked} {schema}").trim_start().to_owned();
+            let instruction = "Answer with nothing but JSON that satisfies this schema:";
+            system = format!("{system}\n\n{instruction} {schema}").trim_start().to_owned();
         }
         None => {}
     }
     let mut body = Map::new();
     if !system.is_empty() {
-        body.insert("systemInstruction".to_owned(), json!({"parts": [text(&system)]}));
+        body.insert("systemInstruction".to_owned(), json!({"parts": [text_part(&system)]}));
     }
-    if tool::mixes(&tools) {
-        // Demanded of whoever declares both kinds of tools.
+    if tool::mixes_kinds(&tools) {
+        // Required if a request declares both kinds of tools.
         let mode = json!({"includeServerSideToolInvocations": true});
         body.insert("toolConfig".to_owned(), mode);
     }
@@ -62,94 +63,94 @@ pub(super) fn body(request: &Request) -> Value {
     Value::Object(body)
 }
 
-/// Whether the model is of the third generation or later: such a one refuses a call without a
-/// signature, and takes a schema beside tools.
-fn is_strict(name: &str) -> bool {
+/// Whether the model belongs to the third generation or a later one: those refuse a call without a
+/// signature, and accept a schema together with tools.
+fn is_generation_3(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     !["gemini-1", "gemini-2", "gemma-", "learnlm-"].iter().any(|older| name.starts_with(older))
 }
 
-/// The messages, those without a part left out, since the wire allows none. The results of one
-/// message's calls are one content.
-fn contents(request: &Request, strict: bool) -> Vec<Value> {
+/// The messages as contents, without those that have no parts, which the API refuses. The results
+/// of one message's calls become one content.
+fn contents(request: &ModelRequest, strict: bool) -> Vec<Value> {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut calls: &[CallRef] = &[];
-    let mut answers = false;
+    let mut is_result = false;
     for message in &request.messages {
-        let more = std::mem::replace(&mut answers, message.role == Role::Tool);
+        let after_result = std::mem::replace(&mut is_result, message.role == Role::Tool);
         let content = match message.role {
-            Role::User => ("user", message.content.iter().filter_map(part).collect()),
+            Role::User => ("user", message.content.iter().filter_map(render_part).collect()),
             Role::Assistant => {
                 calls = &message.tool_calls;
-                ("model", assistant(request, message, strict))
+                ("model", assistant_parts(request, message, strict))
             }
-            Role::Tool => ("user", vec![result(message, calls)]),
+            Role::Tool => ("user", vec![function_response(message, calls)]),
         };
-        match contents.last_mut().filter(|_| more && answers) {
+        match contents.last_mut().filter(|_| after_result && is_result) {
             Some((_, parts)) => parts.extend(content.1),
             None => contents.push(content),
         }
     }
-    let full = contents.into_iter().filter(|(_, parts)| !parts.is_empty());
-    full.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+    let nonempty = contents.into_iter().filter(|(_, parts)| !parts.is_empty());
+    nonempty.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
 }
 
-fn assistant(request: &Request, message: &Message, strict: bool) -> Vec<Value> {
+fn assistant_parts(request: &ModelRequest, message: &Message, strict: bool) -> Vec<Value> {
     let verbatim = request.verbatim.get(&message.id).filter(|it| it.provider == PROVIDER);
     let replayed = verbatim.and_then(|it| {
-        let parts = replayed(&it.items, &message.tool_calls)?;
-        Some((parts, is_strict(&it.model)))
+        let parts = replay(&it.items, &message.tool_calls)?;
+        Some((parts, is_generation_3(&it.model)))
     });
-    let (mut parts, signed) = replayed.unwrap_or_else(|| (rendered(message), false));
+    let (mut parts, signed) = replayed.unwrap_or_else(|| (render_parts(message), false));
     let mut calls = parts.iter_mut().filter(|part| part.get("functionCall").is_some());
-    // Of parallel calls only the first is signed.
+    // Only the first of parallel calls is signed.
     if let Some(Value::Object(first)) = calls.next().filter(|_| strict && !signed) {
-        first.entry("thoughtSignature").or_insert(UNSIGNED.into());
+        first.entry("thoughtSignature").or_insert(SIGNATURE_PLACEHOLDER.into());
     }
     parts
 }
 
-/// The parts as they came, whose calls have the ids that their results name; `None` if they have
-/// other calls than the message.
-fn replayed(items: &[Value], calls: &[CallRef]) -> Option<Vec<Value>> {
+/// The parts as they arrived, with the call ids that the results name; `None` if the message does
+/// not have the same calls.
+fn replay(items: &[Value], calls: &[CallRef]) -> Option<Vec<Value>> {
     let mut calls = calls.iter();
     let mut parts = items.to_vec();
     for call in parts.iter_mut().filter_map(|part| part.get_mut("functionCall")) {
         let (call, named) = (call.as_object_mut()?, calls.next()?);
         call.insert("id".to_owned(), named.id.as_str().into());
-        call.insert("name".to_owned(), legal(&named.name).into());
+        call.insert("name".to_owned(), sanitize_name(&named.name).into());
     }
     calls.next().is_none().then_some(parts)
 }
 
-fn rendered(message: &Message) -> Vec<Value> {
-    let said = spoken(message);
-    let said = (!said.is_empty()).then(|| text(&said));
+fn render_parts(message: &Message) -> Vec<Value> {
+    let text = assistant_text(message);
+    let text = (!text.is_empty()).then(|| text_part(&text));
     let call = |call: &CallRef| {
-        let (name, args) = (legal(&call.name), args(call));
+        let (name, args) = (sanitize_name(&call.name), args_object(call));
         json!({"functionCall": {"id": call.id, "name": name, "args": args}})
     };
-    said.into_iter().chain(message.tool_calls.iter().map(call)).collect()
+    text.into_iter().chain(message.tool_calls.iter().map(call)).collect()
 }
 
-/// The envelope goes as text: in an object of the wire's, every number would be rounded.
-fn result(message: &Message, calls: &[CallRef]) -> Value {
+/// The result as text: as an object of the API, every number in it would be rounded.
+fn function_response(message: &Message, calls: &[CallRef]) -> Value {
     let id = message.tool_call_id.as_ref();
     let call = calls.iter().find(|call| Some(&call.id) == id);
-    let name = legal(call.map(|call| call.name.as_str()).unwrap_or_default());
+    let name = sanitize_name(call.map(|call| call.name.as_str()).unwrap_or_default());
     let output = texts(&message.content).join("\n");
     json!({"functionResponse": {"id": id, "name": name, "response": {"output": output}}})
 }
 
-/// A name that the wire allows. A model that once invented another one must not make every later
-/// request of its conversation fail.
-fn legal(name: &str) -> String {
-    let plain = |c: char| match c {
+/// The name in the characters that the API accepts. A model that once invented an illegal name must
+/// not make every later request of its conversation fail.
+fn sanitize_name(name: &str) -> String {
+    let legal = |c: char| match c {
         '-' | '.' | ':' => c,
         c if c.is_ascii_alphanumeric() => c,
         _ => '_',
     };
-    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let first = if begins { "" } else { "_" };
-    first.chars().chain(name.chars().map(plain)).take(NAME).collect()
+    let starts_legally = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let first = if starts_legally { "" } else { "_" };
+    first.chars().chain(name.chars().map(legal)).take(MAX_NAME_CHARS).collect()
 }

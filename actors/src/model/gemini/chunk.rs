@@ -1,4 +1,4 @@
-//! What a frame of a reply holds, as far as it is read.
+//! The fields that are read of a chunk of a reply.
 
 use abide_conversation::message::Usage;
 use serde::Deserialize;
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Chunk {
+pub(super) struct GeminiChunk {
     pub(super) error: Option<Value>,
     pub(super) candidates: Option<Vec<Candidate>>,
-    pub(super) prompt_feedback: Option<Feedback>,
-    pub(super) usage_metadata: Option<Tokens>,
+    pub(super) prompt_feedback: Option<PromptFeedback>,
+    pub(super) usage_metadata: Option<GeminiUsage>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate {
     pub(super) index: Option<u64>,
-    pub(super) content: Option<Content>,
+    pub(super) content: Option<GeminiContent>,
     pub(super) finish_reason: Option<String>,
     pub(super) finish_message: Option<String>,
     pub(super) grounding_metadata: Option<Map<String, Value>>,
@@ -26,20 +26,20 @@ pub(super) struct Candidate {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Content {
+pub(super) struct GeminiContent {
     pub(super) parts: Option<Vec<Box<RawValue>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Feedback {
+pub(super) struct PromptFeedback {
     pub(super) block_reason: Option<String>,
 }
 
-/// One part; but for its kind, only what is needed of it.
+/// One part: its kind, and the fields that are needed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Piece {
+pub(super) struct GeminiPart {
     pub(super) text: Option<String>,
     pub(super) thought: Option<bool>,
     pub(super) function_call: Option<FunctionCall>,
@@ -54,7 +54,7 @@ pub(super) struct Piece {
 pub(super) struct FunctionCall {
     pub(super) id: Option<String>,
     pub(super) name: Option<String>,
-    /// As text, since a value would round large numbers.
+    /// Kept as text, since a value would round large numbers.
     pub(super) args: Option<Box<RawValue>>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct InlineData {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Tokens {
+pub(super) struct GeminiUsage {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -75,9 +75,9 @@ pub(super) struct Tokens {
     thoughts_token_count: Option<u64>,
 }
 
-impl Tokens {
-    /// The wire counts the results of its own tools and the thoughts apart; what was cached is
-    /// among the prompt.
+impl GeminiUsage {
+    /// The API counts the results of its own tools and the thoughts separately; cached tokens are
+    /// included in the prompt's.
     pub(super) fn usage(&self) -> Usage {
         let sum = |some: Option<u64>, more: Option<u64>| {
             some.unwrap_or(0).saturating_add(more.unwrap_or(0))

@@ -1,58 +1,63 @@
-//! A block of a user's message as a part on the wire.
+//! Writes a block of a user's message as a part.
 
 use abide_conversation::message::blocks::{Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
-use super::GEMINI;
+use super::DEFAULT_BASE_URL;
 
 /// A part of text.
-pub(super) fn text(text: &str) -> Value {
+pub(super) fn text_part(text: &str) -> Value {
     json!({"text": text})
 }
 
-/// The part for a block; `None` for one that is not sent back, or is empty.
+/// Renders a block; `None` if it is empty or never sent.
 ///
-/// What the wire does not know is its text: one part that the server refuses would make every
-/// later request of the conversation fail.
-pub(super) fn part(block: &Value) -> Option<Value> {
-    let shown = Media::of(block).ok().and_then(|media| shown(&media, block));
-    let said = || as_text(block).filter(|said| !said.is_empty()).map(|said| text(&said));
-    shown.or_else(said)
+/// A block that the API does not know is sent as text: one part that the server refuses would make
+/// every later request of the conversation fail.
+pub(super) fn render_part(block: &Value) -> Option<Value> {
+    let native = Media::of(block).ok().and_then(|media| media_part(&media, block));
+    let text = || as_text(block).filter(|text| !text.is_empty()).map(|text| text_part(&text));
+    native.or_else(text)
 }
 
-fn shown(media: &Media<'_>, block: &Value) -> Option<Value> {
-    let file = |uri: &str, kind: &str| json!({"fileData": {"mimeType": kind, "fileUri": uri}});
+fn media_part(media: &Media<'_>, block: &Value) -> Option<Value> {
+    let file =
+        |uri: &str, media_type: &str| json!({"fileData": {"mimeType": media_type, "fileUri": uri}});
     match media.source {
         Source::Base64 { media_type, data } => {
-            let kind = known(&essence(media_type))?;
-            Some(json!({"inlineData": {"mimeType": kind, "data": data}}))
+            let media_type = supported_type(&essence(media_type))?;
+            Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
         }
-        // The server fetches it, from elsewhere than where it may be seen here.
-        Source::Url(url) if url.starts_with("https://") => Some(file(url, kind_of(url, block)?)),
+        // The server fetches this URL, which only this machine may be able to reach if it is plain
+        // HTTP.
+        Source::Url(url) if url.starts_with("https://") => {
+            Some(file(url, media_type_of(url, block)?))
+        }
         Source::File(id) if id.starts_with("files/") => {
-            let kind = kind_of(id, block)?;
-            Some(file(&format!("{GEMINI}/{id}"), kind))
+            let media_type = media_type_of(id, block)?;
+            Some(file(&format!("{DEFAULT_BASE_URL}/{id}"), media_type))
         }
-        Source::File(id) if id.starts_with(&format!("{GEMINI}/files/")) => {
-            Some(file(id, kind_of(id, block)?))
+        Source::File(id) if id.starts_with(&format!("{DEFAULT_BASE_URL}/files/")) => {
+            Some(file(id, media_type_of(id, block)?))
         }
         Source::Stored { scheme: scheme @ "gs", bucket, name } => {
-            let kind = kind_of(name, block)?;
-            Some(file(&format!("{scheme}://{bucket}/{name}"), kind))
+            let media_type = media_type_of(name, block)?;
+            Some(file(&format!("{scheme}://{bucket}/{name}"), media_type))
         }
         Source::Url(_) | Source::File(_) | Source::Blob(_) | Source::Stored { .. } => None,
     }
 }
 
-/// The media type of what lies elsewhere: as the block says, or by the end of its name.
-fn kind_of(place: &str, block: &Value) -> Option<&'static str> {
-    let said = block["source"]["mimeType"].as_str().or(block["mimeType"].as_str());
-    if let Some(said) = said {
-        return known(&essence(said));
+/// The media type of a file that is not in the request: the one that the block declares, or else
+/// the one of the name's extension.
+fn media_type_of(place: &str, block: &Value) -> Option<&'static str> {
+    let declared = block["source"]["mimeType"].as_str().or(block["mimeType"].as_str());
+    if let Some(declared) = declared {
+        return supported_type(&essence(declared));
     }
     let path = place.split(['?', '#']).next().unwrap_or_default();
     let (_, end) = path.rsplit_once('.')?;
-    let kind = match end.to_ascii_lowercase().as_str() {
+    let media_type = match end.to_ascii_lowercase().as_str() {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
         "webp" => "image/webp",
@@ -68,11 +73,11 @@ fn kind_of(place: &str, block: &Value) -> Option<&'static str> {
         "mov" => "video/mov",
         _ => return None,
     };
-    Some(kind)
+    Some(media_type)
 }
 
-/// The types that the wire takes, as it spells them.
-fn known(essence: &str) -> Option<&'static str> {
+/// The media types that the API accepts, in its spelling.
+fn supported_type(essence: &str) -> Option<&'static str> {
     const KNOWN: [&str; 22] = [
         "image/png",
         "image/jpeg",

@@ -1,4 +1,4 @@
-//! Against a real server that speaks the wire format, well or badly.
+//! Tests against a real server that speaks the wire format, well or badly.
 #![allow(clippy::unwrap_used)]
 
 mod body;
@@ -10,20 +10,22 @@ use std::time::Duration;
 use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde_json::{Value, json};
 
-use crate::model::http::{Limits, Wire};
-use crate::model::test_server::{Answer, Server, Still, answered, event, request, settings, whole};
+use crate::model::http::{HttpModel, HttpTimeouts};
+use crate::model::test_server::{
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, event, request, settings,
+};
 use crate::model::{
-    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+    ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Retry,
 };
 
 const KEY: &str = "AIza-test-0123456789";
 
-fn gemini() -> Wire {
+fn gemini() -> HttpModel {
     let lookup = |name: &str| (name == "A_KEY").then(|| KEY.to_owned());
-    Wire::new(Arc::new(Still), Limits::default(), lookup)
+    HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), lookup)
 }
 
-fn asking(server: &Server) -> Request {
+fn request_to(server: &TestServer) -> ModelRequest {
     request(ModelSettings {
         name: "gemini-3-pro".to_owned(),
         base_url: Some(server.url.clone()),
@@ -32,8 +34,8 @@ fn asking(server: &Server) -> Request {
 }
 
 async fn reply(pieces: Vec<String>) -> Vec<Result<ReplyChunk, ModelError>> {
-    let server = Server::start([Answer::stream(pieces)]).await;
-    answered(&gemini(), asking(&server)).await
+    let server = TestServer::start([TestResponse::stream(pieces)]).await;
+    collect_reply(&gemini(), request_to(&server)).await
 }
 
 fn parts(parts: Value) -> String {
@@ -53,7 +55,7 @@ fn call(id: &str, name: &str, args: Result<Value, String>) -> ReplyChunk {
         id: id.to_owned(),
         name: name.to_owned(),
         args,
-        provided: None,
+        provider_result: None,
     })
 }
 
@@ -82,11 +84,11 @@ async fn text_streams_and_all_that_is_counted_is_usage() {
     let pieces = vec![event(first), ": keep-alive\n\n".to_owned(), event(last)];
     let usage = Usage { input_tokens: 13, output_tokens: 12, cached_tokens: 4, ..Usage::default() };
     let end = ReplyEnd { usage: Some(usage), stop: Some(StopReason::End), verbatim: None };
-    assert_eq!(whole(reply(pieces).await), [text("Grüß"), text(" Gott"), ReplyChunk::Done(end)]);
+    assert_eq!(all_ok(reply(pieces).await), [text("Grüß"), text(" Gott"), ReplyChunk::Done(end)]);
 }
 
 #[tokio::test]
-async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
+async fn signed_text_stays_separate_and_the_rest_is_joined() {
     let first =
         json!({"functionCall": {"name": "f", "args": {"n": 1}}, "thoughtSignature": "c2ln"});
     let second = json!({"functionCall": {"id": "b", "name": "g"}});
@@ -120,24 +122,24 @@ async fn what_is_signed_is_kept_apart_and_the_rest_is_joined() {
         call("b", "g", Ok(json!({}))),
         ReplyChunk::Done(end),
     ];
-    assert_eq!(whole(reply(pieces).await), expected);
+    assert_eq!(all_ok(reply(pieces).await), expected);
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_a_message_that_is_text_and_calls() {
+async fn a_message_of_text_and_calls_is_not_kept_verbatim() {
     let large = r#"{"id": 12345678901234567890123}"#;
     let raw = parts(json!([{"functionCall": {"name": "f", "args": {"id": 7}}}]));
     let raw = raw.replace(r#"{"id":7}"#, large);
     let pieces = vec![parts(json!([{"text": "So:"}])), raw, finish("STOP")];
     let expected = [text("So:"), call("", "f", Err(large.to_owned())), done(StopReason::ToolCalls)];
-    assert_eq!(whole(reply(pieces).await), expected);
+    assert_eq!(all_ok(reply(pieces).await), expected);
 }
 
 #[tokio::test]
-async fn media_that_the_model_makes_are_named() {
+async fn generated_media_are_described() {
     let image = json!({"inlineData": {"mimeType": "image/png", "data": "AAEC"},
         "thoughtSignature": "c2ln"});
-    let parts = whole(reply(vec![parts(json!([image])), finish("STOP")]).await);
+    let parts = all_ok(reply(vec![parts(json!([image])), finish("STOP")]).await);
     assert_eq!(parts, [text("[image/png, 3 B]"), done(StopReason::End)]);
 }
 
@@ -152,9 +154,9 @@ async fn every_reason_to_end_has_its_meaning() {
         ("OTHER", None),
         ("FINISH_REASON_OF_TOMORROW", None),
     ] {
-        let said = whole(reply(vec![parts(json!([{"text": "So"}])), finish(reason)]).await);
+        let chunks = all_ok(reply(vec![parts(json!([{"text": "So"}])), finish(reason)]).await);
         let end = ReplyChunk::Done(ReplyEnd { stop, ..ReplyEnd::default() });
-        assert_eq!(said, [text("So"), end], "{reason}");
+        assert_eq!(chunks, [text("So"), end], "{reason}");
     }
     for (reason, retry) in [
         ("SAFETY", Retry::Never),
@@ -169,11 +171,11 @@ async fn every_reason_to_end_has_its_meaning() {
         assert_eq!(failed.retry, retry, "{reason}");
         assert!(failed.message.ends_with(&format!("{reason}: for a reason")), "{failed}");
     }
-    assert_eq!(whole(reply(vec![finish("STOP")]).await), [done(StopReason::End)]);
+    assert_eq!(all_ok(reply(vec![finish("STOP")]).await), [done(StopReason::End)]);
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_blocked_fails_for_good() {
+async fn a_blocked_prompt_is_not_retried() {
     let blocked = json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
         "usageMetadata": {"promptTokenCount": 9}});
     let failed = failure(reply(vec![event(blocked)]).await);
@@ -182,7 +184,7 @@ async fn a_prompt_that_is_blocked_fails_for_good() {
 }
 
 #[tokio::test]
-async fn an_error_says_whether_it_may_pass() {
+async fn an_error_says_whether_a_retry_may_help() {
     let error = |code: u16, status: &str, message: &str| {
         json!({"error": {"code": code, "status": status, "message": message, "details": [
             {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}]}})
@@ -198,9 +200,9 @@ async fn an_error_says_whether_it_may_pass() {
     ] {
         let status = u16::try_from(error["error"]["code"].as_u64().unwrap()).unwrap();
         let body = json!([error]).to_string().into();
-        let answer = Answer { status, pieces: vec![body], ..Answer::error(status, "") };
-        let server = Server::start([answer]).await;
-        let failed = failure(answered(&gemini(), asking(&server)).await);
+        let answer = TestResponse { status, pieces: vec![body], ..TestResponse::error(status, "") };
+        let server = TestServer::start([answer]).await;
+        let failed = failure(collect_reply(&gemini(), request_to(&server)).await);
         assert_eq!(failed.retry, retry, "{failed}");
         let pieces = vec![parts(json!([{"text": "So"}])), event(error)];
         assert_eq!(failure(reply(pieces).await).retry, streamed);
@@ -210,19 +212,20 @@ async fn an_error_says_whether_it_may_pass() {
 #[tokio::test]
 async fn a_stream_that_ends_before_its_message_is_a_failure() {
     let ended = failure(reply(vec![parts(json!([{"text": "So"}]))]).await);
-    assert_eq!(ended, ModelError::transient("the model's reply ended before it was whole"));
-    for garbled in ["data: {\n\n", "data: {\"candidates\": [{\"content\": {\"parts\": [7]}}]}\n\n"]
+    assert_eq!(ended, ModelError::transient("the model's reply ended before it was complete"));
+    for unreadable in
+        ["data: {\n\n", "data: {\"candidates\": [{\"content\": {\"parts\": [7]}}]}\n\n"]
     {
-        let garbled = failure(reply(vec![garbled.to_owned()]).await);
-        assert_eq!(garbled.message, "the model's provider sent something unreadable");
+        let unreadable = failure(reply(vec![unreadable.to_owned()]).await);
+        assert_eq!(unreadable.message, "the model's provider sent something unreadable");
     }
 }
 
 #[tokio::test]
-async fn more_calls_or_pieces_than_anybody_means_are_refused() {
+async fn too_many_calls_or_parts_are_refused() {
     let many = |part: Value, count: usize| vec![parts(vec![part; count].into()), finish("STOP")];
     let call = json!({"functionCall": {"name": "f"}});
-    let calls = whole(reply(many(call.clone(), 256)).await);
+    let calls = all_ok(reply(many(call.clone(), 256)).await);
     assert_eq!(calls.len(), 257);
     let most = "the model's reply has more than 256 calls";
     assert_eq!(failure(reply(many(call, 257)).await), ModelError::permanent(most));
@@ -235,17 +238,18 @@ async fn more_calls_or_pieces_than_anybody_means_are_refused() {
 
 #[tokio::test]
 async fn a_key_is_sent_in_its_header_and_the_name_in_the_address() {
-    let answers = [Answer::stream([finish("STOP")]), Answer::error(400, &format!("bad {KEY}"))];
-    let server = Server::start(answers).await;
-    let mut request = asking(&server);
+    let answers =
+        [TestResponse::stream([finish("STOP")]), TestResponse::error(400, &format!("bad {KEY}"))];
+    let server = TestServer::start(answers).await;
+    let mut request = request_to(&server);
     request.settings.api_key_env = Some("A_KEY".to_owned());
-    whole(answered(&gemini(), request.clone()).await);
+    all_ok(collect_reply(&gemini(), request.clone()).await);
     request.settings.name = "tunedModels/mine".to_owned();
-    let failed = failure(answered(&gemini(), request).await);
+    let failed = failure(collect_reply(&gemini(), request).await);
     assert!(failed.message.ends_with("bad [key]"), "{failed}");
-    let asked = server.asked();
-    assert_eq!(asked[0].headers["x-goog-api-key"], KEY);
-    assert_eq!(asked[0].headers.get("authorization"), None);
-    assert_eq!(asked[0].path, "/v1/models/gemini-3-pro:streamGenerateContent?alt=sse");
-    assert_eq!(asked[1].path, "/v1/tunedModels/mine:streamGenerateContent?alt=sse");
+    let requests = server.requests();
+    assert_eq!(requests[0].headers["x-goog-api-key"], KEY);
+    assert_eq!(requests[0].headers.get("authorization"), None);
+    assert_eq!(requests[0].path, "/v1/models/gemini-3-pro:streamGenerateContent?alt=sse");
+    assert_eq!(requests[1].path, "/v1/tunedModels/mine:streamGenerateContent?alt=sse");
 }

@@ -1,4 +1,4 @@
-//! The tools as the wire defines them.
+//! Writes the definitions of the tools.
 
 use abide_conversation::event::Executor;
 use serde_json::{Map, Value, json};
@@ -7,29 +7,29 @@ use super::PROVIDER;
 use crate::model::ToolSpec;
 use crate::model::http::options::merge;
 
-/// Where the functions stand in their tool.
-const FUNCTIONS: &str = "functionDeclarations";
+/// The key of the functions within their tool.
+const FUNCTIONS_KEY: &str = "functionDeclarations";
 
-/// The definitions of the tools that this provider is to know of.
+/// The definitions of the tools that this provider may see.
 ///
-/// Those that are run here are the functions of one tool, each with the tool's
-/// `provider_options.gemini` merged into it: where both have an object, key by key at every depth;
-/// elsewhere the option stands in the place of what was there. A tool that the provider runs is its
-/// `provider_options.gemini` and nothing else; without them it belongs to another provider.
+/// Tools that run here are the functions of one tool, each with the tool's
+/// `provider_options.gemini` merged into it: two objects are merged key by key at every depth, any
+/// other option replaces the existing value. A tool that the provider runs is its
+/// `provider_options.gemini` alone; without them it belongs to another provider.
 pub(super) fn definitions(specs: &[ToolSpec]) -> Vec<Value> {
     let functions: Vec<Value> = specs.iter().filter_map(function).collect();
-    let functions = (!functions.is_empty()).then(|| json!({FUNCTIONS: functions}));
-    let hosted = specs.iter().filter_map(|spec| hosted(spec).cloned().map(Value::Object));
+    let functions = (!functions.is_empty()).then(|| json!({FUNCTIONS_KEY: functions}));
+    let hosted = specs.iter().filter_map(|spec| hosted_options(spec).cloned().map(Value::Object));
     functions.into_iter().chain(hosted).collect()
 }
 
-/// Whether there are functions beside tools that the provider runs.
-pub(super) fn mixes(definitions: &[Value]) -> bool {
-    definitions.len() > 1 && definitions[0].get(FUNCTIONS).is_some()
+/// Whether there are both functions and tools that the provider runs.
+pub(super) fn mixes_kinds(definitions: &[Value]) -> bool {
+    definitions.len() > 1 && definitions[0].get(FUNCTIONS_KEY).is_some()
 }
 
-/// What a tool that the provider runs is on this wire.
-pub(super) fn hosted(spec: &ToolSpec) -> Option<&Map<String, Value>> {
+/// The definition of a tool that the provider runs.
+pub(super) fn hosted_options(spec: &ToolSpec) -> Option<&Map<String, Value>> {
     match spec.executor {
         Executor::Provider => spec.provider_options.get(PROVIDER)?.as_object(),
         Executor::Server | Executor::Human | Executor::Client => None,
@@ -81,9 +81,9 @@ mod tests {
         };
         let look = json!({"name": "look", "description": "Sees.",
             "parametersJsonSchema": {"type": "object", "additionalProperties": false}});
-        let wanted = json!([{FUNCTIONS: [look, function("ask"), function("show")]}]);
+        let wanted = json!([{FUNCTIONS_KEY: [look, function("ask"), function("show")]}]);
         assert_eq!(Value::from(definitions(&specs)), wanted);
-        assert!(!mixes(&definitions(&specs)));
+        assert!(!mixes_kinds(&definitions(&specs)));
     }
 
     #[test]
@@ -92,8 +92,8 @@ mod tests {
         let other = spec("py", Executor::Provider, json!({"anthropic": {"type": "x"}}));
         let alone = definitions(&[search.clone(), other.clone()]);
         assert_eq!(Value::from(alone.clone()), json!([{"googleSearch": {}}]));
-        assert!(!mixes(&alone));
-        assert!(mixes(&definitions(&[search, spec("look", Executor::Server, json!({}))])));
+        assert!(!mixes_kinds(&alone));
+        assert!(mixes_kinds(&definitions(&[search, spec("look", Executor::Server, json!({}))])));
         assert_eq!(definitions(&[other]), Vec::<Value>::new());
     }
 }

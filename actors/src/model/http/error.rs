@@ -1,4 +1,4 @@
-//! What can go wrong with a provider, in words for people, and whether it may pass.
+//! The errors of a call to a provider: a message for people, and whether a retry may help.
 
 use std::time::Duration;
 
@@ -9,122 +9,134 @@ use serde_json::Value;
 
 use crate::model::{ModelError, Retry};
 
-/// How much of a provider's own message is shown.
-const SHOWN: usize = 300;
+/// How many characters of a provider's own message are quoted.
+const MAX_QUOTE_CHARS: usize = 300;
 
-/// How much of a key gives it away; providers echo keys half masked.
-const TELLTALE: usize = 6;
+/// A word that contains this many of a key's first characters is redacted; providers echo keys half
+/// masked.
+const KEY_PREFIX_CHARS: usize = 6;
 
-/// The provider answered with an error. `body` is the beginning of its answer, of which nothing is
-/// told but the message of a JSON error: whatever else answers may show what is behind it.
-pub(crate) fn status(status: StatusCode, wait: Option<Duration>, body: &str) -> ModelError {
+/// The provider answered with an error status. `body` is the beginning of its answer. Only the
+/// message of a JSON error is quoted: any other body may reveal what is behind a proxy.
+pub(crate) fn from_status(status: StatusCode, wait: Option<Duration>, body: &str) -> ModelError {
     let body = match serde_json::from_str(body) {
-        // Gemini may answer a list with one error in it.
+        // Gemini may answer with a list that contains the one error.
         Ok(Value::Array(mut list)) if list.len() == 1 => list.remove(0),
         Ok(body) => body,
         Err(_) => Value::Null,
     };
     let body = if body.is_object() { body } else { Value::Null };
     let wait = wait.or_else(|| retry_delay(&body));
-    let said = said(&body);
-    let said = if said.is_empty() { said } else { format!(": {}", shown(&said)) };
+    let message = provider_message(&body);
+    let quoted = if message.is_empty() { message } else { format!(": {}", quote(&message)) };
     let retry = match status.as_u16() {
         _ if is_too_long(&body) => Retry::Shorter,
-        status if passes(status) => Retry::After(wait),
+        status if is_transient(status) => Retry::After(wait),
         _ => Retry::Never,
     };
-    ModelError { message: format!("the model's provider answered {status}{said}"), retry }
+    ModelError { message: format!("the model's provider answered {status}{quoted}"), retry }
 }
 
-/// How long Gemini asks to wait, which it says in its error and not in a header.
+/// The delay that Gemini requests, which stands in its error and not in a header.
 fn retry_delay(error: &Value) -> Option<Duration> {
     let details = error.pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
-/// The provider said in its stream that it failed.
-pub(crate) fn in_stream(error: &Value) -> ModelError {
-    let message = format!("the model's provider failed: {}", shown(&said(error)));
+/// The provider reported an error within the stream.
+pub(crate) fn from_stream(error: &Value) -> ModelError {
+    let message = format!("the model's provider failed: {}", quote(&provider_message(error)));
     let code = &error["code"];
     let number = code.as_u64().or_else(|| code.as_str()?.parse().ok());
     let text = code.as_str().or(error["type"].as_str()).unwrap_or_default();
     let kind = error["type"].as_str().unwrap_or_default();
-    let lasting = |word: &str| LASTING.iter().any(|part| word.contains(part));
+    let lasting = |word: &str| PERMANENT_CODES.iter().any(|part| word.contains(part));
     let retry = match number.and_then(|number| u16::try_from(number).ok()) {
         _ if is_too_long(error) => Retry::Shorter,
-        Some(number) if !passes(number) => Retry::Never,
+        Some(number) if !is_transient(number) => Retry::Never,
         None if lasting(text) || lasting(kind) => Retry::Never,
         Some(_) | None => Retry::After(None),
     };
     ModelError { message, retry }
 }
 
-/// The connection could not be made, or broke.
-pub(crate) fn transport(error: reqwest::Error) -> ModelError {
+/// The connection could not be established, or broke.
+pub(crate) fn from_transport(error: reqwest::Error) -> ModelError {
     let error = error.without_url();
     if error.is_builder() {
         return ModelError::permanent(format!("the model's request is not valid: {error}"));
     }
     let what = match (error.is_connect(), error.is_timeout()) {
         (true, true) => "the model's provider did not accept a connection in time".to_owned(),
-        (true, false) => format!("the model's provider cannot be reached: {}", cause(&error)),
-        (false, _) => format!("the connection to the model's provider broke: {}", cause(&error)),
+        (true, false) => {
+            format!("the model's provider cannot be reached: {}", innermost_cause(&error))
+        }
+        (false, _) => {
+            format!("the connection to the model's provider broke: {}", innermost_cause(&error))
+        }
     };
-    ModelError::transient(shown(&what))
+    ModelError::transient(quote(&what))
 }
 
-/// This machine cannot make requests, for want of certificates or the like.
+/// No HTTP client can be built on this machine, for example for lack of certificates.
 pub(crate) fn no_client(error: reqwest::Error) -> ModelError {
-    ModelError::permanent(format!("no model can be asked from here: {}", shown(&cause(&error))))
+    ModelError::permanent(format!(
+        "no model can be called from this machine: {}",
+        quote(&innermost_cause(&error))
+    ))
 }
 
-/// The provider said nothing for this long.
-pub(crate) fn silent(limit: Duration) -> ModelError {
-    ModelError::transient(format!("the model's provider said nothing for {limit:?}"))
+/// The provider sent nothing for this long.
+pub(crate) fn idle_timeout(limit: Duration) -> ModelError {
+    ModelError::transient(format!("the model's provider sent nothing for {limit:?}"))
 }
 
-/// The provider went on for longer than a call may take.
-pub(crate) fn endless(limit: Duration) -> ModelError {
+/// The reply took longer than a call may take.
+pub(crate) fn total_timeout(limit: Duration) -> ModelError {
     ModelError::permanent(format!("the model's reply took longer than {limit:?}"))
 }
 
-/// The stream ended before the message did.
-pub(crate) fn ended() -> ModelError {
-    ModelError::transient("the model's reply ended before it was whole")
+/// The stream ended before the message was complete.
+pub(crate) fn stream_cut() -> ModelError {
+    ModelError::transient("the model's reply ended before it was complete")
 }
 
-/// The stream holds something else than chunks.
-pub(crate) fn garbled() -> ModelError {
+/// A frame of the stream is not a chunk of the provider's format.
+pub(crate) fn unreadable() -> ModelError {
     ModelError::transient("the model's provider sent something unreadable")
 }
 
-/// The reply is larger than any may be.
+/// The reply exceeds [`super::MAX_REPLY_BYTES`].
 pub(crate) fn too_large() -> ModelError {
-    ModelError::permanent(format!("the model's reply has more than {} bytes", super::REPLY))
+    ModelError::permanent(format!(
+        "the model's reply has more than {} bytes",
+        super::MAX_REPLY_BYTES
+    ))
 }
 
-/// The reply makes more calls than any may.
+/// The reply makes more calls than `limit`.
 pub(crate) fn too_many_calls(limit: usize) -> ModelError {
     ModelError::permanent(format!("the model's reply has more than {limit} calls"))
 }
 
-/// The provider would not answer, and the model said nothing; `why` is the provider's word for it.
+/// The provider refused to answer, and the model wrote nothing; `why` is the provider's
+/// explanation.
 pub(crate) fn refused(why: &str) -> ModelError {
-    let why = if why.is_empty() { String::new() } else { format!(": {}", shown(why)) };
+    let why = if why.is_empty() { String::new() } else { format!(": {}", quote(why)) };
     ModelError::permanent(format!("the model's provider refused to answer{why}"))
 }
 
-/// The same failure without the key, or a part of it, in its message.
-pub(crate) fn redacted(failure: ModelError, key: Option<&str>) -> ModelError {
-    let Some(key) = key else { return failure };
-    let telltale: String = key.chars().take(TELLTALE).collect();
-    let word = |word| if str::contains(word, &telltale) { "[key]" } else { word };
-    let words: Vec<&str> = failure.message.split(' ').map(word).collect();
-    ModelError { message: words.join(" "), retry: failure.retry }
+/// The error with every word that contains the beginning of the key replaced in its message.
+pub(crate) fn redact_key(error: ModelError, key: Option<&str>) -> ModelError {
+    let Some(key) = key else { return error };
+    let key_prefix: String = key.chars().take(KEY_PREFIX_CHARS).collect();
+    let word = |word| if str::contains(word, &key_prefix) { "[key]" } else { word };
+    let words: Vec<&str> = error.message.split(' ').map(word).collect();
+    ModelError { message: words.join(" "), retry: error.retry }
 }
 
-/// How long `Retry-After` asks to wait: seconds, or until a date.
+/// The delay requested by a `Retry-After` header, which gives seconds or a date.
 pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if let Ok(seconds) = header.parse() {
@@ -135,8 +147,8 @@ pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
 }
 
-/// What the codes have in them of errors that would only happen again.
-const LASTING: [&str; 10] = [
+/// Parts of the error codes that mean the same request would be refused again.
+const PERMANENT_CODES: [&str; 10] = [
     "invalid",
     "authentication",
     "permission",
@@ -149,8 +161,9 @@ const LASTING: [&str; 10] = [
     "unsupported",
 ];
 
-/// How providers say that a request is larger than what they or their model read, in lower case.
-const TOO_LONG: [&str; 12] = [
+/// The phrases, in lower case, by which providers say that a request exceeds what they or their
+/// model read.
+const TOO_LONG_PHRASES: [&str; 12] = [
     "request_too_large",
     "payload size exceeds",
     "context_length_exceeded",
@@ -169,17 +182,18 @@ const TOO_LONG: [&str; 12] = [
 fn is_too_long(error: &Value) -> bool {
     let code = ["/error/code", "/error/type", "/code", "/type"];
     let code = code.iter().filter_map(|place| error.pointer(place)?.as_str());
-    let said = said(error).to_lowercase();
-    code.chain([said.as_str()]).any(|text| TOO_LONG.iter().any(|phrase| text.contains(phrase)))
+    let message = provider_message(error).to_lowercase();
+    code.chain([message.as_str()])
+        .any(|text| TOO_LONG_PHRASES.iter().any(|phrase| text.contains(phrase)))
 }
 
-/// 409 is how some providers say that a lock was not had in time.
-fn passes(status: u16) -> bool {
+/// Some providers answer 409 if a lock was not acquired in time.
+fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 409 | 429 | 500..)
 }
 
 /// The message in an error's JSON, in any of the places where servers put it.
-fn said(error: &Value) -> String {
+fn provider_message(error: &Value) -> String {
     ["/error/message", "/message", "/detail", "/error", ""]
         .iter()
         .find_map(|place| error.pointer(place)?.as_str())
@@ -187,18 +201,18 @@ fn said(error: &Value) -> String {
         .to_owned()
 }
 
-/// On one line, and bounded.
-pub(crate) fn shown(text: &str) -> String {
+/// The text on one line, cut to [`MAX_QUOTE_CHARS`].
+pub(crate) fn quote(text: &str) -> String {
     let line = text.split(|c: char| c.is_control() || c.is_whitespace());
     let line = line.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(SHOWN) {
+    match line.char_indices().nth(MAX_QUOTE_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
 }
 
 /// The innermost cause, which says what happened.
-fn cause(error: &reqwest::Error) -> String {
+fn innermost_cause(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;
@@ -220,14 +234,14 @@ mod tests {
         assert_eq!(wait(" 7"), Some(Duration::from_secs(7)));
         assert_eq!(wait("Sat, 21 Nov 2026 08:01:30 GMT"), Some(Duration::from_secs(90)));
         assert_eq!(wait("Sat, 21 Nov 2026 07:00:00 GMT"), Some(Duration::ZERO));
-        let asked = |delay: &str| {
+        let retry_of = |delay: &str| {
             let details = json!([{"@type": "x"}, {"retryDelay": delay}]);
             let body = json!([{"error": {"code": 429, "details": details}}]).to_string();
-            status(StatusCode::TOO_MANY_REQUESTS, None, &body).retry
+            from_status(StatusCode::TOO_MANY_REQUESTS, None, &body).retry
         };
-        assert_eq!(asked("34.5s"), Retry::After(Some(Duration::from_millis(34_500))));
+        assert_eq!(retry_of("34.5s"), Retry::After(Some(Duration::from_millis(34_500))));
         for nonsense in ["s", "-1s", "NaNs", "1e99s", "7"] {
-            assert_eq!(asked(nonsense), Retry::After(None), "{nonsense}");
+            assert_eq!(retry_of(nonsense), Retry::After(None), "{nonsense}");
         }
         for nonsense in ["soon", "-1", "", "99999999999999999999999"] {
             assert_eq!(wait(nonsense), None, "{nonsense}");
@@ -235,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_transient_errors_are_retried() {
         for code in 300..=599 {
-            let failure = status(StatusCode::from_u16(code).unwrap(), None, "");
+            let error = from_status(StatusCode::from_u16(code).unwrap(), None, "");
             let passes = matches!(code, 408 | 409 | 429) || code >= 500;
-            assert_eq!(failure.retry != Retry::Never, passes, "{code}");
+            assert_eq!(error.retry != Retry::Never, passes, "{code}");
         }
-        let retry = |error| in_stream(&error).retry;
+        let retry = |error| from_stream(&error).retry;
         assert_eq!(retry(json!({"code": "429"})), Retry::After(None));
         assert_eq!(retry(json!({"code": 400})), Retry::Never);
         assert_eq!(retry(json!({"type": "invalid_request_error", "code": null})), Retry::Never);
@@ -260,25 +274,27 @@ mod tests {
             "{\"upstream\": \"10.0.0.7\"}",
             "{\"message\": \"cut in the mid",
         ] {
-            let failure = status(StatusCode::BAD_GATEWAY, None, body);
-            assert_eq!(failure.message, "the model's provider answered 502 Bad Gateway", "{body}");
+            let error = from_status(StatusCode::BAD_GATEWAY, None, body);
+            assert_eq!(error.message, "the model's provider answered 502 Bad Gateway", "{body}");
         }
         for body in
             [json!({"error": {"message": "no"}}), json!({"error": "no"}), json!([{"error": "no"}])]
         {
-            let failure = status(StatusCode::BAD_REQUEST, None, &body.to_string());
-            assert_eq!(failure.message, "the model's provider answered 400 Bad Request: no");
+            let error = from_status(StatusCode::BAD_REQUEST, None, &body.to_string());
+            assert_eq!(error.message, "the model's provider answered 400 Bad Request: no");
         }
     }
 
     #[test]
     fn messages_are_short_single_lines_without_the_key() {
         let long = json!({"error": {"message": format!("bad\n\tkey{}", " ä".repeat(500))}});
-        let failure = status(StatusCode::BAD_REQUEST, None, &long.to_string());
-        assert!(failure.message.starts_with("the model's provider answered 400 Bad Request: bad"));
-        assert!(failure.message.chars().count() < SHOWN + 60 && !failure.message.contains('\n'));
+        let error = from_status(StatusCode::BAD_REQUEST, None, &long.to_string());
+        assert!(error.message.starts_with("the model's provider answered 400 Bad Request: bad"));
+        assert!(
+            error.message.chars().count() < MAX_QUOTE_CHARS + 60 && !error.message.contains('\n')
+        );
         let echo = ModelError::permanent("no such key: sk-abcdef***xyz, sorry");
-        let redacted = redacted(echo, Some("sk-abcdefghijkl"));
+        let redacted = redact_key(echo, Some("sk-abcdefghijkl"));
         assert_eq!(redacted.message, "no such key: [key] sorry");
     }
 }

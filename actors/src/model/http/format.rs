@@ -1,76 +1,60 @@
-//! A provider's wire format: how a request is written, and how its reply is read.
+//! The port to a provider's wire format: how a request is written, and how its reply is read.
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::super::anthropic::Anthropic;
-use super::super::gemini::Gemini;
-use super::super::ollama::Ollama;
-use super::super::openai::Openai;
-use super::super::openai_responses::OpenaiResponses;
-use crate::model::{ModelError, Provider, ReplyChunk, Request};
+use crate::model::{ModelError, ModelRequest, ReplyChunk};
 
-/// One provider's format.
-pub(crate) trait Format: Send + Sync + 'static {
-    /// The variable that holds the key for the provider's own server; `None` if it needs none.
-    fn key(&self) -> Option<&'static str>;
+/// The wire format of one provider.
+pub(crate) trait ProviderFormat: Send + Sync + 'static {
+    /// The variable that holds the key for the provider's own server; `None` if that needs no key.
+    fn default_key_env(&self) -> Option<&'static str>;
 
-    /// How the key is sent.
-    fn auth(&self) -> Auth;
+    /// The header that carries the key.
+    fn auth(&self) -> KeyHeader;
 
-    /// How the reply is cut into frames.
+    /// How the reply is divided into frames.
     fn framing(&self) -> Framing {
         Framing::Sse
     }
 
-    /// The whole request, but for the key. The same request is always written in the same bytes.
-    fn call(&self, request: &Request) -> Result<Call, ModelError>;
+    /// The whole HTTP request except for the key. The same request always results in the same
+    /// bytes.
+    fn http_call(&self, request: &ModelRequest) -> Result<HttpCall, ModelError>;
 
-    /// What to ask instead of a request that was refused; `None` if that would be refused too, as
-    /// it is of what this has returned for the same failure.
-    fn instead(&self, request: &Request, failure: &ModelError) -> Option<Request> {
-        let _ = (request, failure);
+    /// The request to send instead of one that was refused; `None` if there is nothing to change.
+    /// Must return `None` for a request that it has returned for the same error.
+    fn fallback(&self, request: &ModelRequest, error: &ModelError) -> Option<ModelRequest> {
+        let _ = (request, error);
         None
     }
 
-    /// Reads the reply to a request.
-    fn reply(&self, request: &Request) -> Box<dyn Reply>;
+    /// A decoder for the reply to a request.
+    fn decoder(&self, request: &ModelRequest) -> Box<dyn ReplyDecoder>;
 }
 
-/// The format of a provider.
-pub(super) fn of(provider: Provider) -> Result<&'static dyn Format, ModelError> {
-    match provider {
-        Provider::Openai => Ok(&Openai),
-        Provider::OpenaiResponses => Ok(&OpenaiResponses),
-        Provider::Anthropic => Ok(&Anthropic),
-        Provider::Gemini => Ok(&Gemini),
-        Provider::Ollama => Ok(&Ollama),
-        Provider::Scripted => Err(ModelError::permanent("scripted is asked over no wire")),
-    }
-}
-
-/// Where a key stands.
+/// The header that carries an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Auth {
+pub(crate) enum KeyHeader {
     /// `Authorization: Bearer KEY`.
     Bearer,
-    /// In a header of this name, in lower case.
-    Header(&'static str),
+    /// A header of this name, in lower case.
+    Named(&'static str),
 }
 
-/// What separates frames.
+/// How frames are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// Server-sent events.
     Sse,
-    /// A JSON value a line.
-    Lines,
+    /// One JSON value per line.
+    Ndjson,
 }
 
-/// A request as it is sent.
+/// An HTTP request to a provider, without its key.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct HttpCall {
     pub(crate) url: Url,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: Value,
@@ -84,23 +68,23 @@ pub(crate) struct Frame {
     pub(crate) data: String,
 }
 
-/// What has come so far of one reply. Bounds what it keeps by [`super::REPLY`].
-pub(crate) trait Reply: Send {
-    /// Takes a frame and returns what it adds, in order.
-    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError>;
+/// Decodes one reply, frame by frame. Keeps at most [`super::MAX_REPLY_BYTES`].
+pub(crate) trait ReplyDecoder: Send {
+    /// Decodes a frame and returns the chunks that it adds, in order.
+    fn push(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError>;
 
-    /// Whether the provider has said that its message ends; something may still follow.
-    fn finished(&self) -> bool;
+    /// Whether the provider has ended its message; usage may still follow.
+    fn is_message_complete(&self) -> bool;
 
-    /// Whether nothing can follow any more.
-    fn done(&self) -> bool;
+    /// Whether the stream is complete, so that nothing can follow.
+    fn is_stream_complete(&self) -> bool;
 
-    /// What the whole reply adds to what was streamed: its calls, and `Part::Done`.
-    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError>;
+    /// The last chunks, known only when the reply is complete: its calls, and [`ReplyChunk::Done`].
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError>;
 }
 
-/// The address of `path` below a base address that may end in a slash or have a query.
-pub(crate) fn below(base: &str, path: &[&str]) -> Result<Url, ModelError> {
+/// The URL of `path` below a base URL, which may end in a slash or have a query.
+pub(crate) fn endpoint(base: &str, path: &[&str]) -> Result<Url, ModelError> {
     let illegal = || ModelError::permanent("the model's base_url is not an http address");
     let mut url = Url::parse(base).map_err(|_| illegal())?;
     url.path_segments_mut().map_err(|()| illegal())?.pop_if_empty().extend(path);

@@ -1,22 +1,23 @@
-//! Ids of calls that a wire takes.
+//! Call ids in the characters and lengths that wire formats accept.
 
 use sha2::{Digest, Sha256};
 
-/// How much of an id's hash tells it from others that look alike on a wire.
-const HASH: usize = 12;
+/// How many characters of an id's hash distinguish it from ids that look alike when sanitized.
+const HASH_CHARS: usize = 12;
 
-/// The id as a wire takes it that knows only letters, digits, `_` and `-`, and ids of this length
-/// at most, which must be 16 or more. One that is legal stays; of another, what is not is replaced,
-/// and a hash of the whole id is appended, so that two ids stay two.
-pub(crate) fn legal(id: &str, longest: usize) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if (1..=longest).contains(&id.len()) && id.chars().all(plain) {
+/// Rewrites an id for wire formats that accept only letters, digits, `_` and `-`, and at most
+/// `max_chars` characters, which must be 16 or more. A legal id stays as it is. In any other id the
+/// illegal characters are replaced and a hash of the whole id is appended, so that two ids stay
+/// distinct.
+pub(crate) fn sanitize_id(id: &str, max_chars: usize) -> String {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if (1..=max_chars).contains(&id.len()) && id.chars().all(is_legal) {
         return id.to_owned();
     }
-    let kept = longest.saturating_sub(HASH + 1);
-    let kept = id.chars().take(kept).map(|c| if plain(c) { c } else { '_' });
+    let prefix_chars = max_chars.saturating_sub(HASH_CHARS + 1);
+    let prefix = id.chars().take(prefix_chars).map(|c| if is_legal(c) { c } else { '_' });
     let hash = format!("{:x}", Sha256::digest(id));
-    kept.chain(['_']).chain(hash.chars().take(HASH)).collect()
+    prefix.chain(['_']).chain(hash.chars().take(HASH_CHARS)).collect()
 }
 
 #[cfg(test)]
@@ -24,15 +25,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_legal_id_stays_and_others_become_legal_and_stay_apart() {
+    fn a_legal_id_stays_and_others_become_legal_and_distinct() {
         let long = "x".repeat(41);
         let ids = ["call_1-A", "call_1~2", "call_1!2", "ä", "", &long, &format!("{long}y")];
-        let mut wire = ids.map(|id| legal(id, 40));
-        assert_eq!(wire[0], "call_1-A");
-        assert!(wire[1].starts_with("call_1_2_"), "{}", wire[1]);
-        assert!(wire.iter().all(|id| (1..=40).contains(&id.len()) && id.is_ascii()), "{wire:?}");
-        assert_eq!(ids.map(|id| legal(id, 40)), wire, "the same id is always written the same");
-        wire.sort();
-        assert!(wire.windows(2).all(|pair| pair[0] != pair[1]), "{wire:?}");
+        let mut sanitized = ids.map(|id| sanitize_id(id, 40));
+        assert_eq!(sanitized[0], "call_1-A");
+        assert!(sanitized[1].starts_with("call_1_2_"), "{}", sanitized[1]);
+        assert!(
+            sanitized.iter().all(|id| (1..=40).contains(&id.len()) && id.is_ascii()),
+            "{sanitized:?}"
+        );
+        assert_eq!(
+            ids.map(|id| sanitize_id(id, 40)),
+            sanitized,
+            "the same id is always written the same"
+        );
+        sanitized.sort();
+        assert!(sanitized.windows(2).all(|pair| pair[0] != pair[1]), "{sanitized:?}");
     }
 }

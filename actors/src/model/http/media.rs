@@ -1,13 +1,13 @@
-//! Media in requests: how all providers know them, and a request without any.
+//! Media in requests: the names that all providers understand, and the fallback without media.
 
 use abide_conversation::message::blocks::{BlockKind, as_text, essence};
 use abide_conversation::message::text_block;
 use serde_json::Value;
 
-use super::Refused;
-use crate::model::{Request, Retry};
+use super::HttpRefusal;
+use crate::model::{ModelRequest, Retry};
 
-/// The type of an image as the wires spell it; `None` of one that most of them do not take.
+/// The media type of an image as wire formats spell it; `None` for types that most of them refuse.
 pub(crate) fn image_type(media_type: &str) -> Option<&'static str> {
     match essence(media_type).as_str() {
         "image/png" => Some("image/png"),
@@ -18,35 +18,36 @@ pub(crate) fn image_type(media_type: &str) -> Option<&'static str> {
     }
 }
 
-/// How a document is named that has no title.
-const UNTITLED: &str = "document";
+/// The name of a document without a title.
+const DEFAULT_TITLE: &str = "document";
 
-/// The name of a PDF as a file, by the end of which some providers judge what it is.
+/// The file name of a PDF. Some providers judge the type by the extension.
 pub(crate) fn pdf_name(title: Option<&str>) -> String {
-    let name = title.unwrap_or(UNTITLED);
+    let name = title.unwrap_or(DEFAULT_TITLE);
     let is_pdf = name.to_ascii_lowercase().ends_with(".pdf");
     if is_pdf { name.to_owned() } else { format!("{name}.pdf") }
 }
 
-/// What providers answer to a medium that they cannot fetch, find or read, or that has too many
-/// pixels or pages.
-const BAD: [u16; 6] = [400, 403, 404, 413, 415, 422];
+/// The statuses with which providers refuse a medium that they cannot fetch, find or read, or that
+/// has too many pixels or pages.
+const MEDIA_REFUSAL_STATUSES: [u16; 6] = [400, 403, 404, 413, 415, 422];
 
-/// The request with all of its media as their text, if it may have been refused for one of them:
-/// which one, providers do not say, and it stands in every later request of the conversation.
-pub(super) fn told(request: &Request, refused: &Refused) -> Option<Request> {
-    let status = refused.status.filter(|status| BAD.contains(&status.as_u16()));
+/// The request with all media replaced by their text form, if it may have been refused because of
+/// one of them. Providers do not say which one, and it would be part of every later request of the
+/// conversation.
+pub(super) fn without_media(request: &ModelRequest, refusal: &HttpRefusal) -> Option<ModelRequest> {
+    let status = refusal.status.filter(|status| MEDIA_REFUSAL_STATUSES.contains(&status.as_u16()));
     let has_any = request.messages.iter().flat_map(|message| &message.content).any(is_media);
-    if status.is_none() || refused.failure.retry != Retry::Never || !has_any {
+    if status.is_none() || refusal.error.retry != Retry::Never || !has_any {
         return None;
     }
-    let mut told = request.clone();
-    for block in told.messages.iter_mut().flat_map(|message| &mut message.content) {
+    let mut changed = request.clone();
+    for block in changed.messages.iter_mut().flat_map(|message| &mut message.content) {
         if is_media(block) {
             *block = text_block(as_text(block).unwrap_or_default());
         }
     }
-    Some(told)
+    Some(changed)
 }
 
 fn is_media(block: &Value) -> bool {
@@ -62,31 +63,34 @@ mod tests {
     use abide_conversation::message::{Message, Role};
     use serde_json::json;
 
-    use crate::model::http::{Limits, Wire};
-    use crate::model::test_server::{Answer, Server, Still, answered, request, settings};
+    use crate::model::http::{HttpModel, HttpTimeouts};
+    use crate::model::test_server::{
+        FixedClock, TestResponse, TestServer, collect_reply, request, settings,
+    };
     use crate::model::{ModelSettings, Provider};
 
-    /// What was asked for a message with this block, by a provider that answers all with an error.
-    async fn asked(
+    /// The bodies that were sent for a message with this block to a provider that answers with an
+    /// error.
+    async fn sent_bodies(
         provider: Provider,
         status: u16,
         why: &str,
         block: serde_json::Value,
     ) -> Vec<String> {
-        let server = Server::start([Answer::error(status, why)]).await;
+        let server = TestServer::start([TestResponse::error(status, why)]).await;
         let (name, base_url) = ("some-model".to_owned(), Some(server.url.clone()));
         let settings = ModelSettings { name, base_url, ..settings(provider) };
-        let said = Message::new(MessageId::new("m"), Role::User, vec![block]);
+        let message = Message::new(MessageId::new("m"), Role::User, vec![block]);
         let mut request = request(settings);
-        request.messages = vec![said];
-        let wire = Wire::new(Arc::new(Still), Limits::default(), |_| None);
-        let failure = answered(&wire, request).await.remove(0).unwrap_err();
-        assert!(failure.message.contains(why), "{failure}");
-        server.asked().iter().map(|asked| asked.body.to_string()).collect()
+        request.messages = vec![message];
+        let model = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
+        let error = collect_reply(&model, request).await.remove(0).unwrap_err();
+        assert!(error.message.contains(why), "{error}");
+        server.requests().iter().map(|request| request.body.to_string()).collect()
     }
 
     #[test]
-    fn a_pdf_is_named_so() {
+    fn a_pdf_has_its_extension() {
         for (title, name) in [
             (None, "document.pdf"),
             (Some("R"), "R.pdf"),
@@ -103,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_medium_that_is_refused_is_told_as_text_once() {
+    async fn media_that_are_refused_are_sent_as_text_once() {
         for provider in [
             Provider::Openai,
             Provider::OpenaiResponses,
@@ -112,17 +116,18 @@ mod tests {
             Provider::Ollama,
         ] {
             for status in [400, 403, 404, 413, 415, 422] {
-                let asked = asked(provider, status, "could not process image", image()).await;
-                assert_eq!(asked.len(), 2, "{provider:?} {status}");
-                assert!(asked[0].contains("AAECAAEC"), "{}", asked[0]);
-                assert!(!asked[1].contains("AAECAAEC"), "{}", asked[1]);
-                assert!(asked[1].contains("[image/png, 6 B]"), "{}", asked[1]);
+                let bodies =
+                    sent_bodies(provider, status, "could not process image", image()).await;
+                assert_eq!(bodies.len(), 2, "{provider:?} {status}");
+                assert!(bodies[0].contains("AAECAAEC"), "{}", bodies[0]);
+                assert!(!bodies[1].contains("AAECAAEC"), "{}", bodies[1]);
+                assert!(bodies[1].contains("[image/png, 6 B]"), "{}", bodies[1]);
             }
         }
     }
 
     #[tokio::test]
-    async fn what_no_medium_can_be_to_blame_for_is_asked_once() {
+    async fn errors_that_media_cannot_cause_have_no_fallback() {
         for (status, why, block) in [
             (401, "no such key", image()),
             (429, "slow down", image()),
@@ -130,7 +135,7 @@ mod tests {
             (400, "prompt is too long", image()),
             (400, "Request payload size exceeds the limit: 20971520 bytes.", image()),
             (400, "no such field", json!({"type": "text", "text": "hi"})),
-            // It was told as text at once.
+            // This one is sent as text at the first attempt.
             (
                 400,
                 "no such field",
@@ -138,8 +143,8 @@ mod tests {
                 {"type": "url", "url": "https://a.example/a.wav"}}),
             ),
         ] {
-            let asked = asked(Provider::Openai, status, why, block).await;
-            assert_eq!(asked.len(), 1, "{status} {why}");
+            let bodies = sent_bodies(Provider::Openai, status, why, block).await;
+            assert_eq!(bodies.len(), 1, "{status} {why}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What several formats write alike of an assistant's message.
+//! Parts of an assistant's message that several formats write in the same way.
 
 use std::borrow::Cow;
 
@@ -6,36 +6,36 @@ use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{CallRef, Message, MessageStatus};
 use serde_json::Value;
 
-/// What the model reads at the end of a message that was cut.
-pub(crate) const CUT: &str = "[interrupted]";
+/// What the model reads at the end of a message that was interrupted.
+pub(crate) const INTERRUPTED: &str = "[interrupted]";
 
-/// How long a function's name may be.
-const NAME: usize = 64;
+/// The longest name of a function.
+const MAX_NAME_CHARS: usize = 64;
 
-/// What it said, and whether it was cut.
-pub(crate) fn spoken(message: &Message) -> String {
+/// The text of the message, followed by a mark if it was interrupted.
+pub(crate) fn assistant_text(message: &Message) -> String {
     let text = texts(&message.content).concat();
     match message.status {
         Some(MessageStatus::Cancelled | MessageStatus::Error) => {
             let space = if text.is_empty() { "" } else { " " };
-            format!("{text}{space}{CUT}")
+            format!("{text}{space}{INTERRUPTED}")
         }
         Some(MessageStatus::Complete) | None => text,
     }
 }
 
-/// A call's arguments, which are an object on every wire.
-pub(crate) fn args(call: &CallRef) -> Cow<'_, Value> {
+/// A call's arguments, which every wire format requires to be an object.
+pub(crate) fn args_object(call: &CallRef) -> Cow<'_, Value> {
     match &call.args {
         args @ Value::Object(_) => Cow::Borrowed(args),
         _ => Cow::Owned(Value::Object(Default::default())),
     }
 }
 
-/// A name that the wire allows. A model that once invented another one must not make every later
-/// request of its conversation fail.
-pub(crate) fn name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(NAME).map(plain).collect();
+/// The name in the characters that wire formats accept. A model that once invented an illegal name
+/// must not make every later request of its conversation fail.
+pub(crate) fn sanitize_name(name: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(MAX_NAME_CHARS).map(legal).collect();
     if name.is_empty() { "_".to_owned() } else { name }
 }

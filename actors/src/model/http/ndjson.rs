@@ -1,39 +1,39 @@
-//! Lines of JSON, from bytes that may be split anywhere.
+//! Decodes lines of JSON from bytes that may be split anywhere.
 
 use std::mem;
 
 use super::format::Frame;
-use super::response_reader::TooLarge;
+use super::response_reader::FrameTooLargeError;
 
-/// Collects bytes into lines; blank ones are skipped.
+/// Collects bytes into lines and skips blank ones.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(super) struct NdjsonDecoder {
     line: Vec<u8>,
 }
 
-impl Decoder {
+impl NdjsonDecoder {
     /// Takes the next bytes and returns the lines that they complete.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Frame>, TooLarge> {
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Frame>, FrameTooLargeError> {
         let mut frames = Vec::new();
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             self.extend(&bytes[..end])?;
             bytes = &bytes[end + 1..];
-            frames.extend(self.rest());
+            frames.extend(self.take_partial_line());
         }
         self.extend(bytes)?;
         Ok(frames)
     }
 
-    /// The line that has come so far.
-    pub(super) fn rest(&mut self) -> Option<Frame> {
+    /// Takes the line that has no end yet.
+    pub(super) fn take_partial_line(&mut self) -> Option<Frame> {
         let line = mem::take(&mut self.line);
         let data = String::from_utf8_lossy(&line).trim().to_owned();
         (!data.is_empty()).then(|| Frame { event: String::new(), data })
     }
 
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
-        if self.line.len() + bytes.len() > super::REPLY {
-            return Err(TooLarge);
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), FrameTooLargeError> {
+        if self.line.len() + bytes.len() > super::MAX_REPLY_BYTES {
+            return Err(FrameTooLargeError);
         }
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -45,10 +45,10 @@ mod tests {
     use super::*;
 
     fn decoded(pieces: &[&[u8]]) -> Vec<String> {
-        let mut decoder = Decoder::default();
+        let mut decoder = NdjsonDecoder::default();
         let fed: Vec<_> =
             pieces.iter().flat_map(|piece| decoder.feed(piece).unwrap_or_default()).collect();
-        fed.into_iter().chain(decoder.rest()).map(|frame| frame.data).collect()
+        fed.into_iter().chain(decoder.take_partial_line()).map(|frame| frame.data).collect()
     }
 
     #[test]
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_refused() {
-        let mut decoder = Decoder::default();
-        let piece = vec![b'x'; super::super::REPLY];
+        let mut decoder = NdjsonDecoder::default();
+        let piece = vec![b'x'; super::super::MAX_REPLY_BYTES];
         assert_eq!(decoder.feed(&piece), Ok(Vec::new()));
-        assert_eq!(decoder.feed(b"x"), Err(TooLarge));
+        assert_eq!(decoder.feed(b"x"), Err(FrameTooLargeError));
     }
 }

@@ -1,10 +1,10 @@
-//! A definition's own additions to what goes over the wire.
+//! Merges a definition's own additions into a request.
 
 use serde_json::{Map, Value};
 
-/// Merges options into an object: where both have an object, key by key at every depth; elsewhere
-/// the option stands in the place of what was there. Goes as deep as the options do, whose nesting
-/// their parser has bounded.
+/// Merges options into an object: two objects are merged key by key at every depth, any other
+/// option replaces the existing value. The recursion is as deep as the options, whose nesting their
+/// parser has bounded.
 pub(crate) fn merge(into: &mut Map<String, Value>, options: &Map<String, Value>) {
     for (key, option) in options {
         match (into.get_mut(key), option) {

@@ -1,4 +1,4 @@
-//! A response that is being read, piece by piece, within its limits.
+//! Reads a streamed response piece by piece, within its timeouts.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -6,120 +6,131 @@ use std::pin::Pin;
 use reqwest::Response;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::format::{Frame, Framing, Reply};
-use super::{Limits, error, ndjson, sse};
+use super::format::{Frame, Framing, ReplyDecoder};
+use super::{HttpTimeouts, error, ndjson, sse};
 use crate::model::{ModelError, ReplyChunk};
 
-pub(super) struct Reading {
+pub(super) struct ResponseReader {
     response: Response,
-    limits: Limits,
-    /// Of the whole reply; of the stream's tail once the message has ended.
-    deadline: Pin<Box<Sleep>>,
-    /// Until when the next part must have come.
-    quiet: Pin<Box<Sleep>>,
-    decoder: Decoder,
-    /// `None` once its end is among what is ready.
-    reply: Option<Box<dyn Reply>>,
+    timeouts: HttpTimeouts,
+    /// Ends the whole reply; once the message has ended, ends the rest of the stream.
+    total_deadline: Pin<Box<Sleep>>,
+    /// When the next chunk must have arrived.
+    progress_deadline: Pin<Box<Sleep>>,
+    frames: FrameDecoder,
+    /// `None` once its last chunks are among those in `ready`.
+    decoder: Option<Box<dyn ReplyDecoder>>,
     ready: VecDeque<Result<ReplyChunk, ModelError>>,
 }
 
-/// Cuts bytes, which may be split anywhere, into frames.
-enum Decoder {
-    Sse(sse::Decoder),
-    Lines(ndjson::Decoder),
+/// Divides bytes, which may be split anywhere, into frames.
+enum FrameDecoder {
+    Sse(sse::SseDecoder),
+    Ndjson(ndjson::NdjsonDecoder),
 }
 
-/// A frame is larger than it may be.
+/// A frame exceeds its bound.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLarge;
+pub(super) struct FrameTooLargeError;
 
-impl Reading {
+impl ResponseReader {
     pub(super) fn new(
         response: Response,
-        limits: Limits,
+        limits: HttpTimeouts,
         framing: Framing,
-        reply: Box<dyn Reply>,
+        reply: Box<dyn ReplyDecoder>,
     ) -> Self {
         let decoder = match framing {
-            Framing::Sse => Decoder::Sse(Default::default()),
-            Framing::Lines => Decoder::Lines(Default::default()),
+            Framing::Sse => FrameDecoder::Sse(Default::default()),
+            Framing::Ndjson => FrameDecoder::Ndjson(Default::default()),
         };
         let (reply, ready) = (Some(reply), VecDeque::new());
         let deadline = Box::pin(sleep(limits.total));
-        let quiet = Box::pin(sleep(limits.quiet));
-        Self { response, limits, deadline, quiet, decoder, reply, ready }
+        let quiet = Box::pin(sleep(limits.progress));
+        Self {
+            response,
+            timeouts: limits,
+            total_deadline: deadline,
+            progress_deadline: quiet,
+            frames: decoder,
+            decoder: reply,
+            ready,
+        }
     }
 
-    pub(super) async fn next(mut self) -> Result<Option<(ReplyChunk, Self)>, ModelError> {
+    pub(super) async fn next_chunk(mut self) -> Result<Option<(ReplyChunk, Self)>, ModelError> {
         loop {
-            if let Some(part) = self.ready.pop_front() {
-                return Ok(Some((part?, self)));
+            if let Some(chunk) = self.ready.pop_front() {
+                return Ok(Some((chunk?, self)));
             }
-            let Some(reply) = self.reply.take() else { return Ok(None) };
-            // What came before a failure is handed on before it.
-            if let Err(failure) = self.read(reply).await {
-                self.ready.push_back(Err(failure));
+            let Some(decoder) = self.decoder.take() else { return Ok(None) };
+            // Chunks that arrived before an error are passed on before it.
+            if let Err(error) = self.read(decoder).await {
+                self.ready.push_back(Err(error));
             }
         }
     }
 
-    /// Reads one piece of the body into the reply, and ends the reply if that was the last.
-    async fn read(&mut self, mut reply: Box<dyn Reply>) -> Result<(), ModelError> {
-        let finished = reply.finished();
+    /// Reads one piece of the body into the decoder, and finishes the reply if that was the last
+    /// one.
+    async fn read(&mut self, mut decoder: Box<dyn ReplyDecoder>) -> Result<(), ModelError> {
+        let message_complete = decoder.is_message_complete();
         let chunk = tokio::select! {
             biased;
-            () = &mut self.deadline => None,
-            () = &mut self.quiet, if !finished => return Err(error::silent(self.limits.quiet)),
-            chunk = timeout(self.limits.idle, self.response.chunk()) => Some(chunk),
+            () = &mut self.total_deadline => None,
+            () = &mut self.progress_deadline, if !message_complete => {
+                return Err(error::idle_timeout(self.timeouts.progress));
+            }
+            chunk = timeout(self.timeouts.idle, self.response.chunk()) => Some(chunk),
         };
         let frames = match chunk {
-            Some(Ok(Ok(Some(bytes)))) => self.decoder.feed(&bytes),
-            // The last line may have no end.
-            Some(Ok(Ok(None))) if !finished => match self.decoder.rest() {
+            Some(Ok(Ok(Some(bytes)))) => self.frames.feed(&bytes),
+            // The last line may lack its line break.
+            Some(Ok(Ok(None))) if !message_complete => match self.frames.take_partial_frame() {
                 Some(frame) => Ok(vec![frame]),
-                None => return Err(error::ended()),
+                None => return Err(error::stream_cut()),
             },
-            None | Some(Ok(Ok(None) | Err(_)) | Err(_)) if finished => {
-                self.ready.extend(reply.end()?.into_iter().map(Ok));
+            None | Some(Ok(Ok(None) | Err(_)) | Err(_)) if message_complete => {
+                self.ready.extend(decoder.finish()?.into_iter().map(Ok));
                 return Ok(());
             }
-            None => return Err(error::endless(self.limits.total)),
-            Some(Ok(Ok(None))) => return Err(error::ended()),
-            Some(Ok(Err(error))) => return Err(error::transport(error)),
-            Some(Err(_)) => return Err(error::silent(self.limits.idle)),
+            None => return Err(error::total_timeout(self.timeouts.total)),
+            Some(Ok(Ok(None))) => return Err(error::stream_cut()),
+            Some(Ok(Err(error))) => return Err(error::from_transport(error)),
+            Some(Err(_)) => return Err(error::idle_timeout(self.timeouts.idle)),
         };
-        for frame in frames.map_err(|TooLarge| error::too_large())? {
-            let parts = reply.take(frame)?;
-            if !parts.is_empty() {
-                self.quiet.as_mut().reset(Instant::now() + self.limits.quiet);
+        for frame in frames.map_err(|FrameTooLargeError| error::too_large())? {
+            let chunks = decoder.push(frame)?;
+            if !chunks.is_empty() {
+                self.progress_deadline.as_mut().reset(Instant::now() + self.timeouts.progress);
             }
-            self.ready.extend(parts.into_iter().map(Ok));
-            if reply.done() {
-                self.ready.extend(reply.end()?.into_iter().map(Ok));
+            self.ready.extend(chunks.into_iter().map(Ok));
+            if decoder.is_stream_complete() {
+                self.ready.extend(decoder.finish()?.into_iter().map(Ok));
                 return Ok(());
             }
         }
-        if reply.finished() && !finished {
-            self.deadline = Box::pin(sleep(self.limits.tail));
+        if decoder.is_message_complete() && !message_complete {
+            self.total_deadline = Box::pin(sleep(self.timeouts.trailer));
         }
-        self.reply = Some(reply);
+        self.decoder = Some(decoder);
         Ok(())
     }
 }
 
-impl Decoder {
-    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, TooLarge> {
+impl FrameDecoder {
+    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, FrameTooLargeError> {
         match self {
             Self::Sse(decoder) => decoder.feed(bytes),
-            Self::Lines(decoder) => decoder.feed(bytes),
+            Self::Ndjson(decoder) => decoder.feed(bytes),
         }
     }
 
-    /// A frame that the end of the body completes.
-    fn rest(&mut self) -> Option<Frame> {
+    /// Takes a frame that the end of the body completes.
+    fn take_partial_frame(&mut self) -> Option<Frame> {
         match self {
             Self::Sse(_) => None,
-            Self::Lines(decoder) => decoder.rest(),
+            Self::Ndjson(decoder) => decoder.take_partial_line(),
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Server-sent events, from bytes that may be split anywhere.
+//! Decodes server-sent events from bytes that may be split anywhere.
 
 use std::mem;
 
 use super::format::Frame;
-use super::response_reader::TooLarge;
+use super::response_reader::FrameTooLargeError;
 
-/// How large one event may be: as large as a whole reply.
-const EVENT: usize = super::REPLY;
+/// The largest event: as large as a whole reply.
+const MAX_EVENT_BYTES: usize = super::MAX_REPLY_BYTES;
 
 /// Collects bytes into events. Comments and fields other than `event` and `data` are skipped.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(super) struct SseDecoder {
     line: Vec<u8>,
     event: String,
     data: Option<String>,
     after_cr: bool,
-    begun: bool,
+    has_begun: bool,
 }
 
-impl Decoder {
+impl SseDecoder {
     /// Takes the next bytes and returns the events that they complete.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Frame>, TooLarge> {
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Frame>, FrameTooLargeError> {
         let mut events = Vec::new();
         while let Some(&first) = bytes.first() {
             if mem::take(&mut self.after_cr) && first == b'\n' {
@@ -39,20 +39,20 @@ impl Decoder {
         Ok(events)
     }
 
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), FrameTooLargeError> {
         let held = self.line.len() + self.event.len() + self.data.as_ref().map_or(0, String::len);
-        if held + bytes.len() > EVENT {
-            return Err(TooLarge);
+        if held + bytes.len() > MAX_EVENT_BYTES {
+            return Err(FrameTooLargeError);
         }
         self.line.extend_from_slice(bytes);
         Ok(())
     }
 
-    /// A blank line ends an event; any other adds to it.
+    /// Handles a complete line: a blank one ends an event, any other adds to it.
     fn end_line(&mut self) -> Option<Frame> {
         let line = mem::take(&mut self.line);
         let mut line = String::from_utf8_lossy(&line);
-        if !mem::replace(&mut self.begun, true) {
+        if !mem::replace(&mut self.has_begun, true) {
             let bare = line.trim_start_matches('\u{feff}').to_owned();
             line = bare.into();
         }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn decoded(pieces: &[&[u8]]) -> Vec<String> {
-        let mut decoder = Decoder::default();
+        let mut decoder = SseDecoder::default();
         let fed = pieces.iter().flat_map(|piece| decoder.feed(piece).unwrap_or_default());
         fed.map(|frame| frame.data).collect()
     }
@@ -98,26 +98,26 @@ mod tests {
 
     #[test]
     fn an_event_has_its_name_and_the_next_has_none() {
-        let fed = Decoder::default().feed(b"event: ping\ndata: {}\n\ndata: 1\n\n");
+        let fed = SseDecoder::default().feed(b"event: ping\ndata: {}\n\ndata: 1\n\n");
         let frame = |event: &str, data: &str| Frame { event: event.into(), data: data.into() };
         assert_eq!(fed, Ok(vec![frame("ping", "{}"), frame("", "1")]));
     }
 
     #[test]
     fn an_event_without_end_is_refused() {
-        let mut decoder = Decoder::default();
-        let piece = vec![b'x'; EVENT / 2];
+        let mut decoder = SseDecoder::default();
+        let piece = vec![b'x'; MAX_EVENT_BYTES / 2];
         assert_eq!(decoder.feed(&piece), Ok(Vec::new()));
         assert_eq!(decoder.feed(&piece), Ok(Vec::new()));
-        assert_eq!(decoder.feed(b"x"), Err(TooLarge));
+        assert_eq!(decoder.feed(b"x"), Err(FrameTooLargeError));
     }
 
     #[test]
     fn lines_without_end_are_refused_too() {
-        let mut decoder = Decoder::default();
-        let line = [b"data: ".as_slice(), &vec![b'x'; EVENT / 4], b"\n"].concat();
+        let mut decoder = SseDecoder::default();
+        let line = [b"data: ".as_slice(), &vec![b'x'; MAX_EVENT_BYTES / 4], b"\n"].concat();
         let fed: Vec<_> = (0..5).map(|_| decoder.feed(&line)).collect();
-        assert_eq!(fed.last(), Some(&Err(TooLarge)));
+        assert_eq!(fed.last(), Some(&Err(FrameTooLargeError)));
     }
 
     #[test]

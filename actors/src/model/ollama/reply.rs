@@ -1,4 +1,4 @@
-//! A reply, collected from the lines of its stream.
+//! Decodes a reply of Ollama from the lines of its stream.
 
 use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde::Deserialize;
@@ -7,99 +7,101 @@ use serde_json::{Value, json};
 
 use super::PROVIDER;
 use crate::model::http;
-use crate::model::http::{CALLS, Frame, REPLY, error};
-use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd, Request};
+use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
+use crate::model::{ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd};
 
-/// What has come so far of one reply.
+/// The decoder for one reply.
 #[derive(Debug, Default)]
-pub(super) struct Reply {
+pub(super) struct OllamaDecoder {
     model: String,
     thinking: String,
     calls: Vec<ModelToolCall>,
     usage: Option<Usage>,
-    reason: Option<String>,
+    done_reason: Option<String>,
     bytes: usize,
-    done: bool,
+    is_done: bool,
 }
 
-impl Reply {
-    pub(super) fn new(request: &Request) -> Self {
+impl OllamaDecoder {
+    pub(super) fn new(request: &ModelRequest) -> Self {
         Self { model: request.settings.name.clone(), ..Self::default() }
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
+    fn count_bytes(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.bytes += bytes;
-        if self.bytes > REPLY { Err(error::too_large()) } else { Ok(()) }
+        if self.bytes > MAX_REPLY_BYTES { Err(error::too_large()) } else { Ok(()) }
     }
 
-    /// Calls come whole, often without an id.
-    fn call(&mut self, made: Made<'_>) -> Result<(), ModelError> {
-        let function = made.function.unwrap_or_default();
+    /// Adds a call, which is always complete and often has no id.
+    fn push_call(&mut self, call: OllamaCall<'_>) -> Result<(), ModelError> {
+        let function = call.function.unwrap_or_default();
         let args = function.arguments.map_or("", RawValue::get);
-        // Some models write their arguments as a text of JSON.
+        // Some models write their arguments as a string of JSON.
         let args = serde_json::from_str(args).unwrap_or_else(|_| args.to_owned());
-        let (id, name) = (made.id.unwrap_or_default(), function.name.unwrap_or_default());
-        self.count(id.len() + name.len() + args.len())?;
-        if self.calls.len() == CALLS {
-            return Err(error::too_many_calls(CALLS));
+        let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
+        self.count_bytes(id.len() + name.len() + args.len())?;
+        if self.calls.len() == MAX_REPLY_CALLS {
+            return Err(error::too_many_calls(MAX_REPLY_CALLS));
         }
-        self.calls.push(ModelToolCall::collected(id, name, args, false));
+        self.calls.push(ModelToolCall::from_text(id, name, args, false));
         Ok(())
     }
 }
 
-impl http::Reply for Reply {
-    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
-        let line: Line<'_> = serde_json::from_str(&frame.data).map_err(|_| error::garbled())?;
+impl http::ReplyDecoder for OllamaDecoder {
+    fn push(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
+        let line: OllamaLine<'_> =
+            serde_json::from_str(&frame.data).map_err(|_| error::unreadable())?;
         if let Some(error) = line.error {
-            return Err(error::in_stream(&error));
+            return Err(error::from_stream(&error));
         }
-        let said = line.message.unwrap_or_default();
-        let mut parts = Vec::new();
-        if let Some(thinking) = said.thinking.filter(|text| !text.is_empty()) {
-            self.count(thinking.len())?;
+        let message = line.message.unwrap_or_default();
+        let mut chunks = Vec::new();
+        if let Some(thinking) = message.thinking.filter(|text| !text.is_empty()) {
+            self.count_bytes(thinking.len())?;
             self.thinking.push_str(&thinking);
-            parts.push(ReplyChunk::Thinking(thinking));
+            chunks.push(ReplyChunk::Thinking(thinking));
         }
-        if let Some(text) = said.content.filter(|text| !text.is_empty()) {
-            self.count(text.len())?;
-            parts.push(ReplyChunk::Text(text));
+        if let Some(text) = message.content.filter(|text| !text.is_empty()) {
+            self.count_bytes(text.len())?;
+            chunks.push(ReplyChunk::Text(text));
         }
-        for made in said.tool_calls.unwrap_or_default() {
-            self.call(made)?;
+        for call in message.tool_calls.unwrap_or_default() {
+            self.push_call(call)?;
         }
         if line.done == Some(true) {
-            let known = line.prompt_eval_count.is_some() || line.eval_count.is_some();
-            self.usage = known.then(|| Usage {
+            let is_counted = line.prompt_eval_count.is_some() || line.eval_count.is_some();
+            self.usage = is_counted.then(|| Usage {
                 input_tokens: line.prompt_eval_count.unwrap_or(0),
                 output_tokens: line.eval_count.unwrap_or(0),
                 ..Usage::default()
             });
-            self.reason = line.done_reason;
-            self.done = true;
+            self.done_reason = line.done_reason;
+            self.is_done = true;
         }
-        Ok(parts)
+        Ok(chunks)
     }
 
-    fn finished(&self) -> bool {
-        self.done
+    fn is_message_complete(&self) -> bool {
+        self.is_done
     }
 
-    fn done(&self) -> bool {
-        self.done
+    fn is_stream_complete(&self) -> bool {
+        self.is_done
     }
 
-    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
-        let Self { model, thinking, calls, usage, reason, .. } = *self;
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
+        let Self { model, thinking, calls, usage, done_reason: reason, .. } = *self;
         let stop = match reason.as_deref() {
             Some("stop") | None if !calls.is_empty() => Some(StopReason::ToolCalls),
             Some("stop") => Some(StopReason::End),
             Some("length") => Some(StopReason::MaxTokens),
             Some(_) | None => None,
         };
-        // Models are trained to read, with the results, why they called; later no more.
-        let read_again = !thinking.is_empty() && !calls.is_empty();
-        let verbatim = read_again.then(|| ProviderMessage {
+        // Models are trained to read their reasons for a call together with its results, but not
+        // later.
+        let is_read_again = !thinking.is_empty() && !calls.is_empty();
+        let verbatim = is_read_again.then(|| ProviderMessage {
             provider: PROVIDER.to_owned(),
             model,
             items: vec![json!({"role": "assistant", "thinking": thinking})],
@@ -110,10 +112,10 @@ impl http::Reply for Reply {
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct OllamaLine<'a> {
     error: Option<Value>,
     #[serde(borrow)]
-    message: Option<Said<'a>>,
+    message: Option<OllamaMessage<'a>>,
     done: Option<bool>,
     done_reason: Option<String>,
     prompt_eval_count: Option<u64>,
@@ -121,23 +123,23 @@ struct Line<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Said<'a> {
+struct OllamaMessage<'a> {
     content: Option<String>,
     thinking: Option<String>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<Made<'a>>>,
+    tool_calls: Option<Vec<OllamaCall<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct Made<'a> {
+struct OllamaCall<'a> {
     id: Option<String>,
     #[serde(borrow)]
-    function: Option<Function<'a>>,
+    function: Option<OllamaFunction<'a>>,
 }
 
-/// The arguments are read by themselves, since a value would round their large numbers.
+/// The arguments are parsed separately, since a value would round large numbers.
 #[derive(Default, Deserialize)]
-struct Function<'a> {
+struct OllamaFunction<'a> {
     name: Option<String>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,

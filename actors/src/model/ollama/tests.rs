@@ -1,4 +1,4 @@
-//! What this wire has that others have not; the rest is in the conformance suite.
+//! Tests of what only this format has; the rest is in the conformance suite.
 #![allow(clippy::unwrap_used)]
 
 mod body;
@@ -13,31 +13,33 @@ use abide_conversation::{CallId, MessageId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::reply::Reply;
+use super::reply::OllamaDecoder;
 use crate::model::http;
-use crate::model::http::{Frame, Limits, REPLY, Wire};
-use crate::model::test_server::{Answer, Server, Still, answered, request, settings, whole};
+use crate::model::http::{Frame, HttpModel, HttpTimeouts, MAX_REPLY_BYTES};
+use crate::model::test_server::{
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, request, settings,
+};
 use crate::model::{
-    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+    ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Retry,
     ToolSpec,
 };
 
-fn asking() -> Request {
+fn sample_request() -> ModelRequest {
     request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::Ollama) })
 }
 
-/// All that comes of these lines.
-fn heard<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
-    let mut parts = Vec::new();
+/// Decodes these lines as one reply.
+fn decode<T: ToString>(lines: impl IntoIterator<Item = T>) -> Result<Vec<ReplyChunk>, ModelError> {
+    let mut reply: Box<dyn http::ReplyDecoder> = Box::new(OllamaDecoder::new(&sample_request()));
+    let mut chunks = Vec::new();
     for line in lines {
-        parts.extend(reply.take(Frame { event: String::new(), data: line.to_string() })?);
+        chunks.extend(reply.push(Frame { event: String::new(), data: line.to_string() })?);
     }
-    parts.extend(reply.end()?);
-    Ok(parts)
+    chunks.extend(reply.finish()?);
+    Ok(chunks)
 }
 
-fn says(message: Value) -> Value {
+fn line(message: Value) -> Value {
     json!({"message": message, "done": false})
 }
 
@@ -46,8 +48,9 @@ fn done(reason: &str) -> Value {
 }
 
 fn call(id: &str, args: Result<Value, &str>) -> ReplyChunk {
-    let (id, name, args) = (id.to_owned(), "f".to_owned(), args.map_err(str::to_owned));
-    ReplyChunk::Call(ModelToolCall { id, name, args, provided: None })
+    let args = args.map_err(str::to_owned);
+    let (id, name) = (id.to_owned(), "f".to_owned());
+    ReplyChunk::Call(ModelToolCall { id, name, args, provider_result: None })
 }
 
 fn ends(stop: Option<StopReason>) -> ReplyChunk {
@@ -56,19 +59,19 @@ fn ends(stop: Option<StopReason>) -> ReplyChunk {
 
 #[test]
 fn calls_need_no_id_and_arguments_may_be_text() {
-    let made = |function: Value| says(json!({"tool_calls": [{"function": function}]}));
+    let call_line = |function: Value| line(json!({"tool_calls": [{"function": function}]}));
     let lines = [
-        made(json!({"name": "f", "arguments": {"q": [1]}})),
-        made(json!({"name": "f", "arguments": "{\"q\": 2}"})),
-        made(json!({"name": "f", "arguments": "{\"q\": "})),
-        made(json!({"name": "f", "arguments": null})),
-        made(json!({"name": "f"})),
-        says(json!({"tool_calls": [{"id": "a"}]})),
+        call_line(json!({"name": "f", "arguments": {"q": [1]}})),
+        call_line(json!({"name": "f", "arguments": "{\"q\": 2}"})),
+        call_line(json!({"name": "f", "arguments": "{\"q\": "})),
+        call_line(json!({"name": "f", "arguments": null})),
+        call_line(json!({"name": "f"})),
+        line(json!({"tool_calls": [{"id": "a"}]})),
         done("stop"),
     ];
-    let mut parts = heard(lines).unwrap();
-    let nameless = ModelToolCall::collected("a".to_owned(), String::new(), String::new(), false);
-    assert_eq!(parts.remove(5), ReplyChunk::Call(nameless));
+    let mut chunks = decode(lines).unwrap();
+    let nameless = ModelToolCall::from_text("a".to_owned(), String::new(), String::new(), false);
+    assert_eq!(chunks.remove(5), ReplyChunk::Call(nameless));
     let expected = [
         call("", Ok(json!({"q": [1]}))),
         call("", Ok(json!({"q": 2}))),
@@ -77,7 +80,7 @@ fn calls_need_no_id_and_arguments_may_be_text() {
         call("", Ok(json!({}))),
         ends(Some(StopReason::ToolCalls)),
     ];
-    assert_eq!(parts, expected);
+    assert_eq!(chunks, expected);
 }
 
 #[test]
@@ -85,31 +88,32 @@ fn an_end_has_its_reason() {
     for (reason, stop) in
         [("stop", Some(StopReason::End)), ("length", Some(StopReason::MaxTokens)), ("load", None)]
     {
-        assert_eq!(heard([done(reason)]).unwrap(), [ends(stop)]);
+        assert_eq!(decode([done(reason)]).unwrap(), [ends(stop)]);
     }
 }
 
 #[tokio::test]
 async fn the_last_line_needs_no_end_and_an_error_comes_after_its_text() {
-    let hi = format!("{}\n", says(json!({"content": "Hi"})));
+    let hi = format!("{}\n", line(json!({"content": "Hi"})));
     let lines = [hi.clone(), done("stop").to_string()];
-    let server = Server::start([
-        Answer::stream(lines),
-        Answer::stream([hi, json!({"error": "an error was encountered"}).to_string()]),
+    let server = TestServer::start([
+        TestResponse::stream(lines),
+        TestResponse::stream([hi, json!({"error": "an error was encountered"}).to_string()]),
     ]);
     let server = server.await;
-    let wire = Wire::new(Arc::new(Still), Limits::default(), |_| Some("key".to_owned()));
-    let mut asked = asking();
-    asked.settings.base_url = Some(server.url.replace("/v1", ""));
-    let parts = whole(answered(&wire, asked.clone()).await);
-    assert_eq!(parts, [ReplyChunk::Text("Hi".to_owned()), ends(Some(StopReason::End))]);
-    asked.settings.api_key_env = Some("A_KEY".to_owned());
-    let mut parts = answered(&wire, asked).await;
-    let failure = parts.pop().unwrap().unwrap_err();
-    assert_eq!(failure.message, "the model's provider failed: an error was encountered");
-    assert_eq!(failure.retry, Retry::After(None));
-    assert_eq!(parts, [Ok(ReplyChunk::Text("Hi".to_owned()))]);
-    let sent = server.asked();
+    let wire =
+        HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| Some("key".to_owned()));
+    let mut request = sample_request();
+    request.settings.base_url = Some(server.url.replace("/v1", ""));
+    let chunks = all_ok(collect_reply(&wire, request.clone()).await);
+    assert_eq!(chunks, [ReplyChunk::Text("Hi".to_owned()), ends(Some(StopReason::End))]);
+    request.settings.api_key_env = Some("A_KEY".to_owned());
+    let mut chunks = collect_reply(&wire, request).await;
+    let error = chunks.pop().unwrap().unwrap_err();
+    assert_eq!(error.message, "the model's provider failed: an error was encountered");
+    assert_eq!(error.retry, Retry::After(None));
+    assert_eq!(chunks, [Ok(ReplyChunk::Text("Hi".to_owned()))]);
+    let sent = server.requests();
     assert_eq!(sent[0].path, "/api/chat");
     assert_eq!(sent[0].headers.get("authorization"), None);
     assert_eq!(sent[1].headers["authorization"], "Bearer key");
@@ -125,23 +129,23 @@ fn a_prompt_that_is_too_long_may_be_shorter() {
         json!("prompt too long; exceeded max context length by 17 tokens"),
         json!("the input length exceeds the context length"),
     ] {
-        assert_eq!(heard([json!({"error": error})]).unwrap_err().retry, Retry::Shorter, "{error}");
+        assert_eq!(decode([json!({"error": error})]).unwrap_err().retry, Retry::Shorter, "{error}");
     }
 }
 
 #[test]
 fn a_reply_without_end_is_refused() {
     let piece = "x".repeat(1 << 20);
-    let pieces = REPLY / piece.len() + 1;
+    let pieces = MAX_REPLY_BYTES / piece.len() + 1;
     let call = json!({"function": {"name": "f", "arguments": {"q": piece}}});
     for message in
         [json!({"content": piece}), json!({"thinking": piece}), json!({"tool_calls": [call]})]
     {
-        assert_eq!(heard(vec![says(message); pieces]).unwrap_err().retry, Retry::Never);
+        assert_eq!(decode(vec![line(message); pieces]).unwrap_err().retry, Retry::Never);
     }
-    let call = says(json!({"tool_calls": [{"function": {"name": "f"}}]}));
-    let failure = heard(vec![call; 257]).unwrap_err();
-    assert_eq!(failure.message, "the model's reply has more than 256 calls");
+    let call = line(json!({"tool_calls": [{"function": {"name": "f"}}]}));
+    let error = decode(vec![call; 257]).unwrap_err();
+    assert_eq!(error.message, "the model's reply has more than 256 calls");
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -155,7 +159,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Mostly of the right types, or hardly a line would be read.
+/// A line with mostly correct types; otherwise hardly a line would be decoded.
 fn any_line() -> impl Strategy<Value = Value> {
     let text = || prop_oneof![Just(Value::Null), "[a-z{}\"]{0,4}".prop_map(Value::from)];
     let function = (text(), any_value())
@@ -175,11 +179,12 @@ fn any_line() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_line_makes_it_panic(lines in prop::collection::vec(any_line(), 0..20)) {
-        let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
+        let decoder = OllamaDecoder::new(&sample_request());
+        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(decoder);
         for line in lines {
-            let _ = reply.take(Frame { event: String::new(), data: line.to_string() });
+            let _ = reply.push(Frame { event: String::new(), data: line.to_string() });
         }
-        let ended = matches!(reply.end().unwrap_or_default().last(), Some(ReplyChunk::Done(_)));
+        let ended = matches!(reply.finish().unwrap_or_default().last(), Some(ReplyChunk::Done(_)));
         prop_assert!(ended);
     }
 }

@@ -1,26 +1,26 @@
-//! The body of a chat completions request.
+//! Writes the body of a request for chat completions.
 
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role};
 use serde_json::{Value, json};
 
-use super::part::part;
+use super::part::render_part;
 use super::tool;
-use crate::model::Request;
-use crate::model::http::ids::legal as legal_id;
-use crate::model::http::message_body::{args, name, spoken};
+use crate::model::ModelRequest;
+use crate::model::http::ids::sanitize_id as legal_id;
+use crate::model::http::message_body::{args_object, assistant_text, sanitize_name};
 use crate::model::http::options::merge;
 
-/// How long a call's id may be on this wire.
-const ID: usize = 40;
+/// The longest id of a call.
+const MAX_ID_CHARS: usize = 40;
 
-/// How long a cache's name may be, which is a conversation's id unless that is longer.
-const CACHE: usize = 64;
+/// The longest cache key, which is the conversation's id unless that is longer.
+const MAX_CACHE_KEY_CHARS: usize = 64;
 
-/// Renders a request. `own` says that OpenAI itself is asked: its newer models know the limit of
-/// tokens only by its new name, other servers often only by the old one; and only its own cache is
-/// sure to have names.
-pub(super) fn body(request: &Request, own: bool) -> Value {
+/// Renders the body of a request. `own` says that the server is OpenAI's. Its newer models accept
+/// only the new name of the token limit, while other servers often know only the old one; and only
+/// its cache is certain to have keys.
+pub(super) fn render(request: &ModelRequest, own: bool) -> Value {
     let settings = &request.settings;
     let system =
         (!request.system.is_empty()).then(|| json!({"role": "system", "content": request.system}));
@@ -44,7 +44,7 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
         body[if own { "max_completion_tokens" } else { "max_tokens" }] = json!(limit);
     }
     if own {
-        body["prompt_cache_key"] = legal_id(&request.cache_key, CACHE).into();
+        body["prompt_cache_key"] = legal_id(&request.cache_key, MAX_CACHE_KEY_CHARS).into();
     }
     if let Some(schema) = &request.schema {
         let shape = json!({"name": "answer", "schema": schema});
@@ -58,18 +58,18 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
 
 fn message(message: &Message) -> Value {
     match message.role {
-        Role::User => json!({"role": "user", "content": user(&message.content)}),
+        Role::User => json!({"role": "user", "content": user_content(&message.content)}),
         Role::Assistant => assistant(message),
         Role::Tool => {
             let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
             let text = texts(&message.content).join("\n");
-            json!({"role": "tool", "tool_call_id": legal_id(id, ID), "content": text})
+            json!({"role": "tool", "tool_call_id": legal_id(id, MAX_ID_CHARS), "content": text})
         }
     }
 }
 
 fn assistant(message: &Message) -> Value {
-    let text = spoken(message);
+    let text = assistant_text(message);
     let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();
     match (text.is_empty(), calls.is_empty()) {
         (_, true) => json!({"role": "assistant", "content": text}),
@@ -79,13 +79,14 @@ fn assistant(message: &Message) -> Value {
 }
 
 fn call(call: &abide_conversation::message::CallRef) -> Value {
-    let function = json!({"name": name(&call.name), "arguments": args(call).to_string()});
-    json!({"id": legal_id(call.id.as_str(), ID), "type": "function", "function": function})
+    let function =
+        json!({"name": sanitize_name(&call.name), "arguments": args_object(call).to_string()});
+    json!({"id": legal_id(call.id.as_str(), MAX_ID_CHARS), "type": "function", "function": function})
 }
 
-/// One text where it is all text, since not every server takes parts.
-fn user(blocks: &[Value]) -> Value {
-    let parts: Vec<Value> = blocks.iter().filter_map(part).collect();
+/// Plain text if every part is text, since not every server accepts parts.
+fn user_content(blocks: &[Value]) -> Value {
+    let parts: Vec<Value> = blocks.iter().filter_map(render_part).collect();
     if parts.iter().all(|part| part["type"] == "text") {
         let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
         return texts.join("\n").into();

@@ -1,37 +1,37 @@
-//! A reply of chat completions, collected from the chunks of its stream.
+//! Decodes a reply of chat completions from the chunks of its stream.
 
 use abide_conversation::message::{StopReason, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::model::http;
-use crate::model::http::{CALLS, Frame, REPLY, error};
+use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
 use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd};
 
-/// What has come so far of one reply.
+/// The decoder for one reply.
 #[derive(Debug, Default)]
-pub(super) struct Reply {
-    calls: Vec<Fragments>,
+pub(super) struct ChatDecoder {
+    calls: Vec<PartialCall>,
     usage: Option<Usage>,
-    finish: Option<String>,
-    refused: bool,
-    spoke: bool,
+    finish_reason: Option<String>,
+    has_refusal: bool,
+    has_text: bool,
     bytes: usize,
-    done: bool,
+    is_done: bool,
 }
 
-impl http::Reply for Reply {
-    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
+impl http::ReplyDecoder for ChatDecoder {
+    fn push(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         let data = frame.data;
         if data.trim() == "[DONE]" {
-            self.done = true;
+            self.is_done = true;
             return Ok(Vec::new());
         }
-        let chunk: Chunk = serde_json::from_str(&data).map_err(|_| error::garbled())?;
+        let chunk: ChatChunk = serde_json::from_str(&data).map_err(|_| error::unreadable())?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(error::in_stream(&error));
+            return Err(error::from_stream(&error));
         }
-        let usage = chunk.usage.and_then(|usage| serde_json::from_value::<Tokens>(usage).ok());
+        let usage = chunk.usage.and_then(|usage| serde_json::from_value::<ChatUsage>(usage).ok());
         if let Some(usage) = usage {
             self.usage = Some(Usage {
                 input_tokens: usage.prompt_tokens.unwrap_or(0),
@@ -43,71 +43,75 @@ impl http::Reply for Reply {
                 ..Usage::default()
             });
         }
-        let mut parts = Vec::new();
+        let mut chunks = Vec::new();
         for choice in chunk.choices.unwrap_or_default() {
             if choice.index.unwrap_or(0) != 0 {
                 continue;
             }
-            self.delta(choice.delta.unwrap_or_default(), &mut parts)?;
-            self.finish = choice.finish_reason.or(self.finish.take());
+            self.apply_delta(choice.delta.unwrap_or_default(), &mut chunks)?;
+            self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         }
-        Ok(parts)
+        Ok(chunks)
     }
 
-    fn finished(&self) -> bool {
-        self.done || self.finish.is_some()
+    fn is_message_complete(&self) -> bool {
+        self.is_done || self.finish_reason.is_some()
     }
 
-    fn done(&self) -> bool {
-        self.done
+    fn is_stream_complete(&self) -> bool {
+        self.is_done
     }
 
-    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
-        let cut = self.finish.as_deref() == Some("length");
-        let stop = match self.finish.as_deref() {
-            _ if self.refused => Some(StopReason::Refusal),
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
+        let cut = self.finish_reason.as_deref() == Some("length");
+        let stop = match self.finish_reason.as_deref() {
+            _ if self.has_refusal => Some(StopReason::Refusal),
             Some("stop") => Some(StopReason::End),
             Some("tool_calls" | "function_call") => Some(StopReason::ToolCalls),
             Some("length") => Some(StopReason::MaxTokens),
             Some("content_filter") => Some(StopReason::Refusal),
             Some(_) | None => None,
         };
-        if stop == Some(StopReason::Refusal) && !self.spoke && self.calls.is_empty() {
+        if stop == Some(StopReason::Refusal) && !self.has_text && self.calls.is_empty() {
             return Err(error::refused(""));
         }
-        let calls = self.calls.into_iter().map(|call| ReplyChunk::Call(call.assemble(cut)));
+        let calls = self.calls.into_iter().map(|call| ReplyChunk::Call(call.into_call(cut)));
         let done = ReplyEnd { usage: self.usage, stop, verbatim: None };
         Ok(calls.chain([ReplyChunk::Done(done)]).collect())
     }
 }
 
-impl Reply {
-    fn delta(&mut self, delta: Delta, parts: &mut Vec<ReplyChunk>) -> Result<(), ModelError> {
+impl ChatDecoder {
+    fn apply_delta(
+        &mut self,
+        delta: ChatDelta,
+        chunks: &mut Vec<ReplyChunk>,
+    ) -> Result<(), ModelError> {
         let thinking = text(delta.reasoning_content).or_else(|| text(delta.reasoning));
         if let Some(thinking) = thinking {
-            self.count(thinking.len())?;
-            parts.push(ReplyChunk::Thinking(thinking));
+            self.count_bytes(thinking.len())?;
+            chunks.push(ReplyChunk::Thinking(thinking));
         }
-        self.refused |= delta.refusal.as_ref().is_some_and(|said| !said.is_null());
-        for said in [text(delta.content), text(delta.refusal)].into_iter().flatten() {
-            self.count(said.len())?;
-            self.spoke = true;
-            parts.push(ReplyChunk::Text(said));
+        self.has_refusal |= delta.refusal.as_ref().is_some_and(|text| !text.is_null());
+        for text in [text(delta.content), text(delta.refusal)].into_iter().flatten() {
+            self.count_bytes(text.len())?;
+            self.has_text = true;
+            chunks.push(ReplyChunk::Text(text));
         }
         for fragment in delta.tool_calls.unwrap_or_default() {
-            self.fragment(fragment)?;
+            self.apply_fragment(fragment)?;
         }
         Ok(())
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
+    fn count_bytes(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.bytes += bytes;
-        if self.bytes > REPLY { Err(error::too_large()) } else { Ok(()) }
+        if self.bytes > MAX_REPLY_BYTES { Err(error::too_large()) } else { Ok(()) }
     }
 
-    /// Adds a fragment to its call. Its index says which; of servers that leave it out, or that
-    /// give every call the same one, a new id beside a name says that a new call begins.
-    fn fragment(&mut self, fragment: Fragment) -> Result<(), ModelError> {
+    /// Adds a fragment to its call, which its index names. If a server omits the index or gives
+    /// every call the same one, a new id together with a name starts a new call.
+    fn apply_fragment(&mut self, fragment: CallFragment) -> Result<(), ModelError> {
         let function = fragment.function.unwrap_or_default();
         let id = fragment.id.unwrap_or_default();
         let name = function.name.unwrap_or_default();
@@ -116,8 +120,8 @@ impl Reply {
             Some(Value::Null) | None => String::new(),
             Some(whole) => whole.to_string(),
         };
-        self.count(id.len() + name.len() + args.len())?;
-        let belongs = |call: &Fragments| {
+        self.count_bytes(id.len() + name.len() + args.len())?;
+        let belongs = |call: &PartialCall| {
             let begins = !id.is_empty() && !call.id.is_empty() && id != call.id && !name.is_empty();
             fragment.index.is_none_or(|index| call.index == index) && !begins
         };
@@ -127,10 +131,12 @@ impl Reply {
         };
         let at = match known.filter(|at| self.calls.get(*at).is_some_and(belongs)) {
             Some(at) => at,
-            None if self.calls.len() == CALLS => return Err(error::too_many_calls(CALLS)),
+            None if self.calls.len() == MAX_REPLY_CALLS => {
+                return Err(error::too_many_calls(MAX_REPLY_CALLS));
+            }
             None => {
                 let index = fragment.index.unwrap_or(self.calls.len() as u64);
-                self.calls.push(Fragments { index, ..Default::default() });
+                self.calls.push(PartialCall { index, ..Default::default() });
                 self.calls.len() - 1
             }
         };
@@ -146,22 +152,22 @@ impl Reply {
     }
 }
 
-/// A call whose arguments are still coming.
+/// A call whose arguments are still being streamed.
 #[derive(Debug, Default)]
-struct Fragments {
+struct PartialCall {
     index: u64,
     id: String,
     name: String,
     args: String,
 }
 
-impl Fragments {
-    fn assemble(self, cut: bool) -> ModelToolCall {
-        ModelToolCall::collected(self.id, self.name, self.args, cut)
+impl PartialCall {
+    fn into_call(self, cut: bool) -> ModelToolCall {
+        ModelToolCall::from_text(self.id, self.name, self.args, cut)
     }
 }
 
-/// Text, also where a server sends it as a list of typed pieces; nothing if it is empty.
+/// The text of a field, which some servers send as a list of typed pieces; `None` if it is empty.
 fn text(value: Option<Value>) -> Option<String> {
     let text = match value? {
         Value::String(text) => text,
@@ -174,50 +180,50 @@ fn text(value: Option<Value>) -> Option<String> {
 }
 
 #[derive(Deserialize)]
-struct Chunk {
+struct ChatChunk {
     error: Option<Value>,
-    choices: Option<Vec<Choice>>,
-    /// Read by itself: nonsense in it does not spoil the reply.
+    choices: Option<Vec<ChatChoice>>,
+    /// Parsed separately: malformed usage does not spoil the reply.
     usage: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Tokens {
+struct ChatUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
-    prompt_tokens_details: Option<Details>,
+    prompt_tokens_details: Option<PromptTokenDetails>,
 }
 
 #[derive(Deserialize)]
-struct Details {
+struct PromptTokenDetails {
     cached_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct ChatChoice {
     index: Option<u64>,
-    delta: Option<Delta>,
+    delta: Option<ChatDelta>,
     finish_reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
-struct Delta {
+struct ChatDelta {
     content: Option<Value>,
     refusal: Option<Value>,
     reasoning_content: Option<Value>,
     reasoning: Option<Value>,
-    tool_calls: Option<Vec<Fragment>>,
+    tool_calls: Option<Vec<CallFragment>>,
 }
 
 #[derive(Deserialize)]
-struct Fragment {
+struct CallFragment {
     index: Option<u64>,
     id: Option<String>,
-    function: Option<Function>,
+    function: Option<FunctionFragment>,
 }
 
 #[derive(Default, Deserialize)]
-struct Function {
+struct FunctionFragment {
     name: Option<String>,
     arguments: Option<Value>,
 }
@@ -253,17 +259,17 @@ mod tests {
         fn no_chunk_makes_it_panic_and_no_call_gets_lost(
             chunks in prop::collection::vec(chunk(), 0..20),
         ) {
-            let mut reply = Reply::default();
+            let mut reply = ChatDecoder::default();
             let mut ids = Vec::new();
             for chunk in chunks {
                 let id = chunk["choices"][0]["delta"]["tool_calls"][0]["id"].clone();
                 let data = chunk.to_string();
-                if http::Reply::take(&mut reply, Frame { event: String::new(), data }).is_ok() {
+                if http::ReplyDecoder::push(&mut reply, Frame { event: String::new(), data }).is_ok() {
                     ids.extend(id.as_str().filter(|id| !id.is_empty()).map(str::to_owned));
                 }
             }
             let begun = !ids.is_empty();
-            let parts = http::Reply::end(Box::new(reply)).unwrap_or_default();
+            let parts = http::ReplyDecoder::finish(Box::new(reply)).unwrap_or_default();
             let ended = matches!(parts.last(), Some(ReplyChunk::Done(_)));
             prop_assert!(ended);
             for part in &parts {

@@ -1,4 +1,4 @@
-//! One tool as the wire defines it.
+//! Writes the definition of a tool.
 
 use abide_conversation::event::Executor;
 use serde_json::{Map, Value, json};
@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use crate::model::ToolSpec;
 use crate::model::http::options::merge;
 
-/// The definition of a tool; `None` if `provider` is not to know of it.
+/// The definition of a tool; `None` if `provider` must not see it.
 ///
-/// A tool that is run here is `{"type": "function", "function": {…}}`, with the tool's
-/// `provider_options` of this provider merged into all of it: where both have an object, key by key at every
-/// depth, so that `{"function": {"strict": true}}` adds to the function; elsewhere the option
-/// stands in the place of what was there. A tool that the provider runs is its options and nothing
-/// else; without them it belongs to another provider.
+/// A tool that runs here is `{"type": "function", "function": {…}}`, with the tool's
+/// `provider_options` of this provider merged into all of it: two objects are merged key by key at
+/// every depth, so that `{"function": {"strict": true}}` adds to the function; any other option
+/// replaces the existing value. A tool that the provider runs is its options alone; without them it
+/// belongs to another provider.
 pub(in crate::model) fn definition(spec: &ToolSpec, provider: &str) -> Option<Value> {
     let ToolSpec { name, description, parameters, executor, provider_options } = spec;
     let options = provider_options.get(provider).and_then(Value::as_object);

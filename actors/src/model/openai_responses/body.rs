@@ -1,33 +1,35 @@
-//! The body of a request for a response.
+//! Writes the body of a request to the Responses API.
 
 use abide_conversation::message::blocks::texts;
 use abide_conversation::message::{Message, Role};
 use serde_json::{Value, json};
 
-use super::part::part;
-use super::{PROVIDER, SEALED, item, tool};
-use crate::model::Request;
+use super::part::render_part;
+use super::{ENCRYPTED_REASONING, PROVIDER, item, tool};
+use crate::model::ModelRequest;
 use crate::model::http::ids;
-use crate::model::http::message_body::{args, name, spoken};
+use crate::model::http::message_body::{args_object, assistant_text, sanitize_name};
 use crate::model::http::options::merge;
 
-/// How long an id may be on this wire, a call's and a cache's.
-pub(super) const ID: usize = 64;
+/// The longest id of a call, and the longest cache key.
+pub(super) const MAX_ID_CHARS: usize = 64;
 
-/// Renders a request. `own` says that OpenAI itself is asked, whose cache has names.
+/// Renders the body of a request. `own` says that the server is OpenAI's, whose cache has keys.
 ///
-/// The provider stores nothing: the journal has the conversation, and what only the provider can
-/// read of its thinking is asked for, sealed, to be sent back. A model that does not think
-/// refuses that, and is asked again without; the definition's `options: {include: []}` saves that.
-pub(super) fn body(request: &Request, own: bool) -> Value {
+/// The provider stores nothing: the journal has the conversation, and the encrypted reasoning,
+/// which only the provider can read, is requested so that it can be sent back. A model that does
+/// not think refuses this and is called again without it; the definition's `options: {include: []}`
+/// saves the first attempt.
+pub(super) fn render(request: &ModelRequest, own: bool) -> Value {
     let settings = &request.settings;
-    let input: Vec<Value> = request.messages.iter().flat_map(|it| items(request, it)).collect();
+    let input: Vec<Value> =
+        request.messages.iter().flat_map(|it| message_items(request, it)).collect();
     let mut body = json!({
         "model": settings.name,
         "input": input,
         "stream": true,
         "store": false,
-        "include": [SEALED],
+        "include": [ENCRYPTED_REASONING],
     });
     if !request.system.is_empty() {
         body["instructions"] = request.system.as_str().into();
@@ -47,7 +49,7 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
         body["text"] = json!({"format": format});
     }
     if own {
-        body["prompt_cache_key"] = ids::legal(&request.cache_key, ID).into();
+        body["prompt_cache_key"] = ids::sanitize_id(&request.cache_key, MAX_ID_CHARS).into();
     }
     if let Some(body) = body.as_object_mut() {
         merge(body, &settings.options);
@@ -55,39 +57,39 @@ pub(super) fn body(request: &Request, own: bool) -> Value {
     body
 }
 
-fn items(request: &Request, message: &Message) -> Vec<Value> {
+fn message_items(request: &ModelRequest, message: &Message) -> Vec<Value> {
     match message.role {
-        Role::User => vec![json!({"role": "user", "content": user(&message.content)})],
+        Role::User => vec![json!({"role": "user", "content": user_content(&message.content)})],
         Role::Assistant => {
             let verbatim = request.verbatim.get(&message.id);
             let verbatim = verbatim.filter(|verbatim| verbatim.provider == PROVIDER);
             let replayed = verbatim
-                .and_then(|verbatim| item::replayed(verbatim, message, &request.settings.name));
-            replayed.unwrap_or_else(|| assistant(message))
+                .and_then(|verbatim| item::replay(verbatim, message, &request.settings.name));
+            replayed.unwrap_or_else(|| assistant_items(message))
         }
         Role::Tool => {
             let id = message.tool_call_id.as_ref().map(|id| id.as_str()).unwrap_or_default();
             let output = texts(&message.content).join("\n");
-            let id = ids::legal(id, ID);
+            let id = ids::sanitize_id(id, MAX_ID_CHARS);
             vec![json!({"type": "function_call_output", "call_id": id, "output": output})]
         }
     }
 }
 
-fn assistant(message: &Message) -> Vec<Value> {
-    let text = spoken(message);
+fn assistant_items(message: &Message) -> Vec<Value> {
+    let text = assistant_text(message);
     let text = (!text.is_empty()).then(|| json!({"role": "assistant", "content": text}));
     let calls = message.tool_calls.iter().map(|call| {
-        let id = ids::legal(call.id.as_str(), ID);
-        let (name, args) = (name(&call.name), args(call).to_string());
+        let id = ids::sanitize_id(call.id.as_str(), MAX_ID_CHARS);
+        let (name, args) = (sanitize_name(&call.name), args_object(call).to_string());
         json!({"type": "function_call", "call_id": id, "name": name, "arguments": args})
     });
     text.into_iter().chain(calls).collect()
 }
 
-/// One text where it is all text.
-fn user(blocks: &[Value]) -> Value {
-    let parts: Vec<Value> = blocks.iter().filter_map(part).collect();
+/// Plain text if every part is text.
+fn user_content(blocks: &[Value]) -> Value {
+    let parts: Vec<Value> = blocks.iter().filter_map(render_part).collect();
     if parts.iter().all(|part| part["type"] == "input_text") {
         let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
         return texts.join("\n").into();

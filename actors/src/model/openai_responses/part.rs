@@ -1,30 +1,30 @@
-//! A block of a user's message as a part on the wire.
+//! Writes a block of a user's message as a content part.
 
 use abide_conversation::message::blocks::{BlockKind, Media, Source, as_text, essence};
 use serde_json::{Value, json};
 
 use crate::model::http::media::{image_type, pdf_name};
 
-/// The part for a block; `None` for one that is not sent back.
+/// Renders a block; `None` if it is never sent.
 ///
-/// What the wire does not know is its text: one part that the provider refuses would make every
-/// later request of the conversation fail.
-pub(super) fn part(block: &Value) -> Option<Value> {
-    let shown = Media::of(block).ok().and_then(|media| shown(&media));
-    shown.or_else(|| as_text(block).map(|text| json!({"type": "input_text", "text": text})))
+/// A block that the API does not know is sent as text: one part that the provider refuses would
+/// make every later request of the conversation fail.
+pub(super) fn render_part(block: &Value) -> Option<Value> {
+    let native = Media::of(block).ok().and_then(|media| media_part(&media));
+    native.or_else(|| as_text(block).map(|text| json!({"type": "input_text", "text": text})))
 }
 
-fn shown(media: &Media<'_>) -> Option<Value> {
+fn media_part(media: &Media<'_>) -> Option<Value> {
     match (media.kind, media.source) {
         (BlockKind::Image | BlockKind::GeneratedImage, Source::Url(url)) => {
-            Some(image("image_url", url))
+            Some(image_part("image_url", url))
         }
         (BlockKind::Image | BlockKind::GeneratedImage, Source::File(id)) => {
-            Some(image("file_id", id))
+            Some(image_part("file_id", id))
         }
         (BlockKind::Image | BlockKind::GeneratedImage, Source::Base64 { media_type, data }) => {
             let known = image_type(media_type)?;
-            Some(image("image_url", &format!("data:{known};base64,{data}")))
+            Some(image_part("image_url", &format!("data:{known};base64,{data}")))
         }
         (BlockKind::Document, Source::Base64 { media_type, data })
             if essence(media_type) == "application/pdf" =>
@@ -43,6 +43,6 @@ fn shown(media: &Media<'_>) -> Option<Value> {
     }
 }
 
-fn image(source: &str, at: &str) -> Value {
+fn image_part(source: &str, at: &str) -> Value {
     json!({"type": "input_image", source: at, "detail": "auto"})
 }

@@ -1,168 +1,171 @@
-//! A reply, collected from the typed events of its stream.
+//! Decodes a reply of the Responses API from the typed events of its stream.
 
 use abide_conversation::message::{ProviderMessage, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::tool::Hosted;
+use super::tool::HostedTool;
 use super::{PROVIDER, item};
 use crate::model::http;
-use crate::model::http::{CALLS, Frame, REPLY, error};
-use crate::model::{ModelError, ModelToolCall, ReplyChunk, ReplyEnd, Request};
+use crate::model::http::{Frame, MAX_REPLY_BYTES, MAX_REPLY_CALLS, error};
+use crate::model::{ModelError, ModelRequest, ModelToolCall, ReplyChunk, ReplyEnd};
 
-/// How many items one message may have: thinking, text and output may stand beside each call.
-const ITEMS: usize = 4 * CALLS;
+/// The largest number of items in one message: reasoning, text and output may accompany each call.
+const MAX_ITEMS: usize = 4 * MAX_REPLY_CALLS;
 
-/// What has come so far of one reply.
+/// The decoder for one reply.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct ResponsesDecoder {
     model: String,
-    hosted: Vec<Hosted>,
-    /// Whole ones, each with its place.
+    hosted: Vec<HostedTool>,
+    /// Complete items, each with its index.
     items: Vec<(u64, Value)>,
-    end: Option<End>,
+    end: Option<ResponseEnd>,
     usage: Option<Usage>,
-    spoke: bool,
-    refused: bool,
-    /// Of what was streamed, and of the items, which say it again.
-    streamed: usize,
-    kept: usize,
+    has_text: bool,
+    has_refusal: bool,
+    /// The size of the deltas, and of the items, which repeat them.
+    streamed_bytes: usize,
+    item_bytes: usize,
 }
 
-/// How the message ended.
+/// How the response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Whole,
+enum ResponseEnd {
+    Complete,
     MaxTokens,
     Refused,
-    /// For a reason that is not known here.
+    /// For an unknown reason.
     Other,
 }
 
-impl Reply {
-    pub(super) fn new(request: &Request) -> Self {
+impl ResponsesDecoder {
+    pub(super) fn new(request: &ModelRequest) -> Self {
         Self {
             model: request.settings.name.clone(),
-            hosted: request.tools.iter().filter_map(Hosted::of).collect(),
+            hosted: request.tools.iter().filter_map(HostedTool::of).collect(),
             items: Vec::new(),
             end: None,
             usage: None,
-            spoke: false,
-            refused: false,
-            streamed: 0,
-            kept: 0,
+            has_text: false,
+            has_refusal: false,
+            streamed_bytes: 0,
+            item_bytes: 0,
         }
     }
 }
 
-impl http::Reply for Reply {
-    fn take(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
+impl http::ReplyDecoder for ResponsesDecoder {
+    fn push(&mut self, frame: Frame) -> Result<Vec<ReplyChunk>, ModelError> {
         if frame.data.trim() == "[DONE]" {
             return Ok(Vec::new());
         }
-        let kind: Kind = read(&frame.data)?;
+        let kind: EventType = read(&frame.data)?;
         let kind = kind.kind.unwrap_or(frame.event);
         match kind.as_str() {
-            "response.output_text.delta" => self.said(&frame.data),
+            "response.output_text.delta" => self.text_delta(&frame.data),
             "response.refusal.delta" => {
-                self.refused = true;
-                self.said(&frame.data)
+                self.has_refusal = true;
+                self.text_delta(&frame.data)
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                let thought = self.delta(&frame.data)?;
+                let thought = self.read_delta(&frame.data)?;
                 Ok(thought.map(ReplyChunk::Thinking).into_iter().collect())
             }
-            "response.reasoning_summary_part.added" => next_summary(&frame.data),
-            // The whole item says them again; this only finds out early that they never end.
-            "response.function_call_arguments.delta" => self.delta(&frame.data).map(|_| Vec::new()),
-            "response.output_item.done" => self.item(&frame.data),
-            "response.completed" | "response.incomplete" => self.ended(&frame.data),
+            "response.reasoning_summary_part.added" => summary_separator(&frame.data),
+            // The complete item repeats the arguments; counting them here detects early that they
+            // never end.
+            "response.function_call_arguments.delta" => {
+                self.read_delta(&frame.data).map(|_| Vec::new())
+            }
+            "response.output_item.done" => self.push_item(&frame.data),
+            "response.completed" | "response.incomplete" => self.end_response(&frame.data),
             "response.failed" => {
-                let whole: Whole = read(&frame.data)?;
-                Err(error::in_stream(&whole.response.unwrap_or_default()["error"]))
+                let event: ResponseEvent = read(&frame.data)?;
+                Err(error::from_stream(&event.response.unwrap_or_default()["error"]))
             }
             "error" => {
                 let event: Value = read(&frame.data)?;
                 let error = event.get("error").filter(|error| error.is_object());
-                Err(error::in_stream(error.unwrap_or(&event)))
+                Err(error::from_stream(error.unwrap_or(&event)))
             }
             _ => Ok(Vec::new()),
         }
     }
 
-    fn finished(&self) -> bool {
+    fn is_message_complete(&self) -> bool {
         self.end.is_some()
     }
 
-    fn done(&self) -> bool {
+    fn is_stream_complete(&self) -> bool {
         self.end.is_some()
     }
 
-    fn end(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
-        let Self { model, hosted, mut items, end, usage, spoke, refused, .. } = *self;
-        items.sort_by_key(|(place, _)| *place);
+    fn finish(self: Box<Self>) -> Result<Vec<ReplyChunk>, ModelError> {
+        let Self { model, hosted, mut items, end, usage, has_text, has_refusal, .. } = *self;
+        items.sort_by_key(|(index, _)| *index);
         let items: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
-        let cut = end == Some(End::MaxTokens);
+        let cut = end == Some(ResponseEnd::MaxTokens);
         let call = |item| item::call(item, &items, &hosted, cut);
         let calls: Vec<ModelToolCall> = items.iter().filter_map(call).collect();
-        if calls.len() > CALLS {
-            return Err(error::too_many_calls(CALLS));
+        if calls.len() > MAX_REPLY_CALLS {
+            return Err(error::too_many_calls(MAX_REPLY_CALLS));
         }
-        let waits = calls.iter().any(|call| call.provided.is_none());
+        let has_open_calls = calls.iter().any(|call| call.provider_result.is_none());
         let stop = match end {
-            _ if refused => Some(StopReason::Refusal),
-            Some(End::Whole) if waits => Some(StopReason::ToolCalls),
-            Some(End::Whole) => Some(StopReason::End),
-            Some(End::MaxTokens) => Some(StopReason::MaxTokens),
-            Some(End::Refused) => Some(StopReason::Refusal),
-            Some(End::Other) | None => None,
+            _ if has_refusal => Some(StopReason::Refusal),
+            Some(ResponseEnd::Complete) if has_open_calls => Some(StopReason::ToolCalls),
+            Some(ResponseEnd::Complete) => Some(StopReason::End),
+            Some(ResponseEnd::MaxTokens) => Some(StopReason::MaxTokens),
+            Some(ResponseEnd::Refused) => Some(StopReason::Refusal),
+            Some(ResponseEnd::Other) | None => None,
         };
-        if stop == Some(StopReason::Refusal) && !spoke && calls.is_empty() {
+        if stop == Some(StopReason::Refusal) && !has_text && calls.is_empty() {
             return Err(error::refused(""));
         }
-        let items = item::kept(&items);
-        let says_more = !items.iter().all(item::is_plain);
+        let items = item::sendable(&items);
+        let needs_verbatim = !items.iter().all(item::is_plain);
         let verbatim =
-            says_more.then(|| ProviderMessage { provider: PROVIDER.to_owned(), model, items });
+            needs_verbatim.then(|| ProviderMessage { provider: PROVIDER.to_owned(), model, items });
         let done = ReplyChunk::Done(ReplyEnd { usage, stop, verbatim });
         Ok(calls.into_iter().map(ReplyChunk::Call).chain([done]).collect())
     }
 }
 
-impl Reply {
-    fn said(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
-        let said = self.delta(data)?;
-        self.spoke |= said.is_some();
-        Ok(said.map(ReplyChunk::Text).into_iter().collect())
+impl ResponsesDecoder {
+    fn text_delta(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
+        let text = self.read_delta(data)?;
+        self.has_text |= text.is_some();
+        Ok(text.map(ReplyChunk::Text).into_iter().collect())
     }
 
-    fn delta(&mut self, data: &str) -> Result<Option<String>, ModelError> {
-        let delta = read::<Delta>(data)?.delta.filter(|delta| !delta.is_empty());
-        self.streamed += delta.as_ref().map_or(0, String::len);
-        if self.streamed > REPLY { Err(error::too_large()) } else { Ok(delta) }
+    fn read_delta(&mut self, data: &str) -> Result<Option<String>, ModelError> {
+        let delta = read::<DeltaEvent>(data)?.delta.filter(|delta| !delta.is_empty());
+        self.streamed_bytes += delta.as_ref().map_or(0, String::len);
+        if self.streamed_bytes > MAX_REPLY_BYTES { Err(error::too_large()) } else { Ok(delta) }
     }
 
-    fn item(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
-        let Item { item, output_index } = read(data)?;
-        let place = output_index.unwrap_or(self.items.len() as u64);
-        self.kept += data.len();
-        if self.kept > REPLY || self.items.len() == ITEMS {
+    fn push_item(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
+        let ItemEvent { item, output_index } = read(data)?;
+        let index = output_index.unwrap_or(self.items.len() as u64);
+        self.item_bytes += data.len();
+        if self.item_bytes > MAX_REPLY_BYTES || self.items.len() == MAX_ITEMS {
             return Err(error::too_large());
         }
-        self.items.extend(item.filter(Value::is_object).map(|item| (place, item)));
+        self.items.extend(item.filter(Value::is_object).map(|item| (index, item)));
         Ok(Vec::new())
     }
 
-    fn ended(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
-        let mut response = read::<Whole>(data)?.response.unwrap_or_default();
+    fn end_response(&mut self, data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
+        let mut response = read::<ResponseEvent>(data)?.response.unwrap_or_default();
         self.end = Some(match response["incomplete_details"]["reason"].as_str() {
-            Some("max_output_tokens") => End::MaxTokens,
-            Some("content_filter") => End::Refused,
-            None if response["status"] != "incomplete" => End::Whole,
-            Some(_) | None => End::Other,
+            Some("max_output_tokens") => ResponseEnd::MaxTokens,
+            Some("content_filter") => ResponseEnd::Refused,
+            None if response["status"] != "incomplete" => ResponseEnd::Complete,
+            Some(_) | None => ResponseEnd::Other,
         });
         let usage = &response["usage"];
-        let tokens = |place: &str| usage.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+        let tokens = |path: &str| usage.pointer(path).and_then(Value::as_u64).unwrap_or(0);
         self.usage = usage.is_object().then(|| Usage {
             input_tokens: tokens("/input_tokens"),
             output_tokens: tokens("/output_tokens"),
@@ -170,10 +173,10 @@ impl Reply {
             cache_write_tokens: tokens("/input_tokens_details/cache_write_tokens"),
             ..Usage::default()
         });
-        // Some servers tell the items only here.
-        let told = response.get_mut("output").map(Value::take);
-        if let (true, Some(Value::Array(items))) = (self.items.is_empty(), told) {
-            if items.len() > ITEMS {
+        // Some servers send the items only here.
+        let output = response.get_mut("output").map(Value::take);
+        if let (true, Some(Value::Array(items))) = (self.items.is_empty(), output) {
+            if items.len() > MAX_ITEMS {
                 return Err(error::too_large());
             }
             self.items.extend((0..).zip(items.into_iter().filter(Value::is_object)));
@@ -182,35 +185,35 @@ impl Reply {
     }
 }
 
-/// Summaries are paragraphs.
-fn next_summary(data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
-    let first = read::<Delta>(data)?.summary_index.unwrap_or(0) == 0;
+/// Separates summaries by a blank line, because each one is a paragraph.
+fn summary_separator(data: &str) -> Result<Vec<ReplyChunk>, ModelError> {
+    let first = read::<DeltaEvent>(data)?.summary_index.unwrap_or(0) == 0;
     Ok(if first { Vec::new() } else { vec![ReplyChunk::Thinking("\n\n".to_owned())] })
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
-    serde_json::from_str(data).map_err(|_| error::garbled())
+    serde_json::from_str(data).map_err(|_| error::unreadable())
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct EventType {
     #[serde(rename = "type")]
     kind: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Delta {
+struct DeltaEvent {
     delta: Option<String>,
     summary_index: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct ItemEvent {
     item: Option<Value>,
     output_index: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Whole {
+struct ResponseEvent {
     response: Option<Value>,
 }

@@ -1,4 +1,4 @@
-//! What this wire has that others have not; the rest is in the conformance suite.
+//! Tests of what only this format has; the rest is in the conformance suite.
 #![allow(clippy::unwrap_used)]
 
 mod body;
@@ -12,36 +12,36 @@ use abide_conversation::{CallId, MessageId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::reply::Reply;
+use super::reply::ResponsesDecoder;
 use crate::model::http;
-use crate::model::http::{Frame, REPLY};
+use crate::model::http::{Frame, MAX_REPLY_BYTES};
 use crate::model::test_server::{request, settings};
 use crate::model::{
-    ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request, Retry,
+    ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Retry,
     ToolSpec,
 };
 
-fn asking() -> Request {
+fn sample_request() -> ModelRequest {
     request(ModelSettings { name: "some-model".to_owned(), ..settings(Provider::OpenaiResponses) })
 }
 
-/// All that comes of a stream of these events.
-fn heard(events: impl IntoIterator<Item = Value>) -> Result<Vec<ReplyChunk>, ModelError> {
-    heard_by(&asking(), events)
+/// Decodes a stream of these events.
+fn decode(events: impl IntoIterator<Item = Value>) -> Result<Vec<ReplyChunk>, ModelError> {
+    decode_for(&sample_request(), events)
 }
 
-fn heard_by(
-    request: &Request,
+fn decode_for(
+    request: &ModelRequest,
     events: impl IntoIterator<Item = Value>,
 ) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(request));
-    let mut parts = Vec::new();
+    let mut reply: Box<dyn http::ReplyDecoder> = Box::new(ResponsesDecoder::new(request));
+    let mut chunks = Vec::new();
     for event in events {
-        parts.extend(reply.take(Frame { event: String::new(), data: event.to_string() })?);
+        chunks.extend(reply.push(Frame { event: String::new(), data: event.to_string() })?);
     }
-    assert!(reply.finished() && reply.done());
-    parts.extend(reply.end()?);
-    Ok(parts)
+    assert!(reply.is_message_complete() && reply.is_stream_complete());
+    chunks.extend(reply.finish()?);
+    Ok(chunks)
 }
 
 fn item(item: Value) -> Value {
@@ -58,7 +58,7 @@ fn incomplete(reason: Value) -> Value {
     json!({"type": "response.incomplete", "response": response})
 }
 
-fn said(text: &str) -> Value {
+fn message_item(text: &str) -> Value {
     let part = json!({"type": "output_text", "text": text, "annotations": []});
     json!({"type": "message", "id": "msg_1", "role": "assistant", "content": [part]})
 }
@@ -67,13 +67,13 @@ fn function_call(id: &str, args: &str) -> Value {
     json!({"type": "function_call", "id": "fc_1", "call_id": id, "name": "f", "arguments": args})
 }
 
-fn sealed(content: Value) -> Value {
+fn reasoning_item(content: Value) -> Value {
     json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": content})
 }
 
-fn done(mut parts: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
-    match parts.pop() {
-        Some(ReplyChunk::Done(done)) => (parts, done),
+fn done(mut chunks: Vec<ReplyChunk>) -> (Vec<ReplyChunk>, ReplyEnd) {
+    match chunks.pop() {
+        Some(ReplyChunk::Done(done)) => (chunks, done),
         other => panic!("ends with {other:?}"),
     }
 }
@@ -84,29 +84,29 @@ fn text(text: &str) -> ReplyChunk {
 
 #[test]
 fn summaries_are_paragraphs_of_thinking() {
-    let part = |at: u64| {
+    let summary_part = |at: u64| {
         json!({"type": "response.reasoning_summary_part.added",
         "summary_index": at})
     };
     let delta = |kind: &str, delta: &str| json!({"type": kind, "delta": delta});
     let summary = "response.reasoning_summary_text.delta";
     let events = [
-        part(0),
+        summary_part(0),
         delta(summary, "One."),
-        part(1),
+        summary_part(1),
         delta(summary, "Two."),
         delta("response.reasoning_text.delta", " Three."),
         delta("response.output_text.delta", "Yes"),
         completed(),
     ];
     let thought = |text: &str| ReplyChunk::Thinking(text.to_owned());
-    let (parts, _) = done(heard(events).unwrap());
+    let (chunks, _) = done(decode(events).unwrap());
     let thoughts = ["One.", "\n\n", "Two.", " Three."].map(thought);
-    assert_eq!(parts, [&thoughts[..], &[text("Yes")]].concat());
+    assert_eq!(chunks, [&thoughts[..], &[text("Yes")]].concat());
 }
 
 #[test]
-fn items_stand_in_their_places_or_are_all_told_at_the_end() {
+fn items_are_ordered_by_index_or_all_sent_at_the_end() {
     let mut late = item(function_call("a", "{}"));
     late["output_index"] = json!(0);
     let mut early = item(function_call("b", "{}"));
@@ -114,8 +114,8 @@ fn items_stand_in_their_places_or_are_all_told_at_the_end() {
     let mut whole = completed();
     whole["response"]["output"] = json!([function_call("a", "{}"), function_call("b", "{}"), 7]);
     for events in [vec![early, late, completed()], vec![whole]] {
-        let (parts, done) = done(heard(events).unwrap());
-        let ids = parts.iter().map(|part| match part {
+        let (chunks, done) = done(decode(events).unwrap());
+        let ids = chunks.iter().map(|chunk| match chunk {
             ReplyChunk::Call(call) => call.id.as_str(),
             other => panic!("{other:?}"),
         });
@@ -126,35 +126,35 @@ fn items_stand_in_their_places_or_are_all_told_at_the_end() {
 
 #[test]
 fn only_what_can_be_sent_back_is_kept() {
-    let unsealed = sealed(Value::Null);
+    let unsealed = reasoning_item(Value::Null);
     let computer = json!({"type": "computer_call", "id": "cu_1", "call_id": "x", "action": {}});
     let approval = json!({"type": "mcp_approval_request", "id": "a", "name": "n",
         "server_label": "docs", "arguments": "{}"});
-    for (items, kept) in [
-        (vec![unsealed.clone(), said("Hi")], None),
-        (vec![sealed(json!("S")), said("Hi"), sealed(json!("T"))], Some(2)),
-        (vec![sealed(json!("S"))], None),
-        (vec![said("Hi"), computer], None),
-        (vec![said("Hi"), approval], None),
-        (vec![sealed(json!("S")), unsealed, function_call("a", "{}")], Some(2)),
+    for (items, expected_items) in [
+        (vec![unsealed.clone(), message_item("Hi")], None),
+        (vec![reasoning_item(json!("S")), message_item("Hi"), reasoning_item(json!("T"))], Some(2)),
+        (vec![reasoning_item(json!("S"))], None),
+        (vec![message_item("Hi"), computer], None),
+        (vec![message_item("Hi"), approval], None),
+        (vec![reasoning_item(json!("S")), unsealed, function_call("a", "{}")], Some(2)),
     ] {
         let events = items.into_iter().map(item).chain([completed()]);
-        let (_, done) = done(heard(events).unwrap());
-        assert_eq!(done.verbatim.map(|verbatim| verbatim.items.len()), kept);
+        let (_, done) = done(decode(events).unwrap());
+        assert_eq!(done.verbatim.map(|verbatim| verbatim.items.len()), expected_items);
     }
 }
 
 #[test]
-fn what_a_message_says_besides_its_text_is_kept() {
-    let mut phased = said("Hi");
+fn a_message_with_more_than_text_is_kept_verbatim() {
+    let mut phased = message_item("Hi");
     phased["phase"] = json!("commentary");
-    let mut cited = said("Hi");
+    let mut cited = message_item("Hi");
     cited["content"][0]["annotations"] = json!([{"type": "url_citation"}]);
     let mut spaced = function_call("a", "{}");
     spaced["namespace"] = json!("crm");
-    for said in [phased, cited, spaced] {
-        let (_, done) = done(heard([item(said.clone()), completed()]).unwrap());
-        assert_eq!(done.verbatim.unwrap().items, [said]);
+    for message in [phased, cited, spaced] {
+        let (_, done) = done(decode([item(message.clone()), completed()]).unwrap());
+        assert_eq!(done.verbatim.unwrap().items, [message]);
     }
 }
 
@@ -163,7 +163,7 @@ fn an_end_has_its_reason() {
     let usage = json!({"input_tokens": 7, "output_tokens": 3});
     let mut whole = completed();
     whole["response"]["usage"] = usage;
-    let (_, end) = done(heard([whole]).unwrap());
+    let (_, end) = done(decode([whole]).unwrap());
     let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
     assert_eq!((end.usage, end.stop), (Some(usage), Some(StopReason::End)));
     for (reason, stop) in [
@@ -171,15 +171,15 @@ fn an_end_has_its_reason() {
         (json!("max_messages"), None),
         (Value::Null, None),
     ] {
-        let (_, end) = done(heard([incomplete(reason)]).unwrap());
+        let (_, end) = done(decode([incomplete(reason)]).unwrap());
         assert_eq!((end.usage, end.stop), (None, stop));
     }
-    let refused = heard([incomplete(json!("content_filter"))]).unwrap_err();
+    let refused = decode([incomplete(json!("content_filter"))]).unwrap_err();
     assert_eq!(refused, ModelError::permanent("the model's provider refused to answer"));
 }
 
 #[test]
-fn an_error_in_the_stream_says_whether_it_may_pass() {
+fn an_error_in_the_stream_says_whether_a_retry_may_help() {
     let failed = |error: Value| json!({"type": "response.failed", "response": {"error": error}});
     let long = "Your input exceeds the context window of this model.";
     for (event, retry) in [
@@ -197,7 +197,7 @@ fn an_error_in_the_stream_says_whether_it_may_pass() {
             Retry::Shorter,
         ),
     ] {
-        assert_eq!(heard([event.clone()]).unwrap_err().retry, retry, "{event}");
+        assert_eq!(decode([event.clone()]).unwrap_err().retry, retry, "{event}");
     }
 }
 
@@ -205,20 +205,20 @@ fn an_error_in_the_stream_says_whether_it_may_pass() {
 fn a_reply_without_end_is_refused() {
     let piece = "x".repeat(1 << 20);
     let delta = |kind: &str| json!({"type": kind, "delta": piece});
-    let pieces = REPLY / piece.len() + 1;
+    let pieces = MAX_REPLY_BYTES / piece.len() + 1;
     for endless in [
         vec![delta("response.function_call_arguments.delta"); pieces],
         vec![item(json!({"type": "x", "data": piece})); pieces],
         vec![item(json!({})); 2000],
     ] {
-        assert_eq!(heard(endless).unwrap_err().retry, Retry::Never);
+        assert_eq!(decode(endless).unwrap_err().retry, Retry::Never);
     }
     let calls = (0..257).map(|_| item(function_call("a", "{}"))).chain([completed()]);
-    let failure = heard(calls).unwrap_err();
-    assert_eq!(failure.message, "the model's reply has more than 256 calls");
+    let error = decode(calls).unwrap_err();
+    assert_eq!(error.message, "the model's reply has more than 256 calls");
     let mut whole = completed();
     whole["response"]["output"] = vec![json!({}); 2000].into();
-    assert_eq!(heard([whole]).unwrap_err().retry, Retry::Never);
+    assert_eq!(decode([whole]).unwrap_err().retry, Retry::Never);
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -265,13 +265,14 @@ proptest! {
         loose in any_value(),
         ids in prop::collection::vec("[a-z~]{0,3}", 0..3),
     ) {
-        let mut reply: Box<dyn http::Reply> = Box::new(Reply::new(&asking()));
+        let decoder = ResponsesDecoder::new(&sample_request());
+        let mut reply: Box<dyn http::ReplyDecoder> = Box::new(decoder);
         let ended = json!({"type": "response.completed", "response": loose});
         for event in events.into_iter().chain([ended]) {
-            let _ = reply.take(Frame { event: String::new(), data: event.to_string() });
+            let _ = reply.push(Frame { event: String::new(), data: event.to_string() });
         }
-        let Ok(parts) = reply.end() else { return Ok(()) };
-        let (_, done) = done(parts);
+        let Ok(chunks) = reply.finish() else { return Ok(()) };
+        let (_, done) = done(chunks);
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         if let Some(verbatim) = done.verbatim {
             let _ = body::replayed(verbatim, &ids, "some-model");

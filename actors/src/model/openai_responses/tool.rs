@@ -1,4 +1,4 @@
-//! One tool as the wire defines it.
+//! Writes the definition of a tool, and recognizes runs of the provider's tools.
 
 use abide_conversation::event::Executor;
 use serde_json::{Map, Value, json};
@@ -7,12 +7,12 @@ use super::PROVIDER;
 use crate::model::ToolSpec;
 use crate::model::http::options::merge;
 
-/// The definition of a tool; `None` if this provider is not to know of it.
+/// The definition of a tool; `None` if this provider must not see it.
 ///
-/// A tool that is run here is a function, with the tool's `provider_options.openai_responses`
-/// merged into it. The wire would make its schema a strict one, which must name every property as
-/// required; ours are sent as they are written, so `strict` is false unless an option says so. A
-/// tool that the provider runs is its options and nothing else; without them it belongs to another
+/// A tool that runs here is a function, with the tool's `provider_options.openai_responses` merged
+/// into it. By default the API would make its schema a strict one, which must list every property
+/// as required; our schemas are sent as they are written, so `strict` is false unless an option
+/// sets it. A tool that the provider runs is its options alone; without them it belongs to another
 /// provider.
 pub(super) fn definition(spec: &ToolSpec) -> Option<Value> {
     let options = options(spec);
@@ -37,30 +37,30 @@ fn options(spec: &ToolSpec) -> Option<&Map<String, Value>> {
     spec.provider_options.get(PROVIDER).and_then(Value::as_object)
 }
 
-/// A tool that the provider runs, as runs of it are known.
+/// A tool that the provider runs, with what identifies its runs.
 #[derive(Clone, Debug)]
-pub(super) struct Hosted {
-    /// As the definition of the agent names it.
+pub(super) struct HostedTool {
+    /// The name in the agent's definition.
     name: String,
-    /// The wire's word for it, such as `web_search_preview`.
+    /// The API's type of the tool, such as `web_search_preview`.
     kind: String,
-    /// Which server of the Model Context Protocol it is.
+    /// The label of the MCP server, if the tool is one.
     label: Option<String>,
 }
 
-impl Hosted {
-    /// `None` if it is no tool that this provider runs.
+impl HostedTool {
+    /// `None` if this provider does not run the tool.
     pub(super) fn of(spec: &ToolSpec) -> Option<Self> {
         let options = options(spec).filter(|_| spec.executor == Executor::Provider)?;
         let text = |field: &str| options.get(field)?.as_str().map(str::to_owned);
         Some(Self { name: spec.name.clone(), kind: text("type")?, label: text("server_label") })
     }
 
-    /// The name of the tool that ran: the declared one's, else the wire's own word for it.
+    /// The declared name of the tool that ran, or else the API's own.
     pub(super) fn name(declared: &[Self], kind: &str, item: &Value) -> String {
         let label = item["server_label"].as_str();
         let ran = |hosted: &&Self| {
-            // Versions of a tool are told apart by what follows its name.
+            // Versions of a tool differ in a suffix of its type.
             let rest = hosted.kind.strip_prefix(kind);
             let of_kind = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
             of_kind && hosted.label.as_deref() == label

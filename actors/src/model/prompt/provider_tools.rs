@@ -1,4 +1,5 @@
-//! What a provider ran by itself, for models that cannot read it in that provider's own form.
+//! Describes runs of a provider's own tools as text, for models that cannot read the provider's
+//! form.
 
 use std::collections::HashSet;
 
@@ -7,16 +8,16 @@ use abide_conversation::event::{Event, EventData, Executor};
 use abide_conversation::message::{CallRef, Outcome, text_block};
 use serde_json::Value;
 
-use super::bounded;
-use super::result::Beside;
+use super::result::ResultMedia;
+use super::truncate;
 
-/// How much is told of one run's arguments, and of its result: what mattered of it is in the words
-/// that the model said after it.
-const ARGS: usize = 1024;
-const RESULT: usize = 8 * 1024;
+/// The limits of one run's arguments and result. Whatever mattered of the result is in the text
+/// that the model wrote after it.
+const MAX_ARGS_BYTES: usize = 1024;
+const MAX_RESULT_BYTES: usize = 8 * 1024;
 
 /// The calls that providers ran.
-pub(super) fn calls(events: &[Event]) -> HashSet<&CallId> {
+pub(super) fn provider_calls(events: &[Event]) -> HashSet<&CallId> {
     let provided = events.iter().filter_map(|event| match &event.data {
         EventData::ToolCall(call) if call.executor == Executor::Provider => Some(&call.call_id),
         _ => None,
@@ -25,10 +26,14 @@ pub(super) fn calls(events: &[Event]) -> HashSet<&CallId> {
 }
 
 /// One run as text.
-pub(super) fn told(call: &CallRef, outcome: Option<&Outcome>) -> Value {
-    let args = bounded(call.args.to_string(), ARGS);
-    // Its media are named there; they are shown in the provider's own form only.
-    let told = |outcome: &Outcome| Beside::default().envelope(call, outcome);
-    let outcome = outcome.map_or_else(|| "no result".to_owned(), told);
-    text_block(format!("[{} was run with {args}: {}]", call.name, bounded(outcome, RESULT)))
+pub(super) fn run_as_text(call: &CallRef, outcome: Option<&Outcome>) -> Value {
+    let args = truncate(call.args.to_string(), MAX_ARGS_BYTES);
+    // Its media are only described; they are visible in the provider's own form alone.
+    let envelope = |outcome: &Outcome| ResultMedia::default().envelope(call, outcome);
+    let outcome = outcome.map_or_else(|| "no result".to_owned(), envelope);
+    text_block(format!(
+        "[{} was run with {args}: {}]",
+        call.name,
+        truncate(outcome, MAX_RESULT_BYTES)
+    ))
 }

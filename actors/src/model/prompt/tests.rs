@@ -1,4 +1,4 @@
-//! Journals as they are, and as they should never be.
+//! Tests of prompts from journals, including journals that should never occur.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
@@ -16,12 +16,12 @@ use serde_json::json;
 
 use abide_conversation::context::{Context, ContextMarks, Summary};
 
-use super::result::{Beside, RESULT};
-use super::{PromptInput, Read, Rule, results};
+use super::result::{MAX_RESULT_BYTES, ResultMedia};
+use super::{PromptBuilder, PromptInput, ToolRule, results_by_call};
 
-/// What a step reads of a journal of which nothing was left out.
+/// The prompt of a step, from a complete journal.
 fn messages(events: &[Event], turn: &TurnId) -> Vec<Message> {
-    drawn(events, turn.as_str(), &Context::default())
+    prompt_messages(events, turn.as_str(), &Context::default())
 }
 
 fn message(id: &str, role: Role, text: &str) -> Message {
@@ -38,7 +38,7 @@ fn user(text: &str) -> EventData {
     })
 }
 
-fn started() -> EventData {
+fn turn_started() -> EventData {
     let agent = AgentName::new("demo");
     EventData::TurnStarted(TurnStarted {
         agent,
@@ -49,11 +49,11 @@ fn started() -> EventData {
     })
 }
 
-fn ended() -> EventData {
+fn turn_ended() -> EventData {
     EventData::TurnEnded(TurnEnded { outcome: TurnOutcome::Completed, reason: None })
 }
 
-fn spoken(text: &str, calls: &[&str], status: MessageStatus) -> EventData {
+fn assistant_event(text: &str, calls: &[&str], status: MessageStatus) -> EventData {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "t".into(), args: json!({}) };
     let tool_calls = calls.iter().map(call).collect();
     let message = Message { tool_calls, ..message("a", Role::Assistant, text) };
@@ -68,7 +68,7 @@ fn spoken(text: &str, calls: &[&str], status: MessageStatus) -> EventData {
     })
 }
 
-fn returned(call: &str, outcome: Outcome) -> EventData {
+fn result_event(call: &str, outcome: Outcome) -> EventData {
     let ui = Some(Ui { kind: "card".into(), payload: json!("SECRET") });
     EventData::ToolResult(ToolResult {
         call_id: CallId::new(call),
@@ -78,7 +78,7 @@ fn returned(call: &str, outcome: Outcome) -> EventData {
     })
 }
 
-fn dispatched() -> EventData {
+fn dispatch() -> EventData {
     EventData::DispatchFinished(DispatchFinished {
         call_id: CallId::new("d"),
         tool: "t".into(),
@@ -100,18 +100,18 @@ fn journal(events: impl IntoIterator<Item = (&'static str, EventData)>) -> Vec<E
     events.into_iter().enumerate().map(event).collect()
 }
 
-fn drawn(events: &[Event], turn: &str, context: &Context) -> Vec<Message> {
+fn prompt_messages(events: &[Event], turn: &str, context: &Context) -> Vec<Message> {
     let (turn, rules) = (&TurnId::new(turn), |name: &str| rule(name));
     let view = PromptInput { events, turn, context, rules: &rules };
-    view.messages().into_iter().map(|shown| shown.message).collect()
+    view.messages().into_iter().map(|prompt| prompt.message).collect()
 }
 
-/// One line a message: its role, its text, and what binds it to calls.
-fn told(events: &[Event], turn: &str) -> Vec<String> {
-    told_of(&drawn(events, turn, &Context::default()))
+/// One line per message: its role, its text, and the ids of its calls.
+fn prompt_lines(events: &[Event], turn: &str) -> Vec<String> {
+    lines_of(&prompt_messages(events, turn, &Context::default()))
 }
 
-fn told_of(messages: &[Message]) -> Vec<String> {
+fn lines_of(messages: &[Message]) -> Vec<String> {
     let line = |message: &Message| {
         let role = match message.role {
             Role::User => "user",
@@ -130,21 +130,21 @@ mod marks;
 use marks::{provided, rule};
 
 #[test]
-fn a_journal_is_told_turn_by_turn() {
+fn a_journal_is_rendered_turn_by_turn() {
     let denied = Outcome::Err("denied by approver".into(), ErrorType::Denied);
     let events = journal([
         ("t1", user("one")),
-        ("t1", started()),
+        ("t1", turn_started()),
         ("t2", user("two")),
-        ("t1", spoken("look", &["a", "b"], MessageStatus::Complete)),
-        ("", dispatched()),
-        ("t1", returned("b", Outcome::Ok(json!({"z": 1, "a": 2})))),
+        ("t1", assistant_event("look", &["a", "b"], MessageStatus::Complete)),
+        ("", dispatch()),
+        ("t1", result_event("b", Outcome::Ok(json!({"z": 1, "a": 2})))),
         ("t3", user("three")),
-        ("t1", returned("a", denied)),
-        ("t1", spoken("done", &[], MessageStatus::Complete)),
-        ("t1", ended()),
-        ("t2", started()),
-        ("t2", spoken("half", &[], MessageStatus::Cancelled)),
+        ("t1", result_event("a", denied)),
+        ("t1", assistant_event("done", &[], MessageStatus::Complete)),
+        ("t1", turn_ended()),
+        ("t2", turn_started()),
+        ("t2", assistant_event("half", &[], MessageStatus::Cancelled)),
     ]);
     let denied = r#"{"ok":false,"error":"denied by approver","error_type":"DENIED"}"#;
     let first = [
@@ -155,52 +155,55 @@ fn a_journal_is_told_turn_by_turn() {
         "assistant done ",
     ];
     let second = ["user two ", "assistant half "];
-    assert_eq!(told(&events, "t2"), [first.as_slice(), &second].concat());
-    assert_eq!(told(&events, "t1"), first);
+    assert_eq!(prompt_lines(&events, "t2"), [first.as_slice(), &second].concat());
+    assert_eq!(prompt_lines(&events, "t1"), first);
     let last = messages(&events, &TurnId::new("t2")).pop().unwrap();
     assert_eq!(last.status, Some(MessageStatus::Cancelled));
 }
 
 #[test]
-fn a_call_without_a_result_is_told_as_interrupted() {
+fn a_call_without_a_result_counts_as_interrupted() {
     let events = journal([
         ("t1", user("one")),
-        ("t1", started()),
-        ("t1", spoken("look", &["a", "b"], MessageStatus::Complete)),
-        ("t1", returned("b", Outcome::Ok(json!(1)))),
+        ("t1", turn_started()),
+        ("t1", assistant_event("look", &["a", "b"], MessageStatus::Complete)),
+        ("t1", result_event("b", Outcome::Ok(json!(1)))),
     ]);
-    let cut = r#"{"ok":false,"error":"tool call interrupted","error_type":"INTERRUPTED"}"#;
-    let expected = format!("tool {cut} a");
-    assert_eq!(told(&events, "t1")[2..], [expected, r#"tool {"ok":true,"result":1} b"#.into()]);
+    let interrupted = r#"{"ok":false,"error":"tool call interrupted","error_type":"INTERRUPTED"}"#;
+    let expected = format!("tool {interrupted} a");
+    assert_eq!(
+        prompt_lines(&events, "t1")[2..],
+        [expected, r#"tool {"ok":true,"result":1} b"#.into()]
+    );
 }
 
 #[test]
-fn a_repair_is_asked_for_where_it_happened() {
+fn a_repair_request_stands_where_it_was_made() {
     let events = journal([
         ("t1", user("one")),
-        ("t1", started()),
-        ("t1", spoken("{}", &[], MessageStatus::Complete)),
+        ("t1", turn_started()),
+        ("t1", assistant_event("{}", &[], MessageStatus::Complete)),
         ("t1", EventData::RepairRequested(RepairRequested { reason: "name: is missing".into() })),
     ]);
-    let told = messages(&events, &TurnId::new("t1")).pop().unwrap();
-    assert_eq!(told.role, Role::User);
-    assert!(told.text().contains("name: is missing"));
-    assert_eq!(told.id.as_str(), "repair_4");
+    let message = messages(&events, &TurnId::new("t1")).pop().unwrap();
+    assert_eq!(message.role, Role::User);
+    assert!(message.text().contains("name: is missing"));
+    assert_eq!(message.id.as_str(), "repair_4");
 }
 
 #[test]
 fn a_large_result_is_cut_between_characters() {
-    for (size, whole) in [(10, true), (RESULT, false), (RESULT + 1, false)] {
+    for (size, whole) in [(10, true), (MAX_RESULT_BYTES, false), (MAX_RESULT_BYTES + 1, false)] {
         let text = "ä".repeat(size);
         let events = journal([
-            ("t1", started()),
-            ("t1", spoken("", &["a"], MessageStatus::Complete)),
-            ("t1", returned("a", Outcome::Ok(json!(text)))),
+            ("t1", turn_started()),
+            ("t1", assistant_event("", &["a"], MessageStatus::Complete)),
+            ("t1", result_event("a", Outcome::Ok(json!(text)))),
         ]);
-        let told = messages(&events, &TurnId::new("t1")).pop().unwrap().text();
-        assert_eq!(told.ends_with("ä\"}"), whole);
-        assert_eq!(told.ends_with("ä[...truncated...]"), !whole);
-        assert!(told.len() <= RESULT + super::TRUNCATED.len());
+        let message = messages(&events, &TurnId::new("t1")).pop().unwrap().text();
+        assert_eq!(message.ends_with("ä\"}"), whole);
+        assert_eq!(message.ends_with("ä[...truncated...]"), !whole);
+        assert!(message.len() <= MAX_RESULT_BYTES + super::TRUNCATED.len());
     }
 }
 
@@ -213,16 +216,16 @@ fn image() -> serde_json::Value {
 fn media_are_shown_after_all_results_and_the_prompt_only_grows() {
     let events = journal([
         ("t1", user("one")),
-        ("t1", started()),
-        ("t1", spoken("look", &["a", "b"], MessageStatus::Complete)),
-        ("t1", returned("a", Outcome::Ok(json!([image()])))),
-        ("t1", returned("b", Outcome::Ok(json!(1)))),
-        ("t1", spoken("more", &["c"], MessageStatus::Complete)),
-        ("t1", returned("c", Outcome::Ok(json!(2)))),
-        ("t1", spoken("done", &[], MessageStatus::Complete)),
-        ("t1", ended()),
+        ("t1", turn_started()),
+        ("t1", assistant_event("look", &["a", "b"], MessageStatus::Complete)),
+        ("t1", result_event("a", Outcome::Ok(json!([image()])))),
+        ("t1", result_event("b", Outcome::Ok(json!(1)))),
+        ("t1", assistant_event("more", &["c"], MessageStatus::Complete)),
+        ("t1", result_event("c", Outcome::Ok(json!(2)))),
+        ("t1", assistant_event("done", &[], MessageStatus::Complete)),
+        ("t1", turn_ended()),
         ("t2", user("two")),
-        ("t2", started()),
+        ("t2", turn_started()),
     ]);
     let named = r#"[{"type":"text","text":"[image/png, 4 B]"}]"#;
     let expected = [
@@ -232,13 +235,13 @@ fn media_are_shown_after_all_results_and_the_prompt_only_grows() {
         r#"tool {"ok":true,"result":1} b"#.to_owned(),
         "user Media in the result of a (t): ".to_owned(),
     ];
-    assert_eq!(told(&events, "t2")[..5], expected);
+    assert_eq!(prompt_lines(&events, "t2")[..5], expected);
     let read = |events: &[Event], turn| json!(messages(events, &TurnId::new(turn)));
     let whole = read(&events, "t2");
     for (events, turn) in [(&events[..5], "t1"), (&events[..7], "t1"), (&events[..9], "t1")] {
         let earlier = read(events, turn);
-        let shown = earlier.as_array().unwrap();
-        assert!(shown.len() >= 5 && whole.as_array().unwrap().starts_with(shown), "{earlier}");
+        let prompt = earlier.as_array().unwrap();
+        assert!(prompt.len() >= 5 && whole.as_array().unwrap().starts_with(prompt), "{earlier}");
     }
 }
 
@@ -253,13 +256,13 @@ fn any_event() -> impl Strategy<Value = (&'static str, EventData)> {
         MessageStatus::Error,
     ]);
     let data = prop_oneof![
-        2 => Just(started()),
+        2 => Just(turn_started()),
         2 => Just(user("hello")),
-        4 => (ids, status).prop_map(|(ids, status)| spoken("so", &ids, status)),
-        4 => id.clone().prop_map(|id| returned(id, Outcome::Ok(json!(id)))),
-        2 => id.prop_map(|id| returned(id, Outcome::Ok(json!([id, image()])))),
-        1 => Just(ended()),
-        1 => Just(dispatched()),
+        4 => (ids, status).prop_map(|(ids, status)| assistant_event("so", &ids, status)),
+        4 => id.clone().prop_map(|id| result_event(id, Outcome::Ok(json!(id)))),
+        2 => id.prop_map(|id| result_event(id, Outcome::Ok(json!([id, image()])))),
+        1 => Just(turn_ended()),
+        1 => Just(dispatch()),
         1 => id2.prop_map(provided),
         1 => Just(EventData::RepairRequested(RepairRequested { reason: "no".into() })),
     ];
@@ -291,7 +294,7 @@ proptest! {
     ) {
         let mut due = Vec::new();
         let mut seen = std::collections::HashSet::new();
-        for message in drawn(&journal(events), turn, &context) {
+        for message in prompt_messages(&journal(events), turn, &context) {
             let hidden = |block: &serde_json::Value| {
                 *block == image() || !block.to_string().contains("SECRET")
             };
@@ -318,22 +321,27 @@ fn a_built_in_tools_own_error_is_read_as_such_and_no_other() {
     let read = |error_type| {
         let call = CallRef { id: CallId::new("a"), name: "read".into(), args: json!({}) };
         let outcome = Outcome::Err("enoent: x".into(), error_type);
-        let events = [result_of("a", outcome)];
-        let results = results(&events);
-        let told = HashSet::new();
-        let rules = |name: &str| Rule { is_builtin: name == "read", ..Rule::default() };
-        let (messages, turn) = (Vec::new(), None);
-        let (expired, provided) = Default::default();
-        Read { results, expired, provided, told, messages, turn, rules: &rules }
-            .result(&call, &mut Beside::default())
-            .text()
+        let events = [result_at("a", outcome)];
+        let results = results_by_call(&events);
+        let rules = |name: &str| ToolRule { is_builtin: name == "read", ..ToolRule::default() };
+        PromptBuilder {
+            results,
+            expired_calls: HashSet::new(),
+            provider_calls: HashSet::new(),
+            seen_calls: HashSet::new(),
+            messages: Vec::new(),
+            turn: None,
+            rules: &rules,
+        }
+        .result_message(&call, &mut ResultMedia::default())
+        .text()
     };
     assert_eq!(read(ErrorType::ToolError), "error: enoent: x");
     let timed_out = r#"{"ok":false,"error":"enoent: x","error_type":"TIMEOUT"}"#;
     assert_eq!(read(ErrorType::Timeout), timed_out);
 }
 
-fn result_of(call: &str, outcome: Outcome) -> Event {
-    let data = returned(call, outcome);
+fn result_at(call: &str, outcome: Outcome) -> Event {
+    let data = result_event(call, outcome);
     Event { seq: 1, at: Timestamp::UNIX_EPOCH, turn_id: None, data }
 }

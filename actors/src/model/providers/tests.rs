@@ -1,4 +1,4 @@
-//! What a definition may say of its model.
+//! Tests of the validation of a definition's `model`.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -6,18 +6,20 @@ use std::sync::Arc;
 use abide_conversation::message::{StopReason, Usage};
 use serde_json::{Value, json};
 
-use super::Models;
-use crate::model::http::{Limits, Wire};
-use crate::model::test_server::{Answer, Server, Still, answered, finish, request, whole};
+use super::ProviderSet;
+use crate::model::http::{HttpModel, HttpTimeouts};
+use crate::model::test_server::{
+    FixedClock, TestResponse, TestServer, all_ok, collect_reply, finish, request,
+};
 use crate::model::{ModelSettings, Prices, ReplyChunk, ReplyEnd};
 
-fn checked(settings: Value) -> Result<(), String> {
+fn check(settings: Value) -> Result<(), String> {
     let settings: ModelSettings = serde_json::from_value(settings).unwrap();
     settings.check().map_err(|mistake| mistake.to_string())
 }
 
-fn models() -> Models {
-    Models::new(Wire::new(Arc::new(Still), Limits::default(), |_| None))
+fn models() -> ProviderSet {
+    ProviderSet::new(HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None))
 }
 
 #[test]
@@ -32,7 +34,7 @@ fn legal_settings_are_accepted() {
         json!({"provider": "openai_responses", "name": "m", "options": {"include": []}}),
         json!({"provider": "ollama", "name": "m", "options": {"options": {"num_ctx": 8192}}}),
     ] {
-        assert_eq!(checked(settings.clone()), Ok(()), "{settings}");
+        assert_eq!(check(settings.clone()), Ok(()), "{settings}");
     }
 }
 
@@ -72,25 +74,27 @@ fn every_mistake_names_its_field() {
             "model.temperature: must be between 0 and 1",
         ),
     ] {
-        let mistake = checked(settings.clone()).unwrap_err();
+        let mistake = check(settings.clone()).unwrap_err();
         assert!(mistake.starts_with(field), "{settings}: {mistake}");
         assert!(!mistake.contains("pw@") && !mistake.contains("sk-proj"), "{mistake}");
     }
 }
 
 #[tokio::test]
-async fn the_settings_say_who_is_asked() {
+async fn the_settings_choose_the_provider() {
     let script = json!({"provider": "scripted", "script": [{"text": "Hi"}]});
-    let parts = whole(answered(&models(), request(serde_json::from_value(script).unwrap())).await);
-    assert_eq!(parts[0], ReplyChunk::Text("Hi".into()));
-    let server = Server::start([Answer::stream([finish("stop")])]).await;
+    let chunks =
+        all_ok(collect_reply(&models(), request(serde_json::from_value(script).unwrap())).await);
+    assert_eq!(chunks[0], ReplyChunk::Text("Hi".into()));
+    let server = TestServer::start([TestResponse::stream([finish("stop")])]).await;
     let openai = json!({"provider": "openai", "name": "m", "base_url": server.url});
-    let parts = whole(answered(&models(), request(serde_json::from_value(openai).unwrap())).await);
+    let chunks =
+        all_ok(collect_reply(&models(), request(serde_json::from_value(openai).unwrap())).await);
     assert_eq!(
-        parts,
+        chunks,
         [ReplyChunk::Done(ReplyEnd { stop: Some(StopReason::End), ..ReplyEnd::default() })]
     );
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn a_call_costs_by_the_prices_of_its_tokens() {
         cache_write_tokens: 200_000,
         ..Usage::default()
     };
-    let cost = |given: Value| prices(given).cost(&usage).nanos();
+    let cost = |fields: Value| prices(fields).cost(&usage).nanos();
     assert_eq!(cost(json!({})), 0);
     assert_eq!(cost(json!({"input": 2.0, "output": 10.0})), 3_000_000_000);
     let all = json!({"input": 2.0, "output": 10.0, "cached_input": 0.2, "cache_write": 2.5});

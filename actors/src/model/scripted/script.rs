@@ -1,4 +1,4 @@
-//! A script, parsed; every mistake names its place.
+//! Parses a script; every error names the path of its mistake.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,51 +11,51 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 
-/// How many instructions one template may take: thousands of times what a sentence needs.
-const FUEL: u64 = 100_000;
+/// How many instructions one template may execute: thousands of times what a sentence needs.
+const MAX_TEMPLATE_FUEL: u64 = 100_000;
 
 /// How much one template may write; fuel alone would let a few instructions repeat a long text.
-const TEXT: usize = 1024 * 1024;
+const MAX_TEMPLATE_BYTES: usize = 1024 * 1024;
 
-/// How large a compiled expression may be; a script is read by people.
-const REGEX: usize = 1024 * 1024;
+/// The largest compiled regular expression; scripts are small because people read them.
+const MAX_REGEX_BYTES: usize = 1024 * 1024;
 
-/// How long one piece may be delayed; more than that is a mistake.
-const DELAY: Duration = Duration::from_secs(60);
+/// The longest delay of one piece; more is a mistake.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// A parsed script, with its templates compiled.
 #[derive(Debug)]
 pub(super) struct Script {
-    rules: Vec<Rule>,
+    rules: Vec<ScriptRule>,
     templates: Environment<'static>,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct ScriptRule {
     when: Option<Regex>,
-    steps: Vec<Entry>,
+    steps: Vec<ScriptEntry>,
 }
 
-/// What the model does in one step.
+/// The model's behaviour in one step.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ScriptEntry {
     pub(super) thinking: Option<String>,
     pub(super) text: Option<String>,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<ScriptCall>,
     pub(super) error: Option<ModelError>,
     pub(super) delay: Duration,
     pub(super) usage: Option<Usage>,
 }
 
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct ScriptCall {
     pub(super) id: Option<String>,
     pub(super) name: String,
     pub(super) args: Value,
 }
 
 impl Script {
-    /// Reads entries, or rules if any element looks like one.
+    /// Parses entries, or rules if any element looks like a rule.
     pub(super) fn parse(source: &Value) -> Result<Self, String> {
         let mut script = Self { rules: Vec::new(), templates: environment() };
         let elements = source.as_array().ok_or("script: must be a list")?;
@@ -67,14 +67,15 @@ impl Script {
             }
         } else {
             let steps = script.entries_at(elements, "script")?;
-            script.rules.push(Rule { when: None, steps });
+            script.rules.push(ScriptRule { when: None, steps });
         }
         Ok(script)
     }
 
     /// The entries that answer this text; `None` if no rule matches it.
-    pub(super) fn entries(&self, user: &str) -> Option<&[Entry]> {
-        let matches = |rule: &&Rule| rule.when.as_ref().is_none_or(|when| when.is_match(user));
+    pub(super) fn entries(&self, user: &str) -> Option<&[ScriptEntry]> {
+        let matches =
+            |rule: &&ScriptRule| rule.when.as_ref().is_none_or(|when| when.is_match(user));
         self.rules.iter().find(matches).map(|rule| rule.steps.as_slice())
     }
 
@@ -84,7 +85,7 @@ impl Script {
         text: &str,
         values: &minijinja::Value,
     ) -> Result<String, ModelError> {
-        let mut written = Bounded(Vec::new());
+        let mut written = BoundedWriter(Vec::new());
         let template = self.templates.get_template(text);
         template
             .and_then(|template| {
@@ -94,10 +95,10 @@ impl Script {
         Ok(String::from_utf8_lossy(&written.0).into_owned())
     }
 
-    fn rule(&mut self, source: &Value, at: &str) -> Result<Rule, String> {
+    fn rule(&mut self, source: &Value, at: &str) -> Result<ScriptRule, String> {
         let fields = object(source, at, &["when", "steps"])?;
         let when = text(fields, "when", at)?.map(|when| {
-            let built = RegexBuilder::new(when).size_limit(REGEX).build();
+            let built = RegexBuilder::new(when).size_limit(MAX_REGEX_BYTES).build();
             built.map_err(|error| format!("{at}.when: {}", one_line(&error.to_string())))
         });
         let when = when.transpose()?;
@@ -105,15 +106,15 @@ impl Script {
             Some(Value::Array(steps)) => self.entries_at(steps, &format!("{at}.steps"))?,
             Some(_) | None => return Err(format!("{at}.steps: must be a list of entries")),
         };
-        Ok(Rule { when, steps })
+        Ok(ScriptRule { when, steps })
     }
 
-    fn entries_at(&mut self, sources: &[Value], at: &str) -> Result<Vec<Entry>, String> {
+    fn entries_at(&mut self, sources: &[Value], at: &str) -> Result<Vec<ScriptEntry>, String> {
         let numbered = sources.iter().enumerate();
         numbered.map(|(n, source)| self.entry(source, &format!("{at}[{n}]"))).collect()
     }
 
-    fn entry(&mut self, source: &Value, at: &str) -> Result<Entry, String> {
+    fn entry(&mut self, source: &Value, at: &str) -> Result<ScriptEntry, String> {
         let known = ["text", "thinking", "calls", "error", "delay", "usage"];
         let fields = object(source, at, &known)?;
         let mut template = |key: &str| {
@@ -129,7 +130,7 @@ impl Script {
         };
         let numbered = calls.iter().enumerate();
         let calls = numbered.map(|(n, call)| self.call(call, &format!("{at}.calls[{n}]")));
-        Ok(Entry {
+        Ok(ScriptEntry {
             thinking,
             text,
             calls: calls.collect::<Result<_, _>>()?,
@@ -139,14 +140,14 @@ impl Script {
         })
     }
 
-    fn call(&mut self, source: &Value, at: &str) -> Result<Call, String> {
+    fn call(&mut self, source: &Value, at: &str) -> Result<ScriptCall, String> {
         let fields = object(source, at, &["id", "name", "args"])?;
-        let name = text(fields, "name", at)?.ok_or(format!("{at}.name: is missing"))?;
+        let name = text(fields, "name", at)?.ok_or(format!("{at}.name: is required"))?;
         let args = fields.get("args").filter(|args| !args.is_null()).cloned();
         let args = args.unwrap_or_else(|| Map::new().into());
         self.compile_within(&args, &format!("{at}.args"))?;
         let id = text(fields, "id", at)?.map(str::to_owned);
-        Ok(Call { id, name: name.to_owned(), args })
+        Ok(ScriptCall { id, name: name.to_owned(), args })
     }
 
     fn compile_within(&mut self, value: &Value, at: &str) -> Result<(), String> {
@@ -164,19 +165,19 @@ impl Script {
         }
     }
 
-    /// A template is known by its own text.
+    /// Compiles a template, whose name is its own text.
     fn compile(&mut self, text: &str, at: &str) -> Result<(), String> {
         let added = self.templates.add_template_owned(text.to_owned(), text.to_owned());
         added.map_err(|error| format!("{at}: {}", reason(&error)))
     }
 }
 
-/// What a template writes, up to [`TEXT`].
-struct Bounded(Vec<u8>);
+/// Collects the output of a template, up to [`MAX_TEMPLATE_BYTES`].
+struct BoundedWriter(Vec<u8>);
 
-impl Write for Bounded {
+impl Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > TEXT {
+        if self.0.len() + bytes.len() > MAX_TEMPLATE_BYTES {
             return Err(io::Error::other("a template writes more than 1 MiB"));
         }
         self.0.extend_from_slice(bytes);
@@ -194,7 +195,7 @@ fn environment() -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_syntax(syntax);
     environment.set_undefined_behavior(UndefinedBehavior::Chainable);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(MAX_TEMPLATE_FUEL));
     environment
 }
 
@@ -204,7 +205,7 @@ fn error(fields: &Map<String, Value>, at: &str) -> Result<Option<ModelError>, St
     };
     let at = format!("{at}.error");
     let fields = object(source, &at, &["message", "retry"])?;
-    let message = text(fields, "message", &at)?.ok_or(format!("{at}.message: is missing"))?;
+    let message = text(fields, "message", &at)?.ok_or(format!("{at}.message: is required"))?;
     match fields.get("retry") {
         Some(Value::Bool(true)) => Ok(Some(ModelError::transient(message))),
         Some(Value::Bool(false) | Value::Null) | None => Ok(Some(ModelError::permanent(message))),
@@ -217,7 +218,7 @@ pub(super) fn delay(fields: &Map<String, Value>, at: &str) -> Result<Duration, S
     let parsed = delay.parse::<jiff::SignedDuration>().ok();
     let parsed = parsed.and_then(|delay| Duration::try_from(delay).ok());
     parsed
-        .filter(|delay| *delay <= DELAY)
+        .filter(|delay| *delay <= MAX_DELAY)
         .ok_or(format!("{at}.delay: must be a duration of at most 1 minute, such as 20ms"))
 }
 
@@ -242,7 +243,9 @@ fn object<'a>(
 ) -> Result<&'a Map<String, Value>, String> {
     let fields = value.as_object().ok_or(format!("{at}: must be a mapping"))?;
     match fields.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(format!("{at}.{key}: is not known here; known: {}", known.join(", "))),
+        Some(key) => {
+            Err(format!("{at}.{key}: is not a known key; known keys: {}", known.join(", ")))
+        }
         None => Ok(fields),
     }
 }

@@ -1,4 +1,4 @@
-//! Scripts as their authors write them.
+//! Tests of scripts as their authors write them.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use futures::StreamExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Scripted, check};
-use crate::model::test_server::{answered, request, settings, whole};
+use super::{ScriptedModel, check};
+use crate::model::test_server::{all_ok, collect_reply, request, settings};
 use crate::model::{
-    Model, ModelError, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd, Request,
+    Model, ModelError, ModelRequest, ModelSettings, ModelToolCall, Provider, ReplyChunk, ReplyEnd,
 };
 
 fn message(role: Role, text: &str) -> Message {
     Message::new(MessageId::new("m"), role, vec![text_block(text)])
 }
 
-fn calling(id: &str, name: &str) -> Message {
+fn assistant_call(id: &str, name: &str) -> Message {
     let call = CallRef { id: CallId::new(id), name: name.to_owned(), args: json!({}) };
     Message { tool_calls: vec![call], ..message(Role::Assistant, "") }
 }
@@ -30,21 +30,21 @@ fn result(id: &str, envelope: Value) -> Message {
     Message { tool_call_id, ..message(Role::Tool, &envelope.to_string()) }
 }
 
-fn playing(script: &Value, messages: Vec<Message>) -> Request {
+fn scripted_request(script: &Value, messages: Vec<Message>) -> ModelRequest {
     check(script).unwrap();
     let script = Some(Arc::new(script.clone()));
-    Request { messages, ..request(ModelSettings { script, ..settings(Provider::Scripted) }) }
+    ModelRequest { messages, ..request(ModelSettings { script, ..settings(Provider::Scripted) }) }
 }
 
 async fn parts(script: &Value, messages: Vec<Message>) -> Vec<ReplyChunk> {
-    whole(answered(&Scripted::default(), playing(script, messages)).await)
+    all_ok(collect_reply(&ScriptedModel::default(), scripted_request(script, messages)).await)
 }
 
-fn texts(parts: &[ReplyChunk]) -> Vec<String> {
-    let text = |part: &'_ ReplyChunk| {
-        if let ReplyChunk::Text(text) = part { Some(text.clone()) } else { None }
+fn texts(chunks: &[ReplyChunk]) -> Vec<String> {
+    let text = |chunk: &'_ ReplyChunk| {
+        if let ReplyChunk::Text(text) = chunk { Some(text.clone()) } else { None }
     };
-    parts.iter().filter_map(text).collect()
+    chunks.iter().filter_map(text).collect()
 }
 
 fn user(text: &str) -> Message {
@@ -56,9 +56,10 @@ async fn a_script_reads_every_block_as_text_and_no_media_as_a_persons_message() 
     let script = json!([{"text": "one"}, {"text": "{{ user }} {{ results.look.result }}"}]);
     let photo = json!({"type": "image", "altText": "cat",
         "source": {"type": "base64", "mimeType": "image/png", "data": "AAEC"}});
-    let asked = Message { content: vec![text_block("See:"), photo.clone()], ..user("") };
+    let question = Message { content: vec![text_block("See:"), photo.clone()], ..user("") };
     let media = Message { id: MessageId::new("media_m"), content: vec![photo], ..user("") };
-    let messages = vec![asked, calling("c", "look"), result("c", json!({"result": 7})), media];
+    let messages =
+        vec![question, assistant_call("c", "look"), result("c", json!({"result": 7})), media];
     assert_eq!(texts(&parts(&script, messages).await).concat(), "See:\n[image/png, 3 B: cat] 7");
 }
 
@@ -68,16 +69,16 @@ async fn an_entry_is_played_for_each_step_and_then_done() {
         {"thinking": "Let me see.", "text": "Two words ", "usage": {"output_tokens": 3}},
         {"text": "Then\n{{ user }}"},
     ]);
-    let first = parts(&script, vec![user("old"), calling("x", "y"), user("hello")]).await;
+    let first = parts(&script, vec![user("old"), assistant_call("x", "y"), user("hello")]).await;
     let thought = |word: &str| ReplyChunk::Thinking(word.to_owned());
-    let said = |word: &str| ReplyChunk::Text(word.to_owned());
+    let text = |word: &str| ReplyChunk::Text(word.to_owned());
     let usage = Some(Usage { input_tokens: 0, output_tokens: 3, ..Usage::default() });
     let expected = [
         thought("Let "),
         thought("me "),
         thought("see."),
-        said("Two "),
-        said("words "),
+        text("Two "),
+        text("words "),
         ReplyChunk::Done(ReplyEnd { usage, ..ReplyEnd::default() }),
     ];
     assert_eq!(first, expected);
@@ -96,18 +97,19 @@ async fn templates_see_the_results_of_this_turn_by_tool() {
     }]);
     let messages = vec![
         user("before"),
-        calling("a", "mail"),
+        assistant_call("a", "mail"),
         result("a", json!({"ok": true, "result": "old"})),
         user("<b>"),
-        calling("b", "search"),
+        assistant_call("b", "search"),
         result("b", json!({"ok": true, "result": {"n": 1}})),
-        calling("c", "search"),
+        assistant_call("c", "search"),
         result("c", json!({"ok": true, "result": {"n": 2}})),
     ];
     let played = parts(&script, messages).await;
     assert_eq!(texts(&played), ["2|"]);
     let args = Ok(json!({"n": ["3"], "k": 5}));
-    let call = ModelToolCall { id: "call_3_1".into(), name: "sum".into(), args, provided: None };
+    let call =
+        ModelToolCall { id: "call_3_1".into(), name: "sum".into(), args, provider_result: None };
     assert_eq!(played[1], ReplyChunk::Call(call));
 }
 
@@ -120,7 +122,12 @@ async fn calls_keep_their_ids_and_raw_arguments() {
     ]}]);
     let played = parts(&script, vec![user("7")]).await;
     let call = |id: &str, name: &str, args| {
-        ReplyChunk::Call(ModelToolCall { id: id.into(), name: name.into(), args, provided: None })
+        ReplyChunk::Call(ModelToolCall {
+            id: id.into(),
+            name: name.into(),
+            args,
+            provider_result: None,
+        })
     };
     let expected = [
         call("mine", "a", Ok(json!({}))),
@@ -137,34 +144,37 @@ async fn the_first_rule_that_matches_is_played() {
         {"when": "(?i)^refund", "steps": [{"text": "A"}]},
         {"when": "refund", "steps": [{"text": "B"}]},
     ]);
-    for (said, expected) in [
+    for (text, expected) in [
         ("REFUND me", vec!["A"]),
         ("a refund", vec!["B"]),
         ("x", vec!["No ", "rule ", "of ", "the ", "script ", "matches ", "this ", "message."]),
     ] {
-        assert_eq!(texts(&parts(&script, vec![user(said)]).await), expected);
+        assert_eq!(texts(&parts(&script, vec![user(text)]).await), expected);
     }
     let any = json!([{"when": "never", "steps": []}, {"steps": [{"text": "else"}]}]);
     assert_eq!(texts(&parts(&any, Vec::new()).await), ["else"]);
 }
 
 #[tokio::test]
-async fn an_error_comes_after_what_was_said() {
+async fn an_error_follows_the_text_before_it() {
     let error = json!({"message": "provider down", "retry": true});
     let script = json!([{"text": "Half", "error": error}]);
-    let played = answered(&Scripted::default(), playing(&script, vec![user("x")])).await;
+    let played =
+        collect_reply(&ScriptedModel::default(), scripted_request(&script, vec![user("x")])).await;
     let down = ModelError::transient("provider down");
     assert_eq!(played, [Ok(ReplyChunk::Text("Half".into())), Err(down)]);
     let script = json!([{"error": {"message": "no"}}]);
-    let played = answered(&Scripted::default(), playing(&script, vec![user("x")])).await;
+    let played =
+        collect_reply(&ScriptedModel::default(), scripted_request(&script, vec![user("x")])).await;
     assert_eq!(played, [Err(ModelError::permanent("no"))]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_stands_before_every_piece() {
+async fn every_piece_is_delayed() {
     let script = json!([{"text": "a b", "calls": [{"name": "t"}], "delay": "20ms"}]);
     let began = tokio::time::Instant::now();
-    let mut played = Scripted::default().ask(&playing(&script, vec![user("x")])).await.unwrap();
+    let mut played =
+        ScriptedModel::default().call(&scripted_request(&script, vec![user("x")])).await.unwrap();
     let mut at = Vec::new();
     while played.next().await.is_some() {
         at.push(began.elapsed().as_millis());
@@ -176,7 +186,7 @@ async fn a_delay_stands_before_every_piece() {
 }
 
 #[tokio::test]
-async fn a_template_is_bounded_and_its_failure_is_the_calls() {
+async fn a_template_is_bounded_and_its_error_fails_the_call() {
     for text in [
         "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
         "{% for a in range(9999) %}{{ user }}{% endfor %}",
@@ -184,22 +194,24 @@ async fn a_template_is_bounded_and_its_failure_is_the_calls() {
     ] {
         let script = json!([{"text": text}]);
         let messages = vec![user(&"x".repeat(1000))];
-        let played = answered(&Scripted::default(), playing(&script, messages)).await;
-        let failure = played[0].clone().unwrap_err();
-        assert!(failure.message.starts_with("script: "), "{failure}");
+        let played =
+            collect_reply(&ScriptedModel::default(), scripted_request(&script, messages)).await;
+        let error = played[0].clone().unwrap_err();
+        assert!(error.message.starts_with("script: "), "{error}");
     }
 }
 
 #[tokio::test]
 async fn a_script_is_compiled_once_and_forgotten_in_turn() {
-    let model = Scripted::default();
-    for n in 0..super::KEPT + 5 {
+    let model = ScriptedModel::default();
+    for n in 0..super::MAX_COMPILED_SCRIPTS + 5 {
         let script = json!([{"text": format!("{n}")}]);
         for _ in 0..2 {
-            let played = whole(answered(&model, playing(&script, vec![user("x")])).await);
+            let played =
+                all_ok(collect_reply(&model, scripted_request(&script, vec![user("x")])).await);
             assert_eq!(texts(&played), [format!("{n}")]);
         }
-        assert_eq!(model.compiled.lock().unwrap().len(), (n + 1).min(super::KEPT));
+        assert_eq!(model.compiled.lock().unwrap().len(), (n + 1).min(super::MAX_COMPILED_SCRIPTS));
     }
 }
 

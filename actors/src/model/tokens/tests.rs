@@ -1,5 +1,5 @@
-//! Counts of texts as conversations have them, held against the two tokenizers that are at hand:
-//! those of the other providers are not public, and these stand in for them.
+//! Tests of the counts of typical texts against the two available tokenizers, which stand in for
+//! those of other providers, as these are not public.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
@@ -39,7 +39,7 @@ const SCREAMING: &str = "SELECT NAME, AMOUNT FROM ACCOUNTS WHERE CUSTOMER_ID = 4
 const LOG: &str = "2026-11-22T12:04:09.220417Z  INFO abide::node: request method=GET \
     path=/v1/conversations/conv_8f3e1c77a90b41d2 status=200 latency_us=48213\n";
 
-/// Bytes without any pattern, the same every time.
+/// Bytes without any pattern, the same in every run.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -95,7 +95,7 @@ fn an_estimate_is_never_more_than_a_tenth_under() {
         [Tokenizer::Cl100kBase, Tokenizer::O200kBase].map(|it| bpe_for_tokenizer(it).unwrap());
     for (name, text) in samples() {
         let real = encoders.iter().map(|encoder| encoder.count_ordinary(&text)).max().unwrap();
-        let estimate = Counter::rough(Provider::Anthropic).text(&text);
+        let estimate = TokenCounter::estimating(Provider::Anthropic).text(&text);
         assert!(estimate * 10 >= real as u64 * 9, "{name}: {estimate} for {real}");
         assert!(estimate * 2 <= real as u64 * 5, "{name}: {estimate} for {real}");
     }
@@ -105,7 +105,7 @@ fn an_estimate_is_never_more_than_a_tenth_under() {
 async fn openais_models_have_their_own_tokenizer() {
     let counted = async |provider, name: &str| {
         let settings = ModelSettings { name: name.to_owned(), ..settings(provider) };
-        Counter::of(&settings).await.text(CHINESE)
+        TokenCounter::for_model(&settings).await.text(CHINESE)
     };
     let real = |it: Tokenizer| bpe_for_tokenizer(it).unwrap().count_ordinary(CHINESE) as u64;
     for provider in [Provider::Openai, Provider::OpenaiResponses] {
@@ -118,19 +118,19 @@ async fn openais_models_have_their_own_tokenizer() {
 
 #[tokio::test]
 async fn long_texts_are_counted_in_pieces_and_very_long_ones_estimated() {
-    let counter = Counter::of(&settings(Provider::Openai)).await;
+    let counter = TokenCounter::for_model(&settings(Provider::Openai)).await;
     let pieces = ENGLISH.repeat(200);
     let whole = counter.encoder.unwrap().count_ordinary(&pieces) as u64;
-    assert!(counter.text(&pieces).abs_diff(whole) <= pieces.len() as u64 / PIECE as u64 + 1);
-    let endless = "ä ".repeat(EXACT);
+    assert!(counter.text(&pieces).abs_diff(whole) <= pieces.len() as u64 / PIECE_BYTES as u64 + 1);
+    let endless = "ä ".repeat(MAX_EXACT_BYTES);
     assert_eq!(counter.text(&endless), estimate::estimate(&endless));
-    assert!(counter.text(&" ".repeat(EXACT)) > 0, "one endless word is no burden");
+    assert!(counter.text(&" ".repeat(MAX_EXACT_BYTES)) > 0, "one endless word is no burden");
 }
 
 #[test]
-fn pictures_count_as_pictures_and_not_as_their_bytes() {
+fn images_count_as_images_and_not_as_their_bytes() {
     let image = |data: &str| json!({"type": "image", "source": {"type": "base64", "mimeType": "image/png", "data": data}});
-    let counter = Counter::rough(Provider::Anthropic);
+    let counter = TokenCounter::estimating(Provider::Anthropic);
     let large = image(&"AAAA".repeat(100_000));
     assert_eq!(counter.content(&[large]), counter.content(&[image("AAAA")]));
     let text = json!({"type": "document", "source":

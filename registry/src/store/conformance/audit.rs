@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use abide_actors::audit::{Entry, Excerpt, MOST_ENTRIES, Omitted, Received};
+use abide_actors::audit::{AuditEntry, Excerpt, MAX_ENTRIES, Omitted, Received};
 use abide_actors::model::Purpose;
 use abide_conversation::TurnId;
 use abide_conversation::message::StopReason;
@@ -12,8 +12,8 @@ use serde_json::json;
 use super::super::Store;
 use super::made::*;
 
-fn entry(name: &str, seconds: i64) -> Entry {
-    Entry {
+fn entry(name: &str, seconds: i64) -> AuditEntry {
+    AuditEntry {
         id: format!("audit_{name}"),
         at: at(seconds),
         purpose: Purpose::Step,
@@ -21,7 +21,7 @@ fn entry(name: &str, seconds: i64) -> Entry {
         step: Some(1),
         attempts: 2,
         sent: Excerpt::of(&json!({"messages": ["hello"]})),
-        came: Received {
+        received: Received {
             thinking: Excerpt::of(&json!("")),
             text: Excerpt::of(&json!("hi")),
             calls: Excerpt::of(&json!([])),
@@ -32,7 +32,7 @@ fn entry(name: &str, seconds: i64) -> Entry {
         first_part_ms: Some(3),
         whole_ms: 9,
         summary: Some(7),
-        evicted: Omitted { messages: 4, ..Omitted::default() },
+        omitted: Omitted { messages: 4, ..Omitted::default() },
     }
 }
 
@@ -47,9 +47,9 @@ pub(in super::super) async fn the_audit_is_read_newest_first_and_pages(store: Ar
     }
     // Written in another order than they happened.
     for (name, seconds) in [("2", 2), ("1", 1), ("4", 3), ("3", 3)] {
-        store.keep_entry(&id("a"), &entry(name, seconds), at(60)).await.unwrap();
+        store.put_entry(&id("a"), &entry(name, seconds), at(60)).await.unwrap();
     }
-    store.keep_entry(&id("a:b"), &entry("other", 2), at(60)).await.unwrap();
+    store.put_entry(&id("a:b"), &entry("other", 2), at(60)).await.unwrap();
     let first = store.entries(&id("a"), None, 3, at(4)).await.unwrap();
     assert_eq!(first, [entry("4", 3), entry("3", 3), entry("2", 2)]);
     let last = first.last().unwrap().key();
@@ -61,11 +61,11 @@ pub(in super::super) async fn the_audit_is_read_newest_first_and_pages(store: Ar
 pub(in super::super) async fn an_entry_of_the_audit_expires(store: Arc<dyn Store>) {
     created(&*store, "a").await;
     for (name, expires_at) in [("long", 60), ("short", 10)] {
-        store.keep_entry(&id("a"), &entry(name, 0), at(expires_at)).await.unwrap();
+        store.put_entry(&id("a"), &entry(name, 0), at(expires_at)).await.unwrap();
     }
     assert_eq!(kept(&*store, "a", 9).await, ["audit_short", "audit_long"]);
     assert_eq!(kept(&*store, "a", 10).await, ["audit_long"]);
-    store.keep_entry(&id("a"), &entry("late", 30), at(90)).await.unwrap();
+    store.put_entry(&id("a"), &entry("late", 30), at(90)).await.unwrap();
     assert_eq!(kept(&*store, "a", 0).await, ["audit_late", "audit_long"], "it is not even there");
     assert_eq!(kept(&*store, "a", 60).await, ["audit_late"]);
     assert!(kept(&*store, "a", 90).await.is_empty());
@@ -73,13 +73,13 @@ pub(in super::super) async fn an_entry_of_the_audit_expires(store: Arc<dyn Store
 
 pub(in super::super) async fn the_audit_keeps_the_newest_of_many(store: Arc<dyn Store>) {
     created(&*store, "a").await;
-    let many = i64::try_from(MOST_ENTRIES).unwrap() + 5;
+    let many = i64::try_from(MAX_ENTRIES).unwrap() + 5;
     for n in 0..many {
         let entry = entry(&n.to_string(), n);
-        store.keep_entry(&id("a"), &entry, at(n + 10_000)).await.unwrap();
+        store.put_entry(&id("a"), &entry, at(n + 10_000)).await.unwrap();
     }
     let kept = kept(&*store, "a", many).await;
-    assert_eq!(kept.len(), MOST_ENTRIES);
+    assert_eq!(kept.len(), MAX_ENTRIES);
     assert_eq!(kept.last().unwrap(), "audit_5");
     assert_eq!(kept.first().unwrap(), &format!("audit_{}", many - 1));
 }
@@ -90,16 +90,16 @@ pub(in super::super) async fn the_audit_goes_with_its_conversation(store: Arc<dy
     for name in ["a", "a:b"] {
         for n in 0..20 {
             let entry = entry(&n.to_string(), n);
-            store.keep_entry(&id(name), &entry, at(10_000)).await.unwrap();
+            store.put_entry(&id(name), &entry, at(10_000)).await.unwrap();
         }
     }
     store.delete(&id("a"), &held, None).await.unwrap();
     assert!(kept(&*store, "a", 0).await.is_empty());
-    store.keep_entry(&id("a"), &entry("late", 1), at(60)).await.unwrap();
+    store.put_entry(&id("a"), &entry("late", 1), at(60)).await.unwrap();
     assert!(kept(&*store, "a", 0).await.is_empty());
     created(&*store, "a").await;
     assert!(kept(&*store, "a", 0).await.is_empty());
-    store.keep_entry(&id("a"), &entry("new", 1), at(60)).await.unwrap();
+    store.put_entry(&id("a"), &entry("new", 1), at(60)).await.unwrap();
     assert_eq!(kept(&*store, "a", 0).await, ["audit_new"]);
     assert_eq!(kept(&*store, "a:b", 0).await.len(), 20);
 }

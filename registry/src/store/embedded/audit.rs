@@ -1,6 +1,6 @@
 //! The audit in the file: what was kept is found by conversation, and swept by its time.
 
-use abide_actors::audit::{AuditLog, Entry, MOST_ENTRIES};
+use abide_actors::audit::{AuditEntry, AuditLog, MAX_ENTRIES};
 use abide_actors::journal::StoreError;
 use abide_conversation::{ConversationId, Timestamp};
 use async_trait::async_trait;
@@ -26,10 +26,10 @@ pub(super) struct Kept {
 
 #[async_trait]
 impl AuditLog for Embedded {
-    async fn keep_entry(
+    async fn put_entry(
         &self,
         id: &ConversationId,
-        entry: &Entry,
+        entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let (id, key, json) = (id.clone(), entry.key(), write::json(entry)?);
@@ -43,7 +43,7 @@ impl AuditLog for Embedded {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, StoreError> {
+    ) -> Result<Vec<AuditEntry>, StoreError> {
         let (id, before) = (id.clone(), before.map(str::to_owned));
         self.read(move |from| entries(from, id.as_str(), before.as_deref(), limit, now)).await
     }
@@ -55,7 +55,7 @@ fn entries(
     before: Option<&str>,
     limit: usize,
     now: Timestamp,
-) -> Result<Vec<Entry>, Error> {
+) -> Result<Vec<AuditEntry>, Error> {
     let (kept, entries) = (from.open_table(tables::AUDITED)?, from.open_table(tables::AUDIT)?);
     let mut found = Vec::new();
     for (key, expires_at) in of(&kept, id)?.into_iter().rev() {
@@ -116,7 +116,7 @@ impl<'t> Audit<'t> {
         self.kept.insert((id, key), expires_at)?;
         self.expiries.insert((expires_at, id, key), ())?;
         let keys = of(&self.kept, id)?;
-        let surplus = keys.len().saturating_sub(MOST_ENTRIES);
+        let surplus = keys.len().saturating_sub(MAX_ENTRIES);
         for (key, expires_at) in &keys[..surplus] {
             self.doom(id, key, *expires_at)?;
         }

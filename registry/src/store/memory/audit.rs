@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_actors::audit::{AuditLog, Entry, MOST_ENTRIES};
+use abide_actors::audit::{AuditEntry, AuditLog, MAX_ENTRIES};
 use abide_actors::journal::StoreError;
 use abide_conversation::{ConversationId, Timestamp};
 use async_trait::async_trait;
@@ -10,14 +10,14 @@ use async_trait::async_trait;
 use super::Memory;
 
 /// By conversation and key, entries and when they expire.
-pub(super) type Entries = BTreeMap<ConversationId, BTreeMap<String, (Timestamp, Entry)>>;
+pub(super) type Entries = BTreeMap<ConversationId, BTreeMap<String, (Timestamp, AuditEntry)>>;
 
 #[async_trait]
 impl AuditLog for Memory {
-    async fn keep_entry(
+    async fn put_entry(
         &self,
         id: &ConversationId,
-        entry: &Entry,
+        entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let mut tables = self.tables();
@@ -27,7 +27,7 @@ impl AuditLog for Memory {
         let of = tables.audit.entry(id.clone()).or_default();
         of.retain(|_, (expires_at, _)| entry.at < *expires_at);
         of.insert(entry.key(), (expires_at, entry.clone()));
-        while of.len() > MOST_ENTRIES {
+        while of.len() > MAX_ENTRIES {
             of.pop_first();
         }
         Ok(())
@@ -39,7 +39,7 @@ impl AuditLog for Memory {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, StoreError> {
+    ) -> Result<Vec<AuditEntry>, StoreError> {
         let tables = self.tables();
         let all = tables.audit.get(id).into_iter().flatten().rev();
         let live = all.filter(|(key, (expires_at, _))| {

@@ -1,6 +1,6 @@
 //! The audit in Redis: beside its conversation, and gone by itself when its time is over.
 
-use abide_actors::audit::{AuditLog, Entry};
+use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::journal::StoreError;
 use abide_conversation::{ConversationId, Timestamp};
 use async_trait::async_trait;
@@ -12,10 +12,10 @@ use super::keys::{self, Key, Tag};
 
 #[async_trait]
 impl AuditLog for Redis {
-    async fn keep_entry(
+    async fn put_entry(
         &self,
         id: &ConversationId,
-        entry: &Entry,
+        entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         self.audit_by_script(id, entry, expires_at).await
@@ -27,7 +27,7 @@ impl AuditLog for Redis {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, StoreError> {
+    ) -> Result<Vec<AuditEntry>, StoreError> {
         let tag = Tag::of(id);
         let [entries, expiries] = of(tag, id).map(|key| key.to_string());
         let mut command = cmd("ZRANGE");

@@ -1,6 +1,6 @@
 //! The scripts, each with the one function that calls it.
 
-use abide_actors::audit::{Entry, MOST_ENTRIES};
+use abide_actors::audit::{AuditEntry, MAX_ENTRIES};
 use abide_actors::blobs::Blob;
 use abide_actors::journal::{Claim, Commit, Holder, InboxEntry, StoreError, StoredResponse};
 use abide_conversation::remembered_decision::RememberedDecision;
@@ -240,7 +240,7 @@ impl Redis {
     pub(super) async fn audit_by_script(
         &self,
         id: &ConversationId,
-        entry: &Entry,
+        entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
@@ -248,7 +248,7 @@ impl Redis {
         keys.push(tag.own("c", id.as_str()));
         let call = Call::new(&AUDIT, tag, keys)
             .arg(keys::score_until(entry.at))
-            .arg(MOST_ENTRIES)
+            .arg(MAX_ENTRIES)
             .arg(entry.key())
             .arg(keys::score(expires_at))
             .json("", entry)?;

@@ -1,6 +1,6 @@
 //! What such a store keeps beside the journals.
 
-use abide_actors::audit::{AuditLog, Entry};
+use abide_actors::audit::{AuditEntry, AuditLog};
 use abide_actors::blobs::{Blob, BlobInfo, Blobs};
 use abide_actors::journal::StoreError;
 use abide_conversation::{BlobId, ConversationId, Timestamp};
@@ -29,13 +29,13 @@ impl Blobs for Flaky {
 
 #[async_trait]
 impl AuditLog for Flaky {
-    async fn keep_entry(
+    async fn put_entry(
         &self,
         id: &ConversationId,
-        entry: &Entry,
+        entry: &AuditEntry,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
-        self.has_room()?.keep_entry(id, entry, expires_at).await
+        self.has_room()?.put_entry(id, entry, expires_at).await
     }
 
     async fn entries(
@@ -44,7 +44,7 @@ impl AuditLog for Flaky {
         before: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<Entry>, StoreError> {
+    ) -> Result<Vec<AuditEntry>, StoreError> {
         self.up()?.entries(id, before, limit, now).await
     }
 }

@@ -1,13 +1,13 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{CallRef, MessageStatus};
 
-use super::super::{body::body, schema, tool};
+use super::super::{body::render, schema, tool};
 use super::*;
 use crate::model::ToolSpec;
 
-fn called(id: &str, calls: &[&str]) -> Message {
+fn assistant_calls(id: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| CallRef {
         id: CallId::new(*id),
         name: "search".to_owned(),
@@ -31,17 +31,17 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn the_body_on_the_wire_is_as_written() {
-    let mut request = asking(vec![
-        asks("1", "one"),
-        Message { content: vec![text_block("I look.")], ..called("2", &["a", "b~2"]) },
+fn the_body_matches_the_wire_format() {
+    let mut request = sample_request(vec![
+        user_text("1", "one"),
+        Message { content: vec![text_block("I look.")], ..assistant_calls("2", &["a", "b~2"]) },
         result("a"),
         result("b~2"),
-        asks("3", "two"),
-        Message { status: Some(MessageStatus::Cancelled), ..says("4", "Half a") },
-        asks("5", " "),
+        user_text("3", "two"),
+        Message { status: Some(MessageStatus::Cancelled), ..assistant_text("4", "Half a") },
+        user_text("5", " "),
     ]);
-    request.stable = 4;
+    request.stable_messages = 4;
     request.system = "Be brief.".to_owned();
     request.settings.temperature = Some(0.5);
     request.tools = vec![spec(Executor::Server, json!({"strict": true}))];
@@ -49,7 +49,7 @@ fn the_body_on_the_wire_is_as_written() {
         |id: &str| json!({"type": "tool_use", "id": id, "name": "search", "input": {"q": 1}});
     let found =
         |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": [text("found")]});
-    let renamed = crate::model::http::ids::legal("b~2", 64);
+    let renamed = crate::model::http::ids::sanitize_id("b~2", 64);
     let mark = json!({"type": "ephemeral"});
     let mut last = found(&renamed);
     last["cache_control"] = mark.clone();
@@ -71,30 +71,30 @@ fn the_body_on_the_wire_is_as_written() {
         "stream": true,
         "temperature": 0.5,
     });
-    assert_eq!(body(&request).to_string(), expected.to_string());
+    assert_eq!(render(&request).to_string(), expected.to_string());
 }
 
 #[test]
-fn an_answer_may_be_as_long_as_is_said_and_thinking_comes_on_top() {
-    let mut request = asking(vec![]);
+fn the_limit_of_an_answer_is_configured_and_thinking_is_added() {
+    let mut request = sample_request(vec![]);
     request.settings.options.insert("thinking".to_owned(), json!({"budget_tokens": 2000}));
-    assert_eq!(body(&request)["max_tokens"], 10192);
+    assert_eq!(render(&request)["max_tokens"], 10192);
     request.settings.max_tokens = Some(5);
-    assert_eq!(body(&request)["max_tokens"], 5);
+    assert_eq!(render(&request)["max_tokens"], 5);
 }
 
 #[test]
 fn without_a_system_prompt_the_last_tool_has_the_mark() {
-    let mut request = asking(vec![]);
+    let mut request = sample_request(vec![]);
     let plain = spec(Executor::Client, json!({}));
     request.tools = vec![plain, spec(Executor::Server, json!({"defer_loading": true}))];
-    let tools = &body(&request)["tools"];
+    let tools = &render(&request)["tools"];
     let marked = |at: usize| tools[at].get("cache_control").is_some();
     assert_eq!((marked(0), marked(1)), (true, false), "one that is not loaded takes none");
 }
 
 #[test]
-fn every_block_has_the_block_that_the_wire_knows_for_it() {
+fn every_block_becomes_the_content_block_that_the_api_knows() {
     let bytes = |kind: &str, media_type: &str, data: &str| {
         let source = json!({"type": "base64", "mimeType": media_type, "data": data});
         json!({"type": kind, "title": "R", "source": source})
@@ -126,60 +126,62 @@ fn every_block_has_the_block_that_the_wire_knows_for_it() {
         (bytes("audio", "audio/wav", "AAEC"), text("[audio/wav, 3 B: R]")),
         (text_block(" \n"), text("[nothing]")),
     ] {
-        let request = asking(vec![message("1", Role::User, vec![block])]);
-        assert_eq!(body(&request)["messages"][0]["content"], json!([part]));
+        let request = sample_request(vec![message("1", Role::User, vec![block])]);
+        assert_eq!(render(&request)["messages"][0]["content"], json!([part]));
     }
 }
 
 #[test]
-fn a_run_that_was_given_up_goes_back_only_while_it_may_end() {
+fn an_abandoned_run_is_sent_back_only_while_it_may_end() {
     let run = json!({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "s1", "content": []});
-    let sent = |request: &Request| body(request)["messages"].clone();
-    let mut request = asking(vec![asks("1", "go"), says("2", "I look.")]);
-    request.verbatim = [wrote("2", json!([text("I look."), run]))].into();
+    let sent = |request: &ModelRequest| render(request)["messages"].clone();
+    let mut request = sample_request(vec![user_text("1", "go"), assistant_text("2", "I look.")]);
+    request.verbatim = [verbatim_entry("2", json!([text("I look."), run]))].into();
     assert_eq!(sent(&request)[1]["content"], json!([text("I look."), run]));
     assert_eq!(sent(&request).as_array().unwrap().len(), 2);
 
-    request.messages.push(asks("3", "no, stop"));
+    request.messages.push(user_text("3", "no, stop"));
     assert_eq!(sent(&request)[1]["content"], json!([text("I look.")]));
 
-    request.messages.insert(2, says("4", "Found."));
-    request.verbatim.extend([wrote("4", json!([found, text("Found.")]))]);
+    request.messages.insert(2, assistant_text("4", "Found."));
+    request.verbatim.extend([verbatim_entry("4", json!([found, text("Found.")]))]);
     assert_eq!(sent(&request)[1]["content"], json!([text("I look."), run]));
     assert_eq!(sent(&request)[2]["content"], json!([found, text("Found.")]));
 }
 
 #[test]
-fn a_message_that_is_no_more_as_it_was_written_is_told() {
+fn a_message_with_other_calls_than_its_verbatim_form_is_rendered() {
     let call = json!({"type": "tool_use", "id": "x", "name": "search", "input": {"q": 1}});
     let thinking = json!({"type": "thinking", "thinking": "x", "signature": "s"});
-    let mut request = asking(vec![asks("1", "go"), called("2", &["a", "b"]), result("a")]);
-    request.verbatim = [wrote("2", json!([thinking, call]))].into();
-    let sent = body(&request)["messages"][1]["content"].clone();
+    let mut request =
+        sample_request(vec![user_text("1", "go"), assistant_calls("2", &["a", "b"]), result("a")]);
+    request.verbatim = [verbatim_entry("2", json!([thinking, call]))].into();
+    let sent = render(&request)["messages"][1]["content"].clone();
     assert_eq!((sent[0]["id"].as_str(), sent[1]["id"].as_str()), (Some("a"), Some("b")));
 
-    let unfinished = asking(vec![asks("1", "go"), says("2", "I ")]);
-    let sent = body(&unfinished)["messages"].clone();
+    let unfinished = sample_request(vec![user_text("1", "go"), assistant_text("2", "I ")]);
+    let sent = render(&unfinished)["messages"].clone();
     assert_eq!(sent[2], json!({"role": "user", "content": [text("[go on]")]}));
 }
 
 #[test]
-fn a_container_goes_on_with_its_turn() {
-    let mut request = asking(vec![asks("1", "go"), called("2", &["a"]), result("a")]);
+fn a_container_is_reused_within_its_turn() {
+    let mut request =
+        sample_request(vec![user_text("1", "go"), assistant_calls("2", &["a"]), result("a")]);
     let call = json!({"type": "tool_use", "id": "x", "name": "search", "input": {"q": 1}});
     let items = json!([call, {"type": "container", "id": "c1"}]);
-    request.verbatim = [wrote("2", items)].into();
+    request.verbatim = [verbatim_entry("2", items)].into();
     request.settings.options.insert("container".to_owned(), json!({"skills": []}));
-    let sent = body(&request);
+    let sent = render(&request);
     assert_eq!(sent["container"], json!({"id": "c1", "skills": []}));
     assert_eq!(sent["messages"][1]["content"].as_array().unwrap().len(), 1);
-    request.messages.push(asks("3", "more"));
-    assert_eq!(body(&request)["container"], json!({"skills": []}));
+    request.messages.push(user_text("3", "more"));
+    assert_eq!(render(&request)["container"], json!({"skills": []}));
 }
 
 #[test]
-fn a_schema_is_closed_and_tells_what_is_not_enforced() {
+fn a_schema_is_closed_and_describes_what_is_not_enforced() {
     let given = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -192,7 +194,7 @@ fn a_schema_is_closed_and_tells_what_is_not_enforced() {
         "required": ["count"],
         "minProperties": 1,
     });
-    let wanted = json!({
+    let expected = json!({
         "type": "object",
         "description": "An order.\n{\"minProperties\":1}",
         "properties": {
@@ -205,7 +207,7 @@ fn a_schema_is_closed_and_tells_what_is_not_enforced() {
         "required": ["count"],
         "additionalProperties": false,
     });
-    assert_eq!(schema::strict(&given), wanted);
+    assert_eq!(schema::strict(&given), expected);
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn a_run_has_the_name_of_the_tool_that_was_declared_for_it() {
         ("web_search", "web_search"),
         ("other", "other"),
     ] {
-        assert_eq!(tool::known(&tools, name), known);
+        assert_eq!(tool::declared_name(&tools, name), known);
     }
     let foreign = ToolSpec { provider_options: Default::default(), ..tools[1].clone() };
     assert_eq!(tool::definition(&foreign), None);

@@ -1,23 +1,23 @@
-//! What comes of a reply on this wire.
+//! Tests of how replies are decoded.
 
 use abide_conversation::message::StopReason;
 use proptest::prelude::*;
 
-use super::super::reply::Reply;
+use super::super::reply::AnthropicDecoder;
 use super::*;
 use crate::model::http;
 use crate::model::http::Frame;
 use crate::model::{ModelError, ReplyChunk, ReplyEnd};
 
 fn read(events: &[String]) -> Result<Vec<ReplyChunk>, ModelError> {
-    let mut reply = Box::new(Reply::new(&asking(Vec::new())));
-    let mut parts = Vec::new();
+    let mut reply = Box::new(AnthropicDecoder::new(&sample_request(Vec::new())));
+    let mut chunks = Vec::new();
     for event in events {
         let data = event.split_once("data: ").unwrap().1.trim().to_owned();
-        parts.extend(http::Reply::take(&mut *reply, Frame { event: String::new(), data })?);
+        chunks.extend(http::ReplyDecoder::push(&mut *reply, Frame { event: String::new(), data })?);
     }
-    parts.extend(http::Reply::end(reply)?);
-    Ok(parts)
+    chunks.extend(http::ReplyDecoder::finish(reply)?);
+    Ok(chunks)
 }
 
 fn done(events: &[String]) -> ReplyEnd {
@@ -44,7 +44,7 @@ fn every_reason_to_stop_is_known() {
         ("boredom", None),
     ] {
         let end = json!({"stop_reason": reason});
-        assert_eq!(done(&streamed(&[(text("Hi"), &[])], end)).stop, stop, "{reason}");
+        assert_eq!(done(&message_frames(&[(text("Hi"), &[])], end)).stop, stop, "{reason}");
     }
 }
 
@@ -53,18 +53,18 @@ fn a_silent_refusal_says_why() {
     let details = json!({"type": "refusal", "category": "bio", "explanation": "Too risky."});
     let end = json!({"stop_reason": "refusal", "stop_details": details});
     let thinking = json!({"type": "thinking", "thinking": "Hm", "signature": ""});
-    let failure = read(&streamed(&[(thinking, &[])], end)).unwrap_err();
-    assert_eq!(failure.message, "the model's provider refused to answer: Too risky.");
+    let error = read(&message_frames(&[(thinking, &[])], end)).unwrap_err();
+    assert_eq!(error.message, "the model's provider refused to answer: Too risky.");
 }
 
 #[test]
-fn what_could_not_go_back_is_not_kept() {
+fn blocks_that_cannot_be_sent_back_are_not_kept() {
     let unsigned = json!({"type": "thinking", "thinking": "", "signature": ""});
     let thought = json!({"type": "thinking_delta", "thinking": "Hm"});
     let end = json!({"stop_reason": "end_turn"});
     let blocks: [(Value, &[Value]); 2] =
         [(unsigned.clone(), std::slice::from_ref(&thought)), (text("Hi"), &[])];
-    assert_eq!(done(&streamed(&blocks, end.clone())).verbatim, None);
+    assert_eq!(done(&message_frames(&blocks, end.clone())).verbatim, None);
 
     let sealed = json!({"type": "redacted_thinking", "data": "s"});
     let direct = json!({"type": "tool_use", "id": "a", "name": "f", "input": {},
@@ -76,27 +76,27 @@ fn what_could_not_go_back_is_not_kept() {
         (text(" "), &[]),
         (direct.clone(), std::slice::from_ref(&cut)),
     ];
-    let kept = done(&streamed(&blocks, end.clone())).verbatim.unwrap();
-    assert_eq!(kept.items, [sealed, direct.clone()]);
-    assert_eq!(done(&streamed(&[(direct, &[])], end)).verbatim, None, "its call says it all");
+    let verbatim_items = done(&message_frames(&blocks, end.clone())).verbatim.unwrap();
+    assert_eq!(verbatim_items.items, [sealed, direct.clone()]);
+    assert_eq!(done(&message_frames(&[(direct, &[])], end)).verbatim, None, "its call says it all");
 }
 
 #[test]
 fn a_container_is_kept_with_the_message() {
     let end = json!({"stop_reason": "tool_use", "container": {"id": "c1", "expires_at": "soon"}});
-    let kept = done(&streamed(&[(text("Hi"), &[])], end)).verbatim.unwrap();
-    assert_eq!(kept.items, [text("Hi"), json!({"type": "container", "id": "c1"})]);
+    let verbatim_items = done(&message_frames(&[(text("Hi"), &[])], end)).verbatim.unwrap();
+    assert_eq!(verbatim_items.items, [text("Hi"), json!({"type": "container", "id": "c1"})]);
 }
 
 #[test]
-fn a_run_without_a_beginning_is_told_by_its_type() {
+fn a_result_without_its_run_is_named_by_its_type() {
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "s9",
         "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}});
     let end = json!({"stop_reason": "end_turn"});
-    let parts = read(&streamed(&[(found.clone(), &[])], end)).unwrap();
-    let ReplyChunk::Call(call) = &parts[0] else { panic!("{parts:?}") };
+    let chunks = read(&message_frames(&[(found.clone(), &[])], end)).unwrap();
+    let ReplyChunk::Call(call) = &chunks[0] else { panic!("{chunks:?}") };
     assert_eq!((&*call.id, &*call.name), ("s9", "web_search_tool_result"));
-    assert_eq!(call.provided.as_ref(), Some(&found["content"]));
+    assert_eq!(call.provider_result.as_ref(), Some(&found["content"]));
 }
 
 fn field() -> impl Strategy<Value = Value> {
@@ -134,17 +134,20 @@ proptest! {
     fn no_event_makes_it_panic_and_no_call_gets_lost(
         events in prop::collection::vec(any_event(), 0..30),
     ) {
-        let mut reply = Box::new(Reply::new(&asking(Vec::new())));
+        let mut reply = Box::new(AnthropicDecoder::new(&sample_request(Vec::new())));
         let mut calls = 0;
         for event in events {
             let begins = event["type"] == "content_block_start"
                 && event["content_block"]["type"] == "tool_use";
             let data = event.to_string();
-            let taken = http::Reply::take(&mut *reply, Frame { event: String::new(), data });
+            let taken = http::ReplyDecoder::push(&mut *reply, Frame { event: String::new(), data });
             calls += usize::from(begins && taken.is_ok());
         }
-        let parts = http::Reply::end(reply).unwrap_or_default();
-        let ours = |part: &&ReplyChunk| matches!(part, ReplyChunk::Call(call) if call.provided.is_none());
-        prop_assert!(parts.is_empty() || parts.iter().filter(ours).count() == calls);
+        let chunks = http::ReplyDecoder::finish(reply).unwrap_or_default();
+        let ours = |chunk: &&ReplyChunk| match chunk {
+            ReplyChunk::Call(call) => call.provider_result.is_none(),
+            _ => false,
+        };
+        prop_assert!(chunks.is_empty() || chunks.iter().filter(ours).count() == calls);
     }
 }

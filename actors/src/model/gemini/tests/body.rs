@@ -1,4 +1,4 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use abide_conversation::event::Executor;
 use abide_conversation::message::{CallRef, Message, MessageStatus, Role, text_block};
@@ -6,10 +6,10 @@ use abide_conversation::{CallId, MessageId};
 
 use super::*;
 use crate::model::ToolSpec;
-use crate::model::gemini::body::body;
+use crate::model::gemini::body::render;
 use crate::model::test_server::message;
 
-fn called(id: &str, calls: &[(&str, &str, Value)]) -> Message {
+fn assistant_calls(id: &str, calls: &[(&str, &str, Value)]) -> Message {
     let call = |(id, name, args): &(&str, &str, Value)| CallRef {
         id: CallId::new(*id),
         name: (*name).to_owned(),
@@ -24,7 +24,7 @@ fn result(id: &str, text: &str) -> Message {
     Message { tool_call_id, ..message("r", Role::Tool, vec![text_block(text)]) }
 }
 
-fn named(name: &str) -> Request {
+fn request_for(name: &str) -> ModelRequest {
     request(ModelSettings { name: name.to_owned(), ..settings(Provider::Gemini) })
 }
 
@@ -39,9 +39,10 @@ fn spec(executor: Executor, options: Value) -> ToolSpec {
 }
 
 #[test]
-fn the_body_is_as_the_wire_wants_it() {
+fn the_body_matches_the_wire_format() {
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
-    let mut call = called("2", &[("a", "search", json!({"z": 1})), ("c~2", "1 b", json!("bad"))]);
+    let mut call =
+        assistant_calls("2", &[("a", "search", json!({"z": 1})), ("c~2", "1 b", json!("bad"))]);
     call.content.insert(0, reasoning.clone());
     let cut = Message {
         status: Some(MessageStatus::Cancelled),
@@ -49,7 +50,7 @@ fn the_body_is_as_the_wire_wants_it() {
     };
     let image = json!({"type": "image", "source": {"type": "base64", "data": "AA==",
         "mimeType": "image/png"}});
-    let mut request = named("gemini-2.5-pro");
+    let mut request = request_for("gemini-2.5-pro");
     request.settings.temperature = Some(0.5);
     request.settings.max_tokens = Some(99);
     request.settings.options =
@@ -88,14 +89,15 @@ fn the_body_is_as_the_wire_wants_it() {
         "generationConfig": {"temperature": 0.5, "maxOutputTokens": 99, "topK": 3},
         "safetySettings": [],
     });
-    assert_eq!(body(&request).to_string(), expected.to_string());
+    assert_eq!(render(&request).to_string(), expected.to_string());
 }
 
 #[test]
-fn a_message_is_replayed_as_it_came_but_for_its_calls_ids() {
+fn a_message_is_replayed_unchanged_except_for_call_ids() {
     let calls = [("call_1", "f", json!({"n": 1})), ("call_1~2", "f", json!({}))];
-    let mut request = named("gemini-3-pro");
-    request.messages = vec![called("2", &calls), result("call_1", "1"), result("call_1~2", "2")];
+    let mut request = request_for("gemini-3-pro");
+    request.messages =
+        vec![assistant_calls("2", &calls), result("call_1", "1"), result("call_1~2", "2")];
     let items = |first: &str, second: &str| {
         let first = json!({"id": first, "name": "f", "args": {"n": 1}});
         json!([
@@ -106,33 +108,33 @@ fn a_message_is_replayed_as_it_came_but_for_its_calls_ids() {
             {"functionCall": {"id": second, "name": "f"}},
         ])
     };
-    let kept = |items: Value| verbatim(items).unwrap();
-    let sent = |request: &Request| body(request)["contents"].clone();
-    request.verbatim.insert(MessageId::new("2"), kept(items("call_1", "call_1")));
+    let replayable = |items: Value| verbatim(items).unwrap();
+    let sent = |request: &ModelRequest| render(request)["contents"].clone();
+    request.verbatim.insert(MessageId::new("2"), replayable(items("call_1", "call_1")));
     assert_eq!(sent(&request)[0]["parts"], items("call_1", "call_1~2"));
     assert_eq!(sent(&request)[1]["parts"][1]["functionResponse"]["id"], "call_1~2");
 
-    // Whatever else it has: another provider's form, other calls, or calls that are none.
+    // Verbatim forms that do not fit: another provider's, other calls, or malformed calls.
     request.verbatim.clear();
     let neutral = sent(&request);
     assert_eq!(neutral[0]["parts"][0], json!({"text": "I look."}));
-    let mut foreign = kept(items("call_1", "call_1"));
+    let mut foreign = replayable(items("call_1", "call_1"));
     foreign.provider = "anthropic".to_owned();
-    let one = kept(json!([{"functionCall": {"name": "f"}}]));
-    let broken = kept(json!([{"functionCall": ["a"]}, {"functionCall": 7}]));
-    for other in [foreign, one, broken, kept(json!([]))] {
+    let one = replayable(json!([{"functionCall": {"name": "f"}}]));
+    let broken = replayable(json!([{"functionCall": ["a"]}, {"functionCall": 7}]));
+    for other in [foreign, one, broken, replayable(json!([]))] {
         request.verbatim.insert(MessageId::new("2"), other);
         assert_eq!(sent(&request), neutral);
     }
 }
 
 #[test]
-fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
+fn the_first_unsigned_call_gets_a_placeholder_where_a_signature_is_required() {
     let calls = [("a", "f", json!({})), ("b", "f", json!({}))];
     let signature = |name: &str, at: usize| {
-        let mut request = named(name);
-        request.messages = vec![called("2", &calls)];
-        let part = body(&request)["contents"][0]["parts"][at].clone();
+        let mut request = request_for(name);
+        request.messages = vec![assistant_calls("2", &calls)];
+        let part = render(&request)["contents"][0]["parts"][at].clone();
         assert!(part.get("functionCall").is_some());
         part.get("thoughtSignature").cloned()
     };
@@ -143,14 +145,14 @@ fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
     for name in ["gemini-2.5-pro", "models/gemini-1.5-flash", "gemma-3-27b-it"] {
         assert_eq!(signature(name, 1), None);
     }
-    // A message of an older model goes back as it came but for that.
+    // A message of an older model is sent back unchanged except for the placeholder.
     let parts = |model: &str| {
-        let mut request = named("gemini-3-pro");
-        request.messages = vec![called("2", &calls[..1])];
+        let mut request = request_for("gemini-3-pro");
+        request.messages = vec![assistant_calls("2", &calls[..1])];
         let made = verbatim(json!([{"functionCall": {"name": "f"}}])).unwrap();
         let made = ProviderMessage { model: model.to_owned(), ..made };
         request.verbatim.insert(MessageId::new("2"), made);
-        body(&request)["contents"][0]["parts"].clone()
+        render(&request)["contents"][0]["parts"].clone()
     };
     let call = json!({"functionCall": {"name": "f", "id": "a"}});
     assert_eq!(parts("gemini-3-flash"), json!([call]));
@@ -158,37 +160,38 @@ fn the_first_call_says_that_it_is_unsigned_where_a_signature_is_demanded() {
 }
 
 #[test]
-fn a_schema_is_asked_for_in_words_where_tools_forbid_it_otherwise() {
+fn a_schema_goes_into_the_prompt_where_tools_forbid_it() {
     let schema = json!({"type": "object"});
-    let asked = |name: &str, tools: Vec<ToolSpec>, system: &str| {
+    let schema_and_prompt = |name: &str, tools: Vec<ToolSpec>, system: &str| {
         let schema = Some(schema.clone());
-        let body = body(&Request { tools, schema, system: system.to_owned(), ..named(name) });
+        let body =
+            render(&ModelRequest { tools, schema, system: system.to_owned(), ..request_for(name) });
         (body["generationConfig"].clone(), body["systemInstruction"]["parts"][0]["text"].clone())
     };
     let native = json!({"responseMimeType": "application/json", "responseJsonSchema": schema});
     let tools = || vec![spec(Executor::Server, json!({}))];
-    assert_eq!(asked("gemini-3-pro", tools(), ""), (native.clone(), Value::Null));
-    assert_eq!(asked("gemini-2.5-pro", vec![], "Hi."), (native, json!("Hi.")));
+    assert_eq!(schema_and_prompt("gemini-3-pro", tools(), ""), (native.clone(), Value::Null));
+    assert_eq!(schema_and_prompt("gemini-2.5-pro", vec![], "Hi."), (native, json!("Hi.")));
     let words = "Answer with nothing but JSON that satisfies this schema: {\"type\":\"object\"}";
-    assert_eq!(asked("gemini-2.5-pro", tools(), ""), (Value::Null, json!(words)));
+    assert_eq!(schema_and_prompt("gemini-2.5-pro", tools(), ""), (Value::Null, json!(words)));
     let both = json!(format!("Hi.\n\n{words}"));
-    assert_eq!(asked("gemini-2.5-pro", tools(), "Hi."), (Value::Null, both));
+    assert_eq!(schema_and_prompt("gemini-2.5-pro", tools(), "Hi."), (Value::Null, both));
 }
 
 #[test]
-fn functions_beside_tools_of_the_provider_are_declared_with_their_switch() {
-    let mut request = named("gemini-3-pro");
+fn functions_together_with_provider_tools_are_declared_with_a_switch() {
+    let mut request = request_for("gemini-3-pro");
     let web = spec(Executor::Provider, json!({"gemini": {"googleSearch": {}}}));
     request.tools = vec![web.clone()];
-    assert_eq!(body(&request).get("toolConfig"), None);
+    assert_eq!(render(&request).get("toolConfig"), None);
     request.tools = vec![web, spec(Executor::Client, json!({}))];
-    let sent = body(&request);
+    let sent = render(&request);
     assert_eq!(sent["toolConfig"], json!({"includeServerSideToolInvocations": true}));
     assert_eq!(sent["tools"][1], json!({"googleSearch": {}}));
 }
 
 #[test]
-fn every_block_has_the_part_that_the_wire_knows_for_it() {
+fn every_block_becomes_the_part_that_the_api_knows() {
     let text = |text: &str| json!({"text": text});
     let inline = |kind: &str| json!({"inlineData": {"mimeType": kind, "data": "AAEC"}});
     let file = |kind: &str, uri: &str| json!({"fileData": {"mimeType": kind, "fileUri": uri}});
@@ -226,8 +229,8 @@ fn every_block_has_the_part_that_the_wire_knows_for_it() {
         (json!({"type": "code", "text": "x", "language": "c"}), text("```c\nx\n```")),
         (json!({"type": "hologram", "n": 1}), text(r#"{"type":"hologram","n":1}"#)),
     ] {
-        let mut request = named("gemini-3-pro");
+        let mut request = request_for("gemini-3-pro");
         request.messages = vec![message("1", Role::User, vec![block.clone()])];
-        assert_eq!(body(&request)["contents"][0]["parts"], json!([part]), "{block}");
+        assert_eq!(render(&request)["contents"][0]["parts"], json!([part]), "{block}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the provider runs by itself.
+//! Tests of tools that the provider runs.
 
 use abide_conversation::event::Executor;
 
@@ -16,17 +16,17 @@ fn tool(name: &str, options: Value) -> ToolSpec {
 }
 
 async fn reply(tools: Vec<ToolSpec>, pieces: Vec<String>) -> (Vec<ModelToolCall>, ReplyEnd) {
-    let server = Server::start([Answer::stream(pieces)]).await;
-    let request = Request { tools, ..asking(&server) };
-    let mut parts = whole(answered(&gemini(), request).await);
+    let server = TestServer::start([TestResponse::stream(pieces)]).await;
+    let request = ModelRequest { tools, ..request_to(&server) };
+    let mut parts = all_ok(collect_reply(&gemini(), request).await);
     let Some(ReplyChunk::Done(done)) = parts.pop() else { panic!("no end") };
     let call = |part| if let ReplyChunk::Call(call) = part { Some(call) } else { None };
     (parts.into_iter().filter_map(call).collect(), done)
 }
 
-fn ran(id: &str, name: &str, args: Value, result: &Value) -> ModelToolCall {
-    let (id, name, provided) = (id.to_owned(), name.to_owned(), Some(result.clone()));
-    ModelToolCall { id, name, args: Ok(args), provided }
+fn hosted_run(id: &str, name: &str, args: Value, result: &Value) -> ModelToolCall {
+    let provider_result = Some(result.clone());
+    ModelToolCall { id: id.to_owned(), name: name.to_owned(), args: Ok(args), provider_result }
 }
 
 #[tokio::test]
@@ -46,7 +46,8 @@ async fn code_that_was_run_is_a_call_with_its_result() {
     let tools = vec![tool("python", json!({"codeExecution": {}}))];
     let (calls, done) = reply(tools, vec![parts(items.clone()), finish("STOP")]).await;
     let args = json!({"language": "PYTHON", "code": "print(1)"});
-    let expected = [ran("y", "python", args.clone(), &early), ran("x", "python", args, &late)];
+    let expected =
+        [hosted_run("y", "python", args.clone(), &early), hosted_run("x", "python", args, &late)];
     assert_eq!(calls, expected);
     assert_eq!(
         done,
@@ -63,15 +64,15 @@ async fn a_search_is_named_as_its_definition_names_it() {
     let tools = vec![tool("web", json!({"google_search": {}}))];
     let (calls, done) = reply(tools, vec![parts(items.clone()), finish("STOP")]).await;
     let expected = [
-        ran("s", "web", json!({"queries": ["a"]}), &result),
-        ran("u", "url_context", json!({}), &read),
+        hosted_run("s", "web", json!({"queries": ["a"]}), &result),
+        hosted_run("u", "url_context", json!({}), &read),
     ];
     assert_eq!(calls, expected);
     assert_eq!(done.verbatim, verbatim(items));
 }
 
 #[tokio::test]
-async fn what_grounds_an_answer_is_the_result_of_its_search() {
+async fn grounding_metadata_is_the_result_of_a_search() {
     let found = json!({"webSearchQueries": ["abide"], "searchEntryPoint": {"renderedContent": "x"},
         "groundingChunks": [{"web": {"uri": "https://a.example", "title": "A"}}],
         "groundingSupports": [{"segment": {"endIndex": 3}, "groundingChunkIndices": [0]}]});
@@ -86,17 +87,17 @@ async fn what_grounds_an_answer_is_the_result_of_its_search() {
     let tools = || vec![tool("web", json!({"googleSearch": {}}))];
     let (calls, done) = reply(tools(), vec![end(&found, &pages)]).await;
     let expected = [
-        ran("", "web", json!({"queries": ["abide"]}), &found),
-        ran("", "url_context", json!({"urls": ["https://b.example"]}), &pages),
+        hosted_run("", "web", json!({"queries": ["abide"]}), &found),
+        hosted_run("", "url_context", json!({"urls": ["https://b.example"]}), &pages),
     ];
     assert_eq!(calls, expected);
     assert_eq!(done.verbatim, verbatim(json!([{"text": "So."}])));
     let (calls, _) = reply(tools(), vec![end(&place, &json!({}))]).await;
-    assert_eq!(calls, [ran("", "google_maps", json!({}), &place)]);
+    assert_eq!(calls, [hosted_run("", "google_maps", json!({}), &place)]);
 }
 
 #[tokio::test]
-async fn a_run_without_its_result_is_only_in_what_is_kept() {
+async fn a_run_without_a_result_is_only_in_the_verbatim_message() {
     let items = json!([{"executableCode": {"language": "PYTHON", "code": "while 1: pass"}}]);
     let (calls, done) = reply(vec![], vec![parts(items.clone()), finish("MAX_TOKENS")]).await;
     assert_eq!(calls, []);

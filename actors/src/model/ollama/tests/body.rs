@@ -1,10 +1,10 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use super::*;
-use crate::model::ollama::body::body;
+use crate::model::ollama::body::render;
 use crate::model::test_server::message;
 
-fn looked() -> Vec<Message> {
+fn conversation() -> Vec<Message> {
     let call = CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!({"q": 1}) };
     vec![
         message("1", Role::User, vec![text_block("one")]),
@@ -30,23 +30,23 @@ fn tool() -> ToolSpec {
 }
 
 #[test]
-fn the_body_on_the_wire_is_as_written() {
+fn the_body_matches_the_wire_format() {
     let image = |source: Value| json!({"type": "image", "title": "I", "source": source});
     let png = image(json!({"type": "base64", "mimeType": "image/png", "data": "AA=="}));
     let link = image(json!({"type": "url", "url": "http://h/i.png"}));
-    let mut asked = asking();
-    asked.system = "Be brief.".to_owned();
-    asked.messages = looked();
-    asked.messages.push(message("3", Role::User, vec![text_block("see"), png, link]));
-    asked.tools = vec![tool()];
-    asked.settings.temperature = Some(0.5);
-    asked.settings.max_tokens = Some(100);
-    asked.settings.window = Some(8192);
+    let mut request = sample_request();
+    request.system = "Be brief.".to_owned();
+    request.messages = conversation();
+    request.messages.push(message("3", Role::User, vec![text_block("see"), png, link]));
+    request.tools = vec![tool()];
+    request.settings.temperature = Some(0.5);
+    request.settings.max_tokens = Some(100);
+    request.settings.window = Some(8192);
     let options = json!({"options": {"num_ctx": 4096, "seed": 7}, "think": false});
-    asked.settings.options = options.as_object().cloned().unwrap();
+    request.settings.options = options.as_object().cloned().unwrap();
     let function = json!({"name": "look", "description": "Looks.",
         "parameters": {"type": "object", "properties": {}}});
-    let wanted = json!({
+    let expected = json!({
         "model": "some-model",
         "messages": [
             {"role": "system", "content": "Be brief."},
@@ -63,48 +63,50 @@ fn the_body_on_the_wire_is_as_written() {
         "tools": [{"type": "function", "function": function}],
         "think": false,
     });
-    assert_eq!(body(&asked), wanted);
-    assert_eq!(body(&asking()).get("options"), None);
+    assert_eq!(render(&request), expected);
+    assert_eq!(render(&sample_request()).get("options"), None);
 }
 
 #[test]
-fn a_schema_is_the_format_or_beside_tools_is_told() {
+fn a_schema_is_the_format_or_with_tools_a_part_of_the_prompt() {
     let schema = json!({"type": "object"});
-    let mut asked = asking();
-    asked.schema = Some(schema.clone());
-    let sent = body(&asked);
+    let mut request = sample_request();
+    request.schema = Some(schema.clone());
+    let sent = render(&request);
     assert_eq!((&sent["format"], &sent["messages"]), (&schema, &json!([])));
-    asked.tools = vec![tool()];
-    let sent = body(&asked);
+    request.tools = vec![tool()];
+    let sent = render(&request);
     assert_eq!(sent.get("format"), None, "a grammar would leave no call to make");
-    let told = sent["messages"][0]["content"].as_str().unwrap();
-    assert!(told.ends_with("this JSON Schema: {\"type\":\"object\"}"), "{told}");
-    asked.tools[0].executor = Executor::Provider;
-    assert_eq!(body(&asked)["format"], schema, "another provider's tool is none");
+    let prompt = sent["messages"][0]["content"].as_str().unwrap();
+    assert!(prompt.ends_with("this JSON Schema: {\"type\":\"object\"}"), "{prompt}");
+    request.tools[0].executor = Executor::Provider;
+    assert_eq!(render(&request)["format"], schema, "another provider's tool is none");
 }
 
 #[test]
-fn what_led_to_calls_is_read_again_by_the_same_model() {
-    let call = says(json!({"tool_calls": [{"function": {"name": "f"}}]}));
-    let thinks = |text: &str| says(json!({"content": "", "thinking": text}));
-    let verbatim = |lines: Vec<Value>| match heard(lines).unwrap().pop() {
+fn thinking_before_calls_is_sent_back_to_the_same_model() {
+    let call = line(json!({"tool_calls": [{"function": {"name": "f"}}]}));
+    let thinks = |text: &str| line(json!({"content": "", "thinking": text}));
+    let verbatim = |lines: Vec<Value>| match decode(lines).unwrap().pop() {
         Some(ReplyChunk::Done(done)) => done.verbatim,
         other => panic!("ends with {other:?}"),
     };
-    let spoke = says(json!({"content": "Hi"}));
-    assert_eq!(verbatim(vec![thinks("Hm."), spoke, done("stop")]), None);
+    let text = line(json!({"content": "Hi"}));
+    assert_eq!(verbatim(vec![thinks("Hm."), text, done("stop")]), None);
     assert_eq!(verbatim(vec![call.clone(), done("stop")]), None);
-    let kept = verbatim(vec![thinks("Hm."), thinks(" So."), call, done("stop")]).unwrap();
+    let verbatim_message =
+        verbatim(vec![thinks("Hm."), thinks(" So."), call, done("stop")]).unwrap();
     for (model, provider, thinking) in [
         ("some-model", "ollama", Some(&json!("Hm. So."))),
         ("other-model", "ollama", None),
         ("some-model", "openai", None),
     ] {
-        let mut asked = asking();
-        asked.messages = looked();
-        asked.settings.name = model.to_owned();
-        let kept = ProviderMessage { provider: provider.to_owned(), ..kept.clone() };
-        asked.verbatim = [(MessageId::new("2"), kept)].into();
-        assert_eq!(body(&asked)["messages"][1].get("thinking"), thinking, "{model} {provider}");
+        let mut request = sample_request();
+        request.messages = conversation();
+        request.settings.name = model.to_owned();
+        let verbatim_message =
+            ProviderMessage { provider: provider.to_owned(), ..verbatim_message.clone() };
+        request.verbatim = [(MessageId::new("2"), verbatim_message)].into();
+        assert_eq!(render(&request)["messages"][1].get("thinking"), thinking, "{model} {provider}");
     }
 }

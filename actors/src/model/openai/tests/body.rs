@@ -1,4 +1,4 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use abide_conversation::CallId;
 use abide_conversation::event::Executor;
@@ -6,7 +6,7 @@ use abide_conversation::message::{CallRef, Message, MessageStatus, Role, text_bl
 
 use super::*;
 use crate::model::ToolSpec;
-use crate::model::openai::body::body;
+use crate::model::openai::body::render;
 use crate::model::test_server::message;
 
 fn conversation() -> Vec<Message> {
@@ -73,7 +73,7 @@ fn base64(kind: &str, media_type: &str) -> Value {
 }
 
 #[test]
-fn every_block_has_the_part_that_the_wire_knows_for_it() {
+fn every_block_becomes_the_part_that_the_api_knows() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
     let audio = |format: &str| json!({"type": "input_audio", "input_audio": {"data": "AAEC", "format": format}});
@@ -114,7 +114,7 @@ fn every_block_has_the_part_that_the_wire_knows_for_it() {
     ] {
         let mut request = request(settings(Provider::Openai));
         request.messages = vec![message("1", Role::User, vec![block.clone()])];
-        let content = body(&request, true)["messages"][0]["content"].clone();
+        let content = render(&request, true)["messages"][0]["content"].clone();
         let expected = match part["type"].as_str() {
             Some("text") => part["text"].clone(),
             _ => json!([part]),
@@ -135,7 +135,7 @@ fn the_media_of_a_result_follow_it_on_the_wire() {
     let mut request = request(settings(Provider::Openai));
     let media = message("media_1", Role::User, vec![text_block("Media:"), photo]);
     request.messages = vec![called, named, media];
-    let sent = &body(&request, true)["messages"];
+    let sent = &render(&request, true)["messages"];
     assert_eq!(sent[1]["content"], "[image/png, 3 B]");
     assert_eq!(
         sent[2],
@@ -151,21 +151,21 @@ fn no_tools_are_sent_where_none_is_this_providers() {
     let web = ToolSpec { executor: Executor::Provider, ..spec("web", json!({}), json!({})) };
     let mut request = request(settings(Provider::Openai));
     request.tools = vec![web];
-    assert_eq!(body(&request, true).get("tools"), None);
+    assert_eq!(render(&request, true).get("tools"), None);
     request.tools[0].provider_options.insert("openai".to_owned(), json!({"type": "web_search"}));
-    assert_eq!(body(&request, true)["tools"], json!([{"type": "web_search"}]));
+    assert_eq!(render(&request, true)["tools"], json!([{"type": "web_search"}]));
 }
 
 #[tokio::test]
-async fn the_body_on_the_wire_is_as_written() {
-    let server = Server::start([Answer::stream([finish("stop")])]).await;
+async fn the_body_matches_the_wire_format() {
+    let server = TestServer::start([TestResponse::stream([finish("stop")])]).await;
     let parameters = json!({"type": "object", "required": ["z"],
         "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}});
-    let request = Request {
+    let request = ModelRequest {
         settings: ModelSettings {
             temperature: Some(0.5),
             max_tokens: Some(99),
-            ..asking(&server).settings
+            ..request_to(&server).settings
         },
         system: "Be brief.".to_owned(),
         messages: conversation(),
@@ -175,12 +175,12 @@ async fn the_body_on_the_wire_is_as_written() {
             json!({"openai": {"function": {"strict": true}}}),
         )],
         schema: Some(json!({"type": "object"})),
-        ..asking(&server)
+        ..request_to(&server)
     };
-    whole(answered(&openai(Limits::default()), request).await);
-    let asked = server.asked().remove(0);
-    assert_eq!(asked.path, "/v1/chat/completions");
-    assert_eq!(asked.headers["content-type"], "application/json");
+    all_ok(collect_reply(&openai(HttpTimeouts::default()), request).await);
+    let request = server.requests().remove(0);
+    assert_eq!(request.path, "/v1/chat/completions");
+    assert_eq!(request.headers["content-type"], "application/json");
     let function = json!({"name": "search", "description": "Searches.", "parameters": parameters,
         "strict": true});
     let expected = json!({
@@ -194,23 +194,23 @@ async fn the_body_on_the_wire_is_as_written() {
         "response_format": {"type": "json_schema",
             "json_schema": {"name": "answer", "schema": {"type": "object"}}},
     });
-    assert_eq!(asked.body.to_string(), expected.to_string());
+    assert_eq!(request.body.to_string(), expected.to_string());
 }
 
 #[test]
-fn openai_itself_is_told_the_limit_by_its_new_name() {
+fn openai_itself_gets_the_limit_under_its_new_name() {
     let settings = ModelSettings { max_tokens: Some(5), ..settings(Provider::Openai) };
-    let body = body(&request(settings), true);
+    let body = render(&request(settings), true);
     assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(5), &Value::Null));
 }
 
 #[test]
-fn a_caches_name_is_as_long_as_the_wire_allows() {
-    let mut asked = request(settings(Provider::Openai));
-    assert_eq!(body(&asked, true)["prompt_cache_key"], "conv_1");
-    asked.cache_key = "c".repeat(128);
-    let name = body(&asked, true)["prompt_cache_key"].clone();
+fn a_cache_key_is_as_long_as_the_api_allows() {
+    let mut request = request(settings(Provider::Openai));
+    assert_eq!(render(&request, true)["prompt_cache_key"], "conv_1");
+    request.cache_key = "c".repeat(128);
+    let name = render(&request, true)["prompt_cache_key"].clone();
     assert_eq!(name.as_str().map(str::len), Some(64));
-    asked.cache_key = format!("{}d", "c".repeat(127));
-    assert_ne!(body(&asked, true)["prompt_cache_key"], name);
+    request.cache_key = format!("{}d", "c".repeat(127));
+    assert_ne!(render(&request, true)["prompt_cache_key"], name);
 }

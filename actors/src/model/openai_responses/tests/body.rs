@@ -1,25 +1,25 @@
-//! What a request says on the wire.
+//! Tests of how requests are written.
 
 use std::sync::Arc;
 
 use super::*;
-use crate::model::http::{Limits, Wire};
-use crate::model::openai_responses::body::body;
-use crate::model::test_server::{Answer, Server, Still, answered, message};
+use crate::model::http::{HttpModel, HttpTimeouts};
+use crate::model::openai_responses::body::render;
+use crate::model::test_server::{FixedClock, TestResponse, TestServer, collect_reply, message};
 
-fn spoken(text: &str, ids: &[&str]) -> Message {
+fn assistant_message(text: &str, ids: &[&str]) -> Message {
     let call = |id: &&str| CallRef { id: CallId::new(*id), name: "f".to_owned(), args: json!({}) };
     let tool_calls = ids.iter().map(call).collect();
     Message { tool_calls, ..message("2", Role::Assistant, vec![text_block(text)]) }
 }
 
-/// The items of a message with calls of these ids, of which this is the provider's form.
+/// The items that are sent for a message with calls of these ids and this verbatim form.
 pub(super) fn replayed(verbatim: ProviderMessage, ids: &[&str], model: &str) -> Value {
-    let mut asked = asking();
-    asked.settings.name = model.to_owned();
-    asked.messages = vec![spoken("Hi", ids)];
-    asked.verbatim = [(MessageId::new("2"), verbatim)].into();
-    body(&asked, false)["input"].clone()
+    let mut request = sample_request();
+    request.settings.name = model.to_owned();
+    request.messages = vec![assistant_message("Hi", ids)];
+    request.verbatim = [(MessageId::new("2"), verbatim)].into();
+    render(&request, false)["input"].clone()
 }
 
 fn verbatim(items: &[Value]) -> ProviderMessage {
@@ -28,12 +28,12 @@ fn verbatim(items: &[Value]) -> ProviderMessage {
 }
 
 #[test]
-fn the_body_on_the_wire_is_as_written() {
-    let mut asked = asking();
-    asked.system = "Be brief.".to_owned();
-    asked.settings.temperature = Some(0.5);
-    asked.settings.max_tokens = Some(100);
-    asked.settings.options =
+fn the_body_matches_the_wire_format() {
+    let mut request = sample_request();
+    request.system = "Be brief.".to_owned();
+    request.settings.temperature = Some(0.5);
+    request.settings.max_tokens = Some(100);
+    request.settings.options =
         json!({"reasoning": {"effort": "low"}, "include": []}).as_object().cloned().unwrap();
     let image = json!({"type": "image", "source": {"type": "url", "url": "http://h/i.png"}});
     let file = json!({"type": "document", "source": {"type": "file_id", "fileId": "file_1"}});
@@ -43,7 +43,7 @@ fn the_body_on_the_wire_is_as_written() {
     };
     let calls = [CallRef { id: CallId::new("c~2"), name: "a.b".to_owned(), args: json!("cut") }];
     let reasoning = json!({"type": "reasoning", "text": "hidden"});
-    asked.messages = vec![
+    request.messages = vec![
         message("1", Role::User, vec![text_block("one"), text_block("two")]),
         Message {
             tool_calls: calls.to_vec(),
@@ -54,17 +54,17 @@ fn the_body_on_the_wire_is_as_written() {
         message("4", Role::Assistant, Vec::new()),
     ];
     let options = json!({"openai_responses": {"strict": true}});
-    asked.tools = vec![ToolSpec {
+    request.tools = vec![ToolSpec {
         name: "look".to_owned(),
         description: "Looks.".to_owned(),
         parameters: json!({"type": "object", "properties": {}}),
         executor: Executor::Human,
         provider_options: options.as_object().cloned().unwrap(),
     }];
-    let sent = body(&asked, true);
+    let sent = render(&request, true);
     let id = sent["input"][3]["call_id"].clone();
     assert!(id.as_str().unwrap().starts_with("c_2_"), "{id}");
-    let wanted = json!({
+    let expected = json!({
         "model": "some-model",
         "input": [
             {"role": "user", "content": "one\ntwo"},
@@ -88,31 +88,32 @@ fn the_body_on_the_wire_is_as_written() {
         "prompt_cache_key": "conv_1",
         "reasoning": {"effort": "low"},
     });
-    assert_eq!(sent, wanted);
-    asked.tools[0].provider_options.clear();
-    asked.settings.options.clear();
-    let sent = body(&asked, false);
+    assert_eq!(sent, expected);
+    request.tools[0].provider_options.clear();
+    request.settings.options.clear();
+    let sent = render(&request, false);
     assert_eq!(sent["tools"][0]["strict"], json!(false), "a schema is sent as it is written");
     assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));
     assert_eq!(sent.get("prompt_cache_key"), None);
 }
 
 #[test]
-fn another_model_gets_what_was_not_sealed_for_it() {
+fn another_model_gets_the_items_that_are_not_encrypted() {
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
-    let items = [sealed(json!("S")), search.clone(), said("Hi"), function_call("a", "{}")];
+    let items =
+        [reasoning_item(json!("S")), search.clone(), message_item("Hi"), function_call("a", "{}")];
     let sent = replayed(verbatim(&items), &["a"], "some-model");
     assert_eq!(sent, json!(items), "to the same model, as they came");
     let sent = replayed(verbatim(&items), &["a"], "other-model");
-    let (mut said, mut called) = (said("Hi"), function_call("a", "{}"));
-    said.as_object_mut().unwrap().remove("id");
-    called.as_object_mut().unwrap().remove("id");
-    assert_eq!(sent, json!([search, said, called]));
+    let (mut message, mut call) = (message_item("Hi"), function_call("a", "{}"));
+    message.as_object_mut().unwrap().remove("id");
+    call.as_object_mut().unwrap().remove("id");
+    assert_eq!(sent, json!([search, message, call]));
 }
 
 #[test]
-fn a_form_that_has_other_calls_than_the_message_is_not_sent() {
-    let items = [sealed(json!("S")), function_call("a", "{}")];
+fn a_verbatim_message_with_other_calls_is_not_sent() {
+    let items = [reasoning_item(json!("S")), function_call("a", "{}")];
     for ids in [&[][..], &["a", "b"]] {
         let sent = replayed(verbatim(&items), ids, "some-model");
         assert_eq!(sent[0], json!({"role": "assistant", "content": "Hi"}));
@@ -123,31 +124,31 @@ fn a_form_that_has_other_calls_than_the_message_is_not_sent() {
 }
 
 #[test]
-fn arguments_that_were_cut_go_back_as_none() {
-    let items = [sealed(json!("S")), function_call("a", "{\"q\": ")];
+fn truncated_arguments_are_sent_back_as_an_empty_object() {
+    let items = [reasoning_item(json!("S")), function_call("a", "{\"q\": ")];
     let sent = replayed(verbatim(&items), &["a"], "some-model");
     assert_eq!(sent[1]["arguments"], json!("{}"));
 }
 
 #[tokio::test]
-async fn a_model_that_does_not_think_is_asked_again_without_what_only_thinking_has() {
-    let said = "Encrypted content is not supported with this model.";
+async fn a_model_that_does_not_think_is_called_again_without_encrypted_reasoning() {
+    let refusal = "Encrypted content is not supported with this model.";
     let sealed = "reasoning.encrypted_content";
     for (options, first, second) in [
         (None, json!([sealed]), Some(json!([]))),
         (Some(json!([sealed, "x"])), json!([sealed, "x"]), Some(json!(["x"]))),
         (Some(json!(["x"])), json!(["x"]), None),
     ] {
-        let server = Server::start([Answer::error(400, said)]).await;
-        let mut asked = asking();
-        asked.settings.base_url = Some(server.url.clone());
-        asked.settings.options.extend(options.map(|include| ("include".to_owned(), include)));
-        let wire = Wire::new(Arc::new(Still), Limits::default(), |_| None);
-        let failure = answered(&wire, asked).await.remove(0).unwrap_err();
-        assert_eq!(failure.retry, Retry::Never);
-        let asked = server.asked();
-        assert_eq!(asked[0].body["include"], first);
-        assert_eq!(asked.get(1).map(|asked| asked.body["include"].clone()), second);
-        assert!(asked.len() < 3, "{}", asked.len());
+        let server = TestServer::start([TestResponse::error(400, refusal)]).await;
+        let mut request = sample_request();
+        request.settings.base_url = Some(server.url.clone());
+        request.settings.options.extend(options.map(|include| ("include".to_owned(), include)));
+        let model = HttpModel::new(Arc::new(FixedClock), HttpTimeouts::default(), |_| None);
+        let error = collect_reply(&model, request).await.remove(0).unwrap_err();
+        assert_eq!(error.retry, Retry::Never);
+        let requests = server.requests();
+        assert_eq!(requests[0].body["include"], first);
+        assert_eq!(requests.get(1).map(|request| request.body["include"].clone()), second);
+        assert!(requests.len() < 3, "{}", requests.len());
     }
 }
