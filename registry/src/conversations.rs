@@ -5,7 +5,6 @@ mod ensure_started;
 mod inspect;
 mod repair;
 pub mod rpc_server;
-pub mod search;
 mod snapshot;
 
 use std::collections::HashMap;

@@ -41,7 +41,7 @@ pub enum Absent {
 
 /// The protocol of the host.
 pub enum HostMsg {
-    /// The live actor of a conversation, started if there is none, over a holder that is dead.
+    /// The live actor of a conversation, started if there is none, replacing a dead holder if one is named.
     Ensure(ConversationId, Option<Holder>, RpcReplyPort<Ensured>),
     /// The pause after a crash is over.
     Revive(ConversationId),
@@ -111,8 +111,8 @@ impl Actor for Host {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            HostMsg::Ensure(id, over, reply) => {
-                state.ensure(&myself, id, over, Some(reply)).await?;
+            HostMsg::Ensure(id, replacing, reply) => {
+                state.ensure(&myself, id, replacing, Some(reply)).await?;
             }
             // Unless it was forgotten since.
             HostMsg::Revive(id) if state.is_wanted(&id) => state.revive(&myself, id).await?,
@@ -201,7 +201,7 @@ impl State {
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
-        over: Option<Holder>,
+        replacing: Option<Holder>,
         reply: Option<RpcReplyPort<Ensured>>,
     ) -> Result<(), ActorProcessingErr> {
         let live = self.table.get(&id);
@@ -217,7 +217,7 @@ impl State {
             }
             (None, Some(quarantined), _) => Err(Absent::Quarantined(quarantined)),
             (None, None, Some(RestartDelay::AfterRefusal)) => Err(Absent::Away),
-            (None, None, None) => Ok(self.start(myself, id, over).await?),
+            (None, None, None) => Ok(self.start(myself, id, replacing).await?),
         };
         if let Some(reply) = reply {
             // Who asked may have gone.
@@ -238,9 +238,9 @@ impl State {
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
     ) -> Result<(), ActorProcessingErr> {
-        let over = self.records.get_mut(&id).and_then(CrashHistory::revive);
+        let replacing = self.records.get_mut(&id).and_then(CrashHistory::revive);
         let waiting = self.waiting.remove(&id).unwrap_or_default();
-        self.ensure(myself, id.clone(), over, None).await?;
+        self.ensure(myself, id.clone(), replacing, None).await?;
         for reply in waiting {
             self.ensure(myself, id.clone(), None, Some(reply)).await?;
         }
@@ -251,17 +251,21 @@ impl State {
         &mut self,
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
-        over: Option<Holder>,
+        replacing: Option<Holder>,
     ) -> Result<ActorHandle, ActorProcessingErr> {
         let depth = Arc::new(AtomicUsize::new(0));
         let (deps, since) = (self.deps.clone(), self.deps.clock.now());
         let depth_of = depth.clone();
-        let arguments =
-            conversation::Arguments { id: id.clone(), deps, over: over.clone(), depth: depth_of };
+        let arguments = conversation::Arguments {
+            id: id.clone(),
+            deps,
+            over: replacing.clone(),
+            depth: depth_of,
+        };
         let supervisor = myself.get_cell();
         let (actor, _) = Actor::spawn_linked(None, Conversation, arguments, supervisor).await?;
         let restarts = self.records.get(&id).map(|record| record.restarts).unwrap_or_default();
-        let handle = ActorHandle { actor, depth, since, restarts, over };
+        let handle = ActorHandle { actor, depth, since, restarts, replacing };
         self.ids.insert(handle.actor.get_id(), id.clone());
         self.table.set(id, Some(handle.clone()));
         Ok(handle)
@@ -301,8 +305,8 @@ impl State {
         let now = self.deps.clock.now();
         let death = error.downcast_ref::<ExitReason>();
         let record = self.records.entry(id.clone()).or_default();
-        let over = self.table.get(&id).and_then(|handle| handle.over);
-        let pause = record.died(now, death, &error.to_string(), over);
+        let replacing = self.table.get(&id).and_then(|handle| handle.replacing);
+        let pause = record.died(now, death, &error.to_string(), replacing);
         // A panic's words may be anybody's.
         let said = death.is_none().then(|| error.to_string());
         let error = death.map(ToString::to_string);

@@ -60,7 +60,8 @@ impl PartitionSet {
     /// gets or had moves. Nothing, if `me` is not among them.
     pub fn of(me: &str, members: &[&str]) -> Self {
         let mine = |partition: Partition| {
-            let best = members.iter().max_by_key(|name| (weight(name, partition), **name));
+            let best =
+                members.iter().max_by_key(|name| (rendezvous_weight(name, partition), **name));
             best == Some(&me)
         };
         let mut share = [0; PARTITIONS / 64];
@@ -85,8 +86,8 @@ impl PartitionSet {
 
 /// How much a name wants something; the one that wants it most gets it. Nodes of all versions must
 /// agree, or a partition that each of two leaves to the other is nobody's.
-pub(crate) fn weight(name: &str, of: impl fmt::Display) -> [u8; 8] {
-    let digest = Sha256::digest(format!("{name}\n{of}"));
+pub(crate) fn rendezvous_weight(name: &str, key: impl fmt::Display) -> [u8; 8] {
+    let digest = Sha256::digest(format!("{name}\n{key}"));
     let mut weight = [0; 8];
     weight.copy_from_slice(&digest[..8]);
     weight

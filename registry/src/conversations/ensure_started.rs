@@ -6,20 +6,19 @@ use abide_actors::journal::Holder;
 use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 
-use super::search::{Search, Step};
 use super::{Conversations, DEADLINE, MOMENT, unavailable};
 use crate::host::{Absent, ActorHandle, HostMsg};
 use crate::membership::Member;
-use crate::placement::{self, Orphan};
+use crate::placement::{self, Orphan, PlacementRules, Step, locate};
 use crate::protocol::{Call, CallOutcome};
 
 /// For how many conversations is remembered which other node holds them.
 const CACHED: usize = 10_000;
 
-/// Where a conversation lives.
+/// Where a conversation lives: on this node, with what this node has of it, or with another member.
 #[derive(Clone)]
-pub enum Location {
-    Here(ActorHandle),
+pub enum Location<H> {
+    Here(H),
     There(Member),
 }
 
@@ -28,7 +27,10 @@ impl Conversations {
     /// member that holds it or shall.
     ///
     /// This is the only door. Losing a race for a conversation is no error: the winner is returned.
-    pub async fn ensure_started(&self, id: &ConversationId) -> Result<Location, RequestError> {
+    pub async fn ensure_started(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Location<ActorHandle>, RequestError> {
         self.stay_sound().await?;
         if let Some(handle) = self.live_here(id) {
             return Ok(Location::Here(handle));
@@ -63,23 +65,31 @@ impl Conversations {
     async fn find(
         &self,
         id: &ConversationId,
-        here: bool,
-    ) -> Result<Option<Location>, RequestError> {
+        only_here: bool,
+    ) -> Result<Option<Location<ActorHandle>>, RequestError> {
         let mut seen = self.cluster.watch();
-        let mut search = Search::new(self.policy, here);
+        let mut confirmed_dead = None;
         loop {
             let view = seen.borrow_and_update().clone();
             let holder = self.store.holding(id).await?.map(|held| held.holder);
-            let drains = self.cluster.standing().is_draining();
-            match search.step(id, holder.as_ref(), &view, drains) {
-                Step::Start(over) => return self.start_here(id, over).await.map(Some),
-                Step::Held(member) => return Ok(Some(self.remember(id, &member))),
-                Step::Place(member) => return Ok(Some(Location::There(member))),
-                Step::Nowhere => return Ok(None),
-                Step::Confirm(holder) if self.cluster.is_dead(&holder).await? => {
-                    search.is_dead(holder);
+            let draining = self.cluster.standing().is_draining();
+            let rules = PlacementRules { policy: self.policy, only_here, draining };
+            match locate(id, holder.as_ref(), confirmed_dead.as_ref(), &view, rules) {
+                Step::StartHere { replacing } => {
+                    return self.start_here(id, replacing).await.map(Some);
                 }
-                Step::Confirm(_) | Step::Wait => self.cluster.changed(&mut seen, MOMENT).await,
+                Step::HeldBy(member) => {
+                    self.remember(id, &member);
+                    return Ok(Some(Location::There(member)));
+                }
+                Step::PlaceOn(member) => return Ok(Some(Location::There(member))),
+                Step::NoNode => return Ok(None),
+                Step::ConfirmDead(holder) if self.cluster.is_dead(&holder).await? => {
+                    confirmed_dead = Some(holder);
+                }
+                Step::ConfirmDead(_) | Step::AwaitView => {
+                    self.cluster.changed(&mut seen, MOMENT).await;
+                }
             }
         }
     }
@@ -108,9 +118,9 @@ impl Conversations {
     async fn start_here(
         &self,
         id: &ConversationId,
-        over: Option<Holder>,
-    ) -> Result<Location, RequestError> {
-        let ask = |reply| HostMsg::Ensure(id.clone(), over, reply);
+        replacing: Option<Holder>,
+    ) -> Result<Location<ActorHandle>, RequestError> {
+        let ask = |reply| HostMsg::Ensure(id.clone(), replacing, reply);
         match self.host.call(ask, Some(DEADLINE)).await {
             Ok(ractor::rpc::CallResult::Success(ensured)) => {
                 ensured.map(Location::Here).map_err(|absent| match absent {
@@ -143,13 +153,12 @@ impl Conversations {
         }
     }
 
-    fn remember(&self, id: &ConversationId, member: &Member) -> Location {
+    fn remember(&self, id: &ConversationId, member: &Member) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= CACHED {
             cache.clear();
         }
         cache.insert(id.clone(), member.holder.clone());
-        Location::There(member.clone())
     }
 
     pub(super) fn forget(&self, id: &ConversationId) {

@@ -7,8 +7,7 @@ use abide_actors::request::RequestError;
 use abide_conversation::ConversationId;
 use futures::StreamExt;
 
-use super::snapshot::Holds;
-use super::{Conversations, DEADLINE, unavailable};
+use super::{Conversations, DEADLINE, Location, unavailable};
 use crate::actor_view::{ActorDetails, ActorSummary};
 use crate::host::{HostMsg, Quarantined};
 use crate::protocol::{Call, CallOutcome};
@@ -25,8 +24,8 @@ impl Conversations {
             return Ok(Some(sight));
         }
         match self.holder(id).await? {
-            None | Some((_, Holds::Here)) => Ok(None),
-            Some((_, Holds::There(member))) => {
+            None | Some((_, Location::Here(()))) => Ok(None),
+            Some((_, Location::There(member))) => {
                 let ask = Call::Look { id: id.clone() };
                 match self.cluster.ask(&member.process, ask, LIST).await {
                     Ok(CallOutcome::Looked(sight)) => Ok(sight.map(|sight| *sight)),
@@ -96,8 +95,8 @@ impl Conversations {
             return Ok(true);
         }
         match self.holder(id).await? {
-            None | Some((_, Holds::Here)) => Ok(false),
-            Some((_, Holds::There(member))) => {
+            None | Some((_, Location::Here(()))) => Ok(false),
+            Some((_, Location::There(member))) => {
                 let ask = Call::Kill { id: id.clone() };
                 match self.cluster.ask(&member.process, ask, LIST).await {
                     Ok(CallOutcome::Killed(killed)) => Ok(killed),

@@ -7,8 +7,7 @@ use abide_conversation::{CallId, ConversationId, Rejection, wanted};
 use ractor::rpc::CallResult;
 
 use super::inspect::LIST;
-use super::snapshot::Holds;
-use super::{Conversations, DEADLINE, unavailable};
+use super::{Conversations, DEADLINE, Location, unavailable};
 use crate::cluster_view::ClusterView;
 use crate::host::HostMsg;
 use crate::membership::{Member, MemberState};
@@ -44,8 +43,8 @@ impl Conversations {
     pub async fn retry(&self, id: &ConversationId) -> Result<Vec<String>, RequestError> {
         self.exists(id).await?;
         match self.holder(id).await? {
-            None | Some((_, Holds::Here)) => self.retry_here(id).await,
-            Some((_, Holds::There(member))) => {
+            None | Some((_, Location::Here(()))) => self.retry_here(id).await,
+            Some((_, Location::There(member))) => {
                 match self.cluster.ask(&member.process, Call::Retry { id: id.clone() }, LIST).await
                 {
                     Ok(CallOutcome::Retried(retried)) => retried,
@@ -157,13 +156,13 @@ impl Conversations {
     async fn let_go(
         &self,
         id: &ConversationId,
-        holds: &Holds,
+        holds: &Location<()>,
         to: Option<Holder>,
         force: bool,
     ) -> Result<(), MoveError> {
         let parting = match holds {
-            Holds::Here => self.let_go_here(id, to, force).await?,
-            Holds::There(member) => {
+            Location::Here(()) => self.let_go_here(id, to, force).await?,
+            Location::There(member) => {
                 let ask = Call::LetGo { id: id.clone(), to, force };
                 match self.cluster.ask(&member.process, ask, DEADLINE).await {
                     Ok(CallOutcome::Parted(parted)) => parted?,

@@ -8,26 +8,20 @@ use abide_actors::request::{Inspection, RequestError};
 use abide_actors::snapshot::{Overlay, Snapshot};
 use abide_conversation::{ConversationId, State, replay};
 
-use super::{Conversations, DEADLINE};
+use super::{Conversations, DEADLINE, Location};
 use crate::membership::Member;
 use crate::protocol::{Call, CallOutcome};
 
 /// How long a glance at a conversation elsewhere may take; the store knows nearly as much.
 const GLANCE: Duration = Duration::from_secs(2);
 
-/// Which member holds a conversation.
-pub(super) enum Holds {
-    Here,
-    There(Box<Member>),
-}
-
 impl Conversations {
     /// A conversation as clients see it; never starts an actor. `None` if there is none.
     pub async fn snapshot(&self, id: &ConversationId) -> Result<Option<Snapshot>, RequestError> {
         let held = self.holder(id).await?;
         let live = match &held {
-            Some((_, Holds::Here)) => self.inspect(id).await,
-            Some((_, Holds::There(member))) => self.inspect_there(member, id).await,
+            Some((_, Location::Here(()))) => self.inspect(id).await,
+            Some((_, Location::There(member))) => self.inspect_there(member, id).await,
             None => None,
         };
         let (state, overlay) = match live {
@@ -54,14 +48,14 @@ impl Conversations {
     pub(super) async fn holder(
         &self,
         id: &ConversationId,
-    ) -> Result<Option<(Claim, Holds)>, RequestError> {
+    ) -> Result<Option<(Claim, Location<()>)>, RequestError> {
         let Some(held) = self.store.holding(id).await? else { return Ok(None) };
         let view = self.cluster.view();
         if held.holder == view.me {
-            return Ok(Some((held, Holds::Here)));
+            return Ok(Some((held, Location::Here(()))));
         }
         let member = view.member(&held.holder).cloned();
-        Ok(member.map(|member| (held, Holds::There(Box::new(member)))))
+        Ok(member.map(|member| (held, Location::There(member))))
     }
 
     async fn inspect_there(&self, member: &Member, id: &ConversationId) -> Option<Inspection> {

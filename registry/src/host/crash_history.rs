@@ -36,7 +36,7 @@ pub struct CrashHistory {
     pub pause: Option<RestartDelay>,
     /// The dead holder over whom the last actor was started. Whether its claim was done may be
     /// unknown, and may be done long after: the next actor must not give up for that holder.
-    over: Option<Holder>,
+    replacing: Option<Holder>,
 }
 
 /// What a revival waits for.
@@ -55,9 +55,9 @@ impl CrashHistory {
         now: Timestamp,
         death: Option<&ExitReason>,
         reason: &str,
-        over: Option<Holder>,
+        replacing: Option<Holder>,
     ) -> Option<Duration> {
-        (self.died, self.over) = (Some(now), over);
+        (self.died, self.replacing) = (Some(now), replacing);
         self.restarts += 1;
         match death {
             // Who is fenced may be so by a claim of this very node that was carried out late, and
@@ -96,10 +96,10 @@ impl CrashHistory {
         self.refused = 0;
     }
 
-    /// The pause is over. Returns the dead holder over whom the next actor is to start.
+    /// Ends the delay. Returns the dead holder whose claim the next actor is to replace.
     pub fn revive(&mut self) -> Option<Holder> {
         self.pause = None;
-        self.over.take()
+        self.replacing.take()
     }
 
     /// Counts a crash. Returns the pause before the next try; `None` when there is none.

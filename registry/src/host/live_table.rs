@@ -19,8 +19,8 @@ pub struct ActorHandle {
     pub since: Timestamp,
     /// How often it was revived after a crash, by this process.
     pub restarts: u32,
-    /// The dead holder over whom it was started.
-    pub over: Option<Holder>,
+    /// The dead holder whose claim it was started to replace.
+    pub replacing: Option<Holder>,
 }
 
 impl ActorHandle {
