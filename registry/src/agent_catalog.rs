@@ -20,11 +20,6 @@ const FORGOTTEN: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24)
 /// How many parsed revisions are kept. Past that all are dropped and parsed again when needed.
 const KEPT: usize = 1_000;
 
-/// Where the store keeps the answers to calls on an agent.
-pub fn scope(name: &AgentName) -> String {
-    format!("agents/{name}")
-}
-
 /// The definitions of a cluster, as this node reads them.
 pub struct AgentCatalog {
     store: Arc<dyn Store>,

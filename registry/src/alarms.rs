@@ -10,7 +10,7 @@ use abide_actors::request::Request;
 use abide_conversation::{ConversationId, Timestamp};
 use tokio::task::JoinSet;
 
-use crate::conversations::Conversations;
+use crate::router::Conversations;
 use crate::store::Store;
 use planner::AlarmPlanner;
 

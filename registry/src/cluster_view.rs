@@ -2,9 +2,8 @@
 
 use abide_actors::journal::Holder;
 
-use crate::membership::{Member, MemberState, ObservedMember};
+use crate::member::{LinkState, LinkStates, Member, MemberState, ObservedMember};
 use crate::partition::PartitionSet;
-use crate::peers::{LinkState, LinkStates};
 
 /// Who lives, and how to reach them. It may be out of date; the store decides what matters.
 #[derive(Clone, Debug, PartialEq, Eq)]

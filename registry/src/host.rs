@@ -29,20 +29,20 @@ pub use live_table::{ActorHandle, LiveTable};
 pub use remote::RemoteCall;
 
 /// The answer to a wish for a live actor.
-pub type Ensured = Result<ActorHandle, Absent>;
+pub type StartResult = Result<ActorHandle, StartRefused>;
 
 /// Why there is no live actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub enum StartRefused {
     Quarantined(Quarantined),
     /// The store refused the last one; the next is tried after a pause.
-    Away,
+    StoreAway,
 }
 
 /// The protocol of the host.
 pub enum HostMsg {
     /// The live actor of a conversation, started if there is none, replacing a dead holder if one is named.
-    Ensure(ConversationId, Option<Holder>, RpcReplyPort<Ensured>),
+    Ensure(ConversationId, Option<Holder>, RpcReplyPort<StartResult>),
     /// The pause after a crash is over.
     Revive(ConversationId),
     /// Lets a conversation out of quarantine, or out of the pause before its next life, and starts
@@ -82,7 +82,7 @@ pub struct State {
     table: Arc<LiveTable>,
     ids: HashMap<ActorId, ConversationId>,
     /// Who waits for an actor that is ending, to get the next one.
-    waiting: HashMap<ConversationId, Vec<RpcReplyPort<Ensured>>>,
+    waiting: HashMap<ConversationId, Vec<RpcReplyPort<StartResult>>>,
     incoming: mpsc::Sender<RemoteCall>,
     left: mpsc::UnboundedSender<ConversationId>,
     /// Only conversations that crashed lately.
@@ -202,7 +202,7 @@ impl State {
         myself: &ActorRef<HostMsg>,
         id: ConversationId,
         replacing: Option<Holder>,
-        reply: Option<RpcReplyPort<Ensured>>,
+        reply: Option<RpcReplyPort<StartResult>>,
     ) -> Result<(), ActorProcessingErr> {
         let live = self.table.get(&id);
         let ending = |handle: &ActorHandle| handle.actor.get_status() >= ActorStatus::Draining;
@@ -215,8 +215,8 @@ impl State {
                 self.waiting.entry(id).or_default().extend(reply);
                 return Ok(());
             }
-            (None, Some(quarantined), _) => Err(Absent::Quarantined(quarantined)),
-            (None, None, Some(RestartDelay::AfterRefusal)) => Err(Absent::Away),
+            (None, Some(quarantined), _) => Err(StartRefused::Quarantined(quarantined)),
+            (None, None, Some(RestartDelay::AfterRefusal)) => Err(StartRefused::StoreAway),
             (None, None, None) => Ok(self.start(myself, id, replacing).await?),
         };
         if let Some(reply) = reply {

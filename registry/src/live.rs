@@ -112,29 +112,29 @@ impl Hub {
 
     /// Takes what another process tells. `false` if nothing could be told to it in return: then it
     /// is to tell everything anew, for nobody would notice its end.
-    pub(crate) fn hear(&self, from: &str, told: LiveUpdate) -> bool {
+    pub(crate) fn apply(&self, from: &str, update: LiveUpdate) -> bool {
         let mut plane = self.plane();
         let Some(outbox) = plane.outboxes.get(from) else { return false };
-        if told.forgot {
+        if update.forgot {
             outbox.put(News::Anew);
         }
-        if told.anew {
+        if update.anew {
             plane.forget(from);
         }
-        for id in told.listen {
+        for id in update.listen {
             let channel = plane.channels.entry(id).or_insert_with(Channel::new);
             channel.elsewhere.insert(from.to_owned());
             channel.count();
         }
-        for id in &told.unlisten {
+        for id in &update.unlisten {
             plane.unlisten(id, from);
         }
-        for (id, signal) in told.signals {
+        for (id, signal) in update.signals {
             if let Some(channel) = plane.channels.get_mut(&id) {
                 channel.tell_signal(signal);
             }
         }
-        if told.missed {
+        if update.missed {
             plane.miss();
         }
         true

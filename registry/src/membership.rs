@@ -6,46 +6,8 @@ pub mod lease_tracker;
 use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
-/// A node as it describes itself to the others.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
-    #[serde(flatten)]
-    pub holder: Holder,
-    /// Of the process. One that was believed dead and was not goes on as another incarnation, in
-    /// the same process.
-    pub process: String,
-    /// Where other nodes dial it, `HOST:PORT`.
-    pub address: String,
-    pub state: MemberState,
-    pub live_actors: usize,
-    /// Of the program.
-    pub version: String,
-    /// Of what travels between nodes.
-    pub wire: u32,
-    pub since: Timestamp,
-    /// How long it may be silent before it is dead.
-    pub lease_ms: u64,
-}
-
-/// What a member takes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MemberState {
-    Up,
-    /// It ends what it has and takes nothing new.
-    Draining,
-    /// Nothing runs there any more.
-    Drained,
-}
-
-/// A member, and for how long it has been silent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedMember {
-    pub member: Member,
-    pub silent_ms: u64,
-}
+pub use crate::member::{LinkState, LinkStates, Member, MemberState, ObservedMember};
 
 /// What a renewal found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,28 +11,14 @@ mod rejection_log;
 mod server;
 mod stream;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use crate::member::LinkStates;
 pub use mesh::{Mesh, MeshConfig, StartError};
-pub use peer_client::LARGEST;
-
-/// What is known of the way to each other process, by [`Member::process`](crate::membership::Member).
-pub type LinkStates = Arc<BTreeMap<String, LinkState>>;
-
-/// The way to another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkState {
-    Connected,
-    /// It was connected or is about to be; it is being dialled.
-    Lost,
-    /// It was connected once, the connection ended, and its address refuses another: nobody is there.
-    Refused,
-}
+pub use peer_client::MAX_MESSAGE_BYTES;
 
 /// Why a call was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,9 +7,8 @@ use abide_actors::journal::Holder;
 use abide_conversation::ConversationId;
 
 use crate::cluster_view::ClusterView;
-use crate::membership::{Member, MemberState};
+use crate::member::{LinkState, Member, MemberState};
 use crate::partition::rendezvous_weight;
-use crate::peers::LinkState;
 
 /// How a node is chosen for a conversation that nobody holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,17 +18,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::cluster_client::Cluster;
+use crate::cluster_client::ClusterClient;
 use crate::cluster_view::ClusterView;
-use crate::conversations::Conversations;
-use crate::conversations::rpc_server::{RpcServer, begin_drain};
 use crate::host::{self, Host, HostMsg, LiveTable};
 use crate::live::{Hub, look_out, relay};
+use crate::member::{LinkStates, Member, MemberState};
+use crate::membership::Membership;
 use crate::membership::heartbeat::{Heartbeat, HeartbeatInputs, OnStoreTime};
 use crate::membership::lease_tracker::LeaseTracker;
-use crate::membership::{Member, MemberState, Membership};
-use crate::peers::{LinkStates, Peers};
+use crate::peers::Peers;
 use crate::placement::Policy;
+use crate::router::Conversations;
+use crate::router::rpc_server::{RpcServer, begin_drain};
 use crate::store::Store;
 use crate::{alarms, suspension_metrics, takeover};
 
@@ -154,12 +155,19 @@ impl NodeRuntime {
             state: around_state,
             stale: stale.clone(),
         };
-        let cluster =
-            Cluster::new(process, standing, membership.clone(), peers, clock.clone(), seen, stale);
+        let cluster = ClusterClient::new(
+            process,
+            standing,
+            membership.clone(),
+            peers,
+            clock.clone(),
+            seen,
+            stale,
+        );
         let (doors, shelf) = (host.clone(), table.clone());
         let conversations =
             Conversations::new(doors, shelf, deps, store.clone(), cluster.clone(), policy);
-        let door = conversations.open_door();
+        let door = conversations.install_client();
         let state = Arc::new(state);
         let desk = RpcServer {
             conversations: conversations.clone(),
@@ -198,7 +206,7 @@ impl NodeRuntime {
     /// Returns whether nothing had to be cut off.
     pub async fn drain(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
-        self.conversations.cluster().standing().drain();
+        self.conversations.cluster().lease().drain();
         begin_drain(&self.state);
         // A host that has ended has nothing left to end.
         let _ = self.host.cast(HostMsg::Leave);
@@ -207,7 +215,7 @@ impl NodeRuntime {
             let _ = self.host.cast(HostMsg::Stop);
             let _ = tokio::time::timeout(LAST_WORDS, self.table.emptied()).await;
         }
-        let told = timeout_at(until, self.conversations.hooks_told()).await.is_ok();
+        let told = timeout_at(until, self.conversations.flush_hooks()).await.is_ok();
         self.state.send_replace(MemberState::Drained);
         in_time && told
     }
@@ -216,7 +224,7 @@ impl NodeRuntime {
     pub async fn leave(&self) {
         // It would take this for a burial, and come back.
         self.keeper.abort();
-        let me = self.conversations.cluster().standing().me();
+        let me = self.conversations.cluster().lease().me();
         let leaving = self.membership.leave(&me);
         if !matches!(tokio::time::timeout(LAST_WORDS, leaving).await, Ok(Ok(()))) {
             tracing::warn!("the membership could not be left; the lease runs out");

@@ -6,8 +6,9 @@ use abide_actors::journal::{Holder, StoreError};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::membership::{Member, Membership, ObservedMember, Renewed};
-use crate::peers::{CallError, LinkStates, Peers};
+use crate::member::{LinkStates, Member, ObservedMember};
+use crate::membership::{Membership, Renewed};
+use crate::peers::{CallError, Peers};
 
 /// Any other holder is a former life of this node, and dead.
 #[derive(Debug, Default)]

@@ -1,11 +1,11 @@
 //! The store as a port: journals, claims, alarms, the inbox, agents' definitions, blobs, the audit.
 
 mod claims;
+pub mod commit_benchmark;
 mod commit_rules;
 #[cfg(test)]
 mod conformance;
 pub mod embedded;
-pub mod floor;
 pub mod memory;
 mod paging;
 pub mod redis;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::partition::{Partition, PartitionSet};
-pub use commit_rules::STATE_FORMAT;
+pub use commit_rules::{STATE_FORMAT, agent_scope};
 
 /// One page of a listing, and where the next begins.
 #[derive(Clone, Debug, PartialEq)]

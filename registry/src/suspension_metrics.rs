@@ -8,7 +8,7 @@ use abide_conversation::Timestamp;
 use abide_conversation::event::SuspensionKind;
 use tokio::time::Instant;
 
-use crate::cluster_client::Cluster;
+use crate::cluster_client::ClusterClient;
 use crate::partition::Partition;
 use crate::store::{ListError, Store, SuspensionCount};
 
@@ -39,7 +39,7 @@ const KINDS: [(SuspensionKind, &str); 3] = [
 
 /// Runs until it is dropped. One node counts for all: the one that looks after the first partition.
 /// The others say none, so that the sum over the nodes is right.
-pub async fn run(cluster: Cluster, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+pub async fn run(cluster: ClusterClient, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     loop {
         let mine = || Partition::all().next().is_some_and(|it| cluster.view().share.contains(it));
         let counted = match mine() {

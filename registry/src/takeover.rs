@@ -8,7 +8,7 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use crate::cluster_view::ClusterView;
-use crate::conversations::Conversations;
+use crate::router::Conversations;
 use crate::store::Store;
 
 /// How often a node looks although nothing changed, in case something fell between two views.
@@ -100,7 +100,7 @@ pub async fn hand_over(
 }
 
 async fn start(conversations: &Conversations, id: &ConversationId) -> bool {
-    if conversations.busy() >= BUSY {
+    if conversations.running_work() >= BUSY {
         tokio::time::sleep(BREATH).await;
     }
     match conversations.start(id).await {

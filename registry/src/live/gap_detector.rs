@@ -7,7 +7,7 @@ use abide_actors::live::Signal;
 use abide_conversation::ConversationId;
 
 use super::{Hub, StreamItem};
-use crate::cluster_client::Cluster;
+use crate::cluster_client::ClusterClient;
 use crate::store::Store;
 
 /// How late a listener hears at worst of what happened on a node that could not tell.
@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 1_000;
 
 /// Runs until it is dropped.
-pub async fn look_out(hub: Hub, store: Arc<dyn Store>, cluster: Cluster) {
+pub async fn look_out(hub: Hub, store: Arc<dyn Store>, cluster: ClusterClient) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         // What happened here was told here.

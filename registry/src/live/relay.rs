@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Hub;
-use crate::cluster_client::Cluster;
-use crate::peers::LinkState;
-use crate::protocol::{Call, CallOutcome, LiveUpdate};
+use crate::cluster_client::ClusterClient;
+use crate::member::LinkState;
+use crate::protocol::LiveUpdate;
 
 /// How much may wait to be told to one node. Past that its listeners lose deltas, and read what was
 /// journalled from the store.
@@ -24,8 +24,6 @@ const AT_ONCE: usize = 256;
 const EVENTS_BYTES: usize = 512 << 10;
 /// How many conversations are named at once as listened to.
 const LISTENS: usize = 5_000;
-/// How long a node may take to hear.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait before telling everything anew.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -59,7 +57,7 @@ impl Outbox {
 }
 
 /// Runs until it is dropped: one teller for each node that is connected.
-pub async fn relay(hub: Hub, cluster: Cluster) {
+pub async fn relay(hub: Hub, cluster: ClusterClient) {
     let mut tellers: HashMap<String, AbortOnDropHandle<()>> = HashMap::new();
     let mut seen = cluster.watch();
     loop {
@@ -94,7 +92,7 @@ pub async fn relay(hub: Hub, cluster: Cluster) {
 /// Tells one node, batch after batch; after a loss, everything anew.
 async fn tell(
     hub: Hub,
-    cluster: Cluster,
+    cluster: ClusterClient,
     process: String,
     mut news: mpsc::Receiver<News>,
     overflown: Arc<AtomicBool>,
@@ -120,15 +118,15 @@ async fn tell(
         }
         told.listen = listened.split_off(listened.len().saturating_sub(LISTENS));
         let heard = pack(batch, &mut told);
-        match cluster.ask(&process, Call::Tell(told), PATIENCE).await {
-            Ok(CallOutcome::Noted) => {
+        match cluster.call_process(&process, told).await {
+            Ok(()) => {
                 (anew, missed, forgot) = (false, false, false);
                 for barrier in heard {
                     // Who waited may have gone.
                     let _ = barrier.send(());
                 }
             }
-            Ok(_) | Err(_) => {
+            Err(_) => {
                 (anew, missed) = (true, true);
                 metrics::counter!("abide_relays_lost_total").increment(1);
                 tokio::time::sleep(BREATH).await;

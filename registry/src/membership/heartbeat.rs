@@ -12,10 +12,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::lease_tracker::LeaseTracker;
-use super::{Member, MemberState, Membership, ObservedMember, Renewed};
+use super::{Membership, Renewed};
 use crate::cluster_view::ClusterView;
 use crate::host::{HostMsg, LiveTable};
-use crate::peers::LinkStates;
+use crate::member::{LinkStates, Member, MemberState, ObservedMember};
 
 /// How soon after a renewal the next may be asked for: many may be waiting for one to show them
 /// something.

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Member, ObservedMember};
 use crate::cluster_view::ClusterView;
-use crate::peers::{LinkState, LinkStates};
+use crate::member::{LinkState, LinkStates, Member, ObservedMember};
 
 /// A lease is renewed so many times while it lasts, and at least every second.
 const RENEWALS: u32 = 5;

@@ -14,8 +14,7 @@ use super::peer::{Peer, Session};
 use super::peer_client::PeerClient;
 use super::server::{self, PeerServer};
 use super::stream::{Keepalive, Stream};
-use super::{LinkState, LinkStates};
-use crate::membership::Member;
+use crate::member::{LinkState, LinkStates, Member};
 
 /// Between two attempts to replace a server that has ended, most likely for want of descriptors.
 const BREATH: Duration = Duration::from_secs(1);

@@ -15,9 +15,9 @@ use super::handshake::Handshake;
 use super::hello::Hello;
 use super::keys::Keys;
 use super::server::{self, PeerServer};
-use super::{CallError, LinkStates, Peers};
+use super::{CallError, Peers};
 use crate::host::HostMsg;
-use crate::membership::Member;
+use crate::member::{LinkStates, Member};
 use crate::protocol::WIRE;
 
 /// What a cluster is started with.

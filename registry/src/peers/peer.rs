@@ -7,10 +7,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::LinkState;
 use super::connector::{LinkEvent, LinkEvents};
 use super::handshake::{Authenticated, Handshake, Target};
 use super::stream::Keepalive;
+use crate::member::LinkState;
 
 /// Before the second attempt; it doubles with every other, and the first is made at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -14,7 +14,7 @@ use crate::host::{HostMsg, RemoteCall};
 
 /// The largest call, and the largest answer that may be given to one: a frame of twice this ends
 /// the session.
-pub const LARGEST: usize = 4 << 20;
+pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// Calls under way to one process: many times what it answers at a time.
 const CALLS: usize = 1_024;
 /// Bytes of calls under way to one process; what waits for it takes no more of this one's memory.
@@ -35,7 +35,7 @@ impl PeerClient {
     /// A call that ran out of time gives its place to another, though its bytes may wait here yet.
     /// So nothing is added to a backlog: what can be in one is what was sent within a second.
     pub(super) async fn call(&self, call: Vec<u8>, within: Duration) -> Result<Vec<u8>, CallError> {
-        if call.len() > LARGEST {
+        if call.len() > MAX_MESSAGE_BYTES {
             return Err(CallError::TooLarge);
         }
         let weight = u32::try_from(call.len()).map_err(|_| CallError::TooLarge)?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use abide_conversation::Timestamp;
 
 use super::*;
+use crate::member::LinkState;
 use crate::membership::ObservedMember;
-use crate::peers::LinkState;
 
 fn holder(node: &str) -> Holder {
     Holder { node: node.to_owned(), incarnation: format!("{node}-1") }

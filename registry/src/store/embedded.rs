@@ -38,9 +38,8 @@ use self::state::{ClaimStep, Failed, Shared};
 use self::store_dir::StoreDir;
 use self::write::{Append, Kept, Outcome, Write};
 use self::writer::{Job, QUEUE, Writer};
-use super::super::agent_catalog;
 use super::paging;
-use super::{HeadFilter, ListError, Page, Store, StoredAgent};
+use super::{HeadFilter, ListError, Page, Store, StoredAgent, agent_scope};
 use crate::partition::PartitionSet;
 
 pub use self::store_dir::OpenError;
@@ -311,7 +310,7 @@ impl Store for Embedded {
         agent: StoredAgent,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let answer = kept(&agent_catalog::scope(&agent.name), answer)?;
+        let answer = kept(&agent_scope(&agent.name), answer)?;
         let json = write::json(&agent)?;
         let (name, revision) = (agent.name, agent.revision.to_string());
         self.write(Write::PutAgent { name, revision, json, answer }).await
@@ -338,7 +337,7 @@ impl Store for Embedded {
         name: &AgentName,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let answer = kept(&agent_catalog::scope(name), answer)?;
+        let answer = kept(&agent_scope(name), answer)?;
         self.write(Write::DeleteAgent { name: name.clone(), answer }).await
     }
 

@@ -18,11 +18,10 @@ use abide_conversation::{
 };
 use async_trait::async_trait;
 
-use super::super::agent_catalog;
 use super::claims::Claims;
 use super::commit_rules;
 use super::paging::{self, InboxKey};
-use super::{HeadFilter, ListError, Page, Store, StoredAgent};
+use super::{HeadFilter, ListError, Page, Store, StoredAgent, agent_scope};
 use crate::partition::{Partition, PartitionSet};
 
 /// Ordered maps behind one lock; every call is one step, and nothing is ever unavailable.
@@ -368,7 +367,7 @@ impl Store for Memory {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&agent_catalog::scope(&agent.name), answer);
+            tables.keep(&agent_scope(&agent.name), answer);
         }
         let old = tables.newest.insert(agent.name.clone(), agent.revision.clone());
         tables.revisions.insert(agent.revision.clone(), agent);
@@ -398,7 +397,7 @@ impl Store for Memory {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         if let Some(answer) = answer {
-            tables.keep(&agent_catalog::scope(name), answer);
+            tables.keep(&agent_scope(name), answer);
         }
         tables.decisions.retain(|(agent, _), _| agent != name);
         Ok(tables.newest.remove(name).is_some())

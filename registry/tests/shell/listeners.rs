@@ -9,8 +9,8 @@ use abide_conversation::ConversationId;
 use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{EventData, TurnOutcome};
 use abide_registry::live::StreamItem;
-use abide_registry::peers::LinkState;
-use abide_registry::protocol::Call;
+use abide_registry::membership::LinkState;
+use abide_registry::protocol::CallRequest;
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -137,10 +137,10 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
     let listener = Listener::at(town.node(1), "x").await;
     let mut tells = 0;
     town.net.judge(move |_, _, ask| {
-        tells += usize::from(matches!(ask, Call::Tell(_)));
+        tells += usize::from(matches!(ask, CallRequest::Tell(_)));
         match ask {
-            Call::Tell(_) if tells % 3 == 0 => Fate::Swallowed,
-            Call::Tell(_) if tells % 3 == 1 => Fate::Full,
+            CallRequest::Tell(_) if tells % 3 == 0 => Fate::Swallowed,
+            CallRequest::Tell(_) if tells % 3 == 1 => Fate::Full,
             _ => Fate::Carried,
         }
     });
@@ -151,7 +151,7 @@ async fn a_listener_misses_nothing_when_relays_are_lost_or_too_many() {
     listener.check(town.node(0), "x").await;
     // Nothing is heard for so long that more waits than may.
     town.net.judge(|_, _, ask| match ask {
-        Call::Tell(_) => Fate::Dropped,
+        CallRequest::Tell(_) => Fate::Dropped,
         _ => Fate::Carried,
     });
     for n in 20..60 {

@@ -19,12 +19,12 @@ use abide_conversation::command::{IfBusy, ResolutionAnswer};
 use abide_conversation::event::{AnswerFormat, Event, EventData, TurnOutcome};
 use abide_conversation::{AgentName, CallId, ConversationId, Principal, State, replay, wanted};
 use abide_registry::agent_catalog::AgentCatalog;
-use abide_registry::conversations::Conversations;
 use abide_registry::host::{HostMsg, Quarantined};
 use abide_registry::live::{self, Hub};
 use abide_registry::membership::{Member, MemberState, Membership};
 use abide_registry::peers::Peers;
 use abide_registry::placement::Policy;
+use abide_registry::router::Conversations;
 use abide_registry::runtime::{NodeRuntime, RuntimeDeps};
 use abide_registry::standalone::Standalone;
 use abide_registry::store::Store;
@@ -223,7 +223,7 @@ impl Rig {
     }
 
     pub async fn quarantined(&self, id: &str) -> Option<Quarantined> {
-        let sight = self.conversations.look(&ConversationId::new(id)).await;
+        let sight = self.conversations.get_actor(&ConversationId::new(id)).await;
         sight.ok().flatten().and_then(|sight| sight.quarantined)
     }
 

@@ -14,8 +14,8 @@ use abide_actors::node_lease::Lease;
 use abide_conversation::{ConversationId, Timestamp};
 use abide_registry::cluster_view::ClusterView;
 use abide_registry::host::CrashHistory;
+use abide_registry::membership::LinkStates;
 use abide_registry::membership::{Member, MemberState};
-use abide_registry::peers::LinkStates;
 use futures::future::{Either, ready};
 use tokio::time::Instant;
 

@@ -7,13 +7,12 @@ use abide_conversation::remembered_decision::RememberedDecision;
 use abide_conversation::{AgentName, BlobId, ConversationId, DecisionId, Timestamp};
 use serde::Serialize;
 
-use super::super::StoredAgent;
+use super::super::{StoredAgent, agent_scope};
 use super::Redis;
 use super::execute::refused;
 use super::keys::{self, Key, Tag};
 use super::script::{Call, Script, hash};
 use super::{audit, blobs};
-use crate::agent_catalog;
 use crate::membership::Member;
 
 /// For how long a server that is asked twice remembers that it deleted: longer than any repeat takes.
@@ -195,7 +194,7 @@ impl Redis {
         newest: Option<&StoredAgent>,
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError> {
-        let (tag, scope) = (Tag::Agents, agent_catalog::scope(name));
+        let (tag, scope) = (Tag::Agents, agent_scope(name));
         let mut keys = ["newest", "revisions", "outcomes"].map(|kind| tag.common(kind)).to_vec();
         keys.extend(["a", "x"].map(|kind| tag.own(kind, &scope)));
         keys.push(tag.own("decisions", name.as_str()));

@@ -13,8 +13,8 @@ use super::Store;
 
 /// Conversations that do nothing but append, one for each commit in flight.
 ///
-/// Whoever calls [`Floor::run`] measures how long it takes.
-pub struct Floor {
+/// Whoever calls [`CommitBenchmark::run`] measures how long it takes.
+pub struct CommitBenchmark {
     store: Arc<dyn Store>,
     lanes: Vec<Lane>,
 }
@@ -26,7 +26,7 @@ struct Lane {
     last_seq: u64,
 }
 
-impl Floor {
+impl CommitBenchmark {
     /// Claims a conversation, `floor:0` and on, for each commit in flight.
     pub async fn new(
         store: Arc<dyn Store>,
