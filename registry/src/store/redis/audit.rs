@@ -33,7 +33,7 @@ impl AuditLog for Redis {
         let mut command = cmd("ZRANGE");
         let after = format!("({}", keys::score_until(now));
         command.arg(expiries).arg(after).arg("+inf").arg("BYSCORE");
-        let mut live: Vec<String> = self.ask(tag, command).await?;
+        let mut live: Vec<String> = self.query(tag, command).await?;
         live.retain(|key| before.is_none_or(|before| key.as_str() < before));
         live.sort_by(|one, other| other.cmp(one));
         live.truncate(limit);
@@ -42,7 +42,7 @@ impl AuditLog for Redis {
         }
         let mut command = cmd("HMGET");
         command.arg(entries).arg(live);
-        let found: Vec<Option<Vec<u8>>> = self.fetch(tag, command).await?;
+        let found: Vec<Option<Vec<u8>>> = self.query_large(tag, command).await?;
         found.into_iter().flatten().map(|json| decode::parse("audit entry", &json)).collect()
     }
 }

@@ -19,7 +19,7 @@ impl Blobs for Redis {
 
     async fn blob_info(&self, id: &BlobId) -> Result<Option<BlobInfo>, StoreError> {
         let (tag, command) = ask(id, ["type", "size"]);
-        let row: (Option<String>, Option<u64>) = self.ask(tag, command).await?;
+        let row: (Option<String>, Option<u64>) = self.query(tag, command).await?;
         Ok(match row {
             (Some(media_type), Some(size)) => Some(BlobInfo { media_type, size }),
             _ => None,
@@ -28,7 +28,7 @@ impl Blobs for Redis {
 
     async fn blob(&self, id: &BlobId) -> Result<Option<Blob>, StoreError> {
         let (tag, command) = ask(id, ["type", "bytes"]);
-        let row: (Option<String>, Option<Bytes>) = self.fetch(tag, command).await?;
+        let row: (Option<String>, Option<Bytes>) = self.query_large(tag, command).await?;
         Ok(match row {
             (Some(media_type), Some(bytes)) => Some(Blob::new(&media_type, bytes)),
             _ => None,

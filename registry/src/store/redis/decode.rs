@@ -6,7 +6,8 @@ use abide_conversation::{AgentName, ConversationId, Timestamp};
 use redis::{Cmd, Value, cmd};
 use serde::de::DeserializeOwned;
 
-use super::execute::{read, refused};
+use super::error::refused;
+use super::execute::read;
 use super::keys::Tag;
 
 /// Asks for what [`head`] reads.

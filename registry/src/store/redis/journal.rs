@@ -10,7 +10,7 @@ use redis::cmd;
 use super::super::commit_rules;
 use super::Redis;
 use super::decode;
-use super::execute::refused;
+use super::error::refused;
 use super::keys::Tag;
 use super::scripts::StoredRow;
 
@@ -65,7 +65,7 @@ impl Journal for Redis {
         me: &Holder,
         dead: Option<&Holder>,
     ) -> Result<(Claim, Option<StoredConversation>), StoreError> {
-        let (held, stored) = self.take_by_script(id, me, dead).await?;
+        let (held, stored) = self.claim_and_load_by_script(id, me, dead).await?;
         let loaded = match stored {
             Some(stored) => self.read(id, stored).await?,
             None => None,
@@ -90,7 +90,7 @@ impl Journal for Redis {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         // Nothing is asked for past the end, so that the last ones are counted from there.
-        let seq = decode::seq(id, self.ask_row(decode::ask_seq(id)).await?)?.unwrap_or(0);
+        let seq = decode::seq(id, self.query_row(decode::ask_seq(id)).await?)?.unwrap_or(0);
         let last = before.saturating_sub(1).min(seq);
         let mut events = self.range(id, last.saturating_sub(limit as u64), last).await?;
         events.reverse();
@@ -106,7 +106,9 @@ impl Journal for Redis {
         let tag = Tag::of_scope(scope);
         let mut command = cmd("HGET");
         command.arg(tag.key_of("a", scope)).arg(key);
-        let Some(value) = self.ask::<Option<Vec<u8>>>(tag, command).await? else { return Ok(None) };
+        let Some(value) = self.query::<Option<Vec<u8>>>(tag, command).await? else {
+            return Ok(None);
+        };
         let answer = decode::answer(scope, &value)?;
         Ok((now < answer.expires_at).then_some(answer))
     }
@@ -150,7 +152,7 @@ impl Redis {
         let tag = Tag::of(id);
         let mut command = cmd("LRANGE");
         command.arg(tag.key_of("j", id.as_str())).arg(first).arg(last - 1);
-        parse(id, self.ask(tag, command).await?)
+        parse(id, self.query(tag, command).await?)
     }
 }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::Redis;
 use super::decode;
-use super::execute::refused;
+use super::error::refused;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, ObservedMember, Renewed};
 
@@ -24,11 +24,11 @@ impl Membership for Redis {
     }
 
     async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError> {
-        self.bury_by_script(who, suspect).await
+        self.declare_dead_by_script(who, suspect).await
     }
 
     async fn leave(&self, who: &Holder) -> Result<(), StoreError> {
-        self.bury_by_script(who, true).await.map(|_| ())
+        self.declare_dead_by_script(who, true).await.map(|_| ())
     }
 }
 

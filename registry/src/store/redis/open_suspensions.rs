@@ -27,7 +27,7 @@ impl Redis {
             return Err(ListError::Cursor);
         }
         let partitions: Vec<_> = Partition::all().skip(at).collect();
-        let sizes = self.each(partitions.iter().map(|it| ask(*it, "ZCARD")).collect()).await?;
+        let sizes = self.query_all(partitions.iter().map(|it| ask(*it, "ZCARD")).collect()).await?;
         // Whole partitions as long as they fit; at least the first, of which one page is read.
         let (mut asked, mut room, mut next) = (Vec::new(), limit.max(1), at);
         for (partition, size) in partitions.iter().zip(sizes) {
@@ -48,7 +48,7 @@ impl Redis {
         let (from, asked): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let mut found = Vec::new();
         let mut rest: Option<Place> = (next < PARTITIONS).then_some((next, None));
-        for (partition, members) in from.into_iter().zip(self.each(asked).await?) {
+        for (partition, members) in from.into_iter().zip(self.query_all(asked).await?) {
             let members: Vec<String> = read("open", members)?;
             let full = members.last().filter(|_| members.len() >= limit.max(1)).cloned();
             found.extend(members.into_iter().map(|member| Row { member, partition }));
@@ -58,7 +58,7 @@ impl Redis {
                 break;
             }
         }
-        let entries = self.each(found.iter().map(store::ask_entry).collect()).await?;
+        let entries = self.query_all(found.iter().map(store::ask_entry).collect()).await?;
         let mut items = Vec::with_capacity(entries.len());
         for entry in entries {
             let json: Option<Vec<u8>> = read("inbox entry", entry)?;

@@ -75,7 +75,7 @@ impl<T> Pager<T> {
             command.arg("LIMIT").arg(0).arg(few);
             (tag, command)
         });
-        let answers = redis.each(asked.collect()).await?;
+        let answers = redis.query_all(asked.collect()).await?;
         let mut found = Vec::with_capacity(answers.len());
         for (partition, answer) in self.partitions.iter().zip(answers) {
             let members: Vec<String> = read(&Tag::Partition(*partition).key(self.index), answer)?;

@@ -22,11 +22,11 @@ use crate::partition::{Partition, PartitionSet};
 #[async_trait]
 impl Store for Redis {
     async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        decode::holding(id, self.ask_row(decode::ask_holding(id)).await?)
+        decode::holding(id, self.query_row(decode::ask_holding(id)).await?)
     }
 
     async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
-        decode::head(id, self.ask_row(decode::ask_head(id)).await?)
+        decode::head(id, self.query_row(decode::ask_head(id)).await?)
     }
 
     async fn conversations(
@@ -40,7 +40,7 @@ impl Store for Redis {
         let mut pager = Pager::new("ids", Partition::all(), after, limit)
             .filtered(*filter != HeadFilter::default());
         while let Some(rows) = pager.rows(self).await? {
-            let heads = self.each(of_ids(&rows, decode::ask_head)).await?;
+            let heads = self.query_all(of_ids(&rows, decode::ask_head)).await?;
             for (row, head) in rows.into_iter().zip(heads) {
                 let id = ConversationId::new(row.member.as_str());
                 let head = decode::head(&id, head)?.filter(|head| filter.admits(head));
@@ -68,7 +68,7 @@ impl Store for Redis {
             .filtered(*filter != InboxFilter::default());
         while let Some(rows) = pager.rows(self).await? {
             let asked = rows.iter().map(ask_entry).collect();
-            for (row, entry) in rows.into_iter().zip(self.each(asked).await?) {
+            for (row, entry) in rows.into_iter().zip(self.query_all(asked).await?) {
                 let json: Option<Vec<u8>> = read("inbox entry", entry)?;
                 let entry = json.map(|json| decode::parse::<InboxEntry>("inbox entry", &json));
                 let entry = entry.transpose()?.filter(|entry| filter.admits(entry));
@@ -111,7 +111,7 @@ impl Store for Redis {
         let after = after.map(|id| id.as_str().to_owned());
         let mut pager = Pager::new("active", share.partitions(), after, limit);
         while let Some(rows) = pager.rows(self).await? {
-            let holdings = self.each(of_ids(&rows, decode::ask_holding)).await?;
+            let holdings = self.query_all(of_ids(&rows, decode::ask_holding)).await?;
             for (row, holding) in rows.into_iter().zip(holdings) {
                 let id = ConversationId::new(row.member.as_str());
                 let holding = decode::holding(&id, holding)?;
@@ -122,7 +122,7 @@ impl Store for Redis {
     }
 
     async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
-        let answers = self.each(ids.iter().map(decode::ask_seq).collect()).await?;
+        let answers = self.query_all(ids.iter().map(decode::ask_seq).collect()).await?;
         ids.iter().zip(answers).map(|(id, answer)| decode::seq(id, answer)).collect()
     }
 
@@ -154,28 +154,28 @@ impl Store for Redis {
     async fn newest(&self, name: &AgentName) -> Result<Option<Revision>, StoreError> {
         let mut command = cmd("HGET");
         command.arg(Tag::Agents.key("newest")).arg(name.as_str());
-        let newest: Option<String> = self.ask(Tag::Agents, command).await?;
+        let newest: Option<String> = self.query(Tag::Agents, command).await?;
         Ok(newest.map(Revision::new))
     }
 
     async fn revision(&self, revision: &Revision) -> Result<Option<StoredAgent>, StoreError> {
         let mut command = cmd("HGET");
         command.arg(Tag::Agents.key("revisions")).arg(revision.as_str());
-        let json: Option<Vec<u8>> = self.ask(Tag::Agents, command).await?;
+        let json: Option<Vec<u8>> = self.query(Tag::Agents, command).await?;
         json.map(|json| decode::parse("agent", &json)).transpose()
     }
 
     async fn agents(&self) -> Result<Vec<StoredAgent>, StoreError> {
         let mut command = cmd("HGETALL");
         command.arg(Tag::Agents.key("newest"));
-        let newest: HashMap<String, String> = self.ask(Tag::Agents, command).await?;
+        let newest: HashMap<String, String> = self.query(Tag::Agents, command).await?;
         if newest.is_empty() {
             return Ok(Vec::new());
         }
         // A revision stays for ever, so each of them is still there.
         let mut command = cmd("HMGET");
         command.arg(Tag::Agents.key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
-        let agents: Vec<Option<Vec<u8>>> = self.ask(Tag::Agents, command).await?;
+        let agents: Vec<Option<Vec<u8>>> = self.query(Tag::Agents, command).await?;
         let agents = agents.into_iter().flatten().map(|json| decode::parse("agent", &json));
         let mut agents: Vec<StoredAgent> = agents.collect::<Result<_, _>>()?;
         agents.sort_by(|one, other| one.name.cmp(&other.name));
@@ -202,7 +202,7 @@ impl Store for Redis {
     async fn decisions(&self, agent: &AgentName) -> Result<Vec<RememberedDecision>, StoreError> {
         let mut command = cmd("HVALS");
         command.arg(Tag::Agents.key_of("decisions", agent.as_str()));
-        let found: Vec<Vec<u8>> = self.ask(Tag::Agents, command).await?;
+        let found: Vec<Vec<u8>> = self.query(Tag::Agents, command).await?;
         let found = found.iter().map(|json| decode::parse::<RememberedDecision>("decision", json));
         let mut found = found.collect::<Result<Vec<_>, _>>()?;
         found.sort_by(|one, other| one.id.cmp(&other.id));
@@ -211,8 +211,8 @@ impl Store for Redis {
 }
 
 impl Redis {
-    pub(super) async fn ask_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, StoreError> {
-        self.ask(tag, command).await
+    pub(super) async fn query_row(&self, (tag, command): (Tag, Cmd)) -> Result<Value, StoreError> {
+        self.query(tag, command).await
     }
 
     /// The first `limit` alarms of each partition up to a score, all in order.
@@ -230,7 +230,7 @@ impl Redis {
             (tag, command)
         });
         let mut alarms = Vec::new();
-        for answer in self.each(asked.collect()).await? {
+        for answer in self.query_all(asked.collect()).await? {
             let rows: Vec<(String, f64)> = read("alarms", answer)?;
             let rows = rows.into_iter().map(|(id, score)| (ConversationId::new(id), score));
             alarms.extend(rows.map(|(id, score)| (id, keys::time(score))));
@@ -247,7 +247,7 @@ impl Redis {
         let tag = Tag::of(id);
         let mut command = cmd("HVALS");
         command.arg(tag.key_of("o", id.as_str()));
-        let entries: Vec<Vec<u8>> = self.ask(tag, command).await?;
+        let entries: Vec<Vec<u8>> = self.query(tag, command).await?;
         let entries = entries.iter().map(|json| {
             let entry: InboxEntry = decode::parse("inbox entry", json)?;
             Ok::<_, StoreError>((keys::entry_key(&entry), entry))

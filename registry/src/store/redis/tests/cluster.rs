@@ -70,7 +70,7 @@ conformance!(as one: a_cluster_keeps_every_promise, Cluster::start().await);
 #[tokio::test]
 async fn a_cluster_is_seen_as_what_it_is() {
     let cluster = Cluster::start().await;
-    let found = cluster.store.found();
+    let found = cluster.store.description();
     assert!(found.contains("3 primaries") && found.contains("appendonly yes"), "{found}");
     cluster.servers[2].ask::<()>(&["CONFIG", "SET", "appendonly", "no"]).await;
     let refused = Redis::open(&url(&cluster.servers), Durability::Os).await.err().unwrap();

@@ -121,7 +121,7 @@ async fn a_failover_in_mid_load_loses_nothing_acknowledged() {
     watched.primary = Server::start(&of).await;
     load.goes_on(20).await;
     load.end_and_check(&*watched.store).await;
-    assert!(watched.store.found().contains("connected replicas 1"));
+    assert!(watched.store.description().contains("connected replicas 1"));
     drop(watched.sentinel);
 }
 
