@@ -1,6 +1,7 @@
-//! How nodes reach one another, as a port, and the cluster behind it.
+//! How nodes reach one another: a port, and the mesh of connections behind it.
 
 mod connector;
+mod event;
 mod handshake;
 mod hello;
 mod keys;
@@ -26,13 +27,13 @@ pub enum CallError {
     /// Nothing was sent.
     #[error("the node is not connected")]
     Unconnected,
-    /// Nothing was sent: too much is under way to it.
-    #[error("too many calls to the node are under way")]
+    /// Nothing was sent: too much is in flight.
+    #[error("too many calls to the node are in flight")]
     Full,
     /// Nothing was sent.
     #[error("the call is too large to send")]
     TooLarge,
-    /// What became of it is unknown.
+    /// The outcome is unknown.
     #[error("the node did not answer")]
     Lost,
 }
@@ -40,14 +41,14 @@ pub enum CallError {
 /// Carries calls to the hosts of other nodes.
 #[async_trait]
 pub trait Peers: Send + Sync + 'static {
-    /// Asks the host of a process, and waits for its answer for at most `within`.
+    /// Calls the host of a process, and waits at most `timeout` for its answer.
     async fn call(
         &self,
         process: &str,
         call: Vec<u8>,
-        within: Duration,
+        timeout: Duration,
     ) -> Result<Vec<u8>, CallError>;
 
-    /// The present links; the receiver sees every change.
+    /// The present states of the connections; the receiver sees every change.
     fn links(&self) -> watch::Receiver<LinkStates>;
 }

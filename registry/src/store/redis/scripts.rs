@@ -312,7 +312,7 @@ fn holding((node, incarnation, epoch): (String, String, u64)) -> Claim {
 }
 
 fn membership_call(script: &'static Script, who: &Holder) -> ScriptCall {
-    let keys = ["lib/members", "seen", "dead", "processes"].map(|name| Tag::Members.common(name));
+    let keys = ["members", "seen", "dead", "processes"].map(|name| Tag::Members.common(name));
     ScriptCall::new(script, Tag::Members, keys).arg(&who.node).arg(&who.incarnation)
 }
 

@@ -49,7 +49,11 @@ async fn where_config_is_forbidden_info_is_believed() {
     let server = Server::start(&["--appendfsync", "everysec"]).await;
     server.ask::<()>(&["ACL", "SETUSER", "default", "-config"]).await;
     let store = Redis::open(&server.url(), Durability::Fsync).await.unwrap();
-    assert!(store.description().contains("appendonly yes, appendfsync unknown"), "{}", store.description());
+    assert!(
+        store.description().contains("appendonly yes, appendfsync unknown"),
+        "{}",
+        store.description()
+    );
     assert!(store.description().ends_with("CONFIG is forbidden"), "{}", store.description());
     let server = Server::start(&["--appendonly", "no"]).await;
     server.ask::<()>(&["ACL", "SETUSER", "default", "-config"]).await;
