@@ -89,7 +89,7 @@ async fn ready(State(admin): State<Admin>) -> Result<String, Problem> {
 
 async fn metrics(State(admin): State<Admin>) -> String {
     let table = admin.conversations.table();
-    let (waiting, deepest) = table.depths();
+    let (waiting, deepest) = table.mailbox_depths();
     let members = admin.conversations.cluster().view().members.len();
     metrics::gauge!("abide_live_actors").set(table.len() as f64);
     metrics::gauge!("abide_mailbox_waiting").set(waiting as f64);

@@ -1,4 +1,4 @@
-//! Where conversations live and how to reach them.
+//! Where conversations live and how to reach them: routing, placement, membership, the stores.
 
 pub mod actor_view;
 pub mod agent_catalog;

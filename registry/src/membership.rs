@@ -1,4 +1,4 @@
-//! Who is alive, by the store's clock.
+//! The members of the cluster: who is alive by the store's clock.
 
 pub mod heartbeat;
 pub mod lease_tracker;
@@ -12,28 +12,29 @@ pub use crate::member::{LinkState, LinkStates, Member, MemberState, ObservedMemb
 /// What a renewal found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewed {
-    /// The store's clock, and everybody alive by it, by name; the asking member is among them.
+    /// The time of the store's clock, and all members that are alive by it, sorted by name. The asking
+    /// member is among them.
     Alive { now: Timestamp, members: Vec<ObservedMember> },
-    /// This incarnation is dead, and never will be a member again; or, where it wants to enter, its
-    /// name was taken by a younger process that lives.
+    /// This incarnation is dead and never becomes a member again. When it wants to enter: also if a
+    /// younger live process has taken its name.
     Evicted,
 }
 
-/// The members of a cluster as a port. An incarnation that is no member any more never is again:
-/// whoever was told that it is dead may act on it for ever.
+/// The members of a cluster, as a port. An incarnation that has ceased to be a member never becomes one
+/// again, so the answer that it is dead holds for ever.
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
-    /// Makes `me` a member. An earlier incarnation of its name is dead from here on.
+    /// Makes `me` a member. An earlier incarnation of the same name is dead from here on.
     async fn enter(&self, me: &Member) -> Result<Renewed, StoreError>;
 
-    /// Says that `me` lives and what it is like now, and removes whoever was silent for longer than
-    /// its lease.
+    /// Renews the lease of `me`, stores its present description, and removes members that were silent
+    /// for longer than their lease.
     async fn renew(&self, me: &Member) -> Result<Renewed, StoreError>;
 
-    /// Whether `who` is dead: not a member, or silent for longer than its lease, or `suspect`: then it
-    /// is declared dead at once.
-    async fn declare_dead_if(&self, who: &Holder, suspect: bool) -> Result<bool, StoreError>;
+    /// Declares `holder` dead if it is no member, was silent for longer than its lease, or is a
+    /// `suspect`. Returns whether it is dead.
+    async fn declare_dead_if(&self, holder: &Holder, suspect: bool) -> Result<bool, StoreError>;
 
-    /// Ends a membership; nothing happens if `who` is no member.
-    async fn leave(&self, who: &Holder) -> Result<(), StoreError>;
+    /// Ends a membership; nothing happens if `holder` is no member.
+    async fn leave(&self, holder: &Holder) -> Result<(), StoreError>;
 }

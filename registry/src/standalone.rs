@@ -1,4 +1,4 @@
-//! The cluster of one: a node over a store of its own, with nobody to talk to.
+//! The cluster of one: a node over a store of its own, without other nodes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::member::{LinkStates, Member, ObservedMember};
 use crate::membership::{Membership, Renewed};
 use crate::peers::{CallError, Peers};
 
-/// Any other holder is a former life of this node, and dead.
+/// Any other holder is a former incarnation of this node, and dead.
 #[derive(Debug, Default)]
 pub struct Standalone {
     links: watch::Sender<LinkStates>,

@@ -44,7 +44,7 @@ impl Listener {
         let (heard, lost) = (seqs.clone(), missed.clone());
         let (store, id) = (rig.store.clone(), ConversationId::new(id));
         let mut stream = rig.hub.subscribe(&id);
-        rig.hub.announced(Duration::from_secs(1)).await;
+        rig.hub.wait_until_announced(Duration::from_secs(1)).await;
         let task = tokio::spawn(async move {
             while let Some(news) = stream.next().await {
                 let last = heard.lock().unwrap().last().copied().unwrap_or_default();
@@ -62,7 +62,7 @@ impl Listener {
                         let events = store.events(&id, last, 10_000).await.unwrap_or_default();
                         heard.lock().unwrap().extend(events.iter().map(|event| event.seq));
                         let last = heard.lock().unwrap().last().copied().unwrap_or_default();
-                        stream.knows(last);
+                        stream.mark_known(last);
                     }
                     Some(_) => {}
                 }
@@ -218,7 +218,7 @@ async fn a_page_on_another_node_keeps_a_client_call_open() {
 async fn a_page_on_a_node_that_died_counts_no_more() {
     let mut town = Town::new(2, LOCATES).await;
     let open = page(town.node(1), "x");
-    town.node(1).hub.announced(Duration::from_secs(1)).await;
+    town.node(1).hub.wait_until_announced(Duration::from_secs(1)).await;
     town.node(0).send("x", "go").await.unwrap();
     town.node(0).until_unseen("x", suspended).await;
     tokio::time::sleep(Duration::from_secs(20)).await;

@@ -166,7 +166,7 @@ impl Rig {
             policy,
             on_time: Box::new(|_, _| {}),
         };
-        let life = NodeRuntime::begin(ground, connect).await.unwrap();
+        let life = NodeRuntime::start(ground, connect).await.unwrap();
         let conversations = life.conversations.clone();
         let hub = life.hub.clone();
         let rig = Self { conversations, store, catalogue, hub, tools, model, life };

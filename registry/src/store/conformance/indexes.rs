@@ -120,7 +120,7 @@ pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn 
     for limit in [1, 7, 20, 1_000] {
         let (mut told, mut cursor) = (Vec::new(), None);
         for _ in 0..400 {
-            let page = store.waiting(cursor.as_deref(), limit).await.unwrap();
+            let page = store.open_suspensions(cursor.as_deref(), limit).await.unwrap();
             told.extend(page.items);
             cursor = page.cursor;
             if cursor.is_none() {
@@ -134,7 +134,7 @@ pub(in super::super) async fn those_that_wait_are_told_once_each(store: Arc<dyn 
             (0..60).map(|since| SuspensionCount { kind: kind(since), since: at(since) }).collect();
         assert_eq!(told, all, "in pages of {limit}");
     }
-    assert_eq!(store.waiting(Some("zz"), 9).await, Err(ListError::Cursor));
+    assert_eq!(store.open_suspensions(Some("zz"), 9).await, Err(ListError::Cursor));
 }
 
 pub(in super::super) async fn an_alarm_moves_and_goes(store: Arc<dyn Store>) {

@@ -17,7 +17,7 @@ type Place = (usize, Option<String>);
 
 impl Redis {
     /// A page of them. What opens or closes meanwhile may be in it or not.
-    pub(super) async fn waiting_page(
+    pub(super) async fn open_suspensions_page(
         &self,
         cursor: Option<&str>,
         limit: usize,

@@ -78,12 +78,12 @@ impl Store for Redis {
         Ok(pager.page(keys::inbox_key))
     }
 
-    async fn waiting(
+    async fn open_suspensions(
         &self,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SuspensionCount>, ListError> {
-        self.waiting_page(cursor, limit).await
+        self.open_suspensions_page(cursor, limit).await
     }
 
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
