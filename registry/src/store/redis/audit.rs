@@ -1,4 +1,4 @@
-//! The audit in Redis: beside its conversation, and gone by itself when its time is over.
+//! The audit in Redis: next to its conversation, removed by the server when it expires.
 
 use abide_actors::audit::{AuditLog, Entry};
 use abide_actors::journal::StoreError;
@@ -29,7 +29,7 @@ impl AuditLog for Redis {
         now: Timestamp,
     ) -> Result<Vec<Entry>, StoreError> {
         let tag = Tag::of(id);
-        let [entries, expiries] = of(tag, id).map(|key| key.to_string());
+        let [entries, expiries] = keys_of(tag, id).map(|key| key.to_string());
         let mut command = cmd("ZRANGE");
         let after = format!("({}", keys::score_until(now));
         command.arg(expiries).arg(after).arg("+inf").arg("BYSCORE");
@@ -48,6 +48,6 @@ impl AuditLog for Redis {
 }
 
 /// The keys of a conversation's audit: the entries, and when each expires.
-pub(super) fn of(tag: Tag, id: &ConversationId) -> [Key<'_>; 2] {
+pub(super) fn keys_of(tag: Tag, id: &ConversationId) -> [Key<'_>; 2] {
     ["u", "ux"].map(|kind| tag.own(kind, id.as_str()))
 }

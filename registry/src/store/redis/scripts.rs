@@ -151,7 +151,7 @@ impl Redis {
         let tag = Tag::of(id);
         let mut keys = conversation_keys(tag, id).to_vec();
         keys.extend([tag.common("floor"), tag.own("deleted", id.as_str())]);
-        keys.extend(audit::of(tag, id));
+        keys.extend(audit::keys_of(tag, id));
         let call = ScriptCall::new(&DELETE, tag, keys)
             .held(held)
             .arg(self.nonce())
@@ -228,7 +228,7 @@ impl Redis {
         id: &BlobId,
         blob: Option<&Blob>,
     ) -> Result<bool, StoreError> {
-        let (tag, key) = blobs::place(id);
+        let (tag, key) = blobs::key_of(id);
         let mut call = ScriptCall::new(&BLOB, tag, [key]);
         if let Some(blob) = blob {
             let bytes = blob.bytes();
@@ -244,7 +244,7 @@ impl Redis {
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let tag = Tag::of(id);
-        let mut keys = audit::of(tag, id).to_vec();
+        let mut keys = audit::keys_of(tag, id).to_vec();
         keys.push(tag.own("c", id.as_str()));
         let call = ScriptCall::new(&AUDIT, tag, keys)
             .arg(keys::score_until(entry.at))

@@ -1,4 +1,4 @@
-//! Redis as a store.
+//! Redis as the store of lists, indexes and agents.
 
 use std::collections::HashMap;
 
@@ -22,11 +22,11 @@ use crate::partition::{Partition, PartitionSet};
 #[async_trait]
 impl Store for Redis {
     async fn holding(&self, id: &ConversationId) -> Result<Option<Claim>, StoreError> {
-        decode::holding(id, self.query_row(decode::ask_holding(id)).await?)
+        decode::claim(id, self.query_row(decode::query_claim(id)).await?)
     }
 
     async fn head(&self, id: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
-        decode::head(id, self.query_row(decode::ask_head(id)).await?)
+        decode::head(id, self.query_row(decode::query_head(id)).await?)
     }
 
     async fn conversations(
@@ -40,7 +40,7 @@ impl Store for Redis {
         let mut pager = Pager::new("ids", Partition::all(), after, limit)
             .filtered(*filter != HeadFilter::default());
         while let Some(rows) = pager.rows(self).await? {
-            let heads = self.query_all(of_ids(&rows, decode::ask_head)).await?;
+            let heads = self.query_all(queries_for(&rows, decode::query_head)).await?;
             for (row, head) in rows.into_iter().zip(heads) {
                 let id = ConversationId::new(row.member.as_str());
                 let head = decode::head(&id, head)?.filter(|head| filter.admits(head));
@@ -58,7 +58,7 @@ impl Store for Redis {
     ) -> Result<Page<InboxEntry>, ListError> {
         let after: Option<InboxKey> = paging::decode(cursor)?;
         if let Some(id) = &filter.conversation {
-            let mut entries = self.open_of(id).await?;
+            let mut entries = self.open_entries(id).await?;
             entries.retain(|(key, _)| Some(key) > after.as_ref());
             let entries = entries.into_iter().map(Ok);
             return paging::page(entries, limit, |entry| filter.admits(entry));
@@ -67,8 +67,8 @@ impl Store for Redis {
         let mut pager = Pager::new("open", Partition::all(), after, limit)
             .filtered(*filter != InboxFilter::default());
         while let Some(rows) = pager.rows(self).await? {
-            let asked = rows.iter().map(ask_entry).collect();
-            for (row, entry) in rows.into_iter().zip(self.query_all(asked).await?) {
+            let queries = rows.iter().map(query_entry).collect();
+            for (row, entry) in rows.into_iter().zip(self.query_all(queries).await?) {
                 let json: Option<Vec<u8>> = read("inbox entry", entry)?;
                 let entry = json.map(|json| decode::parse::<InboxEntry>("inbox entry", &json));
                 let entry = entry.transpose()?.filter(|entry| filter.admits(entry));
@@ -87,7 +87,7 @@ impl Store for Redis {
     }
 
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        let mut alarms = self.rung(&PartitionSet::all(), "+inf", limit).await?;
+        let mut alarms = self.read_alarms(&PartitionSet::all(), "+inf", limit).await?;
         alarms.truncate(limit);
         Ok(alarms)
     }
@@ -98,7 +98,7 @@ impl Store for Redis {
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        self.rung(share, &keys::score_until(until), limit).await
+        self.read_alarms(share, &keys::score_until(until), limit).await
     }
 
     async fn active(
@@ -111,10 +111,10 @@ impl Store for Redis {
         let after = after.map(|id| id.as_str().to_owned());
         let mut pager = Pager::new("active", share.partitions(), after, limit);
         while let Some(rows) = pager.rows(self).await? {
-            let holdings = self.query_all(of_ids(&rows, decode::ask_holding)).await?;
+            let holdings = self.query_all(queries_for(&rows, decode::query_claim)).await?;
             for (row, holding) in rows.into_iter().zip(holdings) {
                 let id = ConversationId::new(row.member.as_str());
-                let holding = decode::holding(&id, holding)?;
+                let holding = decode::claim(&id, holding)?;
                 pager.take(row, Some((id, holding)));
             }
         }
@@ -122,7 +122,7 @@ impl Store for Redis {
     }
 
     async fn last_seqs(&self, ids: &[ConversationId]) -> Result<Vec<Option<u64>>, StoreError> {
-        let answers = self.query_all(ids.iter().map(decode::ask_seq).collect()).await?;
+        let answers = self.query_all(ids.iter().map(decode::query_seq).collect()).await?;
         ids.iter().zip(answers).map(|(id, answer)| decode::seq(id, answer)).collect()
     }
 
@@ -172,7 +172,7 @@ impl Store for Redis {
         if newest.is_empty() {
             return Ok(Vec::new());
         }
-        // A revision stays for ever, so each of them is still there.
+        // A revision stays for ever, so none of them has been removed since.
         let mut command = cmd("HMGET");
         command.arg(Tag::Agents.key("revisions")).arg(newest.into_values().collect::<Vec<_>>());
         let agents: Vec<Option<Vec<u8>>> = self.query(Tag::Agents, command).await?;
@@ -215,14 +215,14 @@ impl Redis {
         self.query(tag, command).await
     }
 
-    /// The first `limit` alarms of each partition up to a score, all in order.
-    async fn rung(
+    /// The first `limit` alarms of each partition up to a score, sorted.
+    async fn read_alarms(
         &self,
         share: &PartitionSet,
         until: &str,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Timestamp)>, StoreError> {
-        let asked = share.partitions().map(|partition| {
+        let queries = share.partitions().map(|partition| {
             let tag = Tag::Partition(partition);
             let mut command = cmd("ZRANGE");
             command.arg(tag.key("alarms")).arg("-inf").arg(until).arg("BYSCORE");
@@ -230,7 +230,7 @@ impl Redis {
             (tag, command)
         });
         let mut alarms = Vec::new();
-        for answer in self.query_all(asked.collect()).await? {
+        for answer in self.query_all(queries.collect()).await? {
             let rows: Vec<(String, f64)> = read("alarms", answer)?;
             let rows = rows.into_iter().map(|(id, score)| (ConversationId::new(id), score));
             alarms.extend(rows.map(|(id, score)| (id, keys::time(score))));
@@ -240,7 +240,7 @@ impl Redis {
     }
 
     /// The open suspensions of one conversation, in order: no more than its one turn has calls.
-    async fn open_of(
+    async fn open_entries(
         &self,
         id: &ConversationId,
     ) -> Result<Vec<(InboxKey, InboxEntry)>, StoreError> {
@@ -258,11 +258,11 @@ impl Redis {
     }
 }
 
-fn of_ids(rows: &[Row], ask: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd)> {
-    rows.iter().map(|row| ask(&ConversationId::new(row.member.as_str()))).collect()
+fn queries_for(rows: &[Row], query: fn(&ConversationId) -> (Tag, Cmd)) -> Vec<(Tag, Cmd)> {
+    rows.iter().map(|row| query(&ConversationId::new(row.member.as_str()))).collect()
 }
 
-pub(super) fn ask_entry(row: &Row) -> (Tag, Cmd) {
+pub(super) fn query_entry(row: &Row) -> (Tag, Cmd) {
     let id = keys::inbox_key(&row.member).map(|(_, id, _, _)| id);
     let tag = Tag::Partition(row.partition);
     let mut command = cmd("HGET");

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::super::super::Store;
 use super::super::super::conformance::*;
-use super::super::write::Open;
+use super::super::write::OpenTables;
 use super::super::{Embedded, tables};
 use super::files::open;
 
@@ -61,7 +61,7 @@ async fn a_long_journal_is_removed_in_slices() {
     loop {
         let transaction = database.begin_write().unwrap();
         let before = transaction.open_table(tables::JOURNAL).unwrap().len().unwrap();
-        let mut open = Open::new(&transaction).unwrap();
+        let mut open = OpenTables::new(&transaction).unwrap();
         let swept = open.sweep(None).unwrap();
         assert_eq!(open.has_doomed().unwrap(), before > 1_000);
         drop(open);
