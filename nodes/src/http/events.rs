@@ -171,7 +171,7 @@ impl Feed {
             let _turn = drawing.acquire().await.ok()?;
             let mut next = heard?;
             while self.hear(next) && self.out.len() < PIECE {
-                match self.subscription.ready() {
+                match self.subscription.try_next() {
                     Some(heard) => next = heard,
                     None => break,
                 }

@@ -1,4 +1,4 @@
-//! One directory, opened and opened again.
+//! Opening and reopening the directory of a store.
 
 use std::path::Path;
 use std::sync::Arc;

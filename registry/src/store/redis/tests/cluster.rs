@@ -9,7 +9,7 @@ use super::super::super::conformance::*;
 use super::super::{Durability, Redis, RedisUrl};
 use super::servers::{Server, free_port, until};
 
-/// The first slot of each primary, and the one after the last.
+/// The first slot of each primary, and the number of slots.
 const SLOTS: [u16; 4] = [0, 5_461, 10_923, 16_384];
 
 /// Three primaries, each with a third of the slots.
@@ -59,7 +59,7 @@ impl Cluster {
     }
 }
 
-/// Names two of them: the third is found.
+/// Names two of the primaries; the store finds the third.
 fn url(servers: &[Server]) -> RedisUrl {
     let (one, two) = (servers[0].port, servers[1].port);
     format!("redis+cluster://127.0.0.1:{one},127.0.0.1:{two}").parse().unwrap()

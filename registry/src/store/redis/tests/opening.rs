@@ -1,4 +1,4 @@
-//! What is refused when a store is opened, and what is found.
+//! Opening a store: which servers are refused, and how the others are described.
 
 use std::num::NonZeroU8;
 
