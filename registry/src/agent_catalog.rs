@@ -140,7 +140,8 @@ impl Agents for AgentCatalog {
         let mut decisions = self.store.decisions(agent).await?.into_iter();
         let live = decisions.find(|found| found.id == *decision && now < found.expires_at);
         let Some(live) = live else { return Ok(false) };
-        // It stays as an expired one: a conversation that died while it remembered it will do so again.
+        // It stays as an expired one: a conversation that died while it remembered it will do so
+        // again.
         let expired = RememberedDecision { expires_at: now, ..live };
         self.store.set_decision(agent, decision, Some(&expired)).await
     }

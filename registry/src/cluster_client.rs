@@ -56,8 +56,8 @@ struct Inner {
 }
 
 impl ClusterClient {
-    /// The cluster that the node of this process sees in `view`. `refresh` is notified when the view
-    /// is thought to be out of date.
+    /// The cluster that the node of this process sees in `view`. `refresh` is notified when the
+    /// view is thought to be out of date.
     pub fn new(
         process: String,
         lease: Arc<NodeLease>,
@@ -95,8 +95,8 @@ impl ClusterClient {
         self.0.view.clone()
     }
 
-    /// Asks for a fresh view and waits, for at most `within`, until it differs from what `seen` last
-    /// returned.
+    /// Asks for a fresh view and waits, for at most `within`, until it differs from what `seen`
+    /// last returned.
     pub async fn changed(&self, seen: &mut watch::Receiver<Arc<ClusterView>>, within: Duration) {
         self.0.refresh.notify_one();
         let change = async {
@@ -175,7 +175,8 @@ impl ClusterClient {
         })
     }
 
-    /// Returns when a process has ceased to be a member; one that is not a member yet may become one.
+    /// Returns when a process has ceased to be a member; one that is not a member yet may become
+    /// one.
     async fn departed(&self, process: &str) {
         let is_member =
             |view: &Arc<ClusterView>| view.all().any(|member| member.process == process);

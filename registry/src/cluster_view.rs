@@ -17,14 +17,15 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// Divides the partitions among the members that are up and can be reached, because a member that
-    /// cannot be reached may not reach the conversations of this node either. If there is no such
-    /// member, divides them among all.
+    /// Divides the partitions among the members that are up and can be reached, because a member
+    /// that cannot be reached may not reach the conversations of this node either. If there is no
+    /// such member, divides them among all.
     pub fn new(me: Holder, members: Vec<ObservedMember>, links: LinkStates) -> Self {
         Self::with_share(me, members, links, PartitionSet::of)
     }
 
-    /// A view whose share `share_of` computes, for callers that cache what [`PartitionSet::of`] returns.
+    /// A view whose share `share_of` computes, for callers that cache what [`PartitionSet::of`]
+    /// returns.
     pub fn with_share(
         me: Holder,
         members: Vec<ObservedMember>,

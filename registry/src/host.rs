@@ -42,8 +42,8 @@ pub enum StartRefused {
 
 /// The protocol of the host.
 pub enum HostMsg {
-    /// Returns the live actor of a conversation, starting one if there is none. Its claim replaces that
-    /// of the dead holder, if one is named.
+    /// Returns the live actor of a conversation, starting one if there is none. Its claim replaces
+    /// that of the dead holder, if one is named.
     Ensure(ConversationId, Option<Holder>, RpcReplyPort<StartResult>),
     /// The delay after a crash is over.
     Revive(ConversationId),
@@ -181,7 +181,8 @@ impl Actor for Host {
             SupervisionEvent::ActorTerminated(actor, last, _) => {
                 let last = last.and_then(|mut last| last.take::<LiveConversation>().ok());
                 let has_work = last.is_some_and(|live| live.wants_something());
-                // The work that a draining node leaves is for another node, or for the next process.
+                // The work that a draining node leaves is for another node, or for the next
+                // process.
                 let draining = state.services.standing.is_draining();
                 if let Some(id) = state.ids.get(&actor.get_id()).filter(|_| has_work && draining) {
                     // In a program that is ending nobody receives it.
@@ -288,7 +289,8 @@ impl State {
         }
     }
 
-    /// Forgets an actor that has ended. Starts its successor if it is wanted or callers wait for it.
+    /// Forgets an actor that has ended. Starts its successor if it is wanted or callers wait for
+    /// it.
     async fn ended(
         &mut self,
         myself: &ActorRef<HostMsg>,

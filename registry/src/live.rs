@@ -17,11 +17,12 @@ pub use gap_detector::detect_gaps;
 pub use relay::relay;
 use relay::{Outbox, Outgoing};
 
-/// How many signals may wait for one listener. Past that it loses deltas and reads the journal from the
-/// store. The buffer is allocated with the first listener: 40 bytes for each signal.
+/// How many signals may wait for one listener. Past that it loses deltas and reads the journal from
+/// the store. The buffer is allocated with the first listener: 40 bytes for each signal.
 const MAX_WAITING_SIGNALS: usize = 128;
 
-/// Distributes the signals of conversations to listeners. A conversation without listeners costs nothing.
+/// Distributes the signals of conversations to listeners. A conversation without listeners costs
+/// nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Hub(Arc<Mutex<Plane>>);
 
@@ -97,8 +98,8 @@ impl Hub {
         Subscription { hub: self.clone(), id: id.clone(), signals }
     }
 
-    /// Waits, for at most `timeout`, until every connected node knows what this one listens to. What a
-    /// slower node publishes in the meantime is found in the journal.
+    /// Waits, for at most `timeout`, until every connected node knows what this one listens to.
+    /// What a slower node publishes in the meantime is found in the journal.
     pub async fn wait_until_announced(&self, timeout: Duration) {
         let mut received = Vec::new();
         self.plane().announce(|| {
@@ -111,8 +112,8 @@ impl Hub {
         let _ = tokio::time::timeout(timeout, all).await;
     }
 
-    /// Applies the update of another process. `false` if that process has no outbox here: then it must
-    /// send everything anew, because its end would go unnoticed.
+    /// Applies the update of another process. `false` if that process has no outbox here: then it
+    /// must send everything anew, because its end would go unnoticed.
     pub(crate) fn apply(&self, from: &str, update: LiveUpdate) -> bool {
         let mut plane = self.plane();
         let Some(outbox) = plane.outboxes.get(from) else { return false };

@@ -12,23 +12,23 @@ pub use crate::member::{LinkState, LinkStates, Member, MemberState, ObservedMemb
 /// What a renewal found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewed {
-    /// The time of the store's clock, and all members that are alive by it, sorted by name. The asking
-    /// member is among them.
+    /// The time of the store's clock, and all members that are alive by it, sorted by name. The
+    /// asking member is among them.
     Alive { now: Timestamp, members: Vec<ObservedMember> },
     /// This incarnation is dead and never becomes a member again. When it wants to enter: also if a
     /// younger live process has taken its name.
     Evicted,
 }
 
-/// The members of a cluster, as a port. An incarnation that has ceased to be a member never becomes one
-/// again, so the answer that it is dead holds for ever.
+/// The members of a cluster, as a port. An incarnation that has ceased to be a member never becomes
+/// one again, so the answer that it is dead holds for ever.
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
     /// Makes `me` a member. An earlier incarnation of the same name is dead from here on.
     async fn enter(&self, me: &Member) -> Result<Renewed, StoreError>;
 
-    /// Renews the lease of `me`, stores its present description, and removes members that were silent
-    /// for longer than their lease.
+    /// Renews the lease of `me`, stores its present description, and removes members that were
+    /// silent for longer than their lease.
     async fn renew(&self, me: &Member) -> Result<Renewed, StoreError>;
 
     /// Declares `holder` dead if it is no member, was silent for longer than its lease, or is a

@@ -56,8 +56,8 @@ impl PartitionSet {
         Self([u64::MAX; PARTITIONS / 64])
     }
 
-    /// The share of `me` among these members, by rendezvous hashing: when a member comes or goes, only
-    /// the partitions that it gets or had move. Empty if `me` is not among the members.
+    /// The share of `me` among these members, by rendezvous hashing: when a member comes or goes,
+    /// only the partitions that it gets or had move. Empty if `me` is not among the members.
     pub fn of(me: &str, members: &[&str]) -> Self {
         let is_mine = |partition: Partition| {
             let best =
@@ -84,8 +84,8 @@ impl PartitionSet {
     }
 }
 
-/// The weight of a name for a key: the name with the largest weight gets the key. Nodes of all versions
-/// must agree, or two nodes leave a partition to each other.
+/// The weight of a name for a key: the name with the largest weight gets the key. Nodes of all
+/// versions must agree, or two nodes leave a partition to each other.
 pub(crate) fn rendezvous_weight(name: &str, key: impl fmt::Display) -> [u8; 8] {
     let digest = Sha256::digest(format!("{name}\n{key}"));
     let mut weight = [0; 8];

@@ -52,8 +52,8 @@ pub struct PlacementRules {
 
 /// Says what to do about a conversation that is asked for, from its claim and this node's view.
 ///
-/// A claim is never taken from a holder that may live: `confirmed_dead` is the holder that the store
-/// has declared dead in the course of this search, if any.
+/// A claim is never taken from a holder that may live: `confirmed_dead` is the holder that the
+/// store has declared dead in the course of this search, if any.
 pub fn locate(
     id: &ConversationId,
     holder: Option<&Holder>,
@@ -105,7 +105,8 @@ fn place_unheld(
 pub enum Orphan<'h> {
     Yes,
     No,
-    /// It is an orphan if the store confirms that this holder, which is no member in this view, is dead.
+    /// It is an orphan if the store confirms that this holder, which is no member in this view, is
+    /// dead.
     IfDead(&'h Holder),
 }
 

@@ -1,4 +1,5 @@
-//! The messages that travel between nodes. They only grow, because nodes of two versions work together.
+//! The messages that travel between nodes. They only grow, because nodes of two versions work
+//! together.
 //!
 //! A node ignores a field that it does not know, so a new field must be optional. A variant that it
 //! does not know makes the whole call unintelligible to it, and it answers so.
@@ -22,7 +23,8 @@ pub const WIRE: u32 = 1;
 /// A call with what its receiver needs to know of the caller.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Envelope {
-    /// By the cluster's clock. After this the caller has gone, and the call must not be carried out.
+    /// By the cluster's clock. After this the caller has gone, and the call must not be carried
+    /// out.
     pub deadline: Timestamp,
     /// The calling process.
     pub from: String,

@@ -1,4 +1,5 @@
-//! Routes requests to conversations, wherever they live: ensures that one is started, then delivers.
+//! Routes requests to conversations, wherever they live: ensures that one is started, then
+//! delivers.
 
 mod calls;
 mod descendants;

@@ -110,7 +110,8 @@ pub struct NodeRuntime {
     table: Arc<LiveTable>,
     membership: Arc<dyn Membership>,
     heartbeat: AbortOnDropHandle<()>,
-    /// Kept so that tasks that wait for a change of the view do not spin once the heartbeat has ended.
+    /// Kept so that tasks that wait for a change of the view do not spin once the heartbeat has
+    /// ended.
     _view: watch::Sender<Arc<ClusterView>>,
     /// Kept because the conversations themselves have only a weak reference to it.
     _client: Arc<dyn ConversationClient>,
@@ -211,9 +212,9 @@ impl NodeRuntime {
         })
     }
 
-    /// Takes no more work, lets running steps and tools finish, hands over the rest, and sends queued
-    /// notifications of hooks, for at most `timeout`. What still runs then is interrupted and resumes
-    /// on another node. Returns whether all was finished in time.
+    /// Takes no more work, lets running steps and tools finish, hands over the rest, and sends
+    /// queued notifications of hooks, for at most `timeout`. What still runs then is interrupted
+    /// and resumes on another node. Returns whether all was finished in time.
     pub async fn drain(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         self.conversations.cluster().lease().drain();

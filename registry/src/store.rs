@@ -99,8 +99,8 @@ pub trait Store: Journal + Blobs + AuditLog {
         limit: usize,
     ) -> Result<Page<InboxEntry>, ListError>;
 
-    /// All open suspensions, unordered, for counting. Entries that open or close while paging may be
-    /// missed. Cheaper than `inbox` in stores that must sort.
+    /// All open suspensions, unordered, for counting. Entries that open or close while paging may
+    /// be missed. Cheaper than `inbox` in stores that must sort.
     async fn open_suspensions(
         &self,
         cursor: Option<&str>,
@@ -117,8 +117,8 @@ pub trait Store: Journal + Blobs + AuditLog {
     /// The next alarms, earliest first.
     async fn alarms(&self, limit: usize) -> Result<Vec<(ConversationId, Timestamp)>, StoreError>;
 
-    /// The alarms of these partitions that are due by `until`, earliest first: at least the first `limit`
-    /// of them, and at most `limit` of each partition.
+    /// The alarms of these partitions that are due by `until`, earliest first: at least the first
+    /// `limit` of them, and at most `limit` of each partition.
     async fn due(
         &self,
         share: &PartitionSet,
@@ -155,8 +155,8 @@ pub trait Store: Journal + Blobs + AuditLog {
         answer: Option<StoredResponse>,
     ) -> Result<bool, StoreError>;
 
-    /// Keeps a response under a scope that is not a conversation, unless the scope has one with the same
-    /// key that has not expired at `now`. Returns whether it was kept.
+    /// Keeps a response under a scope that is not a conversation, unless the scope has one with the
+    /// same key that has not expired at `now`. Returns whether it was kept.
     async fn reserve(
         &self,
         scope: &str,

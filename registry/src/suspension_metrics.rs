@@ -12,13 +12,14 @@ use crate::cluster_client::ClusterClient;
 use crate::partition::Partition;
 use crate::store::{ListError, Store, SuspensionCount};
 
-/// The time from the end of one count to the beginning of the next: as often as metrics are scraped.
+/// The time from the end of one count to the beginning of the next: as often as metrics are
+/// scraped.
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 /// How many suspensions are read at once.
 const PAGE_SIZE: usize = 1_000;
 /// After each page the store rests 30 times as long as reading it took, within these bounds. A busy
-/// store is thus asked for a thousand suspensions a second, which takes it a hundredth of a core, and
-/// an idle store for four times as many.
+/// store is thus asked for a thousand suspensions a second, which takes it a hundredth of a core,
+/// and an idle store for four times as many.
 const REST_FACTOR: u32 = 30;
 const MIN_REST: Duration = Duration::from_millis(250);
 const MAX_REST: Duration = Duration::from_secs(1);
@@ -38,15 +39,16 @@ const KINDS: [(SuspensionKind, &str); 3] = [
     (SuspensionKind::ClientExec, "client_exec"),
 ];
 
-/// Runs until it is dropped. One node counts for all: the one that looks after the first partition. The
-/// others report zero, so that the sum over the nodes is right.
+/// Runs until it is dropped. One node counts for all: the one that looks after the first partition.
+/// The others report zero, so that the sum over the nodes is right.
 pub async fn run(cluster: ClusterClient, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     loop {
         let is_counter =
             || Partition::all().next().is_some_and(|it| cluster.view().share.contains(it));
         let mut counts = <[Count; 3]>::default();
         if is_counter() {
-            // A store that is away is reported elsewhere; the last count does not stay true for ever.
+            // A store that is away is reported elsewhere; the last count does not stay true for
+            // ever.
             counts = count(&*store).await.unwrap_or_default();
         }
         // Another node may have become the counter in the meantime.

@@ -11,13 +11,15 @@ use crate::cluster_view::ClusterView;
 use crate::router::Conversations;
 use crate::store::Store;
 
-/// How often a node sweeps although its view has not changed, in case something fell between two views.
+/// How often a node sweeps although its view has not changed, in case something fell between two
+/// views.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// How many active conversations are read at once.
 const PAGE_SIZE: usize = 1_000;
 /// How many conversations are started at once.
 const MAX_CONCURRENT_STARTS: usize = 32;
-/// The number of running model calls and tools from which each start is delayed, since it may add more.
+/// The number of running model calls and tools from which each start is delayed, since it may add
+/// more.
 const BUSY_WORK: usize = 256;
 const BUSY_START_DELAY: Duration = Duration::from_millis(20);
 /// The delay before reading again from a store that is away.
@@ -45,16 +47,16 @@ pub async fn run(conversations: Conversations, store: Arc<dyn Store>) {
     }
 }
 
-/// Whether a new view may come with orphans that the view before did not have. A view changes at every
-/// renewal; its members and shares, which matter here, seldom do.
+/// Whether a new view may come with orphans that the view before did not have. A view changes at
+/// every renewal; its members and shares, which matter here, seldom do.
 pub fn may_orphan(before: &ClusterView, now: &ClusterView) -> bool {
     let same_members =
         || now.all().map(|member| &member.holder).eq(before.all().map(|it| &it.holder));
     now.share != before.share || !same_members()
 }
 
-/// Starts every orphaned conversation of this node's share, however long the store takes. Returns how
-/// many were started.
+/// Starts every orphaned conversation of this node's share, however long the store takes. Returns
+/// how many were started.
 pub async fn sweep(conversations: &Conversations, store: &dyn Store) -> usize {
     let mut cursor = None;
     let mut count = 0;
@@ -84,8 +86,8 @@ pub async fn sweep(conversations: &Conversations, store: &dyn Store) -> usize {
     }
 }
 
-/// Starts the conversations elsewhere that a draining node leaves with work to do, one by one. Those
-/// that it does not get to are found by the sweeps of the other nodes.
+/// Starts the conversations elsewhere that a draining node leaves with work to do, one by one.
+/// Those that it does not get to are found by the sweeps of the other nodes.
 pub async fn hand_over(
     conversations: Conversations,
     unfinished: mpsc::UnboundedReceiver<ConversationId>,

@@ -1,4 +1,5 @@
-//! Plans which conversations to wake now and when to poll again, from the alarms read and a given time.
+//! Plans which conversations to wake now and when to poll again, from the alarms read and a given
+//! time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use abide_conversation::{ConversationId, Timestamp};
 
 /// The poll interval: how late an alarm may be noticed that was set after the last poll.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How many alarms of a partition a poll reads. Most polls find nothing due, and a node that only waits
-/// should cost nothing.
+/// How many alarms of a partition a poll reads. Most polls find nothing due, and a node that only
+/// waits should cost nothing.
 const POLL_LIMIT: usize = 8;
 /// How many alarms of a partition a poll reads after one that may have missed due alarms.
 const BUSY_POLL_LIMIT: usize = 64;
@@ -46,9 +47,9 @@ impl AlarmPlanner {
         Poll { until: now.checked_add(POLL_INTERVAL).unwrap_or(Timestamp::MAX), limit }
     }
 
-    /// The conversations to wake with the times of their alarms, earliest first, and how long to wait
-    /// before the next poll. Each counts as running until [`finish`](Self::finish); `running` wakes
-    /// are running already.
+    /// The conversations to wake with the times of their alarms, earliest first, and how long to
+    /// wait before the next poll. Each counts as running until [`finish`](Self::finish); `running`
+    /// wakes are running already.
     pub fn plan(
         &mut self,
         poll: Poll,

@@ -9,8 +9,8 @@ use abide_actors::journal::{Holder, StoreError};
 use abide_conversation::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// This many crashes within [`CRASH_WINDOW`] quarantine the conversation: a bug that returns at once
-/// will return again, and each time costs all others.
+/// This many crashes within [`CRASH_WINDOW`] quarantine the conversation: a bug that returns at
+/// once will return again, and each time costs all others.
 const QUARANTINE_CRASHES: usize = 5;
 pub(super) const CRASH_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 /// The delay before a restart after the second crash, which doubles with each further one.
@@ -49,8 +49,8 @@ pub enum RestartDelay {
 
 impl CrashHistory {
     /// Records the death of an actor that was to replace the claim of this dead holder; without an
-    /// `exit` it was a panic. Returns the delay before the next actor starts, zero for at once; `None`
-    /// if it starts only when it is needed.
+    /// `exit` it was a panic. Returns the delay before the next actor starts, zero for at once;
+    /// `None` if it starts only when it is needed.
     pub fn record_death(
         &mut self,
         now: Timestamp,
@@ -62,8 +62,8 @@ impl CrashHistory {
         self.replacing = replacing;
         self.restarts += 1;
         match exit {
-            // A claim of this very node that took effect late may have fenced the actor, and then no
-            // other node runs the conversation. The next actor finds out.
+            // A claim of this very node that took effect late may have fenced the actor, and then
+            // no other node runs the conversation. The next actor finds out.
             Some(
                 ExitReason::Killed
                 | ExitReason::Refused(StoreError::Fenced)
@@ -135,8 +135,8 @@ mod tests {
     }
 
     /// Found by the simulation: the claim of a takeover took effect when the next actor had already
-    /// met the dead holder and given up. The node held the conversation from then on, and nobody ran
-    /// it.
+    /// met the dead holder and given up. The node held the conversation from then on, and nobody
+    /// ran it.
     #[test]
     fn the_next_actor_replaces_the_same_dead_holder() {
         let mut history = CrashHistory::default();
@@ -149,8 +149,8 @@ mod tests {
         assert_eq!((history.delay, history.revive()), (None, None));
     }
 
-    /// Found by the simulation: the claim of an actor that had given up took effect after its successor
-    /// had loaded, and fenced it under the node's own name.
+    /// Found by the simulation: the claim of an actor that had given up took effect after its
+    /// successor had loaded, and fenced it under the node's own name.
     #[test]
     fn a_fenced_actor_has_a_successor_and_one_that_meets_another_holder_has_none() {
         let mut history = CrashHistory::default();

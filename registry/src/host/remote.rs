@@ -11,7 +11,8 @@ pub struct RemoteCall {
     pub reply: RpcReplyPort<Vec<u8>>,
 }
 
-/// The name of the only variant that travels. Nodes of other versions know it by this name, for ever.
+/// The name of the only variant that travels. Nodes of other versions know it by this name, for
+/// ever.
 const REMOTE: &str = "Remote";
 
 impl Message for HostMsg {

@@ -15,8 +15,8 @@ use crate::cluster_client::ClusterClient;
 use crate::member::LinkState;
 use crate::protocol::LiveUpdate;
 
-/// How many messages may wait for one node. Past that its listeners lose deltas and read the journal
-/// from the store.
+/// How many messages may wait for one node. Past that its listeners lose deltas and read the
+/// journal from the store.
 const MAX_WAITING_MESSAGES: usize = 4_096;
 /// How many messages travel in one call.
 const MAX_BATCH: usize = 256;

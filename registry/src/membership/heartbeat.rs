@@ -17,8 +17,8 @@ use crate::cluster_view::ClusterView;
 use crate::host::{HostMsg, LiveTable};
 use crate::member::{LinkStates, Member, MemberState, ObservedMember};
 
-/// The shortest time between two renewals that are requested because the view is out of date: many tasks
-/// may request one at once.
+/// The shortest time between two renewals that are requested because the view is out of date: many
+/// tasks may request one at once.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Called at every renewal with the store's time, and how long the answer took.
@@ -93,8 +93,8 @@ impl Heartbeat {
         }
     }
 
-    /// Declares members dead whose address refuses connections, each once: a process that returns as
-    /// another incarnation lives, even if this node cannot reach it.
+    /// Declares members dead whose address refuses connections, each once: a process that returns
+    /// as another incarnation lives, even if this node cannot reach it.
     async fn declare_suspects_dead(&mut self, links: &LinkStates) {
         let view = self.view.borrow().clone();
         for member in self.tracker.suspects(&view, links) {
@@ -149,7 +149,8 @@ impl Heartbeat {
                 tracing::warn!(holder = %me.holder, "this node had been declared dead and has rejoined");
                 self.tracker.me = me;
                 self.learn(requested, entered, links);
-                // An actor that was started in between holds nothing either, and finds out by any message.
+                // An actor that was started in between holds nothing either, and finds out by any
+                // message.
                 let _ = inputs.host.cast(HostMsg::Resume);
                 Ok(())
             }

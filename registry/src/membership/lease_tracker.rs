@@ -36,14 +36,15 @@ impl LeaseTracker {
         (self.lease / RENEWALS_PER_LEASE).min(MAX_RENEW_INTERVAL)
     }
 
-    /// Until when the node may act, by its own clock, after a renewal that it requested at that time.
+    /// Until when the node may act, by its own clock, after a renewal that it requested at that
+    /// time.
     pub fn valid_until(&self, requested: Instant) -> Instant {
         requested + (self.lease - SAFETY_MARGIN.min(self.lease / 2))
     }
 
-    /// The members to declare dead: those whose address refuses connections. Each is returned until it
-    /// is marked; a process that then returns as another incarnation lives, even if this node cannot
-    /// reach it.
+    /// The members to declare dead: those whose address refuses connections. Each is returned until
+    /// it is marked; a process that then returns as another incarnation lives, even if this node
+    /// cannot reach it.
     pub fn suspects(&mut self, view: &ClusterView, links: &LinkStates) -> Vec<Member> {
         let refuses = |process: &String| links.get(process) == Some(&LinkState::Refused);
         self.declared_dead.retain(refuses);
@@ -65,8 +66,8 @@ impl LeaseTracker {
         next
     }
 
-    /// The other members, as seen by a node that has lost its own membership. It leaves itself out, so
-    /// that nothing is placed here.
+    /// The other members, as seen by a node that has lost its own membership. It leaves itself out,
+    /// so that nothing is placed here.
     pub fn others(&self, view: &ClusterView) -> Vec<ObservedMember> {
         let others = view.members.iter().filter(|seen| seen.member.process != self.me.process);
         others.cloned().collect()

@@ -1,4 +1,5 @@
-//! Keeps a connection to every member: dials, takes authenticated connections, publishes their states.
+//! Keeps a connection to every member: dials, takes authenticated connections, publishes their
+//! states.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -176,8 +177,8 @@ impl Connector {
         self.dial(process);
     }
 
-    /// Dials a member. Of each pair one node is the dialler. The other one dials only to probe a member
-    /// that was connected once: it needs to learn that no process is there any more.
+    /// Dials a member. Of each pair one node is the dialler. The other one dials only to probe a
+    /// member that was connected once: it needs to learn that no process is there any more.
     fn dial(&mut self, process: &str) {
         let is_dialler = self.is_dialler(process);
         let Some(peer) = self.peers.get_mut(process) else { return };

@@ -1,5 +1,5 @@
-//! The handshake between two nodes: it proves that the peer has the key, speaks our version, and is the
-//! process that it should be.
+//! The handshake between two nodes: it proves that the peer has the key, speaks our version, and is
+//! the process that it should be.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,10 +20,11 @@ use super::keys::Keys;
 use super::rejection_log::{RejectionCause, RejectionLog};
 use crate::protocol::WIRE;
 
-/// The limit for a whole handshake, TCP included: a few round trips and two signatures, on a busy machine.
+/// The limit for a whole handshake, TCP included: a few round trips and two signatures, on a busy
+/// machine.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How many handshakes may be unfinished at a time: more than a cluster has nodes, and each holds little
-/// memory.
+/// How many handshakes may be unfinished at a time: more than a cluster has nodes, and each holds
+/// little memory.
 const MAX_UNFINISHED_HANDSHAKES: usize = 64;
 /// The delay after an accept that failed, most likely for lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -181,7 +182,8 @@ impl Handshake {
             self.rejections.reject(RejectionCause::Wire, Some(&hello.name), versions);
             return None;
         }
-        // A peer that meant another process learns from our hello that it is wrong, and logs it itself.
+        // A peer that meant another process learns from our hello that it is wrong, and logs it
+        // itself.
         let is_target = hello.to.as_deref() == Some(&self.process);
         let Hello { name, process, probe, .. } = hello;
         (is_target && !probe).then_some(Authenticated { name, process, dialled: false, stream })

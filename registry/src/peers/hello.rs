@@ -1,4 +1,5 @@
-//! The first message of each side in a connection, sent once both have proved that they have the key.
+//! The first message of each side in a connection, sent once both have proved that they have the
+//! key.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! The TLS keys that are derived from the cluster's secret; both ends of a connection prove to have them.
+//! The TLS keys that are derived from the cluster's secret; both ends of a connection prove to have
+//! them.
 
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ const PKCS8_PREFIX: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x
 
 /// Everything that is derived from the secret.
 ///
-/// A peer that completes a handshake has seen the public key and can test guesses of the secret against
-/// it offline: only a long random secret is safe.
+/// A peer that completes a handshake has seen the public key and can test guesses of the secret
+/// against it offline: only a long random secret is safe.
 pub(super) struct Keys {
     /// The cookie that ractor_cluster compares once more inside a connection.
     pub(super) cookie: String,

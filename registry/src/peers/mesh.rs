@@ -30,8 +30,8 @@ pub struct MeshConfig {
     pub process: String,
     /// Where the other nodes dial this one.
     pub listener: TcpListener,
-    /// The same on every node, long and random. Without a secret, anyone who reaches the listener is
-    /// accepted.
+    /// The same on every node, long and random. Without a secret, anyone who reaches the listener
+    /// is accepted.
     pub secret: Option<String>,
     /// Answers the calls of the others. It has no registered name and is the only remotable actor.
     pub host: ActorRef<HostMsg>,

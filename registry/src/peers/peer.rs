@@ -12,8 +12,8 @@ use super::handshake::{Authenticated, Handshake, Target};
 use super::stream::Keepalive;
 use crate::member::LinkState;
 
-/// The delay before the second attempt to dial, which doubles with each further one. The first is made
-/// at once.
+/// The delay before the second attempt to dial, which doubles with each further one. The first is
+/// made at once.
 const FIRST_DIAL_DELAY: Duration = Duration::from_millis(50);
 const MAX_DIAL_DELAY: Duration = Duration::from_secs(2);
 /// A session that lasted this long was established properly: its peer is dialled again at once.

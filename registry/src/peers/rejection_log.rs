@@ -64,8 +64,8 @@ impl RejectionCause {
 pub(super) struct RejectionLog(Mutex<HashMap<(RejectionCause, Option<String>), Instant>>);
 
 impl RejectionLog {
-    /// Counts a rejection. For a known peer it logs one line for each cause until the peer is forgiven,
-    /// for all unknown peers together one line in ten seconds.
+    /// Counts a rejection. For a known peer it logs one line for each cause until the peer is
+    /// forgiven, for all unknown peers together one line in ten seconds.
     pub(super) fn reject(&self, cause: RejectionCause, peer: Option<&str>, detail: impl Display) {
         let (name, description) = (cause.name(), cause.description());
         metrics::counter!("abide_peers_refused_total", "cause" => name).increment(1);

@@ -14,8 +14,8 @@ use super::handshake::Handshake;
 use super::stream::Stream;
 use crate::host::HostMsg;
 
-/// The process group in which each node finds the hosts of the others. The registry of names would not
-/// do: the proxy of a dead peer would take its namesake's entry with it.
+/// The process group in which each node finds the hosts of the others. The registry of names would
+/// not do: the proxy of a dead peer would take its namesake's entry with it.
 const GROUP: &str = "abide.host";
 /// Twice the size of the largest call or answer, to leave room for the frame around it.
 const MAX_FRAME_BYTES: u64 = 8 << 20;
@@ -30,8 +30,8 @@ pub(super) struct PeerServer {
 impl PeerServer {
     pub(super) async fn start(handshake: &Handshake, events: LinkEvents) -> Result<Self, SpawnErr> {
         let name = format!("{}/{}", handshake.name, handshake.process);
-        // NodeServer insists on a listener of its own: this one accepts nobody. It recognises that it
-        // has dialled itself by its name and host name, which is why the latter is the process.
+        // NodeServer insists on a listener of its own: this one accepts nobody. It recognises that
+        // it has dialled itself by its name and host name, which is why the latter is the process.
         let server = NodeServer::new(
             0,
             handshake.keys.cookie.clone(),

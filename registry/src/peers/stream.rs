@@ -1,5 +1,5 @@
-//! A connection as ractor_cluster sees it. It ends when the other side falls silent, or when this side
-//! closes it.
+//! A connection as ractor_cluster sees it. It ends when the other side falls silent, or when this
+//! side closes it.
 
 use std::io;
 use std::pin::Pin;
@@ -15,11 +15,11 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// The connection ends if the other side sends no byte for this long. Both sides send a ping at least
-/// every 5 s.
+/// The connection ends if the other side sends no byte for this long. Both sides send a ping at
+/// least every 5 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(7);
-/// The connection ends if the other side takes no byte for this long: by then nothing that waits in this
-/// process is of use any more.
+/// The connection ends if the other side takes no byte for this long: by then nothing that waits in
+/// this process is of use any more.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that have waited this long to be written are a backlog.
 const BACKLOG_MS: u64 = 1_000;

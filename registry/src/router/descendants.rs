@@ -10,7 +10,8 @@ use abide_conversation::{ConversationId, Rejection, State};
 
 use super::Conversations;
 
-/// How many conversations of a tree are visited: 16 children each, 5 levels deep, could be a million.
+/// How many conversations of a tree are visited: 16 children each, 5 levels deep, could be a
+/// million.
 const MAX_DESCENDANTS: usize = 1_000;
 /// How many events are read at once.
 const EVENT_PAGE_SIZE: usize = 1_000;

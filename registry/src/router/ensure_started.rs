@@ -23,8 +23,8 @@ pub enum Location<H> {
 }
 
 impl Conversations {
-    /// Where the conversation lives: its live actor here, which is started if it is to live here, or
-    /// the member that holds it or is to hold it.
+    /// Where the conversation lives: its live actor here, which is started if it is to live here,
+    /// or the member that holds it or is to hold it.
     ///
     /// Every request takes this way. Losing a race for a conversation is no error: the winner is
     /// returned.
@@ -61,8 +61,8 @@ impl Conversations {
         }
     }
 
-    /// Reads who holds the conversation and acts on it until its location is known. With `only_here`
-    /// it is placed on this node or not at all. `None` if no node can take it now.
+    /// Reads who holds the conversation and acts on it until its location is known. With
+    /// `only_here` it is placed on this node or not at all. `None` if no node can take it now.
     async fn find(
         &self,
         id: &ConversationId,
@@ -96,8 +96,8 @@ impl Conversations {
     }
 
     /// Refuses all requests on a node that may have been declared dead: others may hold what lives
-    /// here, and would take over what this node claims. A node whose store was away only briefly, or
-    /// whose process was suspended, gets the time to renew its lease.
+    /// here, and would take over what this node claims. A node whose store was away only briefly,
+    /// or whose process was suspended, gets the time to renew its lease.
     async fn require_sound_lease(&self) -> Result<(), RequestError> {
         if self.cluster.lease().is_sound() {
             return Ok(());

@@ -82,9 +82,9 @@ impl Conversations {
         }
     }
 
-    /// Moves a conversation to the named node, or to any other than its present one. Running work is
-    /// interrupted and resumes there. The holder hands its claim over in one step, so that no other
-    /// node can claim in between. Returns the node that holds the conversation afterwards.
+    /// Moves a conversation to the named node, or to any other than its present one. Running work
+    /// is interrupted and resumes there. The holder hands its claim over in one step, so that no
+    /// other node can claim in between. Returns the node that holds the conversation afterwards.
     pub async fn move_to(
         &self,
         id: &ConversationId,
@@ -140,8 +140,8 @@ impl Conversations {
         }
     }
 
-    /// Has the holder release a conversation: the actor ends, its claim is given up, a quarantine is
-    /// lifted. The next request starts the conversation anew. Returns whether anybody held it.
+    /// Has the holder release a conversation: the actor ends, its claim is given up, a quarantine
+    /// is lifted. The next request starts the conversation anew. Returns whether anybody held it.
     pub async fn release(&self, id: &ConversationId, force: bool) -> Result<bool, MoveError> {
         self.require_existing(id).await?;
         let Some((_, location)) = self.find_holder(id).await? else { return Ok(false) };

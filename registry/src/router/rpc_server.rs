@@ -29,8 +29,8 @@ pub struct RpcServer {
 }
 
 impl RpcServer {
-    /// Serves until the host has ended. Each call runs as a task of its own; their number is bounded
-    /// by what each calling node may have in flight.
+    /// Serves until the host has ended. Each call runs as a task of its own; their number is
+    /// bounded by what each calling node may have in flight.
     pub async fn run(self, mut incoming: mpsc::Receiver<RemoteCall>) {
         while let Some(RemoteCall { call, reply }) = incoming.recv().await {
             let server = self.clone();

@@ -7,8 +7,8 @@ use abide_conversation::ConversationId;
 
 /// The present claims, and a floor under the epochs of released ones.
 ///
-/// A released claim is forgotten, and the floor is at least its epoch. So this process gives no epoch
-/// twice, even to a claimant that read the conversation's head before the release.
+/// A released claim is forgotten, and the floor is at least its epoch. So this process gives no
+/// epoch twice, even to a claimant that read the conversation's head before the release.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     held: HashMap<ConversationId, Claim>,

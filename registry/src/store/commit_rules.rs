@@ -3,8 +3,8 @@
 use abide_actors::journal::Commit;
 use abide_conversation::AgentName;
 
-/// The format of cached states. Raise it whenever their fields or their meaning change: nodes of two
-/// builds read each other's caches, and one that does not know a field would drop it.
+/// The format of cached states. Raise it whenever their fields or their meaning change: nodes of
+/// two builds read each other's caches, and one that does not know a field would drop it.
 pub const STATE_FORMAT: u32 = 1;
 
 /// The scope under which a store keeps the responses to requests about an agent.

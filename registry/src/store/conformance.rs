@@ -16,10 +16,10 @@ pub(super) use indexes::*;
 pub(super) use journal::*;
 pub(super) use made::*;
 
-/// Runs the suite, a test for each promise, against the store that the expression creates: a pair of a
-/// value that keeps the store alive and an `Arc<dyn Store>`. The form `as one` is for servers that take
-/// long to start: it is a single test, whose expression creates a value with a method `fresh` that
-/// returns the emptied store.
+/// Runs the suite, a test for each promise, against the store that the expression creates: a pair
+/// of a value that keeps the store alive and an `Arc<dyn Store>`. The form `as one` is for servers
+/// that take long to start: it is a single test, whose expression creates a value with a method
+/// `fresh` that returns the emptied store.
 macro_rules! conformance {
     (as one: $name:ident, $servers:expr) => {
         $crate::store::conformance::conformance! { @all (one $name $servers) }

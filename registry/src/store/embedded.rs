@@ -1,10 +1,11 @@
 //! The store in one directory of this machine, on redb, for one process.
 //!
-//! Measured on two shared cores with commits of 500 bytes on a new file: 2,260 a second one at a time
-//! and 23,600 with 64 in flight, at 1.0 and 0.03 fsyncs per commit; without fsync 5,050 and 43,900.
-//! With 100,000 waiting conversations in the file, redb's quick repair, which needs a second fsync,
-//! lowers 1,600 and 15,500 commits a second to 840 and 13,300, and shortens opening after a SIGKILL
-//! from 1.1 s to 1 ms. So it is used from 256 MiB on; up to that size opening takes 0.35 s at most.
+//! Measured on two shared cores with commits of 500 bytes on a new file: 2,260 a second one at a
+//! time and 23,600 with 64 in flight, at 1.0 and 0.03 fsyncs per commit; without fsync 5,050 and
+//! 43,900. With 100,000 waiting conversations in the file, redb's quick repair, which needs a
+//! second fsync, lowers 1,600 and 15,500 commits a second to 840 and 13,300, and shortens opening
+//! after a SIGKILL from 1.1 s to 1 ms. So it is used from 256 MiB on; up to that size opening takes
+//! 0.35 s at most.
 
 mod audit;
 mod blobs;
@@ -44,8 +45,8 @@ use crate::partition::PartitionSet;
 
 pub use self::store_dir::OpenError;
 
-/// A journal of at most this many events is read on the caller's thread, because handing it to another
-/// thread takes longer.
+/// A journal of at most this many events is read on the caller's thread, because handing it to
+/// another thread takes longer.
 const MAX_INLINE_EVENTS: u64 = 64;
 /// The bytes that are read on the caller's thread: parsing them takes a millisecond.
 const MAX_INLINE_BYTES: usize = 128 << 10;
@@ -70,8 +71,8 @@ pub struct Stats {
 
 /// An open store. Dropping it waits for running writes and closes the file.
 ///
-/// Reads of one row and of a short journal run on the caller's thread, all others on tokio's blocking
-/// threads.
+/// Reads of one row and of a short journal run on the caller's thread, all others on tokio's
+/// blocking threads.
 #[derive(Debug)]
 pub struct Embedded {
     shared: Arc<Shared>,
@@ -82,8 +83,8 @@ pub struct Embedded {
 impl Embedded {
     /// Opens the store in `dir`, creating the directory if there is none.
     ///
-    /// Blocks for as long as a repair takes after a crash. Writes nothing if another process has the
-    /// store open.
+    /// Blocks for as long as a repair takes after a crash. Writes nothing if another process has
+    /// the store open.
     pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
         let store_dir = StoreDir::lock(dir, durability)?;
         let probe = Arc::new(Probe::default());

@@ -9,8 +9,8 @@ use super::{ListError, Page};
 /// The order of the inbox: deadline, conversation, call, number of the suspension.
 pub(super) type InboxKey = (Timestamp, ConversationId, CallId, u32);
 
-/// How many rows one page scans before it ends early: a filter that admits few rows of a large table
-/// must not occupy a thread for more than some tens of milliseconds.
+/// How many rows one page scans before it ends early: a filter that admits few rows of a large
+/// table must not occupy a thread for more than some tens of milliseconds.
 const MAX_SCANNED_ROWS: usize = 10_000;
 
 /// A page of the rows that the filter admits; `rows` begins after the page before.

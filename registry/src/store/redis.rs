@@ -43,8 +43,8 @@ const DURABLE_CONNECTIONS: usize = 16;
 /// Blobs and audit entries in flight at once: more only slow each other down.
 const MAX_LARGE_TRANSFERS: usize = 4;
 
-/// An open store. It reads no clock of this machine: callers pass the times that it compares, and the
-/// membership goes by the server's clock.
+/// An open store. It reads no clock of this machine: callers pass the times that it compares, and
+/// the membership goes by the server's clock.
 ///
 /// A connection that breaks is replaced, and what was in flight is sent once more; the servers
 /// recognise what they have done already. A write that fails as

@@ -49,7 +49,8 @@ fn info(from: &ReadTransaction, id: &str) -> Result<Option<BlobInfo>, Error> {
     }))
 }
 
-/// Stores a blob. Returns whether it is new. Opens the tables here because few transactions need them.
+/// Stores a blob. Returns whether it is new. Opens the tables here because few transactions need
+/// them.
 pub(super) fn put(to: &WriteTransaction, id: &str, blob: &Blob) -> Result<bool, Error> {
     let mut types = to.open_table(tables::BLOB_TYPES)?;
     if types.get(id)?.is_some() {

@@ -20,8 +20,8 @@ pub(super) fn record(from: &ReadTransaction, id: &str) -> Result<Option<Record>,
     record.map(|json| tables::parse("head", json.value())).transpose()
 }
 
-/// The cached state and the events after it, or all events if no cache can be read. The outer `None`:
-/// this would be more than `max_bytes`.
+/// The cached state and the events after it, or all events if no cache can be read. The outer
+/// `None`: this would be more than `max_bytes`.
 pub(super) fn load(
     from: &ReadTransaction,
     id: &str,

@@ -1,4 +1,5 @@
-//! The state that readers and the writer of one store share: the open file, the claims, the counters.
+//! The state that readers and the writer of one store share: the open file, the claims, the
+//! counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -99,8 +100,8 @@ impl Shared {
         Ok(self.claims().claim(id, me, Some(dead), stored_epoch))
     }
 
-    /// The epoch in the file, read without holding the lock. Before it is used another claim may come
-    /// and go, and then the floor of the claims is at least that claim's epoch.
+    /// The epoch in the file, read without holding the lock. Before it is used another claim may
+    /// come and go, and then the floor of the claims is at least that claim's epoch.
     fn stored_epoch(&self, id: &ConversationId) -> Result<u64, ReadError> {
         if self.claims().present(id).is_some() {
             return Ok(0);

@@ -1,4 +1,5 @@
-//! The directory of a store: locked for one process, with a file that is created completely or not at all.
+//! The directory of a store: locked for one process, with a file that is created completely or not
+//! at all.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

@@ -13,12 +13,12 @@ use super::audit::{self, Audit};
 use super::blobs;
 use super::tables::{self, Nanos, Record, nanos};
 
-/// Expired responses that one commit removes: more than the few that it can add, so that they never pile
-/// up, and few enough not to be noticed.
+/// Expired responses that one commit removes: more than the few that it can add, so that they never
+/// pile up, and few enough not to be noticed.
 const MAX_EXPIRED_PER_COMMIT: usize = 8;
 
-/// Events of deleted conversations that one commit removes, and their bytes: some milliseconds of work,
-/// so that the deletion of a long journal does not hold up other writes.
+/// Events of deleted conversations that one commit removes, and their bytes: some milliseconds of
+/// work, so that the deletion of a long journal does not hold up other writes.
 const MAX_REMOVED_EVENTS: usize = 1_000;
 const MAX_REMOVED_BYTES: usize = 4 << 20;
 
@@ -72,8 +72,8 @@ pub(super) struct EncodedResponse {
     json: Vec<u8>,
 }
 
-/// The outcome of a write: `true` if it did something. For an agent: whether its name was new, or was
-/// there to be deleted.
+/// The outcome of a write: `true` if it did something. For an agent: whether its name was new, or
+/// was there to be deleted.
 pub(super) type Outcome = Result<bool, StoreError>;
 
 impl Append {
@@ -203,7 +203,8 @@ impl<'t> OpenTables<'t> {
         }
     }
 
-    /// Whether a write must wait until the deleted conversation of the same id is removed completely.
+    /// Whether a write must wait until the deleted conversation of the same id is removed
+    /// completely.
     pub(super) fn must_wait(&self, write: &Write) -> Result<bool, Error> {
         match write {
             Write::Append(append) => Ok(self.doomed.get(append.id.as_str())?.is_some()),
@@ -218,8 +219,8 @@ impl<'t> OpenTables<'t> {
         }
     }
 
-    /// Removes some of the events that deletions left, beginning with those of `first`. Returns whether
-    /// there were any.
+    /// Removes some of the events that deletions left, beginning with those of `first`. Returns
+    /// whether there were any.
     pub(super) fn sweep(&mut self, first: Option<&str>) -> Result<bool, Error> {
         let mut rows = MAX_REMOVED_EVENTS;
         let mut bytes = MAX_REMOVED_BYTES;

@@ -19,13 +19,13 @@ use super::write::{OpenTables, Outcome, Write};
 pub(super) const MAX_QUEUED_JOBS: usize = 1024;
 /// Writes in one transaction: enough to share an fsync, few enough that none waits long for it.
 const MAX_BATCH: usize = 256;
-/// The file size from which commits also write what a quick repair needs. Below it a repair reads the
-/// whole file in less than half a second.
+/// The file size from which commits also write what a quick repair needs. Below it a repair reads
+/// the whole file in less than half a second.
 const QUICK_REPAIR_BYTES: u64 = 256 << 20;
 /// How often jobs are answered while the file is closed.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest delay between two attempts to reopen the file, in answer intervals: a disk that has room
-/// again is in use a second later, and one that stays full is not repaired over and over.
+/// The longest delay between two attempts to reopen the file, in answer intervals: a disk that has
+/// room again is in use a second later, and one that stays full is not repaired over and over.
 const MAX_REOPEN_DELAY: u32 = 50;
 
 /// A job of the writer. Claims that change hands pass through it, so that the next holder of a
@@ -79,8 +79,8 @@ impl Writer {
         self.shared.replace(Err("the store is closed".to_owned()));
     }
 
-    /// Takes the queued jobs, and waits for one unless there is other work. False when the store was
-    /// dropped; the next process removes what is left to remove then.
+    /// Takes the queued jobs, and waits for one unless there is other work. False when the store
+    /// was dropped; the next process removes what is left to remove then.
     fn next(&mut self, jobs: &mut Vec<Job>) -> bool {
         if !self.needs_sweep && self.deferred.is_empty() {
             return self.queue.blocking_recv_many(jobs, MAX_BATCH) > 0;

@@ -17,19 +17,22 @@ use super::keys::Tag;
 use super::sentinel;
 use super::url::{Kind, RedisUrl};
 
-/// How long nobody reconnects after a first failure; each further failure doubles it up to the maximum.
+/// How long nobody reconnects after a first failure; each further failure doubles it up to the
+/// maximum.
 const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
 const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(1);
-/// How often the cluster's connection follows a moved slot, or reconnects, within the answer's timeout.
+/// How often the cluster's connection follows a moved slot, or reconnects, within the answer's
+/// timeout.
 const MAX_REDIRECTS: u32 = 3;
 /// The shortest and longest wait before it asks again.
 const REDIRECT_WAIT_MS: (u64, u64) = (10, 200);
 
 /// One multiplexed connection to the present primary; for a cluster, one to each primary.
 ///
-/// Commands that were in flight when it broke are sent once more on its replacement, so every command
-/// must be safe to repeat. An answer that takes too long is an error, and the command is not sent
-/// again: at worst two connections and two answers take eight seconds, and mostly it is one answer.
+/// Commands that were in flight when it broke are sent once more on its replacement, so every
+/// command must be safe to repeat. An answer that takes too long is an error, and the command is
+/// not sent again: at worst two connections and two answers take eight seconds, and mostly it is
+/// one answer.
 pub(super) struct Connection {
     url: Arc<RedisUrl>,
     answer_timeout: Duration,
@@ -110,7 +113,8 @@ impl Connection {
         if let Some(failure) = recent {
             return Err(failure.error.clone());
         }
-        // Boxed: it is rare, and unboxed it would make the future of every `send` ten times as large.
+        // Boxed: it is rare, and unboxed it would make the future of every `send` ten times as
+        // large.
         let opened =
             Box::pin(timeout(CONNECT_TIMEOUT, connect(&self.url, self.answer_timeout))).await;
         let opened = opened.unwrap_or_else(|_| Err(timed_out()));

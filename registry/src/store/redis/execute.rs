@@ -16,7 +16,8 @@ use super::error::{refused, unavailable};
 use super::keys::Tag;
 use super::script::ScriptCall;
 
-/// How long replicas may take to acknowledge a write; shorter than the timeout of the answer itself.
+/// How long replicas may take to acknowledge a write; shorter than the timeout of the answer
+/// itself.
 const REPLICATION_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long a transfer of megabytes may take, and how long it may wait for its turn: less than a
 /// conversation waits for a write, and enough for the largest blob at 50 Mbit/s.

@@ -116,7 +116,8 @@ impl Journal for Redis {
 }
 
 impl Redis {
-    /// Decodes a stored conversation; if its cached state cannot be read, reads all its events instead.
+    /// Decodes a stored conversation; if its cached state cannot be read, reads all its events
+    /// instead.
     async fn read(
         &self,
         id: &ConversationId,

@@ -8,7 +8,8 @@ use abide_conversation::{CallId, ConversationId, Timestamp};
 use super::super::paging::InboxKey;
 use crate::partition::Partition;
 
-/// The hash tag of keys that one script may touch together: they live in one slot of a Redis cluster.
+/// The hash tag of keys that one script may touch together: they live in one slot of a Redis
+/// cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Tag {
     Partition(Partition),
@@ -22,8 +23,8 @@ impl Tag {
         Self::Partition(Partition::from(id))
     }
 
-    /// The tag of a scope's responses: those of an agent share the agents' tag, so that one script writes
-    /// both.
+    /// The tag of a scope's responses: those of an agent share the agents' tag, so that one script
+    /// writes both.
     pub(super) fn of_scope(scope: &str) -> Self {
         if scope.starts_with("agents/") {
             Self::Agents
@@ -81,8 +82,8 @@ impl fmt::Display for Tag {
     }
 }
 
-/// A time as the score of a sorted set, in microseconds, which a double represents exactly until 2255.
-/// The score is never earlier than the time; the last of all times becomes infinity.
+/// A time as the score of a sorted set, in microseconds, which a double represents exactly until
+/// 2255. The score is never earlier than the time; the last of all times becomes infinity.
 pub(super) fn score(at: Timestamp) -> String {
     if at == Timestamp::MAX {
         return "inf".to_owned();

@@ -10,9 +10,9 @@ use super::error::refused;
 use super::scripts::MemberList;
 use crate::membership::{Member, Membership, ObservedMember, Renewed};
 
-/// A member that was itself silent for half of its lease, perhaps because the server was away, does not
-/// hold the silence of the others against them: their leases start anew. A process whose name another
-/// process has taken stays out as long as that one lives.
+/// A member that was itself silent for half of its lease, perhaps because the server was away, does
+/// not hold the silence of the others against them: their leases start anew. A process whose name
+/// another process has taken stays out as long as that one lives.
 #[async_trait]
 impl Membership for Redis {
     async fn enter(&self, me: &Member) -> Result<Renewed, StoreError> {

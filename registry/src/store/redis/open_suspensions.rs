@@ -1,5 +1,5 @@
-//! Pages of all open suspensions, partition after partition. Counting needs no order, and merging all
-//! partitions for every page would cost several times as much as reading them.
+//! Pages of all open suspensions, partition after partition. Counting needs no order, and merging
+//! all partitions for every page would cost several times as much as reading them.
 
 use abide_actors::journal::InboxEntry;
 use redis::{Cmd, cmd};

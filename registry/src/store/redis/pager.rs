@@ -23,7 +23,8 @@ pub(super) struct Row {
     pub(super) partition: Partition,
 }
 
-/// Builds one page: reads the next rows as long as the page has room, and takes the item of each row.
+/// Builds one page: reads the next rows as long as the page has room, and takes the item of each
+/// row.
 pub(super) struct Pager<T> {
     index: &'static str,
     partitions: Vec<Partition>,

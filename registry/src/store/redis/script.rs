@@ -22,7 +22,8 @@ impl Script {
         Self { source, hash: LazyLock::new(hash) }
     }
 
-    /// The call as a server understands it that does not know the script yet; it remembers the script.
+    /// The call as a server understands it that does not know the script yet; it remembers the
+    /// script.
     pub(super) fn by_text(&self, by_hash: &Cmd) -> Cmd {
         let mut command = cmd("EVAL");
         command.arg(self.source);

@@ -161,7 +161,8 @@ impl Redis {
         outcome(&self.call_durably::<String>(call).await?)
     }
 
-    /// Reads a conversation: its cached state and later events or, without `cached`, all its events.
+    /// Reads a conversation: its cached state and later events or, without `cached`, all its
+    /// events.
     pub(super) async fn load_by_script(
         &self,
         id: &ConversationId,

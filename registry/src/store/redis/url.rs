@@ -8,7 +8,8 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionI
 
 /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`; `redis+cluster://…@HOST:PORT,HOST:PORT,…`;
 /// `redis+sentinel://…@HOST:PORT,…/NAME[/DB]`, where user and password apply to the servers
-/// and the sentinels. `rediss` instead of `redis` uses TLS. It is displayed without user and password.
+/// and the sentinels. `rediss` instead of `redis` uses TLS. It is displayed without user and
+/// password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     tls: bool,

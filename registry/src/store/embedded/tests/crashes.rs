@@ -17,7 +17,8 @@ use super::super::super::conformance::*;
 use super::super::{Durability, Embedded};
 use super::files::open;
 
-/// The environment variable that makes a test the process to be killed; names the store's directory.
+/// The environment variable that makes a test the process to be killed; names the store's
+/// directory.
 const DIR: &str = "ABIDE_TEST_STORE";
 const LANES: usize = 8;
 const ROUNDS: u64 = 8;
@@ -56,8 +57,8 @@ async fn append_for_ever(dir: &Path) {
     lanes.join_all().await;
 }
 
-/// Kills the child this long after its start, or after its first acknowledged append, and returns the
-/// last acknowledged `seq` of each lane.
+/// Kills the child this long after its start, or after its first acknowledged append, and returns
+/// the last acknowledged `seq` of each lane.
 fn kill_after(mut child: Child, after: Duration, writing: bool) -> HashMap<usize, u64> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (send, acks) = mpsc::channel();

@@ -1,8 +1,8 @@
 -- Appends one commit. The journal is pushed first: a server without memory refuses that, and then
 -- nothing is written.
 -- KEYS: conversation, journal, alarms, active, ids, state, responses, expiries, suspensions, open
--- ARGV: node, incarnation, epoch, nonce, seq before, seq after, agent, head, alarm or '', its score,
---   active or '', id, metadata or '', state or '', now, number of events, of closed, of opened; the
+-- ARGV: node, incarnation, epoch, nonce, seq before, seq after, agent, head, alarm or '', its
+--   score, active or '', id, metadata or '', state or '', now, number of events, of closed, of opened; the
 --   events; the closed; key and entry of each opened; the responses
 -- Returns DONE, FENCED or CONFLICT; DONE again when this very commit was the last.
 local nonce, seq_before, alarm, active, id = ARGV[4], ARGV[5], ARGV[9], ARGV[11], ARGV[12]

@@ -1,4 +1,5 @@
-//! Load for fail-over tests: conversations that append all the time and remember what was acknowledged.
+//! Load for fail-over tests: conversations that append all the time and remember what was
+//! acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -21,8 +21,8 @@ async fn two() -> (Server, Redis, Proxy, Redis) {
     (server, direct, proxy, lossy)
 }
 
-/// Runs the call once, so that the server knows the script and the connection is open, then again with
-/// a lost answer.
+/// Runs the call once, so that the server knows the script and the connection is open, then again
+/// with a lost answer.
 async fn twice<T>(proxy: &Proxy, mut what: impl AsyncFnMut(&'static str) -> T) -> T {
     what("warm").await;
     proxy.lose_an_answer();
